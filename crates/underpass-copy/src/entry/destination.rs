@@ -3,12 +3,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, unlinkat};
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, openat, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, openat};
 use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, ExistingDestination, Replaced};
 use crate::fs::atomic_file::{AtomicFile, CommitMode};
-use crate::fs::folder::{changed_at, file_type, identity, is_regular};
+use crate::fs::folder::{changed_at, file_type, identity, is_link, is_regular};
 use crate::fs::{backup, fifo};
 use crate::metadata::{self, Creation, MetadataTarget, Preserve, PreserveLevel};
 use crate::options::{CopyMode, RemoveExisting};
@@ -154,9 +154,15 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
 /// What a symbolic link is that keeps a file from being created.
 fn link_in_the_way(entry: &Entry<'_>) -> Option<ProblemKind> {
     let task = entry.task;
-    readlinkat(task.folders.dest.fd(), &task.dest, Vec::new()).ok()?;
-    match (task.role, task.folders.origin) {
-        (Role::Inside, DestinationOrigin::Fresh) => Some(ProblemKind::Planted),
+    let link = task.folders.dest.look_at(&task.dest).ok()?;
+    if !is_link(&link) {
+        return None;
+    }
+    let is_fresh = task.folders.origin == DestinationOrigin::Fresh;
+    match task.role {
+        Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => {
+            Some(ProblemKind::Planted)
+        }
         _ => Some(ProblemKind::Dangling),
     }
 }
