@@ -45,21 +45,26 @@ impl OpenDestination {
         })
     }
 
-    /// Gives a complete file its name, if it hasn't got it yet.
+    /// Closes a complete file, and gives it its name if it hasn't got it yet.
     pub(crate) fn commit(self, entry: &Entry<'_>) -> Result<(), Problem> {
+        let at_close = |errno| entry.at_dest(ProblemKind::Close, errno);
         let Some(PendingName {
             file,
             over,
             backs_up,
         }) = self.pending
         else {
-            return Ok(());
+            return close(self.fd).map_err(at_close);
         };
         let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
-        if backs_up && let Err(errno) = backup::keep(folder, name, entry.backup()) {
-            file.discard(folder);
-            return Err(entry.at_dest(ProblemKind::Backup, errno));
-        }
+        // A nameless file must be open to get its name, and what closing reports be known before.
+        let closed = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).and_then(close);
+        let prepared = match closed.map_err(at_close) {
+            Ok(()) if backs_up => backup::keep(folder, name, entry.backup())
+                .map_err(|errno| entry.at_dest(ProblemKind::Backup, errno)),
+            closed => closed,
+        };
+        prepared.inspect_err(|_| file.discard(folder))?;
         file.commit(&self.fd, folder, name, over)
             .map_err(|errno| entry.at_dest(ProblemKind::Rename, errno))
     }
@@ -78,6 +83,12 @@ impl OpenDestination {
             (None, _) => (),
         }
     }
+}
+
+/// Closes a file that was written. NFS, CIFS and FUSE report only here that data could not be stored
+/// (close(2)). The descriptor is closed in any case.
+fn close(fd: OwnedFd) -> Result<(), Errno> {
+    nix::unistd::close(fd).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
 /// Opens the destination, empty unless what is in it is resumed.
