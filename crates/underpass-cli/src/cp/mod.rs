@@ -68,6 +68,7 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
             }
         },
     };
+    let start = underpass_copy::begin(&command.operands, &command.options);
     let kernel = Kernel::probe();
     let progress = CopyProgress::default();
     let bar = ProgressBar::hidden();
@@ -77,6 +78,7 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
         observer: &printer,
         progress: &progress,
         stop: stop.flag(),
+        start,
     };
     let CopyCommand {
         operands, options, ..
