@@ -71,6 +71,12 @@ struct MeasuredExperiment<E: Args> {
     common: MeasureArguments,
 }
 
+impl<E: Args + Into<Benchmark>> MeasuredExperiment<E> {
+    fn alone(self) -> (Vec<Benchmark>, MeasureArguments) {
+        (vec![self.experiment.into()], self.common)
+    }
+}
+
 #[derive(Debug, Args)]
 struct MeasureArguments {
     /// Use fewer sizes and shorter rounds, so that all experiments together take about a minute
@@ -105,13 +111,13 @@ struct MeasureArguments {
 pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
     let (benchmarks, common) = match arguments.command {
         None => (everything(), arguments.common),
-        Some(BenchCommand::Socket(one)) => (vec![Benchmark::Socket(one.experiment)], one.common),
-        Some(BenchCommand::Copy(one)) => (vec![Benchmark::Copy(one.experiment)], one.common),
-        Some(BenchCommand::Http(one)) => (vec![Benchmark::Http(one.experiment)], one.common),
-        Some(BenchCommand::Small(one)) => (vec![Benchmark::Small(one.experiment)], one.common),
-        Some(BenchCommand::Cold(one)) => (vec![Benchmark::Cold(one.experiment)], one.common),
-        Some(BenchCommand::Many(one)) => (vec![Benchmark::Many(one.experiment)], one.common),
-        Some(BenchCommand::Tree(one)) => (vec![Benchmark::Tree(one.experiment)], one.common),
+        Some(BenchCommand::Socket(one)) => one.alone(),
+        Some(BenchCommand::Copy(one)) => one.alone(),
+        Some(BenchCommand::Http(one)) => one.alone(),
+        Some(BenchCommand::Small(one)) => one.alone(),
+        Some(BenchCommand::Cold(one)) => one.alone(),
+        Some(BenchCommand::Many(one)) => one.alone(),
+        Some(BenchCommand::Tree(one)) => one.alone(),
         Some(BenchCommand::Compare(compare)) => return compared(compare.run()),
         Some(BenchCommand::Render(render)) => return done(render.run()),
         Some(BenchCommand::Sink { listen }) => return done(receive(&listen)),
@@ -156,19 +162,20 @@ fn receive(listen: &str) -> Result<(), String> {
 /// All experiments with their default options, but not `tree`, which creates millions of files.
 fn everything() -> Vec<Benchmark> {
     vec![
-        Benchmark::Socket(defaults()),
-        Benchmark::Copy(defaults()),
-        Benchmark::Http(defaults()),
-        Benchmark::Small(defaults()),
-        Benchmark::Cold(defaults()),
-        Benchmark::Many(defaults()),
+        defaults::<SocketOptions>(),
+        defaults::<FileCopyOptions>(),
+        defaults::<HttpOptions>(),
+        defaults::<SmallOptions>(),
+        defaults::<ColdOptions>(),
+        defaults::<ManyOptions>(),
     ]
 }
 
-fn defaults<E: Args>() -> E {
+fn defaults<E: Args + Into<Benchmark>>() -> Benchmark {
     let command = E::augment_args(clap::Command::new("bench").no_binary_name(true));
     let matches = command.get_matches_from([""; 0]);
-    E::from_arg_matches(&matches).expect("every option has a default")
+    let options = E::from_arg_matches(&matches).expect("every option has a default");
+    options.into()
 }
 
 /// Returns the signal that stopped it before the end, if one did.
