@@ -2,7 +2,7 @@
 //! machines reach a server that listens on all interfaces, and QR codes of them.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use nix::ifaddrs::getifaddrs;
@@ -110,13 +110,9 @@ fn machine() -> Vec<IpAddr> {
     .collect()
 }
 
-/// Addresses that others reach come first, loopback last. Link-local ones need a zone: they are left
-/// out.
+/// Addresses that others reach come first, loopback last. Link-local ones need a zone: they are
+/// left out.
 fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
-    let own: IpAddr = match listening {
-        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
     let is_reachable = |address: &&IpAddr| match address {
         IpAddr::V4(four) => !four.is_loopback() && !four.is_link_local(),
         IpAddr::V6(six) => {
@@ -130,7 +126,7 @@ fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
         .collect();
     // Version 4 first: shorter to type.
     found.sort_by_key(IpAddr::is_ipv6);
-    found.push(own);
+    found.push(Ipv4Addr::LOCALHOST.into());
     let port = listening.port();
     found
         .into_iter()
@@ -186,14 +182,14 @@ mod tests {
         );
         assert_eq!(
             shown("[::]:80", &machine),
-            ["192.0.2.7:80", "[2001:db8::1]:80", "[::1]:80"]
+            ["192.0.2.7:80", "[2001:db8::1]:80", "127.0.0.1:80"]
         );
     }
 
     #[test]
     fn a_machine_without_a_network_reaches_itself() {
         assert_eq!(shown("0.0.0.0:80", &["127.0.0.1"]), ["127.0.0.1:80"]);
-        assert_eq!(shown("[::]:80", &[]), ["[::1]:80"]);
+        assert_eq!(shown("[::]:80", &[]), ["127.0.0.1:80"]);
     }
 
     #[test]
