@@ -103,7 +103,5 @@ pub(super) fn print(text: &str) {
 
 /// The width of the terminal, or one that fits everywhere.
 pub(super) fn text_columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { 100 } else { columns }
+    crate::layout::columns(std::io::stdout(), 100)
 }
