@@ -115,7 +115,7 @@ fn conclude(
         messages.complain(format!("no space left for {} more", printer.unreported()));
     }
     if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
-        messages.complain(explain::ended(summary));
+        messages.complain(explain::ended(summary, printer.incomplete()));
     }
     match (summary.ended, stop.signal()) {
         (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),
