@@ -15,6 +15,12 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// `1 file`, `2 files`.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
 /// Wraps a text at blanks; the first line begins with `head`, the others are indented as much.
 pub(crate) fn wrap(head: &str, text: &str) -> String {
     wrap_words(head, text.split(' '))

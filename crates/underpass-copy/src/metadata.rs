@@ -240,8 +240,11 @@ enum OwnerState {
 
 impl MetadataCopy<'_> {
     fn is_done(&self) -> bool {
-        let wishes = self.wishes;
-        let wished = [wishes.ownership, wishes.timestamps, wishes.xattr];
+        let wished = [
+            self.wishes.ownership,
+            self.wishes.timestamps,
+            self.wishes.xattr,
+        ];
         self.mode == FinalMode::AsMade
             && !self.wants_label()
             && !wished.into_iter().any(|wish| wish.is_wanted())
@@ -295,14 +298,11 @@ impl MetadataCopy<'_> {
     ) {
         let reads =
             self.wishes.xattr.is_wanted() || self.wants_label() || self.mode == FinalMode::OfSource;
-        let source = match reads.then(|| FileHandle::on_source(source, self.stat)) {
-            Some(Ok(source)) => Some(source),
-            Some(Err(error)) => {
-                self.errors.push(error);
-                None
-            }
-            None => None,
-        };
+        let source = reads.then(|| FileHandle::on_source(source, self.stat));
+        let source = source.transpose().unwrap_or_else(|problem| {
+            self.errors.push(problem);
+            None
+        });
         if let Some(source) = &source {
             self.set_attributes(source, dest);
         }

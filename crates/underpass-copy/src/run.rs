@@ -19,7 +19,7 @@ use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopyEnd, CopyProgress, CopySummary, EventBuffer, OrderedReporter};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
-use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
+use crate::tree::level::{FolderFinish, FolderPair, Level};
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
@@ -97,7 +97,7 @@ impl CopyRun<'_> {
         let mut level = level;
         while level.child_done() {
             self.close(level);
-            match level.up() {
+            match &level.up {
                 Some(up) => level = up,
                 None => break,
             }
@@ -110,8 +110,7 @@ impl CopyRun<'_> {
             return;
         };
         let mut events = self.reporter.buffer(closing.sequence);
-        let is_real = closing.folders.origin != DestinationOrigin::Imagined;
-        if is_real && !self.options.dry_run {
+        if !self.options.dry_run {
             self.finish_folder(level, &closing, &mut events);
         }
         self.unclosed.fetch_sub(1, Relaxed);
@@ -134,9 +133,8 @@ impl CopyRun<'_> {
             events.problem(Problem::failed(ProblemKind::Mode, level.dest(), errno));
         }
         // The name of an operand's copy is in the folder above it.
-        let above = level
-            .above_operand()
-            .map_or(Ok(()), |above| self.sync_folder(&above.dest));
+        let above = level.up.as_ref().and_then(|up| up.folders.as_ref());
+        let above = above.map_or(Ok(()), |above| self.sync_folder(&above.dest));
         if let Err(errno) = self.sync_folder(dest).and(above) {
             events.problem(Problem::failed(ProblemKind::Sync, level.dest(), errno));
         }

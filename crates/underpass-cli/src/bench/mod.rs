@@ -71,6 +71,12 @@ struct MeasuredExperiment<E: Args> {
     common: MeasureArguments,
 }
 
+impl<E: Args + Into<Benchmark>> MeasuredExperiment<E> {
+    fn alone(self) -> (Vec<Benchmark>, MeasureArguments) {
+        (vec![self.experiment.into()], self.common)
+    }
+}
+
 #[derive(Debug, Args)]
 struct MeasureArguments {
     /// Use fewer sizes and shorter rounds, so that all experiments together take about a minute
@@ -100,30 +106,27 @@ struct MeasureArguments {
 }
 
 /// Measures and reports. Exit codes: 0 all done; 1 an error, or something got worse; 2 the results
-/// can't be compared; 130 interrupted, with a report of what was complete by then.
+/// can't be compared; 130, 143 stopped by SIGINT, SIGTERM, with a report of what was complete by then.
 pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
     let (benchmarks, common) = match arguments.command {
         None => (everything(), arguments.common),
-        Some(BenchCommand::Socket(one)) => (vec![Benchmark::Socket(one.experiment)], one.common),
-        Some(BenchCommand::Copy(one)) => (vec![Benchmark::Copy(one.experiment)], one.common),
-        Some(BenchCommand::Http(one)) => (vec![Benchmark::Http(one.experiment)], one.common),
-        Some(BenchCommand::Small(one)) => (vec![Benchmark::Small(one.experiment)], one.common),
-        Some(BenchCommand::Cold(one)) => (vec![Benchmark::Cold(one.experiment)], one.common),
-        Some(BenchCommand::Many(one)) => (vec![Benchmark::Many(one.experiment)], one.common),
-        Some(BenchCommand::Tree(one)) => (vec![Benchmark::Tree(one.experiment)], one.common),
+        Some(BenchCommand::Socket(one)) => one.alone(),
+        Some(BenchCommand::Copy(one)) => one.alone(),
+        Some(BenchCommand::Http(one)) => one.alone(),
+        Some(BenchCommand::Small(one)) => one.alone(),
+        Some(BenchCommand::Cold(one)) => one.alone(),
+        Some(BenchCommand::Many(one)) => one.alone(),
+        Some(BenchCommand::Tree(one)) => one.alone(),
         Some(BenchCommand::Compare(compare)) => return compared(compare.run()),
         Some(BenchCommand::Render(render)) => return done(render.run()),
         Some(BenchCommand::Sink { listen }) => return done(receive(&listen)),
         Some(BenchCommand::Role { role }) => return done(role.perform().map_err(message)),
     };
     match measure(&benchmarks, &common) {
-        Ok(RunOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Some(signal)) => ExitCode::from(128 + signal),
         measured => done(measured.map(drop)),
     }
 }
-
-/// The exit code of shells for SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// The exit codes of diff for a difference and for trouble.
 const WORSE: u8 = 1;
@@ -158,22 +161,24 @@ fn receive(listen: &str) -> Result<(), String> {
 /// All experiments with their default options, but not `tree`, which creates millions of files.
 fn everything() -> Vec<Benchmark> {
     vec![
-        Benchmark::Socket(defaults()),
-        Benchmark::Copy(defaults()),
-        Benchmark::Http(defaults()),
-        Benchmark::Small(defaults()),
-        Benchmark::Cold(defaults()),
-        Benchmark::Many(defaults()),
+        defaults::<SocketOptions>(),
+        defaults::<FileCopyOptions>(),
+        defaults::<HttpOptions>(),
+        defaults::<SmallOptions>(),
+        defaults::<ColdOptions>(),
+        defaults::<ManyOptions>(),
     ]
 }
 
-fn defaults<E: Args>() -> E {
+fn defaults<E: Args + Into<Benchmark>>() -> Benchmark {
     let command = E::augment_args(clap::Command::new("bench").no_binary_name(true));
     let matches = command.get_matches_from([""; 0]);
-    E::from_arg_matches(&matches).expect("every option has a default")
+    let options = E::from_arg_matches(&matches).expect("every option has a default");
+    options.into()
 }
 
-fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOutcome, String> {
+/// Returns the signal that stopped it before the end, if one did.
+fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<Option<u8>, String> {
     match &common.congestion {
         Some(_) if !common.isolated => {
             underpass_bench::become_isolated(ISOLATED).map_err(message)?;
@@ -185,7 +190,10 @@ fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOut
     let settings = common.settings();
     let document = underpass_bench::measure(benchmarks, &settings, stop.flag()).map_err(message)?;
     common.report(&document)?;
-    Ok(document.outcome)
+    let stopped = stop
+        .signal()
+        .filter(|_| document.outcome == RunOutcome::Interrupted);
+    Ok(stopped)
 }
 
 impl MeasureArguments {

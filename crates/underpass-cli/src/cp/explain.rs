@@ -6,6 +6,8 @@ use underpass_copy::{
     CopyEnd, CopySummary, EntryKind, EntryOutcome, Finished, HoleDetection, TransferReport,
 };
 
+use crate::layout::counted;
+
 /// Below the line with the names.
 pub(super) fn lines(finished: &Finished) -> Vec<String> {
     let mut lines = Vec::new();
@@ -44,28 +46,25 @@ pub(super) fn ended(summary: &CopySummary) -> String {
 }
 
 fn counts(summary: &CopySummary) -> String {
-    let count = |number: u64, one: &str, many: &str| match number {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        number => Some(format!("{number} {many}")),
-    };
+    let count = |number, one| (number > 0).then(|| counted(number, one));
     let copied = [
-        count(summary.files, "file", "files"),
-        count(summary.directories, "folder", "folders"),
-        count(summary.symlinks, "symbolic link", "symbolic links"),
-        count(summary.specials, "special file", "special files"),
-        count(summary.hard_links, "hard link", "hard links"),
+        count(summary.files, "file"),
+        count(summary.directories, "folder"),
+        count(summary.symlinks, "symbolic link"),
+        count(summary.specials, "special file"),
+        count(summary.hard_links, "hard link"),
     ];
     let copied: Vec<_> = copied.into_iter().flatten().collect();
     let copied = match copied.is_empty() {
         true => "nothing copied".to_owned(),
         false => format!("{} copied", copied.join(", ")),
     };
+    let state = |number, state| (number > 0).then(|| format!("{number} {state}"));
     let rest = [
-        count(summary.verified, "verified", "verified"),
-        count(summary.skipped, "skipped", "skipped"),
-        count(summary.errors, "error", "errors"),
-        count(summary.warnings, "warning", "warnings"),
+        state(summary.verified, "verified"),
+        state(summary.skipped, "skipped"),
+        count(summary.errors, "error"),
+        count(summary.warnings, "warning"),
     ];
     let parts = std::iter::once(copied).chain(rest.into_iter().flatten());
     parts.collect::<Vec<_>>().join(", ")

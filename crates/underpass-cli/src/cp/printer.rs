@@ -17,6 +17,7 @@ use underpass_copy::{
 
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
 use super::{explain, json};
+use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
@@ -66,16 +67,12 @@ impl<'a> EventPrinter<'a> {
     }
 
     /// Writes a line to standard output.
-    pub(super) fn line(&self, line: &str) {
-        self.raw_line(line.as_bytes());
-    }
-
-    fn raw_line(&self, line: &[u8]) {
+    pub(super) fn line(&self, line: impl AsRef<[u8]>) {
         let mut out = self.out();
         if out.is_terminal && !self.bar.is_hidden() {
-            self.bar.suspend(|| out.line(line, self.messages));
+            self.bar.suspend(|| out.line(line.as_ref(), self.messages));
         } else {
-            out.line(line, self.messages);
+            out.line(line.as_ref(), self.messages);
         }
     }
 
@@ -105,7 +102,7 @@ impl<'a> EventPrinter<'a> {
             self.bar.suspend(|| self.messages.problem(problem));
         }
         if self.detail == OutputDetail::Json {
-            self.line(&json::problem(problem));
+            self.line(json::problem(problem));
         }
     }
 
@@ -120,7 +117,7 @@ impl<'a> EventPrinter<'a> {
             OutputDetail::Explain => explain::lines(finished)
                 .iter()
                 .for_each(|line| self.line(line)),
-            OutputDetail::Json => self.line(&json::finished(finished)),
+            OutputDetail::Json => self.line(json::finished(finished)),
         }
     }
 
@@ -128,10 +125,7 @@ impl<'a> EventPrinter<'a> {
     fn made_parent(&self, source: &OsStr, dest: &OsStr) {
         match self.messages.called_as {
             CalledAs::Underpass => self.arrow(source, dest, None),
-            CalledAs::Cp => {
-                let line = [source.as_bytes(), b" -> ", dest.as_bytes()].concat();
-                self.raw_line(&line);
-            }
+            CalledAs::Cp => self.line([source.as_bytes(), b" -> ", dest.as_bytes()].concat()),
         }
     }
 
@@ -140,9 +134,9 @@ impl<'a> EventPrinter<'a> {
         match backup {
             Some(backup) => {
                 let backup = self.messages.quoted(backup);
-                self.line(&format!("{source} -> {dest} (backup: {backup})"));
+                self.line(format!("{source} -> {dest} (backup: {backup})"));
             }
-            None => self.line(&format!("{source} -> {dest}")),
+            None => self.line(format!("{source} -> {dest}")),
         }
     }
 }
@@ -156,7 +150,7 @@ impl Observer for EventPrinter<'_> {
             Event::Problem(problem) => self.problem(&problem),
             Event::Skipped { dest, .. } => {
                 if shows_skipped {
-                    self.line(&format!("skipped {}", self.messages.quoted(&dest)));
+                    self.line(format!("skipped {}", self.messages.quoted(&dest)));
                 }
             }
             _ if !shows_names => {}
@@ -166,12 +160,12 @@ impl Observer for EventPrinter<'_> {
                 backup,
             } => self.arrow(&source, &dest, backup.as_deref()),
             Event::Removed(name) => {
-                self.line(&format!("removed {}", self.messages.quoted(&name)));
+                self.line(format!("removed {}", self.messages.quoted(&name)));
             }
             Event::MadeParent { source, dest } => self.made_parent(&source, &dest),
             Event::Restored { backup, dest } => {
                 let (backup, dest) = (self.messages.quoted(&backup), self.messages.quoted(&dest));
-                self.line(&format!("{backup} -> {dest} (unbackup)"));
+                self.line(format!("{backup} -> {dest} (unbackup)"));
             }
         }
     }
@@ -257,23 +251,19 @@ impl Messages {
         Quoted(name.as_bytes(), self.charset).to_string()
     }
 
-    /// Writes a line with the program's name in front, in one call, so that lines of several
-    /// programs don't mix. A failure is ignored: there is nowhere to report it.
+    /// Writes a line with the program's name in front.
     pub(super) fn complain(&self, message: impl AsRef<[u8]>) {
-        let line = [self.called.as_bytes(), b": ", message.as_ref(), b"\n"].concat();
-        let _ = io::stderr().write_all(&line);
+        write_error(&[self.called.as_bytes(), b": ", message.as_ref(), b"\n"]);
     }
 
     /// Writes a question: the same without the end of the line.
     pub(super) fn ask(&self, question: &str) {
-        let line = [self.called.as_bytes(), b": ", question.as_bytes()].concat();
-        let _ = io::stderr().write_all(&line);
+        write_error(&[self.called.as_bytes(), b": ", question.as_bytes()]);
     }
 
     pub(super) fn hint(&self) {
         let called = self.called.as_bytes();
-        let line = [b"Try '", called, b" --help' for more information.\n"].concat();
-        let _ = io::stderr().write_all(&line);
+        write_error(&[b"Try '", called, b" --help' for more information.\n"]);
     }
 
     /// Writes a problem in GNU's words; as `underpass cp` with the details behind it.
@@ -300,10 +290,8 @@ impl Messages {
             OtherEnd::From(source) => format!("from {}", self.quoted(source)),
             OtherEnd::To(dest) => format!("to {}", self.quoted(dest)),
         });
-        let moved = problem.moved.map(|bytes| match bytes {
-            1 => "1 byte had moved".to_owned(),
-            bytes => format!("{bytes} bytes had moved"),
-        });
+        let moved = problem.moved;
+        let moved = moved.map(|bytes| counted(bytes, "byte") + " had moved");
         let parts: Vec<String> = [failed, other, moved].into_iter().flatten().collect();
         match parts.is_empty() {
             true => String::new(),
@@ -345,6 +333,12 @@ impl Messages {
             let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
         }
     }
+}
+
+/// Writes in one call, so that lines of several programs don't mix. A failure is ignored: there is
+/// nowhere to report it.
+fn write_error(parts: &[&[u8]]) {
+    let _ = io::stderr().write_all(&parts.concat());
 }
 
 fn question(overwriting: &OverwriteQuestion, messages: &Messages) -> String {

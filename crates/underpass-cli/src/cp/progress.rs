@@ -9,6 +9,7 @@ use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, Prog
 use underpass_copy::CopyProgress;
 
 use super::words::When;
+use crate::layout::counted;
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -110,10 +111,7 @@ fn line(bar: &ProgressBar, progress: &CopyProgress) -> String {
 
 /// The last line: what was found is left out, since it may not be all.
 fn at_the_end(bar: &ProgressBar, progress: &CopyProgress) -> String {
-    let files = match progress.files_done.load(Relaxed) {
-        1 => "1 file".to_owned(),
-        files => format!("{files} files"),
-    };
+    let files = counted(progress.files_done.load(Relaxed), "file");
     let (bytes, rate) = (HumanBytes(bar.position()), HumanBytes(bar.per_sec() as u64));
     format!("{bytes}, {files}, {rate}/s")
 }

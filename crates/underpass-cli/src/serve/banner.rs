@@ -12,6 +12,8 @@ use qrcode::{EcLevel, QrCode};
 use underpass_net::{Address, Confinement, Server};
 use underpass_serve::{ServeSummary, ServerOptions};
 
+use crate::layout::{counted, print};
+
 /// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
     options: &ServerOptions,
@@ -27,10 +29,7 @@ pub(super) fn greeting(
     let workers = options
         .workers
         .map_or_else(underpass_net::cores, NonZeroUsize::get);
-    let threads = match workers {
-        1 => "1 worker".to_owned(),
-        count => format!("{count} workers"),
-    };
+    let threads = counted(workers as u64, "worker");
     let rights = match rustix::process::geteuid().is_root() {
         true => "warning: running as root; choose another user with --user NAME\n",
         false => "",
@@ -65,16 +64,13 @@ pub(super) fn url(address: &SocketAddr) -> String {
 
 /// The number of requests and the account of all bodies.
 pub(super) fn farewell(summary: &ServeSummary) -> String {
-    let requests = match summary.requests {
-        1 => "1 request".to_owned(),
-        count => format!("{count} requests"),
-    };
+    let requests = counted(summary.requests, "request");
     format!("stopped after {requests}: {}", summary.account)
 }
 
 /// Prints a line; a closed standard output is no reason to stop serving.
 pub(super) fn say(line: &str) {
-    let _ = crate::layout::print(&format!("{line}\n"));
+    let _ = print(&format!("{line}\n"));
 }
 
 /// The addresses that reach `listening`, the best first; itself unless it is a wildcard.

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
     }
     let mut summary = ServeSummary::default();
     for worker in running.join() {
-        summary.add(&worker);
+        summary += &worker;
     }
     say(&farewell(&summary));
     Ok(())

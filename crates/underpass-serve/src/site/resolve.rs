@@ -145,11 +145,13 @@ pub(crate) fn precompressed(
         *copy = look_for(site, file, coding, now);
     }
     match copy {
-        Precompressed::There(state) if state.changed >= file.state.changed => Some(SiteFile {
-            path: file.path.with_suffix(coding.suffix()),
-            state: Rc::clone(state),
-            save_as: file.save_as.clone(),
-        }),
+        Precompressed::There(state) if state.stamp.modified >= file.state.stamp.modified => {
+            Some(SiteFile {
+                path: file.path.with_suffix(coding.suffix()),
+                state: Rc::clone(state),
+                save_as: file.save_as.clone(),
+            })
+        }
         _ => None,
     }
 }
