@@ -143,8 +143,8 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Catches signals from now on. One that was ignored at the start stays so: a script's background
-    /// job does not end by the Ctrl-C that is meant for its foreground.
+    /// Catches signals from now on. One that was ignored at the start stays so: a script's
+    /// background job does not end by the Ctrl-C that is meant for its foreground.
     ///
     /// # Errors
     /// A message for the user.
