@@ -39,8 +39,9 @@ pub(crate) fn folder(site: &ServedSite, path: SitePath) -> Resolved {
     };
     let flags = OPEN | OFlags::DIRECTORY;
     let opened = open(site.root(), name, flags, site.rules.options.symlinks);
-    let opened = opened.and_then(|opened| SiteFolder::new(opened, site, path));
-    opened.map_or_else(missing, Resolved::NoIndex)
+    opened.map_or_else(missing, |opened| {
+        Resolved::NoIndex(SiteFolder::new(opened, site, path))
+    })
 }
 
 /// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +19,7 @@ use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
 /// mid-way should not be seen.
 #[derive(Debug)]
 pub(crate) struct ServedSite {
-    root: OwnedFd,
+    pub(crate) root: Arc<OwnedFd>,
     /// When it was last compared with what its path leads to, in seconds, and what that was.
     compared: AtomicU64,
     reported: AtomicU8,
@@ -47,7 +48,7 @@ impl ServedSite {
         let root = open_folder(&options.root)?;
         match beneath::probe(root.as_fd()) {
             Ok(()) => Ok(ServedSite {
-                root,
+                root: Arc::new(root),
                 compared: AtomicU64::new(0),
                 reported: AtomicU8::new(RootState::Same as u8),
                 rules,
