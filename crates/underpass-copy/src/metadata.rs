@@ -389,13 +389,23 @@ fn to_tell(wish: PreserveLevel, mut errors: Vec<Problem>) -> Vec<Problem> {
         PreserveLevel::Required => (),
         PreserveLevel::Warn => {
             errors.retain(|error| error.errno != Some(Errno::OPNOTSUPP));
-            for error in &mut errors {
-                error.severity = Severity::Warning;
-            }
         }
-        PreserveLevel::Never | PreserveLevel::Unset | PreserveLevel::BestEffort => errors.clear(),
+        PreserveLevel::BestEffort => errors.retain(is_loss),
+        PreserveLevel::Never | PreserveLevel::Unset => errors.clear(),
+    }
+    if wish != PreserveLevel::Required {
+        for error in &mut errors {
+            error.severity = Severity::Warning;
+        }
     }
     errors
+}
+
+/// Whether something that the destination could have was lost, rather than not supported or not
+/// permitted there.
+fn is_loss(error: &Problem) -> bool {
+    use Errno as E;
+    matches!(error.errno, Some(E::IO | E::NOMEM | E::NOSPC | E::DQUOT))
 }
 
 /// Whether two errors have the same message.

@@ -19,7 +19,7 @@ use crate::metadata::{Creation, ProcessFacts};
 use crate::options::{Backup, CopyMode, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
-use crate::run::{CopyContext, CopyRun, RunStart, SourceCount};
+use crate::run::{CopyContext, CopyRun, DescriptorShares, RunStart, SourceCount};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
 use crate::tree::level::{FolderPair, Level, Role, Task};
@@ -77,8 +77,9 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         (SourceCount::One, Some(source)) if lstat(source).is_ok_and(|stat| is_regular(&stat)) => 1,
         _ => options.jobs.map_or(1, NonZeroUsize::get),
     };
-    let jobs = jobs.min(CopyOptions::JOBS_MAX);
-    let pool = (jobs > 1).then(WorkerPool::new);
+    let shares = DescriptorShares::of(jobs.min(CopyOptions::JOBS_MAX));
+    let DescriptorShares { jobs, folders_max } = shares;
+    let pool = (jobs > 1).then(|| WorkerPool::new(folders_max));
     let delivery = match pool {
         None => Delivery::Immediate,
         Some(_) => Delivery::Ordered,
@@ -102,6 +103,7 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         throttle: options.bytes_per_second_max.map(Throttle::to),
         pool,
         sources,
+        folders_max,
         unclosed: AtomicUsize::new(0),
         to_sync: Mutex::default(),
     };
