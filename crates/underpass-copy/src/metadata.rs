@@ -13,6 +13,8 @@ mod file_handle;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, Stat};
@@ -79,7 +81,10 @@ impl ProcessFacts {
     /// Reads them from the kernel. Where `/proc` is not mounted, the umask is set and set back,
     /// which affects files that other threads create in that moment.
     pub(crate) fn read() -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // The umask is in the second line; all of it would take many small reads.
+        let mut status = [0; 256];
+        let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+        let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
         Self {
             umask: umask_of(&status).unwrap_or_else(umask_by_setting),
             user: rustix::process::geteuid().as_raw(),

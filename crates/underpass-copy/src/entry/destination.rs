@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, unlinkat};
+use rustix::fs::{Access, AtFlags, accessat, unlinkat};
 use rustix::fs::{
     FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, ftruncate, openat, readlinkat,
 };
@@ -161,6 +161,39 @@ pub(crate) fn open(
         }
         opened => opened,
     }
+}
+
+/// What a real run would fail with, as far as nothing has to be changed to know it (`--dry-run`).
+pub(crate) fn foresee(entry: &Entry<'_>, dest: &Destination) -> Result<(), Problem> {
+    let (task, options) = (entry.task, entry.run.options);
+    let source = &task.folders.source;
+    let access = |folder: &Folder, name: &CStr, access| {
+        accessat(folder.fd(), name, access, AtFlags::EACCESS)
+    };
+    access(source, &task.source, Access::READ_OK)
+        .map_err(|errno| entry.at_source(ProblemKind::Open, errno))?;
+    let is_replaced = options.atomic || options.remove_existing != RemoveExisting::Never;
+    let writable = match dest {
+        _ if task.folders.origin == DestinationOrigin::Imagined => Ok(()),
+        Destination::Existing(_) if is_replaced => Ok(()),
+        Destination::Existing(_) => access(&task.folders.dest, &task.dest, Access::WRITE_OK),
+        Destination::New { .. } => {
+            if let Some(kind) = link_in_the_way(entry) {
+                return Err(Problem::new(kind, entry.dest_shown()));
+            }
+            place(entry, dest).and_then(|_| {
+                let (prefix, _) = split(task.dest.to_bytes());
+                let folder = CString::new(prefix).map_err(|_nul| Errno::INVAL)?;
+                let folder = if prefix.is_empty() { c"." } else { &folder };
+                access(
+                    &task.folders.dest,
+                    folder,
+                    Access::WRITE_OK | Access::EXEC_OK,
+                )
+            })
+        }
+    };
+    writable.map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))
 }
 
 /// Reading is needed where the copy is compared with its source.

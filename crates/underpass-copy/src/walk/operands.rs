@@ -46,9 +46,11 @@ fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
         && options.backup == Backup::None
         && !options.removes_first()
         && matches!(options.copy_mode, CopyMode::Copy | CopyMode::AttributesOnly);
-    let is_folder = |path: &OsStr| stat(path).is_ok_and(|stat| is_folder(&stat));
+    if !follows {
+        return false;
+    }
     let target = target_shown(options, operands);
-    let into_folder = options.target != CopyTarget::LastAsName && is_folder(target);
+    let into_folder = options.target != CopyTarget::LastAsName && is_folder_at(target);
     let dest = |source: &OsString| {
         let path = without_slashes(source.as_bytes());
         let (_, last) = split(path);
@@ -59,7 +61,7 @@ fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
         }
     };
     let mut sources = sources(options, operands).iter();
-    follows && sources.any(|source| is_folder(&dest(source)))
+    sources.any(|source| is_folder_at(&dest(source)))
 }
 
 /// Copies `operands` as `options` say.
@@ -168,6 +170,10 @@ struct ResolvedTarget {
     folder: Option<Folder>,
 }
 
+fn is_folder_at(path: &OsStr) -> bool {
+    stat(path).is_ok_and(|stat| is_folder(&stat))
+}
+
 /// The last of the operands, or the folder that was given instead.
 fn target_shown<'o>(options: &'o CopyOptions, operands: &'o [OsString]) -> &'o OsStr {
     let last = operands.last().map(OsString::as_os_str);
@@ -190,7 +196,11 @@ fn resolve_target(options: &CopyOptions, operands: &[OsString]) -> Result<Resolv
         CopyTarget::Last if needs_folder => {
             Some(opened().map_err(|errno| failed(ProblemKind::Target, errno))?)
         }
-        CopyTarget::Last => opened().ok(),
+        CopyTarget::Last => match opened() {
+            // The name of the copy, unless it is a folder that could not be opened.
+            Err(errno) if is_folder_at(shown) => return Err(failed(ProblemKind::Target, errno)),
+            opened => opened.ok(),
+        },
     };
     let shown = shown.to_owned();
     Ok(ResolvedTarget { shown, folder })
