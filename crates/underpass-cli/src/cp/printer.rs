@@ -15,8 +15,9 @@ use underpass_copy::{
     Problem, ProblemKind, Quoted,
 };
 
+use super::explain::{self, IncompleteFiles};
+use super::json;
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
-use super::{explain, json};
 use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
@@ -32,6 +33,10 @@ pub(super) struct EventPrinter<'a> {
     disk_full: AtomicBool,
     /// Files for which it was not reported again.
     unreported: AtomicU64,
+    /// Files that the end of the copy left incomplete.
+    stopped: AtomicU64,
+    /// Bytes of all files that are incomplete.
+    moved: AtomicU64,
 }
 
 /// Standard output, written line by line on a terminal and otherwise in large pieces.
@@ -61,12 +66,21 @@ impl<'a> EventPrinter<'a> {
             }),
             disk_full: AtomicBool::new(false),
             unreported: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
         }
     }
 
     /// Files for which a full disk was not reported again.
     pub(super) fn unreported(&self) -> u64 {
         self.unreported.load(Relaxed)
+    }
+
+    pub(super) fn incomplete(&self) -> IncompleteFiles {
+        IncompleteFiles {
+            stopped: self.stopped.load(Relaxed),
+            bytes: self.moved.load(Relaxed),
+        }
     }
 
     /// Writes a line to standard output.
@@ -98,6 +112,12 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn problem(&self, problem: &Problem) {
+        let (stopped, moved) = match problem.kind {
+            ProblemKind::Stopped(bytes) => (1, bytes),
+            _ => (0, problem.moved.unwrap_or(0)),
+        };
+        self.stopped.fetch_add(stopped, Relaxed);
+        self.moved.fetch_add(moved, Relaxed);
         let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
         let leaves_part = self.leaves_parts && problem.moved.is_some();
         // Of many files without room those that are cut off are named.
@@ -317,6 +337,13 @@ impl Messages {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => ExitCode::SUCCESS,
+            // The reader has seen enough: `--help | head`.
+            Err(error)
+                if error.kind() == io::ErrorKind::BrokenPipe
+                    && self.called_as == CalledAs::Underpass =>
+            {
+                ExitCode::SUCCESS
+            }
             Err(error) => {
                 self.write_error(&error);
                 ExitCode::FAILURE
@@ -329,7 +356,6 @@ impl Messages {
     pub(super) fn write_error(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             self.die_of_broken_pipe();
-            return;
         }
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         let meaning = errno.map_or_else(|| error.to_string(), underpass::errno::meaning);

@@ -116,8 +116,8 @@ impl OpenDestination {
     }
 }
 
-/// Closes a file that was written. NFS, CIFS and FUSE report only here that data could not be stored
-/// (close(2)). The descriptor is closed in any case.
+/// Closes a file that was written. NFS, CIFS and FUSE report only here that data could not be
+/// stored (close(2)). The descriptor is closed in any case.
 fn close(fd: OwnedFd) -> Result<(), Errno> {
     nix::unistd::close(fd).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }

@@ -32,7 +32,8 @@ use crate::workers::throttle::Throttle;
 ///
 /// A symbolic link in the place of a copy, in a folder that was there, is followed if it was there
 /// before, and not if somebody has put it there since. Times of change tell the two apart, and they
-/// are kept by the tick: where a copy may meet such a link, this waits for the next one, 1 to 10 ms.
+/// are kept by the tick: where a copy may meet such a link, this waits for the next one, 1 to 10
+/// ms.
 pub fn begin(operands: &[OsString], options: &CopyOptions) -> RunStart {
     match may_meet_links(operands, options) {
         true => RunStart::at_next_tick(),

@@ -1,8 +1,8 @@
 //! The walk through what is copied: one thread, a stack of open folders, no path resolved twice.
 //!
-//! Only the deepest [`CopyRun::folders_max`] folders of the stack stay open. One that was closed is opened
-//! again from its child by `..`, and must then be the folder that it was: so a tree may be a
-//! hundred thousand levels deep, and a folder that is moved meanwhile leads the walk nowhere.
+//! Only the deepest [`CopyRun::folders_max`] folders of the stack stay open. One that was closed
+//! is opened again from its child by `..`, and must then be the folder that it was: so a tree may
+//! be a hundred thousand levels deep, and a folder that is moved meanwhile leads the walk nowhere.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsString};
