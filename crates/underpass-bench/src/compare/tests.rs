@@ -192,3 +192,17 @@ fn people_see_who_changed_by_how_much_and_from_what_to_what() {
     let json = serde_json::to_value(&changes).unwrap();
     assert_eq!(json["worse"][0]["contender"], "nginx");
 }
+
+#[test]
+fn a_warning_with_other_numbers_is_the_same_warning() {
+    let noisy = |percent| format!("the machine was noisy: up to {percent} % more or less");
+    let mut before = sample::run(1, 0.01, 7);
+    let mut after = before.clone();
+    before.warnings = vec![noisy("17.5")];
+    after.warnings = vec![noisy("9"), "there is only one processor".into()];
+    let doubts = compare(&before, &after).doubts;
+    assert_eq!(
+        doubts,
+        ["only the later run warned: there is only one processor"]
+    );
+}

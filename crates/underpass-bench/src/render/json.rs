@@ -1,7 +1,6 @@
-//! The JSON of a run, from and to files.
+//! The JSON of a run.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde_json::Value;
@@ -40,34 +39,15 @@ impl Document {
         }
     }
 
-    /// Writes the document as indented JSON with a newline at its end. The file is replaced
-    /// atomically: a concurrent reader gets the whole old one or the whole new one.
+    /// The document as indented JSON with a newline at its end.
     ///
     /// # Errors
     ///
-    /// [`Error::System`] if no file can be created in the directory; the old file stays.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let context = || format!("write {}", path.display());
-        let mut json = serde_json::to_vec_pretty(self)
-            .map_err(io::Error::other)
-            .context(context)?;
-        json.push(b'\n');
-        if path.exists() && !path.is_file() {
-            // A pipe or a device such as /dev/stdout is written to and not replaced.
-            return fs::write(path, json).context(context);
-        }
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new();
-        let file = file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = file.tempfile_in(directory).context(context)?;
-        fs::write(file.path(), json).context(context)?;
-        file.persist(path)
-            .map_err(|refused| refused.error)
-            .context(context)?;
-        Ok(())
+    /// [`Error::Setting`] for a number that JSON lacks.
+    pub fn json(&self) -> Result<String> {
+        let json = serde_json::to_string_pretty(self);
+        let json = json.map_err(|error| Error::Setting(format!("writing JSON: {error}")))?;
+        Ok(json + "\n")
     }
 
     /// Describes a list whose length differs from the number of contenders.
@@ -126,7 +106,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.json");
         let document = sample::document();
-        document.write(&path).unwrap();
+        fs::write(&path, document.json().unwrap()).unwrap();
         let again = Document::read(&path).unwrap();
         assert!(again.markdown() == document.markdown() && again.html() == document.html());
     }

@@ -1,11 +1,17 @@
 //! Which charts an experiment gets, and the texts around each.
 
+use std::collections::BTreeMap;
+
 use maud::Markup;
 
-use super::chart::{AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, nines};
+use super::chart::{
+    AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, ends, nines,
+};
 use super::figure::{direction, figure};
-use super::table::{Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups};
-use crate::document::{Case, Experiment, Measured, Timeline, Unit};
+use super::table::{
+    CONTENDER, Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups,
+};
+use crate::document::{Case, Experiment, Latencies, Measured, Timeline, Unit};
 use crate::stats::Spread;
 
 /// Sizes in pixels: over the whole page, half of it, and on a phone.
@@ -23,6 +29,11 @@ const STEEP: f64 = 20.0;
 const LATENCIES: [&str; 5] = ["p50", "p90", "p99", "p999", "worst"];
 /// Shown as one bar with parts.
 const TIMES: [&str; 3] = ["wall", "user", "system"];
+
+/// What axes show beside the metrics, by name: latencies, and the sum of user and system.
+const LATENCY: &str = "latency";
+const WALL: &str = "wall";
+const CPU: &str = "user + system";
 
 /// A chart with the texts around it.
 pub(super) struct Plot {
@@ -42,37 +53,93 @@ pub(super) struct Plot {
 pub(super) enum Legend {
     /// The chart has the names.
     None,
-    Lines(Vec<usize>),
+    Series(Vec<usize>, Marks),
     Parts(Vec<(usize, String)>),
 }
 
+/// What the axes of a run show: each metric has the same axis in all charts of a report.
+pub(super) struct MetricScales(BTreeMap<String, Vec<f64>>);
+
+impl MetricScales {
+    pub(super) fn of(experiments: &[Experiment]) -> MetricScales {
+        let mut values = BTreeMap::<String, Vec<f64>>::new();
+        for case in experiments.iter().flat_map(|experiment| &experiment.cases) {
+            for measured in &case.metrics {
+                let spreads = measured.figures.iter().flatten().map(|one| one.spread);
+                let ends = spreads.flat_map(|spread| [spread.min, spread.max]);
+                values
+                    .entry(measured.metric.clone())
+                    .or_default()
+                    .extend(ends);
+            }
+            let both =
+                [find(case, "user"), find(case, "system")].map(|one| one.map(|one| &one.figures));
+            if let [Some(user), Some(system)] = both {
+                let sums = user.iter().flatten().zip(system.iter().flatten());
+                let sums = sums.map(|(user, system)| user.spread.median + system.spread.median);
+                values.entry(CPU.into()).or_default().extend(sums);
+            }
+            let latencies = case.latencies.iter().flat_map(known_quantiles);
+            let latencies = latencies.map(|(_, took)| took);
+            values.entry(LATENCY.into()).or_default().extend(latencies);
+            for timeline in &case.timelines {
+                let points = timeline.points.iter().map(|(_, value)| *value);
+                values
+                    .entry(timeline.label.clone())
+                    .or_default()
+                    .extend(points);
+            }
+        }
+        MetricScales(values)
+    }
+
+    fn ends(&self, metric: &str) -> (f64, f64) {
+        self.0.get(metric).map_or((0.0, 1.0), |values| ends(values))
+    }
+
+    /// The greatest value of these metrics.
+    fn reach(&self, metrics: &[&str]) -> f64 {
+        let all = metrics.iter().map(|metric| self.ends(metric).1);
+        all.fold(0.0, f64::max)
+    }
+}
+
 /// All charts of an experiment. `id` begins the names of its parts on the page.
-pub(super) fn plots(experiment: &Experiment, id: &str) -> Vec<Plot> {
+pub(super) fn plots(experiment: &Experiment, id: &str, scales: &MetricScales) -> Vec<Plot> {
     let mut plots = Vec::new();
     for group in groups(experiment) {
         match group.cases[..] {
-            [case] => plots.extend(of_case(experiment, &experiment.cases[case], &group, id)),
+            [case] => {
+                let case = &experiment.cases[case];
+                plots.extend(of_case(experiment, case, &group, (id, scales)));
+            }
             _ if group.importance == Importance::Main => {
-                plots.extend(over_cases(experiment, &group, id));
+                plots.extend(over_cases(experiment, &group, (id, scales)));
             }
             _ => {}
         }
     }
     for (index, case) in experiment.cases.iter().enumerate() {
         let id = format!("{id}c{index}");
-        plots.extend(latencies(experiment, case, &id));
-        plots.extend(timelines(experiment, case, &id));
+        plots.extend(latencies(experiment, case, (&id, scales)));
+        plots.extend(timelines(experiment, case, (&id, scales)));
     }
     plots
 }
+
+/// The beginning of the names of parts, and the axes.
+type On<'a> = (&'a str, &'a MetricScales);
 
 fn spread_of(measured: &Measured, place: usize) -> Option<Spread> {
     Some(measured.figures.get(place)?.as_ref()?.spread)
 }
 
-/// A chart with a line for each contender over the cases; where cases differ so much that lines
+/// What the figures of a case are divided by.
+type Divisor<'a> = &'a dyn Fn(&Case) -> Option<f64>;
+
+/// A chart with the marks of each contender over the cases; where cases differ so much that marks
 /// coincide, also one of multiples of the first contender.
-fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, id: &str) -> Vec<Plot> {
+fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, (id, scales): On<'_>) -> Vec<Plot> {
     let name = group.metrics[0];
     let cases: Vec<&Case> = group
         .cases
@@ -92,34 +159,42 @@ fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, id: &str) -> Vec<
         ),
     };
     let first_median = |case: &Case| Some(spread_of(find(case, name)?, 0)?.median);
-    let plot = |words, label, unit, divisor: &dyn Fn(&Case) -> Option<f64>| {
-        let point = |case: &Case, place: usize| {
+    let plot = |words, label, scale: Option<(f64, f64)>, divisor: Divisor<'_>| {
+        let unit = scale.map_or(Unit::Count, |_| any.unit);
+        let point = |(x, case): (f64, &Case), place: usize| {
             let Spread { median, min, max } = spread_of(find(case, name)?, place)?;
             let by = divisor(case)?;
             Some(Point {
-                x: case.x,
+                x,
                 y: median / by,
                 range: Some((min / by, max / by)),
             })
         };
+        let numbered: Vec<_> = (0..).map(f64::from).zip(cases.iter().copied()).collect();
         let series = (0..experiment.contenders.len()).map(|place| Series {
             place,
-            points: cases.iter().filter_map(|case| point(case, place)).collect(),
+            points: numbered
+                .iter()
+                .filter_map(|case| point(*case, place))
+                .collect(),
         });
+        let series: Vec<_> = series.filter(|one| !one.points.is_empty()).collect();
+        let points = series.iter().flat_map(|one| &one.points);
+        let values: Vec<f64> = points.flat_map(Point::ends).collect();
         let lines = LineChart {
             words,
             x: axis_of(experiment, &cases),
             x_label: experiment.axis.label.clone(),
             label,
             unit,
-            series: series.filter(|one| !one.points.is_empty()).collect(),
-            marks: Marks::Every,
+            ends: scale.unwrap_or_else(|| ends(&values)),
+            series,
+            marks: Marks::Only,
         };
         of_lines(lines, WHOLE, group.title.clone(), None)
     };
-    let mut plots = vec![plot(words.clone(), any.label.clone(), any.unit, &|_| {
-        Some(1.0)
-    })];
+    let own = Some(scales.ends(name));
+    let mut plots = vec![plot(words.clone(), any.label.clone(), own, &|_| Some(1.0))];
     let firsts: Vec<f64> = cases.iter().filter_map(|case| first_median(case)).collect();
     let steep = Spread::of(&firsts).is_some_and(|all| all.min > 0.0 && all.max / all.min > STEEP);
     if let [first, _, ..] = &experiment.contenders[..]
@@ -132,7 +207,7 @@ fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, id: &str) -> Vec<
             description: words.description + " All are divided by the median of the first one.",
         };
         let label = format!("{}, {first} = 1", any.label);
-        plots.push(plot(words, label, Unit::Count, &first_median));
+        plots.push(plot(words, label, None, &first_median));
     }
     plots
 }
@@ -143,9 +218,9 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
     let short = |case: &&Case| {
         let short = case.label.strip_suffix(name.as_str()).map(str::trim_end);
         let short = short.filter(|short| !short.is_empty());
-        (case.x, short.unwrap_or(&case.label).to_owned())
+        short.unwrap_or(&case.label).to_owned()
     };
-    AxisScale::of_cases(cases.iter().map(short).collect())
+    AxisScale::of_cases(cases.iter().map(short))
 }
 
 /// Draws for the page and for phones, with different ids.
@@ -161,7 +236,10 @@ fn of_lines(
     Plot {
         svg,
         narrow: Some(lines.draw(NARROW)),
-        legend: Legend::Lines(lines.series.iter().map(|one| one.place).collect()),
+        legend: Legend::Series(
+            lines.series.iter().map(|one| one.place).collect(),
+            lines.marks,
+        ),
         words: lines.words,
         group,
         numbers,
@@ -170,19 +248,31 @@ fn of_lines(
 }
 
 /// Bars for the metrics that only one case has.
-fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Vec<Plot> {
-    let times = times(experiment, case, group, id);
+fn of_case(
+    experiment: &Experiment,
+    case: &Case,
+    group: &TableGroup<'_>,
+    (id, scales): On<'_>,
+) -> Vec<Plot> {
+    let times = times(experiment, case, group, (id, scales));
     let is_elsewhere = |name: &str| {
         times.is_some() && TIMES.contains(&name)
             || !case.latencies.is_empty() && LATENCIES.contains(&name)
     };
     let metrics = group.metrics.iter().filter(|name| !is_elsewhere(name));
     let shown = metrics.filter_map(|name| find(case, name)).take(BARS_MAX);
-    let bars: Vec<Plot> = shown.map(|one| bars(experiment, one, group, id)).collect();
+    let bars: Vec<Plot> = shown
+        .map(|one| bars(experiment, one, group, (id, scales)))
+        .collect();
     times.into_iter().chain(bars).collect()
 }
 
-fn bars(experiment: &Experiment, measured: &Measured, group: &TableGroup<'_>, id: &str) -> Plot {
+fn bars(
+    experiment: &Experiment,
+    measured: &Measured,
+    group: &TableGroup<'_>,
+    (id, scales): On<'_>,
+) -> Plot {
     let contenders = experiment.contenders.iter().enumerate();
     let bars = contenders.filter_map(|(place, contender)| {
         let spread = spread_of(measured, place)?;
@@ -205,13 +295,19 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &TableGroup<'_>, id
         },
         label: measured.label.clone(),
         unit: measured.unit,
+        reach: scales.reach(&[&measured.metric]),
         bars: bars.collect(),
     };
     of_bars(chart, Legend::None, &group.title)
 }
 
 /// Processor time in user space and in the kernel, and the time that passed.
-fn times(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Option<Plot> {
+fn times(
+    experiment: &Experiment,
+    case: &Case,
+    group: &TableGroup<'_>,
+    (id, scales): On<'_>,
+) -> Option<Plot> {
     let own = |name: &str| find(case, name).filter(|_| group.metrics.contains(&name));
     let (user, system) = (own("user")?, own("system")?);
     let wall = find(case, "wall");
@@ -237,6 +333,7 @@ fn times(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str)
         },
         label: "time".into(),
         unit: Unit::Seconds,
+        reach: scales.reach(&[WALL, CPU]),
         bars: bars.collect(),
     };
     let parts = vec![(0, user.label.clone()), (1, system.label.clone())];
@@ -261,16 +358,13 @@ fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
 }
 
 /// The latency that a share of the requests did not exceed.
-fn latencies(experiment: &Experiment, case: &Case, id: &str) -> Option<Plot> {
+fn latencies(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Option<Plot> {
     let series: Vec<Series> = case
         .latencies
         .iter()
         .map(|one| {
-            // Ten requests at least must be beyond a share.
-            let is_known =
-                |share: f64| share < 1.0 && (1.0 - share) * one.count as f64 >= 10.0 - 1e-6;
-            let known = one.quantiles.iter().filter(|(share, _)| is_known(*share));
-            let known: Vec<_> = known.map(|&(share, took)| (nines(share), took)).collect();
+            let known = known_quantiles(one).map(|(share, took)| (nines(share), took));
+            let known: Vec<_> = known.collect();
             Series {
                 place: one.contender,
                 points: points(&known),
@@ -289,13 +383,22 @@ fn latencies(experiment: &Experiment, case: &Case, id: &str) -> Option<Plot> {
         },
         x: AxisScale::of_nines(last.max(1.0)),
         x_label: "share of requests that took no longer".into(),
-        label: "latency".into(),
+        label: LATENCY.into(),
         unit: Unit::Seconds,
+        ends: scales.ends(LATENCY),
         series,
         marks: Marks::Every,
     };
     let numbers = table_of_latencies(experiment, case);
     Some(of_lines(lines, WHOLE, String::new(), Some(numbers)))
+}
+
+/// Those that at least ten requests exceeded.
+fn known_quantiles(latencies: &Latencies) -> impl Iterator<Item = (f64, f64)> {
+    let count = latencies.count as f64;
+    let is_known = move |share: f64| share < 1.0 && (1.0 - share) * count >= 10.0 - 1e-6;
+    let quantiles = latencies.quantiles.iter().copied();
+    quantiles.filter(move |(share, _)| is_known(*share))
 }
 
 fn table_of_latencies(experiment: &Experiment, case: &Case) -> ReportTable {
@@ -323,6 +426,7 @@ fn table_of_latencies(experiment: &Experiment, case: &Case) -> ReportTable {
         }
     };
     ReportTable {
+        head: CONTENDER,
         caption: "latency that this share of requests did not exceed".into(),
         columns: shares
             .iter()
@@ -340,7 +444,7 @@ fn plain_cell(value: Option<f64>, unit: Unit) -> TableCell {
 }
 
 /// One chart for each quantity that was sampled over time.
-fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
+fn timelines(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Vec<Plot> {
     let mut kinds: Vec<Vec<&Timeline>> = Vec::new();
     for timeline in case.timelines.iter().filter(|one| !one.points.is_empty()) {
         let same = |kind: &&mut Vec<&Timeline>| {
@@ -368,6 +472,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
             x_label: "time since the load began".into(),
             label: label.clone(),
             unit,
+            ends: scales.ends(label),
             series: series.collect(),
             marks: Marks::Few,
         };
@@ -385,6 +490,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
             }
         });
         let numbers = ReportTable {
+            head: CONTENDER,
             caption: format!("{label} over time"),
             columns: ["first", "least", "greatest", "last"]
                 .map(str::to_owned)

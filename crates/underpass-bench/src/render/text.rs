@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::facts::TOO_FEW_ROUNDS;
 use super::figure::plus_minus;
+use super::summary::summary;
 use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, TableRow, groups};
 use crate::document::{Document, Experiment};
 use crate::stats::RatioVerdict;
@@ -23,6 +24,14 @@ impl Document {
         let width = width.max(WIDTH_MIN);
         let mut out = String::new();
         paragraph(&mut out, "", &self.origin(), width);
+        out.push('\n');
+        for line in summary(self) {
+            if !line.question.is_empty() {
+                paragraph(&mut out, "", &line.question, width);
+            }
+            paragraph(&mut out, "  - ", &line.sentence(), width);
+        }
+        out.push('\n');
         paragraph(&mut out, "", &format!("command: {}", self.command), width);
         paragraph(&mut out, "", &self.machine.describe(), width);
         let warnings = self.warnings.iter().map(String::as_str);

@@ -17,6 +17,8 @@ pub(in super::super) struct BarChart {
     pub(in super::super) words: ChartText,
     pub(in super::super) label: String,
     pub(in super::super) unit: Unit,
+    /// The greatest value that the axis shows.
+    pub(in super::super) reach: f64,
     pub(in super::super) bars: Vec<Bar>,
 }
 
@@ -36,8 +38,7 @@ impl BarChart {
     /// This many pixels wide, as high as it needs to be.
     pub(in super::super) fn draw(&self, wide: f64) -> Markup {
         let bottom = TOP + self.bars.len() as f64 * ROW;
-        let reach = self.bars.iter().map(Bar::reach).fold(0.0, f64::max);
-        let scale = AxisScale::from_zero(reach, self.unit);
+        let scale = AxisScale::from_zero(self.reach, self.unit);
         let figures = self.bars.iter().map(|bar| width(&bar.figure));
         let right = wide - figures.fold(0.0, f64::max) - 14.0;
         let x = |value: f64| scale.place(value, (4.0, right));

@@ -14,7 +14,7 @@ use maud::{Markup, html};
 
 pub(super) use bars::{Bar, BarChart};
 pub(super) use lines::{LineChart, Marks, Point, Series};
-pub(super) use scale::{AxisScale, nines};
+pub(super) use scale::{AxisScale, ends, nines};
 
 /// Height of letters.
 const FONT: f64 = 12.0;
@@ -79,11 +79,13 @@ pub(super) fn marks() -> Markup {
     }
 }
 
-/// A line with the mark of a series, for a legend.
-pub(super) fn swatch(series: usize) -> Markup {
+/// The mark of a series, on its line if it has one, for a legend.
+pub(super) fn swatch(series: usize, marks: Marks) -> Markup {
     html! {
         svg viewBox="0 0 28 14" aria-hidden="true" {
-            (line(&[(0.0, 7.0), (28.0, 7.0)], &colour(series), 2.0))
+            @if marks != Marks::Only {
+                (line(&[(0.0, 7.0), (28.0, 7.0)], &colour(series), 2.0))
+            }
             (mark(series, (14.0, 7.0)))
         }
     }

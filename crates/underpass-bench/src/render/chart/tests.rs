@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::plots::{Legend, Plot, plots};
+use super::super::plots::{Legend, MetricScales, Plot, plots};
 use super::super::tests::sample;
 use super::*;
 use crate::document::Experiment;
@@ -192,15 +192,13 @@ fn marks(svg: &[Element], place: usize) -> Vec<(f64, f64)> {
 }
 
 fn all_plots() -> Vec<(Experiment, Vec<Plot>)> {
+    let experiments = sample::document().experiments;
+    let scales = MetricScales::of(&experiments);
     let with_plots = |experiment: Experiment| {
-        let plots = plots(&experiment, "e");
+        let plots = plots(&experiment, "e", &scales);
         (experiment, plots)
     };
-    sample::document()
-        .experiments
-        .into_iter()
-        .map(with_plots)
-        .collect()
+    experiments.into_iter().map(with_plots).collect()
 }
 
 fn medians(experiment: &Experiment, metric: &str, place: usize) -> Vec<f64> {
@@ -480,5 +478,53 @@ fn a_repeated_colour_has_another_mark() {
         let colour = format!("color=\"{}\"", colour(series));
         assert!(laps.iter().all(|mark| mark.contains(&colour)));
         assert!(laps[0] != laps[1] && laps[1] != laps[2] && laps[0] != laps[2]);
+    }
+}
+
+#[test]
+fn the_same_metric_has_the_same_axis_in_every_experiment() {
+    let mut axes: HashMap<(String, &str), Vec<String>> = HashMap::new();
+    for (_, plots) in all_plots() {
+        for plot in plots {
+            let svg = elements(&plot.svg.0);
+            let is_relative = plot.words.id.ends_with("-relative-narrow");
+            let anchor = if plot.narrow.is_some() {
+                "end"
+            } else {
+                "middle"
+            };
+            let texts = svg.iter().filter(|one| one.name == "text");
+            let ticks =
+                texts.filter(|one| one.is("text-anchor", anchor) && !one.is("dy", "-0.5ex"));
+            let mut ticks: Vec<String> = ticks.map(|one| one.text.clone()).collect();
+            ticks.retain(|tick| tick.parse::<f64>().is_ok());
+            let metric = (plot.words.title.clone(), anchor);
+            if !is_relative && !metric.0.contains(':') {
+                let known = axes.entry(metric).or_insert_with(|| ticks.clone());
+                assert_eq!(*known, ticks, "{}", plot.words.id);
+            }
+        }
+    }
+    assert!(axes.len() >= 6, "only {} metrics", axes.len());
+}
+
+#[test]
+fn cases_are_not_joined_and_samples_over_time_are() {
+    for (experiment, plots) in all_plots() {
+        for plot in plots.iter().filter(|plot| plot.narrow.is_some()) {
+            let is_of_cases = !plot.group.is_empty();
+            let svg = elements(&plot.svg.0);
+            let lines = svg.iter().filter(|one| one.name == "polyline");
+            let drawn = lines.filter(|one| one.attributes["stroke"].starts_with("var(--s"));
+            let longest = drawn.map(|one| one.attributes["points"].split(' ').count());
+            let longest = longest.max().unwrap_or(0);
+            assert_eq!(
+                longest <= 2,
+                is_of_cases,
+                "{}: {}",
+                experiment.name,
+                plot.words.id
+            );
+        }
     }
 }
