@@ -141,11 +141,8 @@ type Divisor<'a> = &'a dyn Fn(&Case) -> Option<f64>;
 /// coincide, also one of multiples of the first contender.
 fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, (id, scales): On<'_>) -> Vec<Plot> {
     let name = group.metrics[0];
-    let cases: Vec<&Case> = group
-        .cases
-        .iter()
-        .map(|&index| &experiment.cases[index])
-        .collect();
+    let cases = group.cases.iter().map(|&index| &experiment.cases[index]);
+    let cases: Vec<&Case> = cases.collect();
     let Some(any) = cases.first().and_then(|case| find(case, name)) else {
         return Vec::new();
     };

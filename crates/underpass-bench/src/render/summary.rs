@@ -1,5 +1,5 @@
-//! The result of a run in one screen: the best of each experiment by its most telling figure, by how
-//! much, and whether that is sure.
+//! The result of a run in one screen: the best of each experiment by its most telling figure, by
+//! how much, and whether that is sure.
 
 use super::figure::{interval, ratio};
 use super::table::{ReportTable, TableCell, TableRow, find};
@@ -36,7 +36,7 @@ impl SummaryLine {
 }
 
 /// What one case shows.
-struct Finding<'a> {
+struct Ranking<'a> {
     case: &'a str,
     best: String,
     /// The best contender beside the best of those that can be told from it.
@@ -74,15 +74,15 @@ fn lines(experiment: &Experiment) -> Vec<SummaryLine> {
     };
     let measured = |case| Some((case, find(case, &telling.metric)?));
     let cases = experiment.cases.iter().filter_map(measured);
-    let findings = cases.filter_map(|(case, metric)| finding(experiment, case, metric));
-    let findings: Vec<_> = findings.collect();
-    let is_same = |a: &Finding<'_>, b: &Finding<'_>| (&a.best, &a.sure) == (&b.best, &b.sure);
-    let groups: Vec<_> = findings.chunk_by(is_same).collect();
+    let rankings = cases.filter_map(|(case, metric)| ranking(experiment, case, metric));
+    let rankings: Vec<_> = rankings.collect();
+    let is_same = |a: &Ranking<'_>, b: &Ranking<'_>| (&a.best, &a.sure) == (&b.best, &b.sure);
+    let groups: Vec<_> = rankings.chunk_by(is_same).collect();
     let mut lines: Vec<SummaryLine> = match groups.len() {
         ..=LINES_MAX => groups.into_iter().map(line).collect(),
         _ => vec![SummaryLine {
             question: String::new(),
-            cases: first_to_last(&findings),
+            cases: first_to_last(&rankings),
             best: "differs from case to case".into(),
             ratio: "by different factors".into(),
             sure: "see its table".into(),
@@ -95,11 +95,11 @@ fn lines(experiment: &Experiment) -> Vec<SummaryLine> {
 }
 
 /// `None` where fewer than two contenders have figures.
-fn finding<'a>(
+fn ranking<'a>(
     experiment: &'a Experiment,
     case: &'a Case,
     metric: &'a Measured,
-) -> Option<Finding<'a>> {
+) -> Option<Ranking<'a>> {
     let is_lower_better = metric.better == Some(Better::Lower);
     let named = experiment.contenders.iter().zip(&metric.figures);
     let mut ranked: Vec<_> = named
@@ -146,7 +146,7 @@ fn finding<'a>(
         ),
         ([], _) => return None,
     };
-    Some(Finding {
+    Some(Ranking {
         case: &case.label,
         best,
         next: next.and_then(|(name, estimate)| Some((*name, (*estimate)?))),
@@ -154,7 +154,7 @@ fn finding<'a>(
     })
 }
 
-fn line(group: &[Finding<'_>]) -> SummaryLine {
+fn line(group: &[Ranking<'_>]) -> SummaryLine {
     let next: Vec<_> = group.iter().filter_map(|one| one.next.as_ref()).collect();
     let ratios = next.iter().map(|(_, estimate)| estimate.ratio);
     let (least, greatest) = (ratios.clone().reduce(f64::min), ratios.reduce(f64::max));
@@ -187,8 +187,8 @@ fn line(group: &[Finding<'_>]) -> SummaryLine {
     }
 }
 
-fn first_to_last(findings: &[Finding<'_>]) -> String {
-    match findings {
+fn first_to_last(rankings: &[Ranking<'_>]) -> String {
+    match rankings {
         [first, .., last] => format!("{} to {}", first.case, last.case),
         [one] => one.case.to_owned(),
         [] => String::new(),

@@ -96,8 +96,8 @@ fn read(path: &Path) -> Result<Document, String> {
     Document::read(path).map_err(message)
 }
 
-/// Writes a report: a file is replaced atomically, a link is followed, a pipe or device is written to.
-/// A path that leads to standard output or standard error is that stream.
+/// Writes a report: a file is replaced atomically, a link is followed, a pipe or device is written
+/// to. A path that leads to standard output or standard error is that stream.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), String> {
     let written = match (descriptor_of(path), path.canonicalize()) {
         (Some(1), _) => io::stdout().write_all(text.as_bytes()),

@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::scale::AxisScale;
-use super::{
+use super::draw::{
     ChartText, GRID, INK, MUTED, PAPER, TextSide, colour, line, px, svg, text, whisker, width,
 };
+use super::scale::AxisScale;
 use crate::document::Unit;
 
 /// The height of a row: the name, its bar, and space.

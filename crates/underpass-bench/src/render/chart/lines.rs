@@ -2,8 +2,10 @@
 
 use maud::{Markup, html};
 
+use super::draw::{
+    ChartText, GRID, INK, MUTED, Marks, TextSide, colour, line, mark, svg, text, whisker, width,
+};
 use super::scale::AxisScale;
-use super::{ChartText, GRID, INK, MUTED, TextSide, colour, line, mark, svg, text, whisker, width};
 use crate::document::Unit;
 
 /// Contenders stand beside each other by at most this much, so that their ranges can be seen.
@@ -46,15 +48,6 @@ impl Point {
     pub(in super::super) fn ends(&self) -> [f64; 2] {
         self.range.map_or([self.y; 2], |(low, high)| [low, high])
     }
-}
-
-/// Which points have a mark.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Marks {
-    /// Every one, and no line joins them, because nothing was measured between them.
-    Only,
-    Every,
-    Few,
 }
 
 impl LineChart {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::figure::Prefix;
-use super::{FONT, width};
+use super::draw::{FONT, width};
 use crate::document::Unit;
 
 /// Values that differ by more than this factor are on a logarithmic axis.

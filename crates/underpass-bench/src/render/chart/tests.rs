@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::super::plots::{Legend, MetricScales, Plot, plots};
 use super::super::tests::sample;
-use super::*;
+use super::draw::{INK, SERIES, colour, mark};
 use crate::document::Experiment;
 
 /// One element of a drawing.
