@@ -14,9 +14,9 @@ const RESULT: &str = r#"{"schema":2,"tool":{"name":"underpass","version":"0"},"d
 
 /// A folder with a result in it.
 fn folder() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let result = folder.path().join("run.json");
-    fs::write(&result, RESULT).unwrap();
+    fs::write(&result, RESULT).expect("a file");
     (folder, result)
 }
 
@@ -29,8 +29,8 @@ fn render(result: &Path, markdown: &Path, output: impl Into<Stdio>) -> (Option<i
         .arg(markdown)
         .stdout(output)
         .output()
-        .unwrap();
-    let errors = String::from_utf8(done.stderr).unwrap();
+        .expect("it works");
+    let errors = String::from_utf8(done.stderr).expect("a text");
     (done.status.code(), errors)
 }
 
@@ -38,11 +38,11 @@ fn render(result: &Path, markdown: &Path, output: impl Into<Stdio>) -> (Option<i
 fn a_link_to_standard_output_stays_a_link_and_both_texts_are_in_the_file() {
     let (folder, result) = folder();
     let (link, output) = (folder.path().join("stdout"), folder.path().join("output"));
-    symlink("/proc/self/fd/1", &link).unwrap();
-    let (code, errors) = render(&result, &link, File::create(&output).unwrap());
+    symlink("/proc/self/fd/1", &link).expect("it works");
+    let (code, errors) = render(&result, &link, File::create(&output).expect("it works"));
     assert_eq!((code, &*errors), (Some(0), ""));
     assert!(link.is_symlink());
-    let text = fs::read_to_string(output).unwrap();
+    let text = fs::read_to_string(output).expect("it works");
     assert_contains(&text, &["Measured by underpass 0", "command: bench"]);
 }
 
@@ -50,7 +50,7 @@ fn a_link_to_standard_output_stays_a_link_and_both_texts_are_in_the_file() {
 fn a_link_to_another_descriptor_is_refused_with_the_reason() {
     let (folder, result) = folder();
     let link = folder.path().join("link");
-    symlink("/dev/fd/0", &link).unwrap();
+    symlink("/dev/fd/0", &link).expect("it works");
     let (code, errors) = render(&result, &link, Stdio::null());
     assert_eq!(code, Some(1));
     assert_contains(&errors, &["cannot write", "open descriptor"]);
@@ -61,7 +61,7 @@ fn a_link_to_another_descriptor_is_refused_with_the_reason() {
 fn the_file_behind_a_link_is_written_and_the_link_stays() {
     let (folder, result) = folder();
     let (link, file) = (folder.path().join("link"), folder.path().join("file"));
-    symlink("file", &link).unwrap();
+    symlink("file", &link).expect("it works");
     for _ in ["missing", "there"] {
         assert_eq!(
             render(&result, &link, Stdio::null()),
@@ -70,7 +70,7 @@ fn the_file_behind_a_link_is_written_and_the_link_stays() {
         assert!(link.is_symlink());
         assert!(
             fs::read_to_string(&file)
-                .unwrap()
+                .expect("it works")
                 .starts_with("Measured by")
         );
     }
@@ -79,7 +79,7 @@ fn the_file_behind_a_link_is_written_and_the_link_stays() {
 #[test]
 fn a_full_standard_output_is_an_error_that_says_so() {
     let (folder, result) = folder();
-    let full = File::options().write(true).open("/dev/full").unwrap();
+    let full = File::options().write(true).open("/dev/full").expect("it works");
     let (code, errors) = render(&result, &folder.path().join("report.md"), full);
     assert_eq!(code, Some(1));
     assert_contains(
