@@ -79,7 +79,10 @@ fn the_file_behind_a_link_is_written_and_the_link_stays() {
 #[test]
 fn a_full_standard_output_is_an_error_that_says_so() {
     let (folder, result) = folder();
-    let full = File::options().write(true).open("/dev/full").expect("it works");
+    let full = File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("it works");
     let (code, errors) = render(&result, &folder.path().join("report.md"), full);
     assert_eq!(code, Some(1));
     assert_contains(
