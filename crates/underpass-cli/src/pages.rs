@@ -27,7 +27,7 @@ impl Completions {
     pub(crate) fn run(&self, mut command: clap::Command) -> Result<(), String> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut command, "underpass", &mut text);
-        print(text)
+        print(&text)
     }
 }
 
@@ -53,7 +53,7 @@ fn page(command: clap::Command) -> Result<(), String> {
     let mut text = Vec::new();
     let rendered = Man::new(command).render(&mut text);
     rendered.map_err(|error| error.to_string())?;
-    print(text)
+    print(&text)
 }
 
 fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
@@ -67,6 +67,6 @@ fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
     written.map_err(|error| format!("cannot write to {}: {error}", folder.display()))
 }
 
-fn print(text: Vec<u8>) -> Result<(), String> {
-    layout::print(&String::from_utf8_lossy(&text)).map_err(|error| error.to_string())
+fn print(text: &[u8]) -> Result<(), String> {
+    layout::print(&String::from_utf8_lossy(text)).map_err(|error| error.to_string())
 }

@@ -47,17 +47,6 @@ fn a_link_to_standard_output_stays_a_link_and_both_texts_are_in_the_file() {
 }
 
 #[test]
-fn a_link_to_another_descriptor_is_refused_with_the_reason() {
-    let (folder, result) = folder();
-    let link = folder.path().join("link");
-    symlink("/dev/fd/0", &link).expect("it works");
-    let (code, errors) = render(&result, &link, Stdio::null());
-    assert_eq!(code, Some(1));
-    assert_contains(&errors, &["cannot write", "open descriptor"]);
-    assert!(link.is_symlink());
-}
-
-#[test]
 fn the_file_behind_a_link_is_written_and_the_link_stays() {
     let (folder, result) = folder();
     let (link, file) = (folder.path().join("link"), folder.path().join("file"));

@@ -20,7 +20,7 @@ use underpass::drive::blocking::SigxfszGuard;
 
 use crate::entry::same_file::FilePair;
 use crate::fs::folder::{Folder, identity, is_folder, is_link, joined, without_slashes};
-use crate::options::{Backup, RemoveExisting};
+use crate::options::{Backup, OverwritePolicy, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::NamedFile;
@@ -160,7 +160,7 @@ impl Entry<'_> {
             && self.run.sources == SourceCount::IntoFolder
             && *self.backup() == Backup::None;
         let named = || NamedFile::new(&task.folders.source, &task.source, source);
-        counts && !is_folder(source) && self.run.inodes.is_repeated(named())
+        counts && !is_folder(source) && !self.run.inodes.operands().sources.insert(named())
     }
 
     /// The facts about an existing destination; nothing where there is none.
@@ -171,7 +171,8 @@ impl Entry<'_> {
         let Some(dest) = self.existing(source)? else {
             return Ok(None);
         };
-        let is_kept = self.run.options.keeps_existing();
+        let overwrite = self.run.options.overwrite;
+        let is_kept = matches!(overwrite, OverwritePolicy::Keep | OverwritePolicy::Fail);
         let is_file_over_file = !is_kept && !is_folder(source) && !is_folder(&dest.stat);
         Ok(Some(DestinationFacts {
             pair: match is_kept {
@@ -225,8 +226,7 @@ impl Entry<'_> {
     /// Source and destination, where they may be one file.
     fn pair(&self, source: &Stat, dest: &Stat) -> Option<FilePair> {
         let task = self.task;
-        let may_be_one = identity(source) == identity(dest) || is_link(source) || is_link(dest);
-        if !may_be_one {
+        if identity(source) != identity(dest) && !is_link(source) && !is_link(dest) {
             return None;
         }
         let folders = [&task.folders.source, &task.folders.dest];
@@ -254,7 +254,7 @@ impl Entry<'_> {
             && *self.backup() != Backup::Numbered;
         let stat = dest.link.as_ref().unwrap_or(&dest.stat);
         let named = || NamedFile::new(&task.folders.dest, &task.dest, stat);
-        counts && self.run.inodes.is_just_created(&named())
+        counts && self.run.inodes.operands().created.contains(&named())
     }
 
     /// Whether the backup of the destination would replace the source.

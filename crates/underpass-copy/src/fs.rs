@@ -4,4 +4,3 @@ pub(crate) mod atomic_file;
 pub(crate) mod backup;
 pub(crate) mod fifo;
 pub(crate) mod folder;
-pub(crate) mod listing;

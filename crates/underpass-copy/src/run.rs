@@ -6,9 +6,11 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use rustix::fs::{Mode, Stat, Timespec, fchmod, syncfs};
+use rustix::fs::{Mode, Stat, fchmod, syncfs};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use underpass::Kernel;
 
 use crate::fs::folder::{Folder, changed_at};
@@ -19,9 +21,13 @@ use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopyEnd, CopyProgress, CopySummary, EventBuffer, OrderedReporter};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
-use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
+use crate::tree::level::{FolderFinish, FolderPair, Level};
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
+
+/// How often the clock is looked at while its next tick is waited for, and how many times at most.
+const TICK_POLL: Duration = Duration::from_micros(200);
+const TICK_POLLS: u32 = 500;
 
 /// What a copy is given beside its options.
 #[derive(Clone, Copy)]
@@ -34,6 +40,8 @@ pub struct CopyContext<'a> {
     pub progress: &'a CopyProgress,
     /// Set by another thread, stops the copy within 100 ms.
     pub stop: &'a AtomicBool,
+    /// When it began: what [`begin`](crate::begin) returned.
+    pub start: RunStart,
 }
 
 /// A copy that is going on.
@@ -52,9 +60,43 @@ pub(crate) struct CopyRun<'a> {
     pub(crate) unclosed: AtomicUsize,
     /// File systems to sync at the end, each with something open on it.
     pub(crate) to_sync: Mutex<HashMap<u64, OwnedFd>>,
-    /// By the fine clock: since Linux 6.13 a time of change is fine where somebody has looked at
-    /// the file before, and by the coarse clock what was changed a moment ago would be newer.
-    pub(crate) began: Timespec,
+}
+
+/// When a run began, by the clock that the kernel stamps inodes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunStart {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl RunStart {
+    /// The present moment. What is changed from now on has this time or a later one; so may have
+    /// what was changed since the last tick of the clock.
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Self {
+            seconds: now.tv_sec,
+            nanoseconds: now.tv_nsec,
+        }
+    }
+
+    /// Waits for the next tick, 1 to 10 ms later: what was changed before has an earlier time.
+    /// Where the clock stands still, the present moment.
+    pub(crate) fn at_next_tick() -> Self {
+        let before = Self::now();
+        for _ in 0..TICK_POLLS {
+            std::thread::sleep(TICK_POLL);
+            if Self::now() != before {
+                break;
+            }
+        }
+        Self::now()
+    }
+
+    /// Whether something was changed after the run began.
+    fn is_before(self, changed: &Stat) -> bool {
+        changed_at(changed) >= (self.seconds, self.nanoseconds)
+    }
 }
 
 /// How many sources there are, and where they go.
@@ -73,7 +115,7 @@ impl CopyRun<'_> {
 
     /// Whether a symbolic link appeared after the run began: it is not followed.
     pub(crate) fn is_newer_than_run(&self, link: &Stat) -> bool {
-        changed_at(link) > (self.began.tv_sec, self.began.tv_nsec)
+        self.context.start.is_before(link)
     }
 
     /// Puts the metadata of `source` on `dest`, as the options say, and reports what failed.
@@ -97,7 +139,7 @@ impl CopyRun<'_> {
         let mut level = level;
         while level.child_done() {
             self.close(level);
-            match level.up() {
+            match &level.up {
                 Some(up) => level = up,
                 None => break,
             }
@@ -110,8 +152,7 @@ impl CopyRun<'_> {
             return;
         };
         let mut events = self.reporter.buffer(closing.sequence);
-        let is_real = closing.folders.origin != DestinationOrigin::Imagined;
-        if is_real && !self.options.dry_run {
+        if !self.options.dry_run {
             self.finish_folder(level, &closing, &mut events);
         }
         self.unclosed.fetch_sub(1, Relaxed);
@@ -134,9 +175,8 @@ impl CopyRun<'_> {
             events.problem(Problem::failed(ProblemKind::Mode, level.dest(), errno));
         }
         // The name of an operand's copy is in the folder above it.
-        let above = level
-            .above_operand()
-            .map_or(Ok(()), |above| self.sync_folder(&above.dest));
+        let above = level.up.as_ref().and_then(|up| up.folders.as_ref());
+        let above = above.map_or(Ok(()), |above| self.sync_folder(&above.dest));
         if let Err(errno) = self.sync_folder(dest).and(above) {
             events.problem(Problem::failed(ProblemKind::Sync, level.dest(), errno));
         }

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_type;
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::outbox::FileRange;
@@ -38,6 +39,7 @@ impl Endpoint {
             waits,
             writes,
             device: stat.st_dev,
+            inode: stat.st_ino,
             size: if kind == EndpointKind::File {
                 stat.st_size.max(0).cast_unsigned()
             } else {
@@ -57,9 +59,10 @@ impl<F: AsFd> Source<F> {
     /// that grows is moved up to the size it has now.
     ///
     /// # Errors
-    /// As [`Endpoint::of`].
+    /// As [`Endpoint::of`]; `EPROTOTYPE` for a socket of messages (datagrams): what a call does not
+    /// take of a message is lost.
     pub fn whole(fd: F) -> Result<Self, Errno> {
-        let end = Endpoint::of(&fd)?;
+        let end = source_end(&fd)?;
         Ok(Self::of(fd, end))
     }
 
@@ -82,9 +85,9 @@ impl<F: AsFd> Source<F> {
     /// Exactly `len` bytes: of a file or block device from `from` on, of a stream the next ones.
     ///
     /// # Errors
-    /// As [`Endpoint::of`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1, as no file can.
+    /// As [`whole`](Self::whole); `EOVERFLOW` where the range ends beyond 2⁶³ − 1, as no file can.
     pub fn range(fd: F, from: u64, len: u64) -> Result<Self, Errno> {
-        let end = Endpoint::of(&fd)?;
+        let end = source_end(&fd)?;
         Self::range_of(fd, end, from, len)
     }
 }
@@ -113,10 +116,24 @@ impl FileRange {
     /// Returns the range as the source of a transfer. Makes system calls the first time only.
     ///
     /// # Errors
-    /// As [`Source::range`].
+    /// As [`Source::range`]; `ESPIPE` for what is neither a regular file nor a block device: it has
+    /// no ranges, and reading it may block for as long as it likes.
     pub fn source(&self) -> Result<Source<&SharedFile>, Errno> {
         let end = self.file.end_or(|file| Endpoint::of(file))?;
+        if !end.kind.has_offsets() {
+            return Err(Errno::SPIPE);
+        }
         Source::range_of(&*self.file, end, self.offset, self.len)
+    }
+}
+
+/// Looks at what is to be read as a stream or a file.
+pub(crate) fn source_end(fd: impl AsFd) -> Result<Endpoint, Errno> {
+    let end = Endpoint::of(&fd)?;
+    let is_message = |of: SocketType| of != SocketType::STREAM;
+    match end.kind == EndpointKind::Other && socket_type(fd).is_ok_and(is_message) {
+        true => Err(Errno::PROTOTYPE),
+        false => Ok(end),
     }
 }
 
@@ -132,7 +149,7 @@ fn kind_of(fd: BorrowedFd<'_>, file_type: FileType) -> Result<EndpointKind, Errn
 }
 
 fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
-    if rustix::net::sockopt::socket_type(fd)? != SocketType::STREAM {
+    if socket_type(fd)? != SocketType::STREAM {
         return Ok(EndpointKind::Other);
     }
     Ok(match rustix::net::sockopt::socket_domain(fd)? {

@@ -49,7 +49,9 @@ pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno>
 /// # Errors
 /// The error of setsockopt(2); the socket is unchanged.
 pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
-    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+    let seconds = span
+        .as_secs()
+        .saturating_add(u64::from(span.subsec_nanos() > 0));
     let value = i32::try_from(seconds).unwrap_or(i32::MAX).to_ne_bytes();
     sys::set_option(listener.as_fd(), SocketOption::DeferAccept, &value)
 }
@@ -116,6 +118,14 @@ mod tests {
         let full = reached(&server).unwrap();
         assert_eq!(full.outstanding, Outstanding::Something);
         assert!(full.acknowledged < 1000 + sent, "{full:?} of {sent}");
+    }
+
+    #[test]
+    fn the_longest_wait_is_one_that_the_kernel_can_count() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for span in [Duration::ZERO, Duration::from_millis(1), Duration::MAX] {
+            assert_eq!(defer_accept(&listener, span), Ok(()), "{span:?}");
+        }
     }
 
     #[test]

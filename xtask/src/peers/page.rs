@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::PeersArguments;
 use super::installation::{FOLDER, Installation};
-use super::standing::{BenchResult, Standing, Verdict};
+use super::standing::{BenchResult, Standing, StandingVerdict};
 use super::table::{PeerDocument, PeerTable};
 use crate::workspace::Fallible;
 
@@ -161,11 +161,11 @@ fn section(mut standings: Vec<&Standing>, comparisons: usize) -> String {
     let mut text = format!(
         "Of {} cases Underpass is better in {}, worse in {}, not distinguishable in {}",
         standings.len(),
-        count(Verdict::Better),
-        count(Verdict::Worse),
-        count(Verdict::Level)
+        count(StandingVerdict::Better),
+        count(StandingVerdict::Worse),
+        count(StandingVerdict::Level)
     );
-    match count(Verdict::Unknown) {
+    match count(StandingVerdict::Unknown) {
         0 => text.push('.'),
         unknown => {
             let _ = write!(text, "; {unknown} had too few rounds.");
@@ -188,7 +188,7 @@ fn section(mut standings: Vec<&Standing>, comparisons: usize) -> String {
     text += "\n\n| the worst cases | beside | by | times as good | its processor time |\n|---|---|---|---:|---:|\n";
     for one in shown {
         let factor = match (one.interval(comparisons), one.verdict(comparisons)) {
-            (Some((low, high)), Verdict::Better | Verdict::Worse) => {
+            (Some((low, high)), StandingVerdict::Better | StandingVerdict::Worse) => {
                 format!(
                     "{} ({}–{})",
                     digits(one.factor()),
@@ -196,7 +196,7 @@ fn section(mut standings: Vec<&Standing>, comparisons: usize) -> String {
                     digits(high)
                 )
             }
-            (_, Verdict::Unknown) => "too few rounds".to_owned(),
+            (_, StandingVerdict::Unknown) => "too few rounds".to_owned(),
             _ => "not distinguishable".to_owned(),
         };
         let cpu = one

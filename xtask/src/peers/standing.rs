@@ -73,7 +73,7 @@ pub(super) struct Standing {
 
 /// What may be said of us beside a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
+pub(super) enum StandingVerdict {
     Worse,
     Level,
     Better,
@@ -149,12 +149,12 @@ impl Standing {
         Some(((middle - half).exp(), (middle + half).exp()))
     }
 
-    pub(super) fn verdict(&self, comparisons: usize) -> Verdict {
+    pub(super) fn verdict(&self, comparisons: usize) -> StandingVerdict {
         match self.interval(comparisons) {
-            None => Verdict::Unknown,
-            Some((low, _)) if low > 1.0 => Verdict::Better,
-            Some((_, high)) if high < 1.0 => Verdict::Worse,
-            Some(_) => Verdict::Level,
+            None => StandingVerdict::Unknown,
+            Some((low, _)) if low > 1.0 => StandingVerdict::Better,
+            Some((_, high)) if high < 1.0 => StandingVerdict::Worse,
+            Some(_) => StandingVerdict::Level,
         }
     }
 }
@@ -228,10 +228,10 @@ mod tests {
             among.0 < alone.0 && alone.1 < among.1,
             "{alone:?} {among:?}"
         );
-        assert_eq!(one.verdict(200), Verdict::Better);
+        assert_eq!(one.verdict(200), StandingVerdict::Better);
         let noisy = standing(&[0.9, 1.3, 1.1, 1.2, 0.95, 1.2]);
-        assert_eq!(noisy.verdict(1), Verdict::Level);
-        assert_eq!(standing(&[0.5, 0.5]).verdict(1), Verdict::Unknown);
-        assert_eq!(standing(&[0.5, 0.51, 0.5]).verdict(1), Verdict::Worse);
+        assert_eq!(noisy.verdict(1), StandingVerdict::Level);
+        assert_eq!(standing(&[0.5, 0.5]).verdict(1), StandingVerdict::Unknown);
+        assert_eq!(standing(&[0.5, 0.51, 0.5]).verdict(1), StandingVerdict::Worse);
     }
 }

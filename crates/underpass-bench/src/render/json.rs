@@ -1,12 +1,14 @@
 //! The JSON of a run.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::document::{Document, SCHEMA};
 use crate::error::{Error, ErrorContext, Result};
+use crate::report_file::write_report;
 
 impl Document {
     /// Reads a file that `--json` has written.
@@ -39,15 +41,17 @@ impl Document {
         }
     }
 
-    /// The document as indented JSON with a newline at its end.
+    /// Writes the document as indented JSON with a newline at its end.
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`] for a number that JSON lacks.
-    pub fn json(&self) -> Result<String> {
-        let json = serde_json::to_string_pretty(self);
-        let json = json.map_err(|error| Error::Setting(format!("writing JSON: {error}")))?;
-        Ok(json + "\n")
+    /// As [`write_report`].
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut json = serde_json::to_vec_pretty(self)
+            .map_err(io::Error::other)
+            .context(|| format!("write {}", path.display()))?;
+        json.push(b'\n');
+        write_report(path, json)
     }
 
     /// Describes a list whose length differs from the number of contenders.
@@ -106,7 +110,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.json");
         let document = sample::document();
-        fs::write(&path, document.json().unwrap()).unwrap();
+        document.write(&path).unwrap();
         let again = Document::read(&path).unwrap();
         assert!(again.markdown() == document.markdown() && again.html() == document.html());
     }

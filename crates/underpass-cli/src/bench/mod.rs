@@ -109,7 +109,8 @@ struct MeasureArguments {
 }
 
 /// Measures and reports. Exit codes: 0 all done; 1 an error, or something got worse; 2 the results
-/// can't be compared; 130 interrupted, with a report of what was complete by then.
+/// can't be compared; 130, 143 stopped by SIGINT, SIGTERM, with a report of what was complete by
+/// then.
 pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
     let (benchmarks, common) = match arguments.command {
         None => (everything(), arguments.common),
@@ -126,13 +127,10 @@ pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
         Some(BenchCommand::Role { role }) => return done(role.perform().map_err(message)),
     };
     match measure(&benchmarks, &common) {
-        Ok(RunOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Some(signal)) => ExitCode::from(128 + signal),
         measured => done(measured.map(drop)),
     }
 }
-
-/// The exit code of shells for SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// The exit codes of diff for a difference and for trouble.
 const WORSE: u8 = 1;
@@ -183,7 +181,8 @@ fn defaults<E: Args + Into<Benchmark>>() -> Benchmark {
     options.into()
 }
 
-fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOutcome, String> {
+/// Returns the signal that stopped it before the end, if one did.
+fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<Option<u8>, String> {
     match &common.congestion {
         Some(_) if !common.isolated => {
             underpass_bench::become_isolated(ISOLATED).map_err(message)?;
@@ -195,7 +194,10 @@ fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOut
     let settings = common.settings();
     let document = underpass_bench::measure(benchmarks, &settings, stop.flag()).map_err(message)?;
     common.report(&document)?;
-    Ok(document.outcome)
+    let stopped = stop
+        .signal()
+        .filter(|_| document.outcome == RunOutcome::Interrupted);
+    Ok(stopped)
 }
 
 impl MeasureArguments {
@@ -216,7 +218,7 @@ impl MeasureArguments {
     /// Writes files first, because standard output may be closed.
     fn report(&self, document: &Document) -> Result<(), String> {
         if let Some(path) = &self.json {
-            write(path, &document.json().map_err(message)?)?;
+            document.write(path).map_err(message)?;
         }
         self.files.write(document)?;
         print_whole(&document.text(text_columns()))

@@ -1,16 +1,12 @@
 //! Reports of results: tables on the terminal, Markdown, a page, a comparison.
 
-use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use underpass_bench::compare::{Changes, compare};
 use underpass_bench::document::Document;
-
-/// As many as the kernel follows.
-const LINKS_MAX: usize = 40;
+use underpass_bench::write_report;
 
 pub(super) fn message(error: underpass_bench::Error) -> String {
     error.to_string()
@@ -96,50 +92,8 @@ fn read(path: &Path) -> Result<Document, String> {
     Document::read(path).map_err(message)
 }
 
-/// Writes a report: a file is replaced atomically, a link is followed, a pipe or device is written
-/// to. A path that leads to standard output or standard error is that stream.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), String> {
-    let written = match (descriptor_of(path), path.canonicalize()) {
-        (Some(1), _) => io::stdout().write_all(text.as_bytes()),
-        (Some(2), _) => io::stderr().write_all(text.as_bytes()),
-        (Some(_), _) => Err(io::Error::other(
-            "it leads to an open descriptor; name a file",
-        )),
-        (None, Ok(file)) if file.is_file() => replace(&file, text),
-        (None, Err(_)) if !path.is_symlink() => replace(path, text),
-        (None, _) => fs::write(path, text),
-    };
-    written.map_err(|error| format!("cannot write '{}': {error}", path.display()))
-}
-
-/// A concurrent reader gets the whole old file or the whole new one.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::Builder::new();
-    let file = file.permissions(fs::Permissions::from_mode(0o666));
-    let mut file = file.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path)
-        .map(drop)
-        .map_err(|refused| refused.error)
-}
-
-/// The open descriptor that a path leads to, as `/dev/stdout` does; one of another process is
-/// `u32::MAX`.
-fn descriptor_of(path: &Path) -> Option<u32> {
-    let own = Path::new("/proc/self/fd").canonicalize().ok()?;
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let folder = path.parent()?.canonicalize().ok()?;
-        if folder.starts_with("/proc") && folder.ends_with("fd") {
-            let number = path.file_name()?.to_str()?.parse().ok()?;
-            return Some(if folder == own { number } else { u32::MAX });
-        }
-        path = folder.join(fs::read_link(&path).ok()?);
-    }
-    None
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    write_report(path, text).map_err(message)
 }
 
 /// Prints on standard output. That a reader has seen enough is no error.
@@ -160,7 +114,5 @@ fn not_printed(error: io::Error) -> String {
 
 /// The width of the terminal, or one that fits everywhere.
 pub(super) fn text_columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout());
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { 100 } else { columns }
+    crate::layout::columns(std::io::stdout(), 100)
 }

@@ -6,6 +6,8 @@ use underpass_copy::{
     CopyEnd, CopySummary, EntryKind, EntryOutcome, Finished, HoleDetection, TransferReport,
 };
 
+use crate::layout::counted;
+
 /// Below the line with the names.
 pub(super) fn lines(finished: &Finished) -> Vec<String> {
     let mut lines = Vec::new();
@@ -30,42 +32,55 @@ pub(super) fn summary(summary: &CopySummary) -> String {
     format!("summary: {}; {}", counts(summary), summary.account)
 }
 
-/// What is said at the end of a copy with errors.
-pub(super) fn ended(summary: &CopySummary) -> String {
+/// Files of which a part was copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct IncompleteFiles {
+    /// Because the copy was stopped.
+    pub(super) stopped: u64,
+    /// Of all of them.
+    pub(super) bytes: u64,
+}
+
+/// What is said at the end of a copy with errors. Bytes of incomplete files count, too: messages
+/// name them.
+pub(super) fn ended(summary: &CopySummary, incomplete: IncompleteFiles) -> String {
     let how = match summary.ended {
         CopyEnd::Stopped => "stopped",
         CopyEnd::ByItself => "not all could be copied",
     };
-    format!(
-        "{how}: {}, {} bytes",
-        counts(summary),
-        summary.account.bytes()
-    )
+    let IncompleteFiles { stopped, bytes } = incomplete;
+    let others = CopySummary {
+        errors: summary.errors.saturating_sub(stopped),
+        ..summary.clone()
+    };
+    let stopped = match stopped {
+        0 => String::new(),
+        _ => format!(", {} incomplete", counted(stopped, "file")),
+    };
+    let bytes = counted(summary.account.bytes().saturating_add(bytes), "byte");
+    format!("{how}: {}{stopped}, {bytes}", counts(&others))
 }
 
 fn counts(summary: &CopySummary) -> String {
-    let count = |number: u64, one: &str, many: &str| match number {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        number => Some(format!("{number} {many}")),
-    };
+    let count = |number, one| (number > 0).then(|| counted(number, one));
     let copied = [
-        count(summary.files, "file", "files"),
-        count(summary.directories, "folder", "folders"),
-        count(summary.symlinks, "symbolic link", "symbolic links"),
-        count(summary.specials, "special file", "special files"),
-        count(summary.hard_links, "hard link", "hard links"),
+        count(summary.files, "file"),
+        count(summary.directories, "folder"),
+        count(summary.symlinks, "symbolic link"),
+        count(summary.specials, "special file"),
+        count(summary.hard_links, "hard link"),
     ];
     let copied: Vec<_> = copied.into_iter().flatten().collect();
     let copied = match copied.is_empty() {
         true => "nothing copied".to_owned(),
         false => format!("{} copied", copied.join(", ")),
     };
+    let state = |number, state| (number > 0).then(|| format!("{number} {state}"));
     let rest = [
-        count(summary.verified, "verified", "verified"),
-        count(summary.skipped, "skipped", "skipped"),
-        count(summary.errors, "error", "errors"),
-        count(summary.warnings, "warning", "warnings"),
+        state(summary.verified, "verified"),
+        state(summary.skipped, "skipped"),
+        count(summary.errors, "error"),
+        count(summary.warnings, "warning"),
     ];
     let parts = std::iter::once(copied).chain(rest.into_iter().flatten());
     parts.collect::<Vec<_>>().join(", ")
@@ -159,8 +174,21 @@ mod tests {
             ..CopySummary::default()
         };
         assert_eq!(
-            ended(&some),
+            ended(&some, IncompleteFiles::default()),
             "not all could be copied: 3 files, 1 folder copied, 1 error, 0 bytes"
+        );
+        let stopped = CopySummary {
+            errors: 1,
+            ended: CopyEnd::Stopped,
+            ..CopySummary::default()
+        };
+        let incomplete = IncompleteFiles {
+            stopped: 1,
+            bytes: 67_108_864,
+        };
+        assert_eq!(
+            ended(&stopped, incomplete),
+            "stopped: nothing copied, 1 file incomplete, 67108864 bytes"
         );
     }
 }

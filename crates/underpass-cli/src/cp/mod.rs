@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use underpass::Kernel;
+use underpass::{Kernel, is_signal_ignored};
 use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
 use getopt::parse;
@@ -59,7 +59,7 @@ pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -
 fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
     // Under the name `cp` signals are left as they are, unless our options are used.
     let stop = match (messages.called_as, command.dialect) {
-        (CalledAs::Cp, Dialect::Gnu) => StopSignal::never(),
+        (CalledAs::Cp, Dialect::Gnu) => StopSignal::default(),
         _ => match StopSignal::on_signals() {
             Ok(stop) => stop,
             Err(why) => {
@@ -68,6 +68,7 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
             }
         },
     };
+    let start = underpass_copy::begin(&command.operands, &command.options);
     let kernel = Kernel::probe();
     let progress = CopyProgress::default();
     let bar = ProgressBar::hidden();
@@ -77,6 +78,7 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
         observer: &printer,
         progress: &progress,
         stop: stop.flag(),
+        start,
     };
     let CopyCommand {
         operands, options, ..
@@ -101,8 +103,8 @@ fn conclude(
     stop: &StopSignal,
 ) -> ExitCode {
     match command.detail {
-        OutputDetail::Json => printer.line(&json::summary(summary)),
-        OutputDetail::Explain => printer.line(&explain::summary(summary)),
+        OutputDetail::Json => printer.line(json::summary(summary)),
+        OutputDetail::Explain => printer.line(explain::summary(summary)),
         _ => {}
     }
     let written = printer.finish();
@@ -113,7 +115,7 @@ fn conclude(
         messages.complain(format!("no space left for {} more", printer.unreported()));
     }
     if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
-        messages.complain(explain::ended(summary));
+        messages.complain(explain::ended(summary, printer.incomplete()));
     }
     match (summary.ended, stop.signal()) {
         (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),
@@ -134,7 +136,7 @@ fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
 }
 
 /// Whether a signal has stopped a copy, or a measurement: the first Ctrl-C or SIGTERM does, the
-/// second one ends the process.
+/// second one ends the process. By default signals are left as they are.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     flag: Arc<AtomicBool>,
@@ -143,31 +145,24 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Leaves signals as they are.
-    pub(crate) fn never() -> Self {
-        Self::default()
-    }
-
-    /// Catches signals from now on.
+    /// Catches signals from now on. One that was ignored at the start stays so: a script's
+    /// background job does not end by the Ctrl-C that is meant for its foreground.
     ///
     /// # Errors
     /// A message for the user.
     pub(crate) fn on_signals() -> Result<Self, String> {
         let stop = Self::default();
-        match stop.register() {
-            Ok(()) => Ok(stop),
-            Err(error) => Err(format!("cannot catch Ctrl-C: {error}")),
-        }
-    }
-
-    fn register(&self) -> io::Result<()> {
-        for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_default(signal, Arc::clone(&self.flag))?;
-            let number = usize::try_from(signal).unwrap_or_default();
-            flag::register_usize(signal, Arc::clone(&self.signal), number)?;
-            flag::register(signal, Arc::clone(&self.flag))?;
-        }
-        Ok(())
+        let wanted = [SIGINT, SIGTERM].into_iter();
+        let mut caught = wanted
+            .filter(|signal| !is_signal_ignored(*signal))
+            .map(|signal| {
+                flag::register_conditional_default(signal, Arc::clone(&stop.flag))?;
+                flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
+                flag::register(signal, Arc::clone(&stop.flag))
+            });
+        let caught = caught.try_for_each(|caught| caught.map(drop));
+        caught.map_err(|error: io::Error| format!("cannot catch Ctrl-C: {error}"))?;
+        Ok(stop)
     }
 
     pub(crate) fn flag(&self) -> &AtomicBool {

@@ -12,11 +12,13 @@ use rustix::io::Errno;
 use signal_hook::consts::SIGPIPE;
 use underpass_copy::{
     Charset, CopyMode, Event, EventDetail, Finished, Observer, OtherEnd, OverwriteQuestion,
-    Problem, Quoted,
+    Problem, ProblemKind, Quoted,
 };
 
+use super::explain::{self, IncompleteFiles};
+use super::json;
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
-use super::{explain, json};
+use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
@@ -27,6 +29,10 @@ pub(super) struct EventPrinter<'a> {
     out: Mutex<StandardOutput>,
     /// Files for which the disk was full.
     disk_full: AtomicU64,
+    /// Files that the end of the copy left incomplete.
+    stopped: AtomicU64,
+    /// Bytes of all files that are incomplete.
+    moved: AtomicU64,
 }
 
 /// Standard output, written line by line on a terminal and otherwise in large pieces.
@@ -54,6 +60,8 @@ impl<'a> EventPrinter<'a> {
                 failed: None,
             }),
             disk_full: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
         }
     }
 
@@ -65,17 +73,20 @@ impl<'a> EventPrinter<'a> {
         }
     }
 
-    /// Writes a line to standard output.
-    pub(super) fn line(&self, line: &str) {
-        self.raw_line(line.as_bytes());
+    pub(super) fn incomplete(&self) -> IncompleteFiles {
+        IncompleteFiles {
+            stopped: self.stopped.load(Relaxed),
+            bytes: self.moved.load(Relaxed),
+        }
     }
 
-    fn raw_line(&self, line: &[u8]) {
+    /// Writes a line to standard output.
+    pub(super) fn line(&self, line: impl AsRef<[u8]>) {
         let mut out = self.out();
         if out.is_terminal && !self.bar.is_hidden() {
-            self.bar.suspend(|| out.line(line, self.messages));
+            self.bar.suspend(|| out.line(line.as_ref(), self.messages));
         } else {
-            out.line(line, self.messages);
+            out.line(line.as_ref(), self.messages);
         }
     }
 
@@ -98,6 +109,12 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn problem(&self, problem: &Problem) {
+        let (stopped, moved) = match problem.kind {
+            ProblemKind::Stopped(bytes) => (1, bytes),
+            _ => (0, problem.moved.unwrap_or(0)),
+        };
+        self.stopped.fetch_add(stopped, Relaxed);
+        self.moved.fetch_add(moved, Relaxed);
         let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
         let again = is_full && self.disk_full.fetch_add(1, Relaxed) > 0;
         if !again || self.messages.called_as == CalledAs::Cp {
@@ -105,7 +122,7 @@ impl<'a> EventPrinter<'a> {
             self.bar.suspend(|| self.messages.problem(problem));
         }
         if self.detail == OutputDetail::Json {
-            self.line(&json::problem(problem));
+            self.line(json::problem(problem));
         }
     }
 
@@ -120,7 +137,7 @@ impl<'a> EventPrinter<'a> {
             OutputDetail::Explain => explain::lines(finished)
                 .iter()
                 .for_each(|line| self.line(line)),
-            OutputDetail::Json => self.line(&json::finished(finished)),
+            OutputDetail::Json => self.line(json::finished(finished)),
         }
     }
 
@@ -128,10 +145,7 @@ impl<'a> EventPrinter<'a> {
     fn made_parent(&self, source: &OsStr, dest: &OsStr) {
         match self.messages.called_as {
             CalledAs::Underpass => self.arrow(source, dest, None),
-            CalledAs::Cp => {
-                let line = [source.as_bytes(), b" -> ", dest.as_bytes()].concat();
-                self.raw_line(&line);
-            }
+            CalledAs::Cp => self.line([source.as_bytes(), b" -> ", dest.as_bytes()].concat()),
         }
     }
 
@@ -140,9 +154,9 @@ impl<'a> EventPrinter<'a> {
         match backup {
             Some(backup) => {
                 let backup = self.messages.quoted(backup);
-                self.line(&format!("{source} -> {dest} (backup: {backup})"));
+                self.line(format!("{source} -> {dest} (backup: {backup})"));
             }
-            None => self.line(&format!("{source} -> {dest}")),
+            None => self.line(format!("{source} -> {dest}")),
         }
     }
 }
@@ -156,7 +170,7 @@ impl Observer for EventPrinter<'_> {
             Event::Problem(problem) => self.problem(&problem),
             Event::Skipped { dest, .. } => {
                 if shows_skipped {
-                    self.line(&format!("skipped {}", self.messages.quoted(&dest)));
+                    self.line(format!("skipped {}", self.messages.quoted(&dest)));
                 }
             }
             _ if !shows_names => {}
@@ -166,12 +180,12 @@ impl Observer for EventPrinter<'_> {
                 backup,
             } => self.arrow(&source, &dest, backup.as_deref()),
             Event::Removed(name) => {
-                self.line(&format!("removed {}", self.messages.quoted(&name)));
+                self.line(format!("removed {}", self.messages.quoted(&name)));
             }
             Event::MadeParent { source, dest } => self.made_parent(&source, &dest),
             Event::Restored { backup, dest } => {
                 let (backup, dest) = (self.messages.quoted(&backup), self.messages.quoted(&dest));
-                self.line(&format!("{backup} -> {dest} (unbackup)"));
+                self.line(format!("{backup} -> {dest} (unbackup)"));
             }
         }
     }
@@ -257,23 +271,19 @@ impl Messages {
         Quoted(name.as_bytes(), self.charset).to_string()
     }
 
-    /// Writes a line with the program's name in front, in one call, so that lines of several
-    /// programs don't mix. A failure is ignored: there is nowhere to report it.
+    /// Writes a line with the program's name in front.
     pub(super) fn complain(&self, message: impl AsRef<[u8]>) {
-        let line = [self.called.as_bytes(), b": ", message.as_ref(), b"\n"].concat();
-        let _ = io::stderr().write_all(&line);
+        write_error(&[self.called.as_bytes(), b": ", message.as_ref(), b"\n"]);
     }
 
     /// Writes a question: the same without the end of the line.
     pub(super) fn ask(&self, question: &str) {
-        let line = [self.called.as_bytes(), b": ", question.as_bytes()].concat();
-        let _ = io::stderr().write_all(&line);
+        write_error(&[self.called.as_bytes(), b": ", question.as_bytes()]);
     }
 
     pub(super) fn hint(&self) {
         let called = self.called.as_bytes();
-        let line = [b"Try '", called, b" --help' for more information.\n"].concat();
-        let _ = io::stderr().write_all(&line);
+        write_error(&[b"Try '", called, b" --help' for more information.\n"]);
     }
 
     /// Writes a problem in GNU's words; as `underpass cp` with the details behind it.
@@ -300,10 +310,8 @@ impl Messages {
             OtherEnd::From(source) => format!("from {}", self.quoted(source)),
             OtherEnd::To(dest) => format!("to {}", self.quoted(dest)),
         });
-        let moved = problem.moved.map(|bytes| match bytes {
-            1 => "1 byte had moved".to_owned(),
-            bytes => format!("{bytes} bytes had moved"),
-        });
+        let moved = problem.moved;
+        let moved = moved.map(|bytes| counted(bytes, "byte") + " had moved");
         let parts: Vec<String> = [failed, other, moved].into_iter().flatten().collect();
         match parts.is_empty() {
             true => String::new(),
@@ -319,6 +327,13 @@ impl Messages {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => ExitCode::SUCCESS,
+            // The reader has seen enough: `--help | head`.
+            Err(error)
+                if error.kind() == io::ErrorKind::BrokenPipe
+                    && self.called_as == CalledAs::Underpass =>
+            {
+                ExitCode::SUCCESS
+            }
             Err(error) => {
                 self.write_error(&error);
                 ExitCode::FAILURE
@@ -331,7 +346,6 @@ impl Messages {
     pub(super) fn write_error(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             self.die_of_broken_pipe();
-            return;
         }
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         let meaning = errno.map_or_else(|| error.to_string(), underpass::errno::meaning);
@@ -345,6 +359,12 @@ impl Messages {
             let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
         }
     }
+}
+
+/// Writes in one call, so that lines of several programs don't mix. A failure is ignored: there is
+/// nowhere to report it.
+fn write_error(parts: &[&[u8]]) {
+    let _ = io::stderr().write_all(&parts.concat());
 }
 
 fn question(overwriting: &OverwriteQuestion, messages: &Messages) -> String {

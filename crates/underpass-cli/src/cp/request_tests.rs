@@ -323,11 +323,11 @@ fn what_is_shown() {
 fn help_and_version_end_the_reading() {
     assert_eq!(
         parsed("--help --foo", CalledAs::Cp).err().as_deref(),
-        Some("Show(Help)")
+        Some("ShowHelp")
     );
     assert_eq!(
         parsed("a --version", CalledAs::Cp).err().as_deref(),
-        Some("Show(Version)")
+        Some("ShowVersion")
     );
     assert_eq!(fault("--foo --help"), "unrecognized option '--foo'");
 }

@@ -2,7 +2,6 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -170,15 +169,6 @@ fn open_source(path: &Path) -> io::Result<SampleFile> {
     SampleFile::of_foreign(file)
 }
 
-/// Whether two paths are the same directory.
-pub(super) fn are_same(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
-    id(one).is_some() && id(one) == id(other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,11 +227,5 @@ mod tests {
             (path.file_name().unwrap(), &*original.bytes),
             ("a".as_ref(), &b"longer"[..])
         );
-    }
-
-    #[test]
-    fn one_directory_has_many_names() {
-        assert!(are_same(Path::new("/"), Path::new("/..")));
-        assert!(!are_same(Path::new("/no"), Path::new("/no")));
     }
 }

@@ -9,7 +9,7 @@ use underpass::Mechanism;
 
 use super::kernel::{self, DescriptorLimits, KernelReport, KernelSetting, PipeLimits};
 use super::pair::{self, PairResults};
-use super::path::{self, TestedPath, Usable};
+use super::path::{TestedPath, Usable};
 use super::tls::KernelTls;
 use super::trial::TrialOutcome;
 use super::trial_ends;
@@ -96,7 +96,7 @@ impl DoctorReport {
 fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     let (here, tmp) = (Path::new("."), Path::new("/tmp"));
     match paths {
-        [] if path::are_same(here, tmp) => vec![here.to_owned()],
+        [] if here.canonicalize().ok() == tmp.canonicalize().ok() => vec![here.to_owned()],
         [] => vec![here.to_owned(), tmp.to_owned()],
         given => given.to_owned(),
     }

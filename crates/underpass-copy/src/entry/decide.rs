@@ -67,14 +67,6 @@ impl CopyOptions {
         };
         can_be && self.atomic && self.copy_mode == CopyMode::Copy
     }
-
-    /// Whether destinations stay whatever they are.
-    pub(crate) fn keeps_existing(&self) -> bool {
-        matches!(
-            self.overwrite,
-            OverwritePolicy::Keep | OverwritePolicy::Fail
-        )
-    }
 }
 
 /// What becomes of an entry.

@@ -350,7 +350,7 @@ impl Entry<'_> {
             && let Ok(stat) = folder.look_at(name)
         {
             let named = NamedFile::new(folder, name, &stat);
-            self.run.inodes.note_created(named);
+            self.run.inodes.operands().created.insert(named);
         }
     }
 

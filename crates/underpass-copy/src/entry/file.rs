@@ -352,6 +352,7 @@ fn holes_sought(
 fn endpoint(stat: &Stat) -> Endpoint {
     Endpoint::of_file(FileStat {
         device: stat.st_dev,
+        inode: stat.st_ino,
         size: stat.st_size.cast_unsigned(),
         allocated: stat.st_blocks.cast_unsigned() * 512,
         block_bytes: stat.st_blksize.cast_unsigned(),

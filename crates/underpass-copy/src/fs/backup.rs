@@ -4,10 +4,10 @@ use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::fs::atomic_file::replace;
+use crate::fs::atomic_file::{rename_to_nothing, replace};
 use crate::options::Backup;
 
 /// A backup's name has at most this many bytes: one less than most file systems allow.
@@ -129,34 +129,6 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Result<(CString, SuffixFit), Errno
     };
     let new = CString::new(new).map_err(|_| Errno::INVAL)?;
     Ok((new, fit))
-}
-
-fn rename_to_nothing(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(dir, name, dir, new, RenameFlags::NOREPLACE) {
-        // Not every file system knows the flag; Linux before 3.15 doesn't know the call.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_over(dir, name, new),
-        result => result,
-    }
-}
-
-/// Renaming for file systems that can't but replace: a link is never made over something.
-fn link_over(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
-    match rustix::fs::linkat(dir, name, dir, new, AtFlags::empty()) {
-        Ok(()) => rustix::fs::unlinkat(dir, name, AtFlags::empty()),
-        // No links at all, none of folders, or none more of this file.
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
-            look_and_rename(dir, name, new)
-        }
-        Err(errno) => Err(errno),
-    }
-}
-
-fn look_and_rename(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
-    match rustix::fs::statat(dir, new, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Err(Errno::EXIST),
-        Err(Errno::NOENT) => rustix::fs::renameat(dir, name, dir, new),
-        Err(errno) => Err(errno),
-    }
 }
 
 /// The highest number of the backups that are there, as far as the folder may be read; none where
@@ -325,26 +297,6 @@ mod tests {
         let made = make(dir.as_fd(), &CString::new(name).unwrap(), &Backup::Numbered);
         assert_eq!(made, Err(Errno::EXIST));
         assert_eq!(content(&folder, &cut), cut);
-    }
-
-    #[test]
-    fn without_the_flag_nothing_is_replaced_either() {
-        for rename in [link_over, look_and_rename] {
-            let (folder, dir) = folder(&["d", "there"]);
-            assert_eq!(rename(dir.as_fd(), c"d", c"there"), Err(Errno::EXIST));
-            assert_eq!(content(&folder, "there"), "there");
-            assert_eq!(rename(dir.as_fd(), c"d", c"free"), Ok(()));
-            assert_eq!(content(&folder, "free"), "d");
-            assert!(!folder.path().join("d").exists());
-        }
-    }
-
-    #[test]
-    fn a_folder_is_renamed_without_the_flag() {
-        let (folder, dir) = folder(&[]);
-        fs::create_dir(folder.path().join("d")).unwrap();
-        assert_eq!(link_over(dir.as_fd(), c"d", c"e"), Ok(()));
-        assert!(folder.path().join("e").is_dir());
     }
 
     #[test]

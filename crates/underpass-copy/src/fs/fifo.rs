@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 /// How long a wait may keep a stop from being seen.
-const NAP: Duration = Duration::from_millis(20);
+pub(crate) const NAP: Duration = Duration::from_millis(20);
 
 /// Waits until a pipe has something to read or all who wrote to it are gone. One that nobody has
 /// written to since it was opened has not ended: as with an `open` that blocks, a writer is waited

@@ -31,17 +31,17 @@ pub(crate) struct FolderPair {
 
 impl FolderPair {
     /// A folder and its copy, which came into being like this.
-    pub(crate) fn new(source: Folder, dest: Folder, creation: Creation) -> Self {
+    pub(crate) fn new(source: Folder, dest: Folder, creation: Creation) -> Arc<Self> {
         let origin = match (&dest, creation) {
             (Folder::Imagined, _) => DestinationOrigin::Imagined,
             (_, Creation::New(_)) => DestinationOrigin::Fresh,
             (_, Creation::Existing) => DestinationOrigin::Old,
         };
-        Self {
+        Arc::new(Self {
             source,
             dest,
             origin,
-        }
+        })
     }
 }
 
@@ -60,13 +60,13 @@ pub(crate) enum DestinationOrigin {
 /// its copy stand in, below them an operand that is a folder, and then what is in it.
 #[derive(Debug)]
 pub(crate) struct Level {
-    up: Option<Arc<Level>>,
+    pub(crate) up: Option<Arc<Level>>,
     /// Its name in the folder above; of the topmost folders as they are shown.
     source: OsString,
     /// The name of its copy.
     dest: OsString,
     /// The topmost folders, open.
-    folders: Option<Arc<FolderPair>>,
+    pub(crate) folders: Option<Arc<FolderPair>>,
     left: AtomicUsize,
     closing: Mutex<Option<FolderFinish>>,
 }
@@ -140,15 +140,6 @@ impl Level {
     /// Something in it is done. Answers whether it was the last, which is true once.
     pub(crate) fn child_done(&self) -> bool {
         self.left.fetch_sub(1, AcqRel) == 1
-    }
-
-    pub(crate) fn up(&self) -> Option<&Arc<Level>> {
-        self.up.as_ref()
-    }
-
-    /// The folders that an operand and its copy stand in, if this is an operand.
-    pub(crate) fn above_operand(&self) -> Option<&Arc<FolderPair>> {
-        self.up.as_ref()?.folders.as_ref()
     }
 
     /// What is to be done when all in it is.

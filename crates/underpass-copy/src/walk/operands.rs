@@ -9,18 +9,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, OFlags, stat};
+use rustix::fs::{CWD, OFlags, lstat, stat};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::entry::execute::CopyWorker;
 use crate::fs::backup;
 use crate::fs::folder::{Folder, is_folder, is_regular, joined, split, without_slashes};
 use crate::metadata::{Creation, ProcessFacts};
-use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
+use crate::options::{Backup, CopyMode, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
-use crate::run::{CopyContext, CopyRun, SourceCount};
+use crate::run::{CopyContext, CopyRun, RunStart, SourceCount};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
 use crate::tree::level::{FolderPair, Level, Role, Task};
@@ -29,23 +28,53 @@ use crate::walk::tree::TreeWalk;
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
+/// Begins a copy, before anything that others can see is done for it.
+///
+/// A symbolic link in the place of a copy, in a folder that was there, is followed if it was there
+/// before, and not if somebody has put it there since. Times of change tell the two apart, and they
+/// are kept by the tick: where a copy may meet such a link, this waits for the next one, 1 to 10 ms.
+pub fn begin(operands: &[OsString], options: &CopyOptions) -> RunStart {
+    match may_meet_links(operands, options) {
+        true => RunStart::at_next_tick(),
+        false => RunStart::now(),
+    }
+}
+
+/// Whether a folder is copied over one that is there, and links in it are followed.
+fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
+    let follows = options.recursive
+        && options.backup == Backup::None
+        && !options.removes_first()
+        && matches!(options.copy_mode, CopyMode::Copy | CopyMode::AttributesOnly);
+    let is_folder = |path: &OsStr| stat(path).is_ok_and(|stat| is_folder(&stat));
+    let target = target_shown(options, operands);
+    let into_folder = options.target != CopyTarget::LastAsName && is_folder(target);
+    let dest = |source: &OsString| {
+        let path = without_slashes(source.as_bytes());
+        let (_, last) = split(path);
+        match (into_folder, options.parents) {
+            (false, _) => target.to_owned(),
+            (true, false) => joined(target, last),
+            (true, true) => joined(target, path),
+        }
+    };
+    let mut sources = sources(options, operands).iter();
+    follows && sources.any(|source| is_folder(&dest(source)))
+}
+
 /// Copies `operands` as `options` say.
 ///
 /// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is
 /// the target. Blocks until all is done, and continues after an error: each one is reported as a
 /// [`Problem`] and counted in the [`CopySummary`].
 pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> CopySummary {
-    let one = match options.target {
-        CopyTarget::Folder(_) => 1,
-        _ => 2,
-    };
-    let sources = match operands.len() > one {
-        true => SourceCount::IntoFolder,
-        false => SourceCount::One,
+    let sources = match sources(options, operands).len() {
+        0 | 1 => SourceCount::One,
+        _ => SourceCount::IntoFolder,
     };
     let jobs = match (sources, operands.first()) {
         // One file is copied by one thread.
-        (SourceCount::One, Some(source)) if stat(source).is_ok_and(|stat| !is_folder(&stat)) => 1,
+        (SourceCount::One, Some(source)) if lstat(source).is_ok_and(|stat| is_regular(&stat)) => 1,
         _ => options.jobs.map_or(1, NonZeroUsize::get),
     };
     let jobs = jobs.min(CopyOptions::JOBS_MAX);
@@ -55,11 +84,8 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         Some(_) => Delivery::Ordered,
     };
     let reporter = OrderedReporter::new(context.observer, delivery);
-    let filter = match options.filters.is_empty() {
-        true => Ok(None),
-        false => NameFilter::of(&options.filters).map(Some),
-    };
-    let filter = match filter {
+    let filter = (!options.filters.is_empty()).then(|| NameFilter::of(&options.filters));
+    let filter = match filter.transpose() {
         Ok(filter) => filter,
         Err(why) => {
             reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
@@ -78,7 +104,6 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         sources,
         unclosed: AtomicUsize::new(0),
         to_sync: Mutex::default(),
-        began: clock_gettime(ClockId::Realtime),
     };
     match &run.pool {
         None => copy_all(&CopyWorker::of(&run), operands),
@@ -106,18 +131,18 @@ fn copy_with(pool: &WorkerPool, jobs: usize, run: &CopyRun<'_>, operands: &[OsSt
 /// Copies all operands.
 fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
     let run = worker.run;
-    let (sources, to) = match targets(run.options, operands) {
-        Ok(targets) => targets,
+    let to = match resolve_target(run.options, operands) {
+        Ok(to) => to,
         Err(problem) => return run.reporter.problem(problem),
     };
     let mut walk = OperandWalk {
         run,
         worker,
-        to,
+        to: &to,
         in_progress: HashSet::new(),
         last: None,
     };
-    for source in sources {
+    for source in sources(run.options, operands) {
         if run.stopped() {
             break;
         }
@@ -126,45 +151,53 @@ fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
     worker.drain();
 }
 
-/// Where copies go.
-enum ResolvedTarget {
-    /// To this name.
-    Name(OsString),
-    /// Into this folder.
-    Folder(OsString, Folder),
+/// The operands that are copied.
+pub(crate) fn sources<'o>(options: &CopyOptions, operands: &'o [OsString]) -> &'o [OsString] {
+    match (&options.target, operands.split_last()) {
+        (CopyTarget::Folder(_), _) | (_, None) => operands,
+        (_, Some((_, sources))) => sources,
+    }
 }
 
-fn targets<'o>(
-    options: &CopyOptions,
-    operands: &'o [OsString],
-) -> Result<(&'o [OsString], ResolvedTarget), Problem> {
-    let open = |path: &OsStr| Folder::place(CWD, path, OFlags::empty());
-    let nothing: &[OsString] = &[];
-    match (&options.target, operands.split_last()) {
-        (CopyTarget::Folder(folder), _) => {
-            let folder = folder.as_os_str();
-            let fd = open(folder)
-                .map_err(|errno| Problem::failed(ProblemKind::TargetDirectory, folder, errno))?;
-            Ok((operands, ResolvedTarget::Folder(folder.to_owned(), fd)))
-        }
-        (_, None) => Ok((nothing, ResolvedTarget::Name(OsString::new()))),
-        (CopyTarget::LastAsName, Some((last, sources))) => {
-            Ok((sources, ResolvedTarget::Name(last.clone())))
-        }
-        (CopyTarget::Last, Some((last, sources))) => match open(last) {
-            Ok(fd) => Ok((sources, ResolvedTarget::Folder(last.clone(), fd))),
-            Err(errno) if sources.len() > 1 || options.parents => {
-                Err(Problem::failed(ProblemKind::Target, last.clone(), errno))
-            }
-            Err(_) => Ok((sources, ResolvedTarget::Name(last.clone()))),
-        },
+/// Where copies go.
+struct ResolvedTarget {
+    shown: OsString,
+    /// The folder that they go into; `None` where it is the name of the copy.
+    folder: Option<Folder>,
+}
+
+/// The last of the operands, or the folder that was given instead.
+fn target_shown<'o>(options: &'o CopyOptions, operands: &'o [OsString]) -> &'o OsStr {
+    let last = operands.last().map(OsString::as_os_str);
+    match &options.target {
+        CopyTarget::Folder(folder) => folder.as_os_str(),
+        CopyTarget::Last | CopyTarget::LastAsName => last.unwrap_or_default(),
     }
+}
+
+fn resolve_target(options: &CopyOptions, operands: &[OsString]) -> Result<ResolvedTarget, Problem> {
+    let shown = target_shown(options, operands);
+    let opened = || Folder::place(CWD, shown, OFlags::empty());
+    let failed = |kind, errno| Problem::failed(kind, shown, errno);
+    let needs_folder = options.parents || sources(options, operands).len() > 1;
+    let folder = match options.target {
+        CopyTarget::LastAsName => None,
+        CopyTarget::Folder(_) => {
+            Some(opened().map_err(|errno| failed(ProblemKind::TargetDirectory, errno))?)
+        }
+        CopyTarget::Last if needs_folder => {
+            Some(opened().map_err(|errno| failed(ProblemKind::Target, errno))?)
+        }
+        CopyTarget::Last => opened().ok(),
+    };
+    let shown = shown.to_owned();
+    Ok(ResolvedTarget { shown, folder })
 }
 
 struct OperandWalk<'a> {
     run: &'a CopyRun<'a>,
     worker: &'a CopyWorker<'a>,
-    to: ResolvedTarget,
+    to: &'a ResolvedTarget,
     /// Names of copies that may not be done yet, in small letters: some file systems see no
     /// difference.
     in_progress: HashSet<Vec<u8>>,
@@ -174,32 +207,30 @@ struct OperandWalk<'a> {
 
 impl OperandWalk<'_> {
     fn copy(&mut self, source: &OsString) {
+        let ResolvedTarget { shown: to, folder } = self.to;
         let mut path = source.as_bytes();
-        let into_folder = matches!(self.to, ResolvedTarget::Folder(..));
-        if into_folder && self.run.options.strip_trailing_slashes {
+        if folder.is_some() && self.run.options.strip_trailing_slashes {
             path = without_slashes(path);
         }
         let (prefix, last) = split(path);
-        let made = match (&self.to, self.run.options.parents) {
-            (ResolvedTarget::Name(to), _) if to.as_bytes() == path && self.backs_itself_up() => {
+        let made = match folder {
+            None if to.as_bytes() == path && self.backs_itself_up() => {
                 self.own_backup((prefix, last))
             }
-            (ResolvedTarget::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
-            (ResolvedTarget::Folder(folder, fd), true) => {
-                let (folder, fd) = (folder.clone(), fd.clone());
-                return self.below_parents(path, &folder, &fd);
+            None => self.pair((prefix, last), split(to.as_bytes())),
+            Some(folder) if self.run.options.parents => {
+                return self.below_parents((prefix, last), (to, folder));
             }
-            (ResolvedTarget::Folder(folder, _), _) if without_slashes(last) == b".." => {
-                self.pair((prefix, last), split(folder.as_bytes()))
+            Some(_) if without_slashes(last) == b".." => {
+                self.pair((prefix, last), split(to.as_bytes()))
             }
-            (ResolvedTarget::Folder(folder, fd), _) => {
-                let (folder, fd) = (folder.clone(), fd.clone());
+            Some(folder) => {
                 let dest = match without_slashes(last) {
                     b"" if last.is_empty() => b"".as_slice(),
                     b"" => b".",
                     name => name,
                 };
-                self.below_folder(prefix, &folder, &fd, last, dest)
+                self.below_folder(prefix, (to, folder), last, dest)
             }
         };
         match made {
@@ -216,7 +247,6 @@ impl OperandWalk<'_> {
         let (source_folder, source, source_shown) = opened(source.0, source.1);
         let (dest_folder, dest, dest_shown) = opened(dest.0, dest.1);
         let folders = FolderPair::new(source_folder, dest_folder, Creation::Existing);
-        let folders = Arc::new(folders);
         let level = Level::top(source_shown, dest_shown, Arc::clone(&folders));
         self.task(&level, &folders, &source, &dest)
     }
@@ -247,8 +277,7 @@ impl OperandWalk<'_> {
     fn below_folder(
         &mut self,
         prefix: &[u8],
-        folder: &OsStr,
-        fd: &Folder,
+        (to, folder): (&OsStr, &Folder),
         source: &[u8],
         dest: &[u8],
     ) -> Result<Task, Errno> {
@@ -259,9 +288,8 @@ impl OperandWalk<'_> {
         }
         let (source_folder, source, shown) = opened(prefix, source);
         let is_open = shown.as_bytes() == prefix;
-        let folders = FolderPair::new(source_folder, fd.clone(), Creation::Existing);
-        let folders = Arc::new(folders);
-        let level = Level::top(shown, folder.to_owned(), Arc::clone(&folders));
+        let folders = FolderPair::new(source_folder, folder.clone(), Creation::Existing);
+        let level = Level::top(shown, to.to_owned(), Arc::clone(&folders));
         let task = self.task(&level, &folders, &source, dest);
         if is_open {
             self.last = Some((prefix.to_vec(), level, folders));
@@ -325,10 +353,9 @@ impl OperandWalk<'_> {
     }
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.
-    fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Folder) {
+    fn below_parents(&self, (prefix, last): (&[u8], &[u8]), target: (&OsStr, &Folder)) {
         let (run, worker) = (self.run, self.worker);
-        let (prefix, last) = split(path);
-        match Parents::make(run, (prefix, last), (folder, fd)) {
+        match Parents::make(run, (prefix, last), target) {
             Ok((parents, level, folders)) => {
                 let dest = without_slashes(last);
                 if let Ok(task) = self.task(&level, &folders, last, dest) {

@@ -63,7 +63,6 @@ impl<'a> Parents<'a> {
         down?;
         let (source, dest) = parents.innermost();
         let folders = FolderPair::new(source.clone(), dest.clone(), Creation::Existing);
-        let folders = Arc::new(folders);
         // As it was given, with all its dots and slashes.
         let inside = path.iter().position(|byte| *byte != b'/');
         let dest = joined(shown, &path[inside.unwrap_or(path.len())..]);

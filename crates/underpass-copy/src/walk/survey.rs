@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::fs::folder::{READ, append, file_type, size};
-use crate::fs::listing::Listing;
-use crate::options::{CopyOptions, CopyTarget, Dereference};
+use crate::fs::folder::{Listing, READ, append, file_type, size};
+use crate::options::CopyOptions;
 use crate::report::reporter::CopyProgress;
 use crate::tree::filter::NameFilter;
+use crate::tree::level::Role;
+use crate::walk::operands::sources;
 
 /// Folders that are open at once. What is below is not counted.
 const DEPTH_MAX: usize = 128;
@@ -28,23 +29,13 @@ pub fn survey(
     progress: &CopyProgress,
     stop: &AtomicBool,
 ) {
-    let sources = match (&options.target, operands.split_last()) {
-        (CopyTarget::Folder(_), _) => operands,
-        (_, Some((_, sources))) => sources,
-        (_, None) => operands,
-    };
     let survey = Survey {
         filter: NameFilter::of(&options.filters).ok(),
-        follows: match options.dereference {
-            Dereference::Always => true,
-            Dereference::Default => !options.recursive,
-            Dereference::Never | Dereference::CommandLine => false,
-        },
-        recursive: options.recursive,
+        options,
         progress,
         stop,
     };
-    for source in sources {
+    for source in sources(options, operands) {
         survey.look(CWD, source.as_bytes(), &[], 0);
         if survey.is_over() {
             return;
@@ -55,8 +46,7 @@ pub fn survey(
 
 struct Survey<'a> {
     filter: Option<NameFilter>,
-    follows: bool,
-    recursive: bool,
+    options: &'a CopyOptions,
     progress: &'a CopyProgress,
     stop: &'a AtomicBool,
 }
@@ -69,7 +59,7 @@ impl Survey<'_> {
 
     /// Counts a name, and what is below it; `path` is what stands below the operand.
     fn look(&self, folder: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) {
-        let (flags, opening) = match self.follows {
+        let (flags, opening) = match self.options.follows(Role::Inside) {
             true => (AtFlags::empty(), OFlags::empty()),
             false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
         };
@@ -85,7 +75,7 @@ impl Survey<'_> {
             self.progress.files_found.fetch_add(1, Relaxed);
             self.progress.bytes_found.fetch_add(size(&stat), Relaxed);
         } else if kind == FileType::Directory
-            && self.recursive
+            && self.options.recursive
             && depth < DEPTH_MAX
             && let Ok(fd) = openat(folder, name, READ | opening, Mode::empty())
         {

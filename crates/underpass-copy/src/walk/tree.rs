@@ -15,8 +15,7 @@ use rustix::fs::{FileType, OFlags, Stat, fstat};
 use crate::entry::execute::CopyWorker;
 use crate::entry::folder::{FolderCopy, open_source};
 use crate::entry::{Destination, Entry};
-use crate::fs::folder::{Folder, Identity, file_type, identity, is_link, joined, plain};
-use crate::fs::listing::Listing;
+use crate::fs::folder::{Folder, Identity, Listing, file_type, identity, is_link, joined, plain};
 use crate::metadata::Creation;
 use crate::report::event::EntryOutcome;
 use crate::report::problem::{Problem, ProblemKind};
@@ -188,7 +187,7 @@ impl<'a> TreeWalk<'a> {
     ) {
         if let Err(problem) = self.try_to_enter(entry, source, dest, events) {
             events.problem(problem);
-            self.run.inodes.forget_folder(identity(source));
+            self.run.inodes.operands().folders.remove(&identity(source));
             entry.finished(source, EntryOutcome::Failed, events);
         }
     }
@@ -253,11 +252,7 @@ impl<'a> TreeWalk<'a> {
         self.filling.extend(dest_identity);
         self.stack.push(WalkedFolder {
             level: entry.task.level.below(&entry.task.source, &entry.task.dest),
-            folders: Some(Arc::new(FolderPair::new(
-                folder,
-                copy.folder,
-                copy.creation,
-            ))),
+            folders: Some(FolderPair::new(folder, copy.folder, copy.creation)),
             listing: Listing::default(),
             stat: *source,
             dest: dest_identity,
@@ -280,7 +275,14 @@ impl<'a> TreeWalk<'a> {
         if self.above.contains(&identity(source)) {
             return Err(Problem::new(ProblemKind::Cycle, entry.source_shown()));
         }
-        let (folder, name) = match self.run.inodes.folder(identity(source)) {
+        let known = self
+            .run
+            .inodes
+            .operands()
+            .folders
+            .get(&identity(source))
+            .cloned();
+        let (folder, name) = match known {
             None => return Ok(true),
             Some(KnownFolder::Made) => return Err(self.copied_into_itself()),
             Some(KnownFolder::Source(folder, name)) => (folder, name),
@@ -304,7 +306,8 @@ impl<'a> TreeWalk<'a> {
         {
             let name = entry.task.dest.to_bytes().to_vec();
             let known = KnownFolder::Source(folder, name);
-            self.run.inodes.note_folder(identity(source), known);
+            let mut operands = self.run.inodes.operands();
+            operands.folders.entry(identity(source)).or_insert(known);
         }
     }
 
@@ -322,13 +325,15 @@ impl<'a> TreeWalk<'a> {
                 }
                 if is_first && let Some(above) = above.identity() {
                     let name = plain(&entry.task.dest);
-                    self.run.inodes.note_imagined(above, name);
+                    let mut operands = self.run.inodes.operands();
+                    operands.imagined.entry(above).or_default().push(name);
                 }
             }
             (made, _) => {
                 if is_first && let Ok(stat) = fstat(made.fd()) {
-                    let inodes = &self.run.inodes;
-                    inodes.note_folder(identity(&stat), KnownFolder::Made);
+                    let mut operands = self.run.inodes.operands();
+                    let known = operands.folders.entry(identity(&stat));
+                    known.or_insert(KnownFolder::Made);
                 }
                 entry.note_created();
             }
@@ -344,8 +349,14 @@ impl<'a> TreeWalk<'a> {
         let Some(top) = self.stack.last() else {
             return;
         };
-        for name in self.run.inodes.imagined(identity(source)) {
-            if self.admits(&top.level, &name, FileType::Directory) {
+        let operands = self.run.inodes.operands();
+        for name in operands
+            .imagined
+            .get(&identity(source))
+            .into_iter()
+            .flatten()
+        {
+            if self.admits(&top.level, name, FileType::Directory) {
                 events.problem(self.copied_into_itself());
             }
         }
@@ -363,7 +374,7 @@ impl<'a> TreeWalk<'a> {
         let source_folder = opened.unwrap_or(Folder::Imagined);
         let folders = FolderPair::new(source_folder, copy.folder, copy.creation);
         let level = task.level.below(&task.source, &task.dest);
-        self.close_later(&level, Arc::new(folders), source, (copy.creation, None));
+        self.close_later(&level, folders, source, (copy.creation, None));
     }
 
     /// The walk through the folder on top is over.
@@ -441,8 +452,7 @@ impl<'a> TreeWalk<'a> {
             (dest, Some(identity)) => dest.parent(identity),
         };
         if let (Ok(source), Ok(dest)) = (source, dest) {
-            let folders = FolderPair::new(source, dest, parent.creation);
-            parent.folders = Some(Arc::new(folders));
+            parent.folders = Some(FolderPair::new(source, dest, parent.creation));
         }
         self.open_from = self.open_from.min(self.stack.len() - 1);
     }

@@ -7,8 +7,6 @@
 //!                                             listing or archive of a folder ◄──────────┘
 //! ```
 
-use std::borrow::Cow;
-
 use rustix::io::Errno;
 
 use crate::answer::repr_digest::{WantedDigest, wanted};
@@ -175,6 +173,9 @@ pub(crate) fn decide(
     limits: &RequestLimits,
     lookup: &impl Lookup,
 ) -> Response {
+    if request.expect == Expectation::Unknown {
+        return text(Status::ExpectationFailed, "unknown expectation");
+    }
     match request.method {
         Method::Disabled | Method::Connect => {
             return TextResponse::new(NOT_ALLOWED)
@@ -182,9 +183,6 @@ pub(crate) fn decide(
                 .into();
         }
         Method::Unknown => return text(Status::NotImplemented, "unknown method"),
-        _ if request.expect == Expectation::Unknown => {
-            return text(Status::ExpectationFailed, "unknown expectation");
-        }
         Method::Options => return Response::Ready(ReadyResponse::Options),
         Method::Get | Method::Head => {}
     }
@@ -212,8 +210,8 @@ pub(crate) fn decide(
                 version,
                 conditions,
                 range,
-                accept_encoding: fields.accept_encoding.value(),
-                digest: fields.want_repr_digest.value(),
+                accept_encoding: fields.accept_encoding.as_deref(),
+                digest: fields.want_repr_digest.as_deref(),
                 parameters,
             };
             of_file(file, request, rules, limits, lookup)
@@ -224,7 +222,7 @@ pub(crate) fn decide(
         }
         Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
-            let accept = fields.accept.value();
+            let accept = fields.accept.as_deref();
             of_folder(folder, path, parameters, rules.extras, accept)
         }
         found => without(found),
@@ -343,7 +341,7 @@ struct FileRequest<'b> {
     method: Method,
     version: HttpVersion,
     conditions: Option<Conditions<'b>>,
-    range: Option<Cow<'b, [u8]>>,
+    range: Option<&'b [u8]>,
     accept_encoding: Option<&'b [u8]>,
     digest: Option<&'b [u8]>,
     parameters: Query,
@@ -447,7 +445,7 @@ fn represented(
     let takes_plain = acceptable.takes_identity();
     let coding = match file.state.label.compressible {
         Compressible::Yes if !(takes_plain && request.prefers_plain()) => {
-            rules.compress.choose(file.state.size, &acceptable)
+            rules.compress.choose(file.state.stamp.size, &acceptable)
         }
         _ => None,
     };
@@ -469,9 +467,9 @@ fn content(
     limits: &RequestLimits,
     wanted: WantedDigest,
 ) -> Response {
-    let size = file.state.size;
+    let size = file.state.stamp.size;
     let applies = |asked: &Conditions<'_>| asked.allow_range(&file.state.validators);
-    let ranges = match (request.method, &request.range) {
+    let ranges = match (request.method, request.range) {
         (Method::Get, Some(range)) if request.conditions.as_ref().is_none_or(applies) => {
             select(range, size, limits)
         }

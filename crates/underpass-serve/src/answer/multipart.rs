@@ -17,7 +17,7 @@ use crate::http::fields::push_decimal;
 use crate::request::range::ByteRange;
 
 /// Separates the parts. Random for every answer, so that no file can imitate it.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Boundary(Vec<u8>);
 
 /// A whole body, laid out.
@@ -119,6 +119,7 @@ mod tests {
     #[test]
     fn boundaries_are_32_digits_and_differ() {
         let boundary = Boundary::new(1);
+        assert_eq!(boundary.as_bytes().len(), 32);
         assert!(boundary.as_bytes().iter().all(u8::is_ascii_hexdigit));
         assert_ne!(boundary, Boundary::new(2));
         assert_ne!(boundary, Boundary::new(1 << 64));

@@ -12,11 +12,9 @@ use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
 use crate::http::digest::FileDigest;
-use crate::http::fields::DATE_BYTES;
-use crate::http::fields::push_attachment;
-use crate::http::fields::push_decimal;
-use crate::http::fields::push_field;
+use crate::http::fields::{DATE_BYTES, push_attachment, push_decimal, push_field};
 use crate::http::status::Status;
+use crate::limits::RETRY_AFTER_SECONDS;
 use crate::request::head::Persistence;
 use crate::request::path::SitePath;
 use crate::request::range::{ByteRange, RangeSelection};
@@ -172,9 +170,13 @@ fn send_text(
         Subject::File => &rules.varied_fields,
     });
     head.push(&text.fields);
+    if text.error.status == Status::ServiceUnavailable {
+        head.push(b"\r\nRetry-After: ");
+        push_decimal(&mut head.bytes, RETRY_AFTER_SECONDS);
+    }
     match page {
         Some(page) => {
-            let whole = ByteRange::whole(page.state.size);
+            let whole = ByteRange::whole(page.state.stamp.size);
             head.push(&page.state.label.content_type);
             head.length(whole.length);
             send_range(head, page, whole, RangeSelection::Whole, outbox)
@@ -191,12 +193,12 @@ fn send_text(
 /// Sends a whole file: from memory with its head where it is kept there.
 fn send_whole(mut head: HeadWriter<'_>, file: SiteFile, outbox: &mut Outbox) -> WrittenResponse {
     head.push(&file.state.label.content_type);
-    head.length(file.state.size);
+    head.length(file.state.stamp.size);
     let (joining, method) = (head.context.joining, head.context.method);
     match (joining, method, file.state.content()) {
         (BodyJoining::Allowed, Method::Get, Some(content)) => head.send_joined(content, outbox),
         _ => {
-            let whole = ByteRange::whole(file.state.size);
+            let whole = ByteRange::whole(file.state.stamp.size);
             send_range(head, file, whole, RangeSelection::Whole, outbox)
         }
     }
@@ -210,7 +212,7 @@ fn send_part(
 ) -> WrittenResponse {
     head.push(&file.state.label.content_type);
     head.push(b"\r\nContent-Range: ");
-    push_content_range(&mut head.bytes, range, file.state.size);
+    push_content_range(&mut head.bytes, range, file.state.stamp.size);
     head.length(range.length);
     send_range(head, file, range, RangeSelection::One(range), outbox)
 }
@@ -228,7 +230,7 @@ fn send_range(
         outbox.push(piece(&file, range));
         written.body = SentBody::File(FileTransfer {
             path: file.path,
-            size: file.state.size,
+            size: file.state.stamp.size,
             ranges,
         });
     }
@@ -241,7 +243,7 @@ fn send_parts(
     ranges: Vec<ByteRange>,
     outbox: &mut Outbox,
 ) -> WrittenResponse {
-    let (size, boundary) = (file.state.size, (head.context.boundary)());
+    let (size, boundary) = (file.state.stamp.size, (head.context.boundary)());
     let body = Multipart::new(&ranges, size, &file.state.label.content_type, &boundary);
     head.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
     head.push(boundary.as_bytes());

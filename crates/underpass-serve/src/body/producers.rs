@@ -6,19 +6,22 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
 use underpass::FileRange;
+use underpass_net::DescriptorRoom;
 
 use crate::answer::decide::{Production, TextResponse};
 use crate::body::archive::Archive;
 use crate::body::compressed::{Compressed, CompressionPermit, Encoder, WholeFile};
+use crate::body::listing::FolderListing;
 use crate::body::listing::html::CONTENT_SECURITY_POLICY;
 use crate::body::listing::view::ListingView;
-use crate::body::listing::{FolderListing, ListingMemory};
 use crate::body::producer::{BodyProducer, Chunk, StartedBody};
 use crate::http::coding::Coding;
 use crate::http::fields::push_attachment;
 use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
-use crate::limits::{ARCHIVES_MAX, COMPRESSIONS_MAX};
+use crate::limits::{
+    ARCHIVE_DESCRIPTORS, ARCHIVES_MAX, COMPRESSING_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX,
+};
 use crate::request::query::{ArchiveFormat, ListingFormat};
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
@@ -28,17 +31,20 @@ use crate::site::sites::ServedSite;
 /// What the produced bodies of a worker share.
 #[derive(Debug)]
 pub(crate) struct BodyProducers {
-    memory: ListingMemory,
+    listing_memory: Arc<Semaphore>,
     archives: Arc<Semaphore>,
     compressions: Arc<Semaphore>,
+    /// For steps that take processor time.
+    pub(crate) turns: Arc<Semaphore>,
 }
 
 impl Default for BodyProducers {
     fn default() -> BodyProducers {
         BodyProducers {
-            memory: ListingMemory::default(),
+            listing_memory: Arc::new(Semaphore::new(LISTED_BYTES_MAX)),
             archives: Arc::new(Semaphore::new(ARCHIVES_MAX)),
             compressions: Arc::new(Semaphore::new(COMPRESSIONS_MAX)),
+            turns: Arc::new(Semaphore::new(COMPRESSING_MAX)),
         }
     }
 }
@@ -57,10 +63,11 @@ impl BodyProducers {
         &self,
         production: Production,
         site: &ServedSite,
+        room: DescriptorRoom<'_>,
     ) -> Result<StartedBody, TextResponse> {
         match production {
             Production::Listing(folder, view) => self.list(folder, view, &site.rules),
-            Production::Archive(folder, format) => self.archive(folder, format, site),
+            Production::Archive(folder, format) => self.archive(folder, format, site, room),
             Production::Compressed(file, coding, permit) => compress(file, coding, permit),
         }
         .map_err(|error| match error {
@@ -77,12 +84,13 @@ impl BodyProducers {
     ) -> Result<StartedBody, StartError> {
         let what = format!("the listing of {:?}", view.path);
         let fields = listing_fields(view.format, rules);
-        let (listing, opening) = FolderListing::new(view, folder, &self.memory)?;
+        let (listing, opening) = FolderListing::new(view, folder, &self.listing_memory)?;
         Ok(StartedBody {
             producer: Box::new(listing),
             opening,
             fields,
             what,
+            reserved: None,
         })
     }
 
@@ -91,9 +99,12 @@ impl BodyProducers {
         folder: SiteFolder,
         format: ArchiveFormat,
         site: &ServedSite,
+        room: DescriptorRoom<'_>,
     ) -> Result<StartedBody, StartError> {
         let permit = Arc::clone(&self.archives).try_acquire_owned();
         let permit = permit.map_err(|_| StartError::Busy)?;
+        let reserved = room.reserve(ARCHIVE_DESCRIPTORS);
+        let reserved = reserved.ok_or(StartError::Busy)?;
         let what = format!("the archive of {:?}", folder.path);
         let name = match folder.path.name() {
             b"" => site.called.as_bytes().to_vec(),
@@ -112,6 +123,7 @@ impl BodyProducers {
             opening: Chunk::new(),
             fields: archive_fields(&name, format, &site.rules),
             what,
+            reserved: Some(reserved),
         })
     }
 }
@@ -139,7 +151,7 @@ fn compress(
     coding: Coding,
     permit: CompressionPermit,
 ) -> Result<StartedBody, StartError> {
-    let size = file.state.size;
+    let size = file.state.stamp.size;
     let encoder = Encoder::new(coding, Some(size), Some(permit))?;
     let mut fields = file.state.fields.clone();
     if let Some(name) = &file.save_as {
@@ -156,6 +168,7 @@ fn compress(
         opening: Chunk::new(),
         fields,
         what: format!("{:?} as {}", file.path, coding.name()),
+        reserved: None,
     })
 }
 

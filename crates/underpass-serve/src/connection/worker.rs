@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
-use underpass_net::{Forwarded, LogThrottle, Occurrence, Proxies};
+use underpass_net::{DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
 
 use crate::answer::decide::{HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide};
 use crate::answer::explain::Explain;
@@ -16,14 +17,14 @@ use crate::answer::multipart::Boundary;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
 use crate::body::producers::{BodyProducers, UNREADABLE};
-use crate::connection::exchange::{CpuMeter, Exchange};
+use crate::connection::exchange::{CpuMeter, EndedExchange, Exchange, ObservationLevel};
 use crate::http::coding::Coding;
 use crate::http::digest::FileDigest;
 use crate::http::fields::Clock;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::log::{AccessLog, LogWriter};
-use crate::metrics::registry::{MetricsRegistry, ObservationLevel};
+use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
 use crate::request::forwarded::client;
 use crate::request::head::{Persistence, RequestHead};
@@ -43,6 +44,7 @@ pub(crate) struct HttpShared {
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) registry: Arc<MetricsRegistry>,
+    /// How much of exchanges is recorded.
     pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
 }
@@ -50,7 +52,7 @@ pub(crate) struct HttpShared {
 /// The state of a worker.
 #[derive(Debug)]
 pub struct Worker {
-    shared: HttpShared,
+    pub(crate) shared: HttpShared,
     /// One for each site, in their order.
     files: Vec<Rc<OpenFileCache>>,
     watcher: Rc<WorkerWatcher>,
@@ -58,11 +60,11 @@ pub struct Worker {
     throttle: LogThrottle,
     /// The buffer for the next head. One for the worker, so that idle connections have none.
     head_buffer: RefCell<Vec<u8>>,
-    producers: BodyProducers,
-    metrics: Arc<WorkerMetrics>,
+    pub(crate) producers: BodyProducers,
+    pub(crate) metrics: Arc<WorkerMetrics>,
     log: Option<LogWriter>,
     /// The buffer for the text of the next request.
-    text_buffer: RefCell<Vec<u8>>,
+    pub(crate) text_buffer: RefCell<Vec<u8>>,
 }
 
 /// What a request gets, as far as it is known.
@@ -95,7 +97,12 @@ impl Lookup for SiteLookup<'_> {
     }
 
     fn folder(&self, path: SitePath) -> Resolved {
-        folder(self.site, path)
+        match folder(self.site, path.clone()) {
+            Resolved::Busy(Errno::MFILE | Errno::NFILE) if self.files.give_up() => {
+                folder(self.site, path)
+            }
+            found => found,
+        }
     }
 
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
@@ -131,35 +138,17 @@ impl Worker {
         }
     }
 
-    pub(crate) fn limits(&self) -> &RequestLimits {
-        &self.shared.limits
-    }
-
-    pub(crate) fn metrics(&self) -> &WorkerMetrics {
-        &self.metrics
-    }
-
     /// Takes note of all changes of files up to now, for a request that the event loop did not
     /// report.
     pub(crate) fn read_file_events(&self) {
         self.watcher.read_events();
     }
 
-    /// How much of exchanges is recorded.
-    pub(crate) fn observation_level(&self) -> ObservationLevel {
-        self.shared.observation
-    }
-
-    /// Whether responses explain themselves.
-    pub(crate) fn explain(&self) -> Explain {
-        self.shared.registry.explain
-    }
-
     /// Counts a connection; `meter` measures its task where processor time is recorded.
     pub(crate) fn connected(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
         self.metrics.connections_accepted.add(1);
         let number = self.shared.registry.next_connection();
-        Exchange::new(number, client, self.observation_level(), meter)
+        Exchange::new(number, client, self.shared.observation, meter)
     }
 
     /// The client of a request on a connection of `peer`.
@@ -169,20 +158,16 @@ impl Worker {
             Forwarded::Forwarded => &request.fields.forwarded,
             Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
         };
-        client(peer, field.value(), &self.shared.proxies)
-    }
-
-    /// An empty buffer for the text of a request.
-    pub(crate) fn text_buffer(&self) -> Vec<u8> {
-        self.text_buffer.take()
+        client(peer, field.as_deref(), &self.shared.proxies)
     }
 
     /// Answers a request.
     pub(crate) fn answer(
         &self,
-        mut request: RequestHead<'_>,
+        request: RequestHead<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
+        room: DescriptorRoom<'_>,
     ) -> Answer<'_> {
         let now = SystemTime::now();
         let sites = &self.shared.sites;
@@ -192,16 +177,15 @@ impl Worker {
         };
         let lookup = self.lookup(site, now);
         let rules = &lookup.site.rules;
-        let origin = request.fields.origin.take();
         let cors = rules.cors.as_ref();
         let context = ResponseContext {
-            allowed_origin: cors.and_then(|cors| cors.admit(origin.as_deref())),
+            allowed_origin: cors.and_then(|cors| cors.admit(request.fields.origin)),
             ..self.context(site, request.method, request.version, persistence, now)
         };
         match decide(request, rules, &self.shared.limits, &lookup) {
             Response::Ready(ready) => Answer::Written(self.write(ready, &context, &lookup, outbox)),
             Response::Produced(production) => {
-                Answer::Written(match self.producers.start(production, lookup.site) {
+                Answer::Written(match self.producers.start(production, lookup.site, room) {
                     Ok(started) => {
                         write_produced(started, &context, self.head_buffer.take(), outbox)
                     }
@@ -337,11 +321,19 @@ impl Worker {
         }
         metrics.other_bytes.add(exchange.bytes_before());
         if let Some(log) = &self.log {
-            log.write(&exchange.record(&sent, beside, duration, end));
+            log.write(&EndedExchange {
+                exchange,
+                account: &sent,
+                beside,
+                duration,
+                end,
+            });
         }
-        self.text_buffer.replace(exchange.end());
-        if self.explain() == Explain::On {
-            exchange.remember(&sent);
+        if let Some(buffer) = exchange.end() {
+            self.text_buffer.replace(buffer);
+        }
+        if self.shared.registry.explain == Explain::On {
+            exchange.previous = Some(Box::new(sent));
         }
         self.head_buffer.replace(outbox.spare());
     }

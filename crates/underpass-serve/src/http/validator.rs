@@ -59,12 +59,35 @@ pub(crate) struct FileTime {
     pub(crate) nanoseconds: u32,
 }
 
+/// What of a file shows that it changed.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct FileStamp {
+    pub(crate) size: u64,
+    /// When the content was modified.
+    pub(crate) modified: FileTime,
+    /// The change time, which cannot be set.
+    pub(crate) changed: FileTime,
+}
+
 impl FileTime {
     /// When the content was modified.
     pub(crate) fn of(stat: &Stat) -> FileTime {
         FileTime {
             seconds: stat.st_mtime,
             nanoseconds: stat.st_mtime_nsec as u32,
+        }
+    }
+}
+
+impl FileStamp {
+    pub(crate) fn of(stat: &Stat) -> FileStamp {
+        FileStamp {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: FileTime::of(stat),
+            changed: FileTime {
+                seconds: stat.st_ctime,
+                nanoseconds: stat.st_ctime_nsec as u32,
+            },
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct RequestHead<'b> {
     pub(crate) framing: Framing,
     pub(crate) expect: Expectation,
     pub(crate) conditions: Option<Conditions<'b>>,
-    pub(crate) range: Option<Cow<'b, [u8]>>,
+    pub(crate) range: Option<&'b [u8]>,
     /// The fields that nothing above was made of.
     pub(crate) fields: Fields<'b>,
 }
@@ -202,22 +202,22 @@ fn parse<'b>(
     mut fields: Fields<'b>,
 ) -> Result<RequestHead<'b>, HttpError> {
     let framing = framing(
-        &fields.content_length,
-        &fields.transfer_encoding,
+        fields.content_length,
+        fields.transfer_encoding,
         line.version,
     )?;
-    let host = check_host(&fields.host, line.version)?;
+    let host = check_host(fields.host, line.version)?;
     let (authority, target) = HttpTarget::parse(&head[line.target.clone()], line.method)?;
     Ok(RequestHead {
         method: line.method,
         version: line.version,
         authority: authority.or(host),
         target,
-        persistence: persistence(fields.connection.value(), line.version),
+        persistence: persistence(fields.connection.as_deref(), line.version),
         framing,
-        expect: expect(fields.expect.value(), line.version),
+        expect: expect(fields.expect.as_deref(), line.version),
         conditions: fields.take_conditions(),
-        range: fields.range.take(),
+        range: fields.range,
         fields,
     })
 }
@@ -257,71 +257,83 @@ fn expect(expect: Option<&[u8]>, version: HttpVersion) -> Expectation {
     }
 }
 
-/// Demands exactly one `Host` of HTTP/1.1, at most one of HTTP/1.0, and a well-formed one.
-pub(crate) fn check_host<'b>(
-    host: &Field<'b>,
-    version: HttpVersion,
-) -> Result<Option<&'b [u8]>, HttpError> {
+/// Demands a `Host` of HTTP/1.1, and a well-formed one.
+fn check_host(host: Option<&[u8]>, version: HttpVersion) -> Result<Option<&[u8]>, HttpError> {
     match (host, version) {
-        (Field::Absent, HttpVersion::Http10) => Ok(None),
-        (Field::Absent, HttpVersion::Http11) => Err(HttpError::bad("the Host field is missing")),
-        (Field::Several(_), _) => Err(HttpError::bad("there is more than one Host field")),
-        (Field::One(authority), _) => check_authority(authority).map(|()| Some(*authority)),
+        (None, HttpVersion::Http10) => Ok(None),
+        (None, HttpVersion::Http11) => Err(HttpError::bad("the Host field is missing")),
+        (Some(authority), _) => check_authority(authority).map(|()| host),
     }
 }
 
-/// The values of one field name.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Field<'b> {
-    #[default]
-    Absent,
-    /// One line of it.
-    One(&'b [u8]),
-    /// Several lines, joined by a comma as RFC 9110, section 5.3, has it. What must not be a list
-    /// does not parse any more, which is the right end for it.
-    Several(Vec<u8>),
-}
-
-/// Declares the fields that matter here, by name.
+/// Declares the fields that matter here: those that a head has once, and those whose lines are
+/// joined by a comma, as RFC 9110, section 5.3, has it.
 macro_rules! fields {
-    ($($field:ident: $name:literal,)*) => {
+    (once { $($once:ident: $one:literal,)* } joined { $($joined:ident: $many:literal,)* }) => {
         /// The fields that matter here, by name.
         #[derive(Debug, Default, Eq, PartialEq)]
         pub(crate) struct Fields<'b> {
-            $(pub(crate) $field: Field<'b>,)*
+            $(pub(crate) $once: Option<&'b [u8]>,)*
+            $(pub(crate) $joined: Option<Cow<'b, [u8]>>,)*
         }
 
         impl<'b> Fields<'b> {
-            fn named(&mut self, name: &str) -> Option<&mut Field<'b>> {
-                $(if name.eq_ignore_ascii_case($name) {
-                    return Some(&mut self.$field);
+            fn add(&mut self, name: &str, value: &'b [u8]) -> Result<(), HttpError> {
+                $(if name.eq_ignore_ascii_case($one) {
+                    return match self.$once.replace(value) {
+                        None => Ok(()),
+                        Some(_) => Err(HttpError::bad(concat!(
+                            "there is more than one ", $one, " field"
+                        ))),
+                    };
                 })*
-                None
+                $(if name.eq_ignore_ascii_case($many) {
+                    match &mut self.$joined {
+                        None => self.$joined = Some(Cow::Borrowed(value)),
+                        Some(lines) => {
+                            lines.to_mut().extend_from_slice(b", ");
+                            lines.to_mut().extend_from_slice(value);
+                        }
+                    }
+                    return Ok(());
+                })*
+                Ok(())
             }
         }
     };
 }
 
+// Content-Type, Content-Range and credentials decide nothing here, but in front of this server or
+// behind it they do: whoever reads another one of two lines sees another request. Referer and
+// User-Agent are logged and nothing else.
 fields! {
-    host: "host",
-    content_length: "content-length",
-    transfer_encoding: "transfer-encoding",
-    connection: "connection",
-    expect: "expect",
-    range: "range",
-    if_match: "if-match",
-    if_none_match: "if-none-match",
-    if_modified_since: "if-modified-since",
-    if_unmodified_since: "if-unmodified-since",
-    if_range: "if-range",
-    accept: "accept",
-    accept_encoding: "accept-encoding",
-    want_repr_digest: "want-repr-digest",
-    origin: "origin",
-    referer: "referer",
-    user_agent: "user-agent",
-    forwarded: "forwarded",
-    x_forwarded_for: "x-forwarded-for",
+    once {
+        host: "Host",
+        content_length: "Content-Length",
+        transfer_encoding: "Transfer-Encoding",
+        range: "Range",
+        if_modified_since: "If-Modified-Since",
+        if_unmodified_since: "If-Unmodified-Since",
+        if_range: "If-Range",
+        origin: "Origin",
+        content_type: "Content-Type",
+        content_range: "Content-Range",
+        authorization: "Authorization",
+        proxy_authorization: "Proxy-Authorization",
+    }
+    joined {
+        connection: "Connection",
+        expect: "Expect",
+        if_match: "If-Match",
+        if_none_match: "If-None-Match",
+        accept: "Accept",
+        accept_encoding: "Accept-Encoding",
+        want_repr_digest: "Want-Repr-Digest",
+        referer: "Referer",
+        user_agent: "User-Agent",
+        forwarded: "Forwarded",
+        x_forwarded_for: "X-Forwarded-For",
+    }
 }
 
 impl<'b> Fields<'b> {
@@ -332,9 +344,7 @@ impl<'b> Fields<'b> {
             Ok(Parsed::Complete((length, headers))) if length == lines.len() => {
                 let mut fields = Fields::default();
                 for header in headers {
-                    if let Some(field) = fields.named(header.name) {
-                        field.add(header.value);
-                    }
+                    fields.add(header.name, header.value)?;
                 }
                 Ok(fields)
             }
@@ -351,41 +361,11 @@ impl<'b> Fields<'b> {
         let conditions = Conditions {
             if_match: self.if_match.take(),
             if_none_match: self.if_none_match.take(),
-            if_modified_since: self.if_modified_since.take(),
-            if_unmodified_since: self.if_unmodified_since.take(),
-            if_range: self.if_range.take(),
+            if_modified_since: self.if_modified_since,
+            if_unmodified_since: self.if_unmodified_since,
+            if_range: self.if_range,
         };
         (conditions != Conditions::default()).then_some(conditions)
-    }
-}
-
-impl<'b> Field<'b> {
-    fn add(&mut self, value: &'b [u8]) {
-        match self {
-            Field::Absent => *self = Field::One(value),
-            Field::One(first) => *self = Field::Several([first, value].join(&b", "[..])),
-            Field::Several(joined) => {
-                joined.extend_from_slice(b", ");
-                joined.extend_from_slice(value);
-            }
-        }
-    }
-
-    pub(crate) fn value(&self) -> Option<&[u8]> {
-        match self {
-            Field::Absent => None,
-            Field::One(value) => Some(value),
-            Field::Several(joined) => Some(joined),
-        }
-    }
-
-    /// Takes it away.
-    pub(crate) fn take(&mut self) -> Option<Cow<'b, [u8]>> {
-        match std::mem::take(self) {
-            Field::Absent => None,
-            Field::One(value) => Some(Cow::Borrowed(value)),
-            Field::Several(joined) => Some(Cow::Owned(joined)),
-        }
     }
 }
 
@@ -400,25 +380,19 @@ pub(crate) enum Framing {
 }
 
 /// Judges the two fields that frame a body.
-pub(crate) fn framing(
-    content_length: &Field<'_>,
-    transfer_encoding: &Field<'_>,
+fn framing(
+    content_length: Option<&[u8]>,
+    transfer_encoding: Option<&[u8]>,
     version: HttpVersion,
 ) -> Result<Framing, HttpError> {
     match (content_length, transfer_encoding) {
-        (Field::Absent, Field::Absent) => Ok(Framing::Empty),
-        (Field::One(value), Field::Absent) => length(value),
-        (Field::Several(_), Field::Absent) => Err(HttpError::bad(
-            "there is more than one Content-Length field",
-        )),
-        (Field::Absent, _) if version == HttpVersion::Http10 => {
+        (None, None) => Ok(Framing::Empty),
+        (Some(value), None) => length(value),
+        (None, Some(_)) if version == HttpVersion::Http10 => {
             Err(HttpError::bad("HTTP/1.0 has no Transfer-Encoding"))
         }
-        (Field::Absent, Field::One(codings)) => chunked(codings),
-        (Field::Absent, Field::Several(_)) => Err(HttpError::bad(
-            "there is more than one Transfer-Encoding field",
-        )),
-        _ => Err(HttpError::bad(
+        (None, Some(codings)) => chunked(codings),
+        (Some(_), Some(_)) => Err(HttpError::bad(
             "Content-Length and Transfer-Encoding exclude each other",
         )),
     }
@@ -609,9 +583,43 @@ mod tests {
         }
     }
 
+    /// Every field of RFC 9110 that a request has once at the most, and Origin of RFC 6454: what
+    /// two lines come to. Those that are not read here decide nothing anywhere.
+    #[test]
+    fn two_lines_of_a_singleton_field_are_refused() {
+        let twice = |name: &str| {
+            let lines = format!("{name}: 1\r\n{}: 1\r\n\r\n", name.to_uppercase());
+            Fields::parse(lines.as_bytes())
+                .map(drop)
+                .map_err(|error| error.status)
+        };
+        for refused in [
+            "Host",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Content-Type",
+            "Content-Range",
+            "Authorization",
+            "Proxy-Authorization",
+            "Range",
+            "If-Range",
+            "If-Modified-Since",
+            "If-Unmodified-Since",
+            "Origin",
+        ] {
+            assert_eq!(twice(refused), Err(Status::BadRequest), "{refused}");
+        }
+        for logged in ["Referer", "User-Agent"] {
+            assert_eq!(twice(logged), Ok(()), "{logged}");
+        }
+        for not_read in ["Content-Location", "Date", "From", "Max-Forwards"] {
+            assert_eq!(twice(not_read), Ok(()), "{not_read}");
+        }
+    }
+
     #[test]
     fn every_field_is_found_in_any_letter_case() {
-        let names = [
+        for name in [
             "Host",
             "Content-Length",
             "Transfer-Encoding",
@@ -625,22 +633,23 @@ mod tests {
             "If-Range",
             "Accept-Encoding",
             "Want-Repr-Digest",
-        ];
-        for name in names {
+        ] {
             for spelt in [name.to_owned(), name.to_uppercase(), name.to_lowercase()] {
                 let mut fields = Fields::default();
-                fields.named(&spelt).expect(&spelt).add(b"x");
-                let found = format!("{fields:?}").matches("One").count();
+                fields.add(&spelt, b"x").unwrap();
+                let found = format!("{fields:?}").matches("Some").count();
                 assert_eq!(found, 1, "{spelt}");
             }
         }
-        assert!(Fields::default().named("X-Host").is_none());
+        let mut fields = Fields::default();
+        fields.add("X-Host", b"x").unwrap();
+        assert_eq!(fields, Fields::default());
     }
 
     #[test]
     fn lines_of_one_name_are_joined() {
-        let fields = Fields::parse(b"Range: a\r\nrange:  b \r\nRANGE: c\r\n\r\n").unwrap();
-        assert_eq!(fields.range.value(), Some(&b"a, b, c"[..]));
+        let fields = Fields::parse(b"Accept: a\r\naccept:  b \r\nACCEPT: c\r\n\r\n").unwrap();
+        assert_eq!(fields.accept.as_deref(), Some(&b"a, b, c"[..]));
     }
 
     #[test]
@@ -673,13 +682,11 @@ mod tests {
     }
 
     fn lengths(value: &[u8]) -> Result<Framing, Status> {
-        framing(&Field::One(value), &Field::Absent, HttpVersion::Http11)
-            .map_err(|error| error.status)
+        framing(Some(value), None, HttpVersion::Http11).map_err(|error| error.status)
     }
 
     fn codings(value: &[u8]) -> Result<Framing, Status> {
-        framing(&Field::Absent, &Field::One(value), HttpVersion::Http11)
-            .map_err(|error| error.status)
+        framing(None, Some(value), HttpVersion::Http11).map_err(|error| error.status)
     }
 
     #[test]
@@ -727,13 +734,9 @@ mod tests {
 
     #[test]
     fn what_two_servers_could_read_differently_is_refused() {
-        let one = Field::One(b"5");
-        let chunked = Field::One(b"chunked");
-        let two = Field::Several(b"chunked, chunked".to_vec());
-        assert!(framing(&one, &chunked, HttpVersion::Http11).is_err());
-        assert!(framing(&two, &Field::Absent, HttpVersion::Http11).is_err());
-        assert!(framing(&Field::Absent, &two, HttpVersion::Http11).is_err());
-        assert!(framing(&Field::Absent, &chunked, HttpVersion::Http10).is_err());
+        let (one, chunked) = (Some(&b"5"[..]), Some(&b"chunked"[..]));
+        assert!(framing(one, chunked, HttpVersion::Http11).is_err());
+        assert!(framing(None, chunked, HttpVersion::Http10).is_err());
     }
 
     const LINES: &[&str] = &[

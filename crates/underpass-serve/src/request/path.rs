@@ -191,12 +191,8 @@ pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
 
 /// What a path stands for: every escape is one, and none is a NUL.
 fn decode(raw: &[u8]) -> Result<Cow<'_, [u8]>, HttpError> {
-    let is_escape = |at: usize| {
-        let digits = raw.get(at + 1..at + 3);
-        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    };
     let mut marks = (0..raw.len()).filter(|&at| raw[at] == b'%');
-    if !marks.all(is_escape) {
+    if !marks.all(|at| is_escape(raw, at)) {
         return Err(HttpError::bad("the path contains a malformed escape"));
     }
     let decoded: Cow<'_, [u8]> = percent_decode(raw).into();
@@ -204,6 +200,12 @@ fn decode(raw: &[u8]) -> Result<Cow<'_, [u8]>, HttpError> {
         true => Err(HttpError::bad("the path contains a NUL")),
         false => Ok(decoded),
     }
+}
+
+/// Whether the percent sign at `at` is followed by two digits.
+pub(crate) fn is_escape(raw: &[u8], at: usize) -> bool {
+    let digits = raw.get(at + 1..at + 3);
+    digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 #[cfg(test)]

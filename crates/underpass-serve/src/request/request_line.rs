@@ -2,10 +2,11 @@
 //! nothing else; and the host of a target or of the `Host` field (RFC 3986, section 3.2.2). The
 //! site is chosen by the name of the host alone, without its port and in any case.
 
+use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::http::status::{HttpError, Status};
-use crate::request::path::SitePath;
+use crate::request::path::{SitePath, is_escape};
 
 /// A request line in three parts. The target is not parsed yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -183,10 +184,19 @@ fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
 /// `host [ ":" port ]`, without user information.
 pub(crate) fn check_authority(authority: &[u8]) -> Result<(), HttpError> {
     let (host, port) = split_port(authority);
-    match is_host(host) && port.iter().all(u8::is_ascii_digit) {
+    match is_host(host) && is_port(port) {
         true => Ok(()),
         false => Err(HttpError::bad("the host is malformed")),
     }
+}
+
+/// Nothing, or a number that is a port.
+fn is_port(port: &[u8]) -> bool {
+    let add = |number: u32, digit: &u8| match digit {
+        b'0'..=b'9' => Some(number * 10 + u32::from(digit - b'0')).filter(|&port| port <= 65_535),
+        _ => None,
+    };
+    port.iter().try_fold(0, add).is_some()
 }
 
 /// The name, and what follows its colon.
@@ -199,21 +209,35 @@ pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// RFC 3986, section 3.2.2: an address in brackets, or a registered name, which has room for IPv4
+/// addresses.
 fn is_host(host: &[u8]) -> bool {
     match host {
-        [b'[', address @ .., b']'] => {
-            !address.is_empty()
-                && address
-                    .iter()
-                    .all(|&byte| byte.is_ascii_hexdigit() || b":.".contains(&byte))
+        [b'[', b'v' | b'V', future @ .., b']'] => {
+            let dot = future.iter().position(|&byte| byte == b'.');
+            dot.is_some_and(|dot| {
+                let (version, address) = (&future[..dot], &future[dot + 1..]);
+                !version.is_empty()
+                    && !address.is_empty()
+                    && version.iter().all(u8::is_ascii_hexdigit)
+                    && address.iter().all(|&byte| is_name(byte) || byte == b':')
+            })
         }
-        _ => !host.is_empty() && host.iter().all(|&byte| is_name(byte)),
+        [b'[', address @ .., b']'] => {
+            let address = std::str::from_utf8(address);
+            address.is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok())
+        }
+        [] => false,
+        _ => host.iter().enumerate().all(|(at, &byte)| match byte {
+            b'%' => is_escape(host, at),
+            _ => is_name(byte),
+        }),
     }
 }
 
-/// A registered name: unreserved characters, sub-delimiters, and what is percent-encoded.
+/// Unreserved characters and sub-delimiters.
 fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte)
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
 }
 
 #[cfg(test)]
@@ -311,13 +335,52 @@ mod tests {
             "a:80",
             "a:",
             "127.0.0.1:8080",
+            "a:65535",
+            "a:00080",
+            "a%2Db%c3%bc",
+            "999.1.1.1",
             "[::1]",
             "[::1]:80",
+            "[::ffff:192.0.2.1]",
+            "[1:2:3:4:5:6:7:8]:1",
+            "[v1.a]",
+            "[V1F.a:b!]:80",
         ] {
             assert!(check_authority(right.as_bytes()).is_ok(), "{right}");
         }
         for wrong in [
-            "", ":80", "a/b", "a b", "u@a", "a:8x", "a:b:80", "[::1", "[]", "[::1]x", "::1",
+            "",
+            ":80",
+            "a/b",
+            "a b",
+            "u@a",
+            "a:8x",
+            "a:+8",
+            "a:b:80",
+            "[::1",
+            "[]",
+            "[::1]x",
+            "::1",
+            "a:65536",
+            "a:99999",
+            "a:18446744073709551617",
+            "a%zz",
+            "a%2",
+            "a%",
+            "a:%38",
+            "[ab..cd]",
+            "[1:2]",
+            "[1::2::3]",
+            "[1:2:3:4:5:6:7:8:9]",
+            "[127.0.0.1]",
+            "[::1%25lo]",
+            "[v1.]",
+            "[v.a]",
+            "[vg.a]",
+            "[v1a]",
+            "[v1.%41]",
+            "[v1.a]x",
+            "a\u{e9}",
         ] {
             assert!(check_authority(wrong.as_bytes()).is_err(), "{wrong}");
         }

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use underpass::SharedFile;
 
 use crate::http::digest::{FileDigest, HashAlgorithm};
-use crate::http::validator::FileTime;
+use crate::http::validator::FileStamp;
 use crate::limits::{
     DATE_SETTLES_AFTER, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX, DIGESTS_WAITING_MAX, READ_BYTES,
 };
@@ -46,10 +46,7 @@ impl From<Errno> for DigestError {
 struct DigestKey {
     device: u64,
     inode: u64,
-    size: u64,
-    modified: FileTime,
-    /// The change time, which cannot be set.
-    changed: FileTime,
+    stamp: FileStamp,
     algorithm: HashAlgorithm,
 }
 
@@ -58,12 +55,7 @@ impl DigestKey {
         DigestKey {
             device: stat.st_dev,
             inode: stat.st_ino,
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: FileTime::of(stat),
-            changed: FileTime {
-                seconds: stat.st_ctime,
-                nanoseconds: stat.st_ctime_nsec as u32,
-            },
+            stamp: FileStamp::of(stat),
             algorithm,
         }
     }
@@ -74,7 +66,7 @@ impl DigestKey {
         let since = now
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
-        let latest = self.changed.max(self.modified).seconds;
+        let latest = self.stamp.changed.max(self.stamp.modified).seconds;
         let settles = i64::try_from(DATE_SETTLES_AFTER.as_secs()).unwrap_or(i64::MAX);
         i64::try_from(since.as_secs()).is_ok_and(|now| now.saturating_sub(latest) > settles)
     }
@@ -166,7 +158,7 @@ fn read(file: &SharedFile, key: DigestKey, wanted: &Weak<()>) -> Result<FileDige
     };
     let mut buffer = vec![0; READ_BYTES];
     let mut offset = 0;
-    while offset < key.size && wanted.strong_count() > 0 {
+    while offset < key.stamp.size && wanted.strong_count() > 0 {
         match rustix::io::pread(file, &mut buffer[..], offset) {
             Ok(0) => return Err(DigestError::Changed),
             Ok(read) => {
@@ -177,7 +169,7 @@ fn read(file: &SharedFile, key: DigestKey, wanted: &Weak<()>) -> Result<FileDige
             Err(errno) => return Err(DigestError::Failed(errno)),
         }
     }
-    if offset != key.size || DigestKey::of(&fstat(file)?, key.algorithm) != key {
+    if offset != key.stamp.size || DigestKey::of(&fstat(file)?, key.algorithm) != key {
         return Err(DigestError::Changed);
     }
     Ok(hasher.finish())

@@ -39,7 +39,7 @@ use underpass::drive::tokio::read_cached;
 
 use crate::http::coding::Coding;
 use crate::http::fields::push_field;
-use crate::http::validator::{FileTime, Validators};
+use crate::http::validator::{FileStamp, Validators};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::metrics::worker_metrics::WorkerMetrics;
 use crate::request::path::SitePath;
@@ -78,7 +78,7 @@ pub(crate) struct SiteFile {
 #[derive(Debug)]
 pub(crate) struct FileSnapshot {
     pub(crate) descriptor: Arc<SharedFile>,
-    pub(crate) size: u64,
+    pub(crate) stamp: FileStamp,
     pub(crate) validators: Validators,
     pub(crate) label: Rc<RepresentationHeaders>,
     /// The fields of every answer with content of this file, written out: most answers to most
@@ -88,9 +88,6 @@ pub(crate) struct FileSnapshot {
     pub(crate) copies: PrecompressedCopies,
     /// What it holds, once that has been worth keeping.
     content: OnceCell<Vec<u8>>,
-    pub(crate) changed: FileTime,
-    /// The change time, which cannot be set.
-    touched: FileTime,
 }
 
 /// What is known of the copies of one state of a file.
@@ -120,11 +117,10 @@ impl SiteFile {
 
     /// A file whose state is known.
     pub(crate) fn known(path: SitePath, state: Rc<FileSnapshot>) -> SiteFile {
-        let save_as = None;
         SiteFile {
             path,
             state,
-            save_as,
+            save_as: None,
         }
     }
 
@@ -136,8 +132,7 @@ impl SiteFile {
 
     /// The same, to be saved under its own name.
     pub(crate) fn into_download(self) -> SiteFile {
-        let name = self.path.bytes().rsplit(|&byte| byte == b'/').next();
-        let save_as = name.map(Box::from);
+        let save_as = Some(self.path.name().into());
         SiteFile { save_as, ..self }
     }
 }
@@ -149,22 +144,21 @@ impl FileSnapshot {
         label: Rc<RepresentationHeaders>,
         now: SystemTime,
     ) -> FileSnapshot {
-        let (size, changed) = (size(stat), FileTime::of(stat));
+        let stamp = FileStamp::of(stat);
         let inode = match label.etag {
             EtagRecipe::MtimeSizeInode => Some(stat.st_ino),
             EtagRecipe::MtimeSize => None,
         };
-        let validators = Validators::new(changed, size, inode, label.coding, now);
+        let validators = Validators::new(stamp.modified, stamp.size, inode, label.coding, now);
+        let (ranges, coding) = (&b"\r\nAccept-Ranges: bytes"[..], label.coding);
         FileSnapshot {
+            fields: written(&validators, ranges, &label, coding),
             descriptor,
-            size,
-            fields: written(&validators, RANGES, &label, label.coding),
+            stamp,
             validators,
             label,
             content: OnceCell::new(),
             copies: PrecompressedCopies::default(),
-            changed,
-            touched: touched(stat),
         }
     }
 
@@ -172,53 +166,32 @@ impl FileSnapshot {
     fn compressed(&self, coding: Coding) -> FileSnapshot {
         let validators = self.validators.compressed(coding);
         FileSnapshot {
-            descriptor: Arc::clone(&self.descriptor),
-            size: self.size,
             fields: written(&validators, b"", &self.label, Some(coding)),
+            descriptor: Arc::clone(&self.descriptor),
+            stamp: self.stamp,
             validators,
             label: Rc::clone(&self.label),
             content: OnceCell::new(),
             copies: PrecompressedCopies::default(),
-            changed: self.changed,
-            touched: self.touched,
         }
     }
 
-    /// The same open file, as it is now.
+    /// The same open file, as it is now: this one if nothing has changed, its date having settled.
     pub(crate) fn looked_at_again(
         self: &Rc<FileSnapshot>,
         stat: &Stat,
         now: SystemTime,
     ) -> Rc<FileSnapshot> {
-        match self.is_as(stat) {
-            true => Rc::clone(self),
-            false => {
-                let descriptor = Arc::clone(&self.descriptor);
-                Rc::new(FileSnapshot::new(
-                    descriptor,
-                    stat,
-                    Rc::clone(&self.label),
-                    now,
-                ))
-            }
+        if self.stamp == FileStamp::of(stat) && self.validators.modified.is_some() {
+            return Rc::clone(self);
         }
-    }
-
-    /// Whether nothing of it has changed, its date having settled.
-    fn is_as(&self, stat: &Stat) -> bool {
-        self.looks_as(stat) && self.validators.modified.is_some()
-    }
-
-    /// Whether its size and its times are these.
-    fn looks_as(&self, stat: &Stat) -> bool {
-        self.size == size(stat)
-            && self.changed == FileTime::of(stat)
-            && self.touched == touched(stat)
+        let (descriptor, label) = (Arc::clone(&self.descriptor), Rc::clone(&self.label));
+        Rc::new(FileSnapshot::new(descriptor, stat, label, now))
     }
 
     /// Whether the open file still looks as this says: it is asked.
     pub(crate) fn is_still_so(&self) -> bool {
-        fstat(&self.descriptor).is_ok_and(|stat| self.looks_as(&stat))
+        fstat(&self.descriptor).is_ok_and(|stat| self.stamp == FileStamp::of(&stat))
     }
 
     /// What the file holds, if that is in memory.
@@ -229,13 +202,13 @@ impl FileSnapshot {
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
     /// shows could go unseen), and it is in the page cache. Returns how many bytes that takes.
     pub(crate) fn keep_content(&self) -> usize {
-        if self.size > CONTENT_BYTES_MAX
+        if self.stamp.size > CONTENT_BYTES_MAX
             || self.validators.modified.is_none()
             || self.content.get().is_some()
         {
             return 0;
         }
-        let content = read_cached(&self.descriptor, self.size as usize).unwrap_or_default();
+        let content = read_cached(&self.descriptor, self.stamp.size as usize).unwrap_or_default();
         match content.is_empty() {
             true => 0,
             false => self.content.get_or_init(|| content).len(),
@@ -260,21 +233,8 @@ fn written(
     fields
 }
 
-const RANGES: &[u8] = b"\r\nAccept-Ranges: bytes";
-
-fn touched(stat: &Stat) -> FileTime {
-    FileTime {
-        seconds: stat.st_ctime,
-        nanoseconds: stat.st_ctime_nsec as u32,
-    }
-}
-
 /// What the written fields need at most, about.
 const FIELDS_BYTES: usize = 192;
-
-fn size(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or(0)
-}
 
 /// The files one worker keeps open.
 #[derive(Debug, Default)]
@@ -395,7 +355,7 @@ impl OpenFileCache {
     }
 
     /// Closes all that is not being sent. Says whether there was any.
-    fn give_up(&self) -> bool {
+    pub(crate) fn give_up(&self) -> bool {
         let mut kept = self.kept.borrow_mut();
         let count = kept.len();
         kept.clear();

@@ -18,7 +18,9 @@ use rustix::io::Errno;
 
 use crate::plan::{Plan, is_whole};
 use crate::vocabulary::account::{Account, Cause, Mechanism, Refusal, Scope};
-use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Owed, Sink, Source, Writes};
+use crate::vocabulary::endpoint::{
+    Endpoint, EndpointKind, Owed, Sink, Source, Writes, within_offsets,
+};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
@@ -96,14 +98,27 @@ enum Question {
 }
 
 impl Transfer {
-    /// A transfer at its beginning. An empty plan fails at the first step.
+    /// A transfer at its beginning. An empty plan and offsets that no file has fail at the first
+    /// step.
     pub fn new<F, G>(source: &Source<F>, sink: &Sink<G>, plan: Plan) -> Self {
-        let phase = match (plan.first(), source.owed) {
-            (_, Owed::Exactly(0)) => Phase::Done,
-            (Some(mechanism), _) => Phase::Moving(mechanism),
-            (None, _) => {
-                let (mechanism, errno) = plan.refused_before().unzip();
-                Phase::Failed(mechanism, Fault::Refused, errno)
+        let len = match source.owed {
+            Owed::Exactly(len) => len,
+            Owed::ToEnd => 0,
+        };
+        // Of a stream they mean nothing.
+        let offset = |end: Endpoint, at, len| match end.kind.has_offsets() {
+            true => within_offsets(at, len).map(|()| at),
+            false => Ok(0),
+        };
+        let from = offset(source.end, source.from, len);
+        let to = offset(sink.end, sink.to, 0);
+        let phase = match (plan.first(), source.owed, from.and(to)) {
+            (_, Owed::Exactly(0), _) => Phase::Done,
+            (_, _, Err(errno)) => Phase::Failed(None, Fault::Kernel, Some(errno)),
+            (Some(mechanism), _, Ok(_)) => Phase::Moving(mechanism),
+            (None, _, Ok(_)) => {
+                let (mechanism, fault, errno) = plan.fault();
+                Phase::Failed(mechanism, fault, errno)
             }
         };
         let between_files =
@@ -112,8 +127,8 @@ impl Transfer {
             plan,
             source: source.end,
             sink: sink.end,
-            from: source.from,
-            to: sink.to,
+            from: from.unwrap_or(0),
+            to: to.unwrap_or(0),
             owed: source.owed,
             whole: is_whole(source, sink),
             done: 0,
@@ -166,7 +181,12 @@ impl Transfer {
                 (Some(mechanism), Fault::Cancelled, None)
             }
         };
-        let (lost, account) = (self.relay.held(), Box::new(self.account));
+        // A file still has what was read of it.
+        let lost = match self.source.kind.has_offsets() {
+            true => 0,
+            false => self.relay.held(),
+        };
+        let account = Box::new(self.account);
         Err(Error {
             fault,
             mechanism,
@@ -377,7 +397,7 @@ impl Transfer {
     /// Bytes still to move; `u64::MAX` where only the source's end will show it.
     fn left(&self) -> u64 {
         match self.owed {
-            Owed::Exactly(total) => total - self.done,
+            Owed::Exactly(total) => total.saturating_sub(self.done),
             Owed::ToEnd => u64::MAX,
         }
     }
