@@ -185,33 +185,22 @@ fn section(mut standings: Vec<&Standing>, comparisons: usize) -> String {
             shown.push(one);
         }
     }
-    text += "\n\n| the worst cases | beside | by | times as good | its processor time |\n|---|---|---|---:|---:|\n";
+    text += "\n\n| the worst cases | beside | by | times as good | its processor time |\n";
+    text += "|---|---|---|---:|---:|\n";
     for one in shown {
-        let factor = match (one.interval(comparisons), one.verdict(comparisons)) {
-            (Some((low, high)), StandingVerdict::Better | StandingVerdict::Worse) => {
-                format!(
-                    "{} ({}–{})",
-                    digits(one.factor()),
-                    digits(low),
-                    digits(high)
-                )
-            }
-            (_, StandingVerdict::Unknown) => "too few rounds".to_owned(),
-            _ => "not distinguishable".to_owned(),
+        let [factor, low, high] = {
+            let (low, high) = one.interval(comparisons).unwrap_or_default();
+            [one.factor(), low, high].map(digits)
         };
-        let cpu = one
-            .cpu
-            .map_or("–".to_owned(), |cpu| format!("× {}", digits(cpu)));
-        let Standing {
-            question,
-            peer,
-            metric,
-            ..
-        } = one;
-        let _ = writeln!(
-            text,
-            "| {question} | {peer} | {metric} | {factor} | {cpu} |"
-        );
+        let factor = match one.verdict(comparisons) {
+            StandingVerdict::Better | StandingVerdict::Worse => format!("{factor} ({low}–{high})"),
+            StandingVerdict::Unknown => "too few rounds".to_owned(),
+            StandingVerdict::Level => "not distinguishable".to_owned(),
+        };
+        let cpu = one.cpu.map(|cpu| format!("× {}", digits(cpu)));
+        let (cpu, question) = (cpu.as_deref().unwrap_or("–"), &one.question);
+        let (peer, metric) = (&one.peer, &one.metric);
+        let _ = writeln!(text, "| {question} | {peer} | {metric} | {factor} | {cpu} |");
     }
     text
 }
@@ -249,14 +238,16 @@ mod tests {
         };
         let metric = |name: &str, label: &str| {
             let figures = [2.0, 1.0, 1.0, 4.0].map(figures);
-            serde_json::json!({"metric": name, "label": label, "better": "lower", "figures": figures})
+            serde_json::json!({
+                "metric": name, "label": label, "better": "lower", "figures": figures,
+            })
         };
         let metrics = [
             metric("p99", "response time"),
             metric("cpu_per_gib", "processor time"),
         ];
         serde_json::from_value(serde_json::json!({
-            "machine": {"processors": 2, "processor_model": "P", "kernel": "6", "congestion_control": "cubic"},
+            "machine": {"processors": 2, "kernel": "6"},
             "experiments": [{
                 "title": title,
                 "contenders": [{"name": "underpass"}, {"name": "underpass, sendfile only"},

@@ -232,6 +232,9 @@ mod tests {
         let noisy = standing(&[0.9, 1.3, 1.1, 1.2, 0.95, 1.2]);
         assert_eq!(noisy.verdict(1), StandingVerdict::Level);
         assert_eq!(standing(&[0.5, 0.5]).verdict(1), StandingVerdict::Unknown);
-        assert_eq!(standing(&[0.5, 0.51, 0.5]).verdict(1), StandingVerdict::Worse);
+        assert_eq!(
+            standing(&[0.5, 0.51, 0.5]).verdict(1),
+            StandingVerdict::Worse
+        );
     }
 }

@@ -4,10 +4,10 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
-use super::chart::{marks, patch, swatch};
+use super::chart::{marks, swatch};
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
-use super::plots::{Legend, MetricScales, Plot, plots};
+use super::plots::{MetricScales, Plot, plots};
 use super::summary::summary_table;
 use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, groups};
 use crate::document::{Contender, Document, Experiment};
@@ -138,14 +138,8 @@ fn figure(experiment: &Experiment, plot: &Plot) -> Markup {
     html! {
         figure.has-narrow[plot.narrow.is_some()] {
             figcaption { h3 { (plot.words.title) } p { (plot.words.description) } }
-            @match &plot.legend {
-                Legend::None => {}
-                Legend::Series(places, marks) => ul.key {
-                    @for at in places { li { (swatch(*at, *marks)) (name(at)) } }
-                },
-                Legend::Parts(parts) => ul.key {
-                    @for (at, name) in parts { li { (patch(*at)) (name) } }
-                },
+            @if let Some((places, marks)) = &plot.legend {
+                ul.key { @for at in places { li { (swatch(*at, *marks)) (name(at)) } } }
             }
             @match &plot.narrow {
                 Some(narrow) => {

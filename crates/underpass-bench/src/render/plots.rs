@@ -22,18 +22,11 @@ const NARROW: (f64, f64) = (350.0, 300.0);
 /// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
 const BARS_WIDE: f64 = 390.0;
 /// The most bar charts beside each other; the table has the other metrics.
-const BARS_MAX: usize = 4;
-/// Cases that differ by more than this factor also get a chart of multiples.
-const STEEP: f64 = 20.0;
+const BARS_MAX: usize = 6;
 /// Shown as one curve, not as bars.
 const LATENCIES: [&str; 5] = ["p50", "p90", "p99", "p999", "worst"];
-/// Shown as one bar with parts.
-const TIMES: [&str; 3] = ["wall", "user", "system"];
-
-/// What axes show beside the metrics, by name: latencies, and the sum of user and system.
+/// What an axis shows beside the metrics, by name.
 const LATENCY: &str = "latency";
-const WALL: &str = "wall";
-const CPU: &str = "user + system";
 
 /// A chart with the texts around it.
 pub(super) struct Plot {
@@ -43,18 +36,11 @@ pub(super) struct Plot {
     pub(super) svg: Markup,
     /// For phones, where letters of the other one would be too small.
     pub(super) narrow: Option<Markup>,
-    pub(super) legend: Legend,
+    /// What colours and marks stand for; `None` where the chart has the names.
+    pub(super) legend: Option<(Vec<usize>, Marks)>,
     pub(super) numbers: Option<ReportTable>,
     /// Two of them fit beside each other.
     pub(super) is_small: bool,
-}
-
-/// What colours and marks stand for.
-pub(super) enum Legend {
-    /// The chart has the names.
-    None,
-    Series(Vec<usize>, Marks),
-    Parts(Vec<(usize, String)>),
 }
 
 /// What the axes of a run show: each metric has the same axis in all charts of a report.
@@ -72,13 +58,6 @@ impl MetricScales {
                     .or_default()
                     .extend(ends);
             }
-            let both =
-                [find(case, "user"), find(case, "system")].map(|one| one.map(|one| &one.figures));
-            if let [Some(user), Some(system)] = both {
-                let sums = user.iter().flatten().zip(system.iter().flatten());
-                let sums = sums.map(|(user, system)| user.spread.median + system.spread.median);
-                values.entry(CPU.into()).or_default().extend(sums);
-            }
             let latencies = case.latencies.iter().flat_map(known_quantiles);
             let latencies = latencies.map(|(_, took)| took);
             values.entry(LATENCY.into()).or_default().extend(latencies);
@@ -95,12 +74,6 @@ impl MetricScales {
 
     fn ends(&self, metric: &str) -> (f64, f64) {
         self.0.get(metric).map_or((0.0, 1.0), |values| ends(values))
-    }
-
-    /// The greatest value of these metrics.
-    fn reach(&self, metrics: &[&str]) -> f64 {
-        let all = metrics.iter().map(|metric| self.ends(metric).1);
-        all.fold(0.0, f64::max)
     }
 }
 
@@ -134,79 +107,51 @@ fn spread_of(measured: &Measured, place: usize) -> Option<Spread> {
     Some(measured.figures.get(place)?.as_ref()?.spread)
 }
 
-/// What the figures of a case are divided by.
-type Divisor<'a> = &'a dyn Fn(&Case) -> Option<f64>;
-
-/// A chart with the marks of each contender over the cases; where cases differ so much that marks
-/// coincide, also one of multiples of the first contender.
-fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, (id, scales): On<'_>) -> Vec<Plot> {
+/// A chart with the marks of each contender over the cases.
+fn over_cases(
+    experiment: &Experiment,
+    group: &TableGroup<'_>,
+    (id, scales): On<'_>,
+) -> Option<Plot> {
     let name = group.metrics[0];
     let cases = group.cases.iter().map(|&index| &experiment.cases[index]);
     let cases: Vec<&Case> = cases.collect();
-    let Some(any) = cases.first().and_then(|case| find(case, name)) else {
-        return Vec::new();
+    let any = find(cases.first()?, name)?;
+    let point = |(x, case): (f64, &Case), place: usize| {
+        let Spread { median, min, max } = spread_of(find(case, name)?, place)?;
+        Some(Point {
+            x,
+            y: median,
+            range: Some((min, max)),
+        })
     };
-    let words = ChartText {
-        id: format!("{id}-{name}"),
-        title: titled(any),
-        description: format!(
-            "A mark is the median of {} rounds, the stroke through it goes from the least to the \
-             greatest.",
-            experiment.rounds
-        ),
+    let numbered: Vec<_> = (0..).map(f64::from).zip(cases.iter().copied()).collect();
+    let series = (0..experiment.contenders.len()).map(|place| Series {
+        place,
+        points: numbered
+            .iter()
+            .filter_map(|case| point(*case, place))
+            .collect(),
+    });
+    let lines = LineChart {
+        words: ChartText {
+            id: format!("{id}-{name}"),
+            title: titled(any),
+            description: format!(
+                "A mark is the median of {} rounds, the stroke through it goes from the least to \
+                 the greatest.",
+                experiment.rounds
+            ),
+        },
+        x: axis_of(experiment, &cases),
+        x_label: experiment.axis.label.clone(),
+        label: any.label.clone(),
+        unit: any.unit,
+        ends: scales.ends(name),
+        series: series.filter(|one| !one.points.is_empty()).collect(),
+        marks: Marks::Only,
     };
-    let first_median = |case: &Case| Some(spread_of(find(case, name)?, 0)?.median);
-    let plot = |words, label, scale: Option<(f64, f64)>, divisor: Divisor<'_>| {
-        let unit = scale.map_or(Unit::Count, |_| any.unit);
-        let point = |(x, case): (f64, &Case), place: usize| {
-            let Spread { median, min, max } = spread_of(find(case, name)?, place)?;
-            let by = divisor(case)?;
-            Some(Point {
-                x,
-                y: median / by,
-                range: Some((min / by, max / by)),
-            })
-        };
-        let numbered: Vec<_> = (0..).map(f64::from).zip(cases.iter().copied()).collect();
-        let series = (0..experiment.contenders.len()).map(|place| Series {
-            place,
-            points: numbered
-                .iter()
-                .filter_map(|case| point(*case, place))
-                .collect(),
-        });
-        let series: Vec<_> = series.filter(|one| !one.points.is_empty()).collect();
-        let points = series.iter().flat_map(|one| &one.points);
-        let values: Vec<f64> = points.flat_map(Point::ends).collect();
-        let lines = LineChart {
-            words,
-            x: axis_of(experiment, &cases),
-            x_label: experiment.axis.label.clone(),
-            label,
-            unit,
-            ends: scale.unwrap_or_else(|| ends(&values)),
-            series,
-            marks: Marks::Only,
-        };
-        of_lines(lines, WHOLE, group.title.clone(), None)
-    };
-    let own = Some(scales.ends(name));
-    let mut plots = vec![plot(words.clone(), any.label.clone(), own, &|_| Some(1.0))];
-    let firsts: Vec<f64> = cases.iter().filter_map(|case| first_median(case)).collect();
-    let steep = Spread::of(&firsts).is_some_and(|all| all.min > 0.0 && all.max / all.min > STEEP);
-    if let [first, _, ..] = &experiment.contenders[..]
-        && steep
-    {
-        let first = &first.name;
-        let words = ChartText {
-            id: words.id + "-relative",
-            title: format!("{}, as a multiple of {first}", words.title),
-            description: words.description + " All are divided by the median of the first one.",
-        };
-        let label = format!("{}, {first} = 1", any.label);
-        plots.push(plot(words, label, None, &first_median));
-    }
-    plots
+    Some(of_lines(lines, WHOLE, group.title.clone(), None))
 }
 
 /// The cases, without repeating the axis's name in labels such as `10 connections`.
@@ -233,10 +178,10 @@ fn of_lines(
     Plot {
         svg,
         narrow: Some(lines.draw(NARROW)),
-        legend: Legend::Series(
+        legend: Some((
             lines.series.iter().map(|one| one.place).collect(),
             lines.marks,
-        ),
+        )),
         words: lines.words,
         group,
         numbers,
@@ -245,23 +190,11 @@ fn of_lines(
 }
 
 /// Bars for the metrics that only one case has.
-fn of_case(
-    experiment: &Experiment,
-    case: &Case,
-    group: &TableGroup<'_>,
-    (id, scales): On<'_>,
-) -> Vec<Plot> {
-    let times = times(experiment, case, group, (id, scales));
-    let is_elsewhere = |name: &str| {
-        times.is_some() && TIMES.contains(&name)
-            || !case.latencies.is_empty() && LATENCIES.contains(&name)
-    };
+fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, on: On<'_>) -> Vec<Plot> {
+    let is_elsewhere = |name: &str| !case.latencies.is_empty() && LATENCIES.contains(&name);
     let metrics = group.metrics.iter().filter(|name| !is_elsewhere(name));
     let shown = metrics.filter_map(|name| find(case, name)).take(BARS_MAX);
-    let bars: Vec<Plot> = shown
-        .map(|one| bars(experiment, one, group, (id, scales)))
-        .collect();
-    times.into_iter().chain(bars).collect()
+    shown.map(|one| bars(experiment, one, group, on)).collect()
 }
 
 fn bars(
@@ -275,9 +208,8 @@ fn bars(
         let spread = spread_of(measured, place)?;
         Some(Bar {
             name: contender.name.clone(),
-            parts: vec![(place, spread.median)],
-            range: Some((spread.min, spread.max)),
-            stroke: None,
+            place,
+            spread,
             figure: figure(spread.median, measured.unit),
         })
     });
@@ -292,58 +224,15 @@ fn bars(
         },
         label: measured.label.clone(),
         unit: measured.unit,
-        reach: scales.reach(&[&measured.metric]),
+        reach: scales.ends(&measured.metric).1,
         bars: bars.collect(),
     };
-    of_bars(chart, Legend::None, &group.title)
-}
-
-/// Processor time in user space and in the kernel, and the time that passed.
-fn times(
-    experiment: &Experiment,
-    case: &Case,
-    group: &TableGroup<'_>,
-    (id, scales): On<'_>,
-) -> Option<Plot> {
-    let own = |name: &str| find(case, name).filter(|_| group.metrics.contains(&name));
-    let (user, system) = (own("user")?, own("system")?);
-    let wall = find(case, "wall");
-    let median = |of: &Measured, place| Some(spread_of(of, place)?.median);
-    let contenders = experiment.contenders.iter().enumerate();
-    let bars = contenders.filter_map(|(place, contender)| {
-        let wall = wall.and_then(|wall| median(wall, place));
-        Some(Bar {
-            name: contender.name.clone(),
-            parts: vec![(0, median(user, place)?), (1, median(system, place)?)],
-            range: None,
-            stroke: wall,
-            figure: wall.map_or(String::new(), |wall| figure(wall, Unit::Seconds)),
-        })
-    });
-    let chart = BarChart {
-        words: ChartText {
-            id: format!("{id}-times"),
-            title: format!("{}: where the time went (lower is better)", case.label),
-            description: "The bar is processor time in user space and in the kernel; the stroke \
-                          across and the figure are the time that passed. All are medians."
-                .into(),
-        },
-        label: "time".into(),
-        unit: Unit::Seconds,
-        reach: scales.reach(&[WALL, CPU]),
-        bars: bars.collect(),
-    };
-    let parts = vec![(0, user.label.clone()), (1, system.label.clone())];
-    Some(of_bars(chart, Legend::Parts(parts), &group.title))
-}
-
-fn of_bars(chart: BarChart, legend: Legend, group: &str) -> Plot {
     Plot {
         svg: chart.draw(BARS_WIDE),
         words: chart.words,
-        group: group.to_owned(),
+        group: group.title.clone(),
         narrow: None,
-        legend,
+        legend: None,
         numbers: None,
         is_small: true,
     }

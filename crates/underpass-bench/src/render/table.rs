@@ -59,8 +59,6 @@ pub(super) enum TableCell {
     Figure {
         median: String,
         range: String,
-        /// Half of the range, as a share of the median.
-        half_range: Option<f64>,
     },
     Ratio {
         ratio: String,
@@ -222,7 +220,6 @@ fn figures(experiment: &Experiment, caption: String, columns: &[Column<'_>]) -> 
         Some(TableCell::Figure {
             median: figure(spread.median, unit),
             range: range(spread, unit),
-            half_range: spread.half_range(),
         })
     });
     table(caption, columns, rows)

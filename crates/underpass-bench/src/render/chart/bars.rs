@@ -7,6 +7,7 @@ use super::draw::{
 };
 use super::scale::AxisScale;
 use crate::document::Unit;
+use crate::stats::Spread;
 
 /// The height of a row: the name, its bar, and space.
 const ROW: f64 = 38.0;
@@ -24,12 +25,9 @@ pub(in super::super) struct BarChart {
 
 pub(in super::super) struct Bar {
     pub(in super::super) name: String,
-    /// From the left, each with the series that gives its colour.
-    pub(in super::super) parts: Vec<(usize, f64)>,
-    /// Least and greatest.
-    pub(in super::super) range: Option<(f64, f64)>,
-    /// Another figure, as a stroke across.
-    pub(in super::super) stroke: Option<f64>,
+    /// The contender's place, which gives its colour.
+    pub(in super::super) place: usize,
+    pub(in super::super) spread: Spread,
     /// The text behind it.
     pub(in super::super) figure: String,
 }
@@ -63,34 +61,15 @@ impl Bar {
     fn draw(&self, top: f64, x: impl Fn(f64) -> f64) -> Markup {
         let (from, to) = (top + 20.0, top + 34.0);
         let middle = f64::midpoint(from, to);
-        let ends = self
-            .range
-            .map(|(low, high)| [(x(low), middle), (x(high), middle)]);
-        let starts = self.parts.iter().scan(0.0, |done: &mut f64, (_, value)| {
-            *done += value;
-            Some(*done - value)
-        });
+        let Spread { median, min, max } = self.spread;
+        let ends = [(x(min), middle), (x(max), middle)];
         html! {
             (text(&self.name, (x(0.0), top + 6.0), TextSide::Below, INK))
-            @for (start, (series, value)) in starts.zip(&self.parts) {
-                rect x=(px(x(start))) y=(px(from)) width=(px(x(start + value) - x(start)))
-                    height=(px(to - from)) fill=(colour(*series)) {}
-            }
-            @if let Some(ends) = ends {
-                (whisker(ends, (0.0, 4.0), PAPER, 3.0))
-                (whisker(ends, (0.0, 4.0), INK, 1.5))
-            }
-            @if let Some(at) = self.stroke.map(&x) {
-                (line(&[(at, from - 3.0), (at, to + 3.0)], INK, 2.0))
-            }
-            (text(&self.figure, (x(self.reach()) + 7.0, middle), TextSide::Right, INK))
+            rect x=(px(x(0.0))) y=(px(from)) width=(px(x(median) - x(0.0)))
+                height=(px(to - from)) fill=(colour(self.place)) {}
+            (whisker(ends, (0.0, 4.0), PAPER, 3.0))
+            (whisker(ends, (0.0, 4.0), INK, 1.5))
+            (text(&self.figure, (x(max) + 7.0, middle), TextSide::Right, INK))
         }
-    }
-
-    /// The rightmost value of all that is drawn.
-    fn reach(&self) -> f64 {
-        let sum: f64 = self.parts.iter().map(|(_, value)| value).sum();
-        let high = self.range.map_or(sum, |(_, high)| high);
-        sum.max(high).max(self.stroke.unwrap_or(0.0))
     }
 }

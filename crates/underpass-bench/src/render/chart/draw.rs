@@ -89,15 +89,6 @@ pub(in super::super) fn swatch(series: usize, marks: Marks) -> Markup {
     }
 }
 
-/// A rectangle in the colour of a series, for the legend of bars.
-pub(in super::super) fn patch(series: usize) -> Markup {
-    html! {
-        svg viewBox="0 0 28 14" aria-hidden="true" {
-            rect x="7" width="14" height="14" fill=(colour(series)) {}
-        }
-    }
-}
-
 pub(super) fn colour(series: usize) -> String {
     format!("var(--s{})", series % SERIES)
 }

@@ -129,19 +129,21 @@ fn the_terminal_shows_medians_and_ratios_only_where_there_is_a_difference() {
     let text = small().text(80);
     let table = "\
 processor time per GiB, lower is better
-                               spread
-                7 MB    1 GB  at most
-  sendfile    100 ms  100 ms     ±2 %
-  splice      100 ms  100 ms     ±2 %
-  read+write       –  200 ms     ±2 %
+                  7 MB      1 GB
+  sendfile      100 ms    100 ms
+              98.0–102  98.0–102
+  splice        100 ms    100 ms
+              98.0–102  98.0–102
+  read+write         –    200 ms
+                         196–204
 
 sendfile divided by each of the others in processor time per GiB; below 1
 sendfile is better
-              7 MB       1 GB
-  splice         =          =
-  read+write     –       0.50
-                    0.50–0.50
-  = not distinguishable: the difference is within the spread
+                         7 MB             1 GB
+  splice                  not              not
+              distinguishable  distinguishable
+  read+write                –             0.50
+                                     0.50–0.50
 - 1 GB: was disturbed
 ";
     assert!(text.ends_with(table), "{text}");
