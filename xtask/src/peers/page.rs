@@ -94,8 +94,17 @@ impl RunRecord {
 }
 
 fn page(run: &RunRecord, table: &PeerTable, results: &[(&PeerDocument, BenchResult)]) -> String {
-    let standings = results.iter().flat_map(|(_, result)| result.standings());
-    let is_peer = |one: &Standing| table.peers().any(|(_, peer)| peer.name == one.peer);
+    let is_program = |name: &str| {
+        let mut peers = table.peers();
+        peers.any(|(option, peer)| option == "--program" && peer.name == name)
+    };
+    let is_peer = |one: &Standing| {
+        let mut peers = table.peers();
+        peers.any(|(_, peer)| peer.name == one.peer && peer.kit != "underpass")
+    };
+    let standings = results
+        .iter()
+        .flat_map(|(_, result)| result.standings(is_program));
     let standings: Vec<Standing> = standings.filter(is_peer).collect();
     let comparisons = standings.len();
     let machine = results.first().map_or(String::new(), |(_, result)| {
@@ -111,7 +120,7 @@ fn page(run: &RunRecord, table: &PeerTable, results: &[(&PeerDocument, BenchResu
             of("congestion_control")
         )
     });
-    let mut page = format!("{HEAD}\n{} {machine}", run.line());
+    let mut page = format!("{HEAD}{} {machine}", run.line());
     let _ = writeln!(page, " {comparisons} comparisons.");
     if !run.left_out.is_empty() {
         let _ = writeln!(page, "\nLeft out: {}.", run.left_out.join("; "));
@@ -200,7 +209,10 @@ fn section(mut standings: Vec<&Standing>, comparisons: usize) -> String {
         let cpu = one.cpu.map(|cpu| format!("× {}", digits(cpu)));
         let (cpu, question) = (cpu.as_deref().unwrap_or("–"), &one.question);
         let (peer, metric) = (&one.peer, &one.metric);
-        let _ = writeln!(text, "| {question} | {peer} | {metric} | {factor} | {cpu} |");
+        let _ = writeln!(
+            text,
+            "| {question} | {peer} | {metric} | {factor} | {cpu} |"
+        );
     }
     text
 }
@@ -290,6 +302,33 @@ mod tests {
         assert!(
             !page.contains("sendfile only"),
             "our own variants are no peers"
+        );
+    }
+
+    #[test]
+    fn a_program_is_beside_our_program_and_not_beside_our_worker() {
+        let figures = [1.0, 4.0, 8.0].map(|scale| {
+            let rounds = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0].map(|round| round * scale);
+            serde_json::json!({ "rounds": rounds })
+        });
+        let result: BenchResult = serde_json::from_value(serde_json::json!({
+            "machine": {},
+            "experiments": [{
+                "title": "A file copied",
+                "contenders": [{"name": "underpass"}, {"name": "underpass cp"}, {"name": "GNU cp"}],
+                "cases": [{"label": "1 MiB", "metrics": [{"metric": "wall", "label": "time",
+                    "better": "lower", "figures": figures}]}],
+                "notes": [],
+            }],
+        }))
+        .expect("a result");
+        let table = PeerTable::read().expect("a table");
+        let results = [(&table.documents[0], result)];
+        let page = page(&RunRecord::default(), &table, &results);
+        let row = "| A file copied: 1 MiB | GNU cp | time | 2.00 (2.00–2.00) | – |";
+        assert!(
+            page.contains(row) && !page.contains("## underpass"),
+            "{page}"
         );
     }
 

@@ -18,6 +18,9 @@ const CPU: [(&str, bool); 5] = [
     ("cpu_share", false),
 ];
 
+/// Our contender among programs that are started for each copy.
+const OWN_PROGRAM: &str = "underpass cp";
+
 /// What of a result is needed here; docs/bench-format.md describes it.
 #[derive(Deserialize)]
 pub(super) struct BenchResult {
@@ -83,31 +86,39 @@ pub(super) enum StandingVerdict {
 
 impl BenchResult {
     /// Every case beside every other contender by its first metric of which one can say what is
-    /// better.
-    pub(super) fn standings(&self) -> Vec<Standing> {
+    /// better. Ours is the first contender; beside a program that is started for each copy, which
+    /// `is_program`, it is our program.
+    pub(super) fn standings(&self, is_program: impl Fn(&str) -> bool) -> Vec<Standing> {
         let experiments = self.experiments.iter();
         let cases = experiments.flat_map(|one| one.cases.iter().map(move |case| (one, case)));
         cases
-            .flat_map(|(experiment, case)| case.standings(experiment))
+            .flat_map(|(experiment, case)| case.standings(experiment, &is_program))
             .collect()
     }
 }
 
 impl CaseResult {
-    fn standings(&self, experiment: &ExperimentResult) -> Vec<Standing> {
-        let peers = experiment.contenders.iter().enumerate().skip(1);
+    fn standings(
+        &self,
+        experiment: &ExperimentResult,
+        is_program: impl Fn(&str) -> bool,
+    ) -> Vec<Standing> {
+        let contenders = &experiment.contenders;
+        let own_program = contenders.iter().position(|one| one.name == OWN_PROGRAM);
+        let peers = contenders.iter().enumerate().skip(1);
         let standing = |(place, peer): (usize, &ContenderName)| {
+            let own = own_program.filter(|_| is_program(&peer.name)).unwrap_or(0);
             let telling = self.metrics.iter().find(|one| one.better.is_some())?;
             let is_higher_better = telling.better.as_deref() == Some("higher");
             let of_cpu = CPU.iter().find_map(|(name, is_higher_better)| {
                 let metric = self.metrics.iter().find(|one| one.metric == *name)?;
-                metric.factors(place, *is_higher_better)
+                metric.factors([own, place], *is_higher_better)
             });
             Some(Standing {
                 peer: peer.name.clone(),
                 question: format!("{}: {}", experiment.title, self.label),
                 metric: telling.label.clone(),
-                factors: telling.factors(place, is_higher_better)?,
+                factors: telling.factors([own, place], is_higher_better)?,
                 cpu: of_cpu.map(|factors| mean(&factors).exp()),
             })
         };
@@ -117,9 +128,9 @@ impl CaseResult {
 
 impl MetricResult {
     /// `None` where one of the two has no such figures, or one of 0.
-    fn factors(&self, place: usize, is_higher_better: bool) -> Option<Vec<f64>> {
+    fn factors(&self, [own, place]: [usize; 2], is_higher_better: bool) -> Option<Vec<f64>> {
         let of = |place: usize| Some(&self.figures.get(place)?.as_ref()?.rounds);
-        let pairs = of(0)?.iter().zip(of(place)?);
+        let pairs = of(own)?.iter().zip(of(place)?);
         let logarithm = |(own, theirs): (&f64, &f64)| match is_higher_better {
             true => (own / theirs).ln(),
             false => (theirs / own).ln(),
@@ -223,7 +234,10 @@ mod tests {
     fn an_interval_widens_with_the_number_of_comparisons() {
         let one = standing(&[1.08, 1.12, 1.10, 1.09, 1.11, 1.10]);
         assert!((one.factor() - 1.1).abs() < 0.001);
-        let (alone, among) = (one.interval(1).unwrap(), one.interval(200).unwrap());
+        let (alone, among) = (
+            one.interval(1).expect("rounds"),
+            one.interval(200).expect("rounds"),
+        );
         assert!(
             among.0 < alone.0 && alone.1 < among.1,
             "{alone:?} {among:?}"

@@ -182,8 +182,8 @@ fn people_see_who_changed_by_how_much_and_from_what_to_what() {
     rig(&mut after, 0, 1, "cpu_share", 1.5);
     let changes = compare(&before, &after);
     let text = changes.text(80);
-    let worse = "\nWorse\n  ×1.50  nginx: processor share, http, 1 MiB: 51.0 % (51.0–51.0) → 76.5 %\n  \
-                 (76.5–76.5)\n";
+    let worse = "\nWorse\n  ×1.50  nginx: processor share, http, 1 MiB: 51.0 % (51.0–51.0) \
+                 → 76.5 %\n  (76.5–76.5)\n";
     assert!(text.ends_with(worse), "{text}");
     assert!(text.contains(" 1 got worse, 0 got better, "), "{text}");
     let markdown = changes.markdown();
