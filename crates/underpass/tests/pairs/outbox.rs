@@ -168,14 +168,14 @@ fn a_range_behind_a_joined_body_is_not_read_into_memory() {
     });
 }
 
-/// A head that leaves with MSG_MORE in front of nothing would stay for 200 ms, every time; a busy
-/// machine is late now and then.
+/// A head that leaves with MSG_MORE in front of nothing stays for 200 ms, every time. Otherwise it
+/// has arrived before the receiver waits, but where the machine is late.
 #[test]
 fn an_empty_body_holds_no_head_back() {
     within(|| {
         for driven in DRIVEN {
-            let arrives_at_once = (0..20).any(|_| head_arrives_at_once(driven));
-            assert!(arrives_at_once, "{driven:?}");
+            let at_once = (0..20).filter(|_| head_arrives_at_once(driven)).count();
+            assert!(at_once >= 15, "{driven:?}: {at_once} of 20");
         }
     });
 }
