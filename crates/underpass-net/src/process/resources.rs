@@ -22,21 +22,18 @@ pub(crate) fn connections(limits: &ConnectionLimits) -> usize {
     };
     // A refusal leaves the limit as it is, and it is read again below.
     let _ = setrlimit(Resource::Nofile, raised);
-    let allowed = getrlimit(Resource::Nofile).current;
-    carried(allowed).clamp(1, limits.connections_max)
+    // Each connection may need a second descriptor for the file it is sent.
+    (descriptors() / 2).clamp(1, limits.connections_max)
 }
 
-/// Each connection may need a second descriptor for the file it is sent.
-fn carried(descriptors: Option<u64>) -> usize {
-    match descriptors {
-        None => usize::MAX,
-        Some(count) => {
-            usize::try_from(count)
-                .unwrap_or(usize::MAX)
-                .saturating_sub(DESCRIPTORS_ASIDE)
-                / 2
-        }
-    }
+/// How many descriptors there may be for connections and what they are sent.
+pub(crate) fn descriptors() -> usize {
+    left(getrlimit(Resource::Nofile).current)
+}
+
+fn left(descriptors: Option<u64>) -> usize {
+    let count = descriptors.and_then(|count| usize::try_from(count).ok());
+    count.map_or(usize::MAX, |count| count.saturating_sub(DESCRIPTORS_ASIDE))
 }
 
 #[cfg(test)]
@@ -44,9 +41,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_counts_twice_and_some_are_left_aside() {
-        assert_eq!(carried(None), usize::MAX);
-        assert_eq!(carried(Some(1_024)), (1_024 - DESCRIPTORS_ASIDE) / 2);
-        assert_eq!(carried(Some(10)), 0);
+    fn some_descriptors_are_left_aside() {
+        assert_eq!(left(None), usize::MAX);
+        assert_eq!(left(Some(1_024)), 1_024 - DESCRIPTORS_ASIDE);
+        assert_eq!(left(Some(10)), 0);
     }
 }
