@@ -182,6 +182,9 @@ pub enum ConnectionError {
     /// The server stops; the wait has been given up.
     #[error("the server stops")]
     Stopped,
+    /// The connection waited for a request, and is closed to make room for another one.
+    #[error("closed to make room for another connection")]
+    Evicted,
     /// The peer is gone: it has reset or closed the connection, or is unreachable.
     #[error("the peer is gone")]
     PeerGone,

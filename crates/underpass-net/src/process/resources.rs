@@ -26,15 +26,14 @@ pub(crate) fn connections(limits: &ConnectionLimits) -> usize {
     carried(allowed).clamp(1, limits.connections_max)
 }
 
-/// Each connection may need a second descriptor for the file it is sent.
+/// Each connection may need a second descriptor for the file it is sent. Where there are few, half
+/// of them are for connections all the same.
 fn carried(descriptors: Option<u64>) -> usize {
     match descriptors {
         None => usize::MAX,
         Some(count) => {
-            usize::try_from(count)
-                .unwrap_or(usize::MAX)
-                .saturating_sub(DESCRIPTORS_ASIDE)
-                / 2
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            (count - DESCRIPTORS_ASIDE.min(count / 2)) / 2
         }
     }
 }
@@ -47,6 +46,7 @@ mod tests {
     fn a_connection_counts_twice_and_some_are_left_aside() {
         assert_eq!(carried(None), usize::MAX);
         assert_eq!(carried(Some(1_024)), (1_024 - DESCRIPTORS_ASIDE) / 2);
-        assert_eq!(carried(Some(10)), 0);
+        assert_eq!(carried(Some(64)), 16);
+        assert_eq!(carried(Some(1)), 0);
     }
 }

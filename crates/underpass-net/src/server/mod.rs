@@ -181,7 +181,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             ..limits.clone()
         };
         config.protocol.after_bind()?;
-        let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &limits);
+        let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &limits, workers);
         let phase = watch::Sender::new(ShutdownPhase::Running);
         let parts = ServerParts {
             config: ServerConfig {

@@ -197,7 +197,8 @@ impl<'c> Exchanges<'c> {
                 }
                 if while_draining == WhileDraining::Ends {
                     while_draining = WhileDraining::Continues;
-                    self.connection.start_deadline(worker.limits().head_timeout);
+                    let head_timeout = worker.limits().head_timeout;
+                    self.connection.start_request_deadline(head_timeout);
                 }
             }
             match self.connection.fill(while_draining).await {

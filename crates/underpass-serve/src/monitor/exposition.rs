@@ -248,6 +248,12 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
         "Times that a worker had as many connections as it may have, and others waited.",
         tallies.sum(|tally| &tally.full),
     );
+    page.single(
+        "underpass_connections_evicted_total",
+        Kind::Counter,
+        "Connections closed while they waited for a request, to make room for others.",
+        tallies.sum(|tally| &tally.evicted),
+    );
     let name = "underpass_phase";
     page.family(name, Kind::Gauge, "1 for the phase the server is in.");
     for (each, word) in [

@@ -44,7 +44,7 @@ impl MetricsService {
     }
 
     async fn exchange(&self, mut connection: Connection) {
-        connection.start_deadline(METRICS_TIMEOUT);
+        connection.start_request_deadline(METRICS_TIMEOUT);
         let mut scan = HeadScanner::default();
         let answer = loop {
             match scan.advance(connection.input()) {
