@@ -1,10 +1,11 @@
 //! What the project does to itself: `cargo xtask test`, `tidy`, `journey`, `docs`,
-//! `peers`, `soak` and `release`.
+//! `mutants`, `peers`, `soak` and `release`.
 //!
 //! ```text
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
 //!      ─► tidy ─► one function per rule over the tracked files and `cargo metadata`
 //!      ─► journey ─► the files that a request and a copy pass, by coverage
+//!      ─► mutants ─► whether the tests of the pure modules notice a change
 //!      ─► docs ─► the test that writes the generated pages
 //!      ─► peers ─► what users would pick instead, through `underpass bench` ─► a page
 //!      ─► soak ─► the real server, minutes of clients that come, stall and vanish
@@ -15,6 +16,7 @@
 mod artifacts;
 mod docs;
 mod journey;
+mod mutants;
 mod needs;
 mod packages;
 mod peers;
@@ -45,6 +47,8 @@ enum XtaskCommand {
     Tidy(tidy::TidyArguments),
     /// Count the source files that a request and a copy pass
     Journey,
+    /// Change the modules that only compute, and see whether their tests notice
+    Mutants(mutants::MutantsArguments),
     /// Write the generated pages anew
     Docs,
     /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         XtaskCommand::Test(arguments) => test::run(&workspace, &arguments),
         XtaskCommand::Tidy(arguments) => tidy::run(&workspace, &arguments),
         XtaskCommand::Journey => journey::run(&workspace),
+        XtaskCommand::Mutants(arguments) => mutants::run(&workspace, &arguments),
         XtaskCommand::Docs => docs::run(&workspace),
         XtaskCommand::Peers(arguments) => peers::run(&workspace, &arguments),
         XtaskCommand::Soak(arguments) => soak::run(&workspace, &arguments),

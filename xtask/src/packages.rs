@@ -7,24 +7,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::needs::{self, Need};
+use crate::needs;
 use crate::workspace::Fallible;
 
 /// Debian asks this program before a package starts its service; `101` means no.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_TEXT: &str = "#!/bin/sh\n# Of `cargo xtask`, while it installs packages.\nexit 101\n";
 
-/// Installs what the needs miss and says so. What could not be installed shows when the needs
-/// are looked at again.
-pub(crate) fn install_missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Fallible<()> {
-    install(&missing(needs))
-}
-
 /// Installs packages, without starting their services, where this process may; says what it does.
-pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
+pub(crate) fn install(missing: &BTreeSet<&str>) -> Fallible<()> {
     if missing.is_empty() {
         return Ok(());
     }
+    let missing = Vec::from_iter(missing.iter().copied());
     let names = missing.join(" ");
     if !needs::is_root() {
         println!("not root, so these packages are not installed: {names}");
@@ -35,7 +30,7 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
     without_services(Path::new(POLICY), || {
         apt(&["update", "--quiet"]);
         // One that is not available must not keep the others out.
-        if !apt_install(missing) {
+        if !apt_install(&missing) {
             for package in missing {
                 apt_install(&[package]);
             }
@@ -43,11 +38,6 @@ pub(crate) fn install(missing: &[&str]) -> Fallible<()> {
     })?;
     println!("installed in {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
-}
-
-fn missing<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<&'a str> {
-    let missing: BTreeSet<_> = needs.filter_map(Need::missing_package).collect();
-    missing.into_iter().collect()
 }
 
 /// Runs `work` while no package may start a service. A policy that somebody else set stays.
@@ -105,13 +95,5 @@ mod tests {
         without_services(&policy, || {}).expect("a policy of theirs");
         assert_eq!(text().as_deref(), Some("theirs"));
         fs::remove_file(&policy).expect("the policy");
-    }
-
-    #[test]
-    fn missing_packages_are_named_once() {
-        let [one, other] = ["underpass-none", "underpass-nothing"].map(needs::fake_program);
-        let toolchain = needs::fake_toolchain();
-        let needs = [&other, &one, &toolchain, &one].into_iter();
-        assert_eq!(missing(needs), ["underpass-none", "underpass-nothing"]);
     }
 }

@@ -87,9 +87,6 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Fallible<
 
 /// What all the rules but the pending ones say, printed rule by rule.
 pub(crate) fn complaints(tree: &Tree) -> Vec<Complaint> {
-    for note in sizes::notes(tree) {
-        println!("note: {note}");
-    }
     RULES
         .iter()
         .flat_map(|(name, rule)| {

@@ -19,7 +19,7 @@ pub(crate) fn make(path: &Path, bytes: u64, seed: u64) -> Result<Sha256Hash> {
     let context = || format!("writing {}", path.display());
     let file = File::create(path).context(context)?;
     let mut writer = BufWriter::with_capacity(BLOCK_BYTES, &file);
-    let mut noise = Noise(bytes.rotate_left(32) ^ seed);
+    let mut noise = fastrand::Rng::with_seed(bytes.rotate_left(32) ^ seed);
     let mut hash = Sha256::new();
     let mut left = bytes;
     let mut block = vec![0; BLOCK_BYTES];
@@ -83,26 +83,6 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.context(|| format!("removing {}", path.display())),
-    }
-}
-
-/// `SplitMix64`: plain, fast, the same everywhere, and it does not compress.
-struct Noise(u64);
-
-impl Noise {
-    fn fill(&mut self, block: &mut [u8]) {
-        for chunk in block.chunks_mut(8) {
-            let word = self.word().to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
-    }
-
-    fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 

@@ -1,13 +1,14 @@
 //! The error of this crate: what failed, and who is at fault.
 
-use std::{fmt, io};
+use std::io;
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a measurement failed. No figure comes from a failed measurement.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel returned an error.
+    #[error("{context}: {source}")]
     System {
         /// What failed.
         context: String,
@@ -15,24 +16,15 @@ pub enum Error {
         source: io::Error,
     },
     /// The bytes that arrived are not those that were sent or requested.
+    #[error("wrong answer: {0}")]
     Answer(String),
     /// A contender did not start, or ended by itself.
+    #[error("{0}")]
     Contender(String),
     /// This machine lacks something, or a request is impossible.
+    #[error("{0}")]
     Setting(String),
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::System { context, source } => write!(f, "{context}: {source}"),
-            Error::Answer(what) => write!(f, "wrong answer: {what}"),
-            Error::Contender(what) | Error::Setting(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 impl Error {
     /// Adds the name of the contender at fault.

@@ -8,13 +8,6 @@ use crate::contender::process::{self, Processors};
 use crate::contender::scratch::Scratch;
 use crate::document::{Document, Experiment, RunOutcome, SCHEMA, Tool};
 use crate::error::Result;
-use crate::experiment::cold::ColdOptions;
-use crate::experiment::copy::FileCopyOptions;
-use crate::experiment::http::HttpOptions;
-use crate::experiment::many::ManyOptions;
-use crate::experiment::small::SmallOptions;
-use crate::experiment::socket::SocketOptions;
-use crate::experiment::tree::TreeOptions;
 use crate::experiment::{ExperimentContext, Measurable, RunScale};
 use crate::machine::{self, Machine};
 use crate::rounds::metric::{has_too_few_rounds, warn_of_noise};
@@ -30,16 +23,12 @@ const ROUNDS_QUICK: usize = 6;
 const PATIENCE_FULL: Duration = Duration::from_secs(10);
 
 /// An experiment with its options.
-#[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the options say what each one is")]
-pub enum Benchmark {
-    Socket(SocketOptions),
-    Copy(FileCopyOptions),
-    Http(HttpOptions),
-    Small(SmallOptions),
-    Cold(ColdOptions),
-    Many(ManyOptions),
-    Tree(TreeOptions),
+pub struct Benchmark(Box<dyn Measurable>);
+
+impl<E: Measurable + 'static> From<E> for Benchmark {
+    fn from(options: E) -> Benchmark {
+        Benchmark(Box::new(options))
+    }
 }
 
 /// How to measure all experiments of a run.
@@ -119,45 +108,30 @@ fn run_all(
     let scale = settings.scale;
     let usual = scale.pick(ROUNDS_FULL, ROUNDS_QUICK);
     let rounds = settings.rounds.unwrap_or(usual).max(1);
-    let benchmarks = benchmarks.iter().map(Benchmark::measurable);
+    let benchmarks = benchmarks.iter().map(|Benchmark(one)| one);
     let weights = benchmarks.clone().map(|one| one.weight(scale, rounds));
     let progress = RunProgress::of(weights.sum());
+    let patience = scale.pick(PATIENCE_FULL, Duration::ZERO);
     let setting = ExperimentContext {
         scratch,
         processors,
         machine: &settings.machine(scratch),
         scale,
-    };
-    let runner = RoundRunner {
-        rounds,
-        patience: settings
-            .patience
-            .unwrap_or(scale.pick(PATIENCE_FULL, Duration::ZERO)),
-        stop,
-        progress: &progress,
+        runner: RoundRunner {
+            rounds,
+            patience: settings.patience.unwrap_or(patience),
+            stop,
+            progress: &progress,
+        },
     };
     let mut experiments = Vec::new();
     for benchmark in benchmarks {
-        if !runner.is_stopped() {
-            experiments.extend(benchmark.run(&setting, &runner)?);
+        if !setting.runner.is_stopped() {
+            experiments.extend(benchmark.run(&setting)?);
         }
     }
     progress.finish();
     Ok(experiments)
-}
-
-impl Benchmark {
-    fn measurable(&self) -> &dyn Measurable {
-        match self {
-            Benchmark::Socket(options) => options,
-            Benchmark::Copy(options) => options,
-            Benchmark::Http(options) => options,
-            Benchmark::Small(options) => options,
-            Benchmark::Cold(options) => options,
-            Benchmark::Many(options) => options,
-            Benchmark::Tree(options) => options,
-        }
-    }
 }
 
 impl RunSettings {

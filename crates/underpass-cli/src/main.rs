@@ -7,6 +7,7 @@
 mod bench;
 mod cp;
 mod doctor;
+mod layout;
 mod loopback;
 mod pages;
 mod serve;

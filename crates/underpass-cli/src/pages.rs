@@ -1,10 +1,11 @@
 //! `underpass completions` and `underpass man`: shell completions and man pages of all commands.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
 use clap_mangen::Man;
+
+use crate::layout;
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
@@ -67,8 +68,5 @@ fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
 }
 
 fn print(text: &[u8]) -> Result<(), String> {
-    match io::stdout().write_all(text) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(()),
-    }
+    layout::print(&String::from_utf8_lossy(text)).map_err(|error| error.to_string())
 }

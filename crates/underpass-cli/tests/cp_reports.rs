@@ -177,6 +177,22 @@ fn a_signal_ends_it_and_what_was_done_is_reported() {
 }
 
 #[test]
+fn a_background_copy_of_a_script_survives_ctrl_c() {
+    let folder = scratch();
+    let mut shell = Command::new("sh");
+    let script = format!(
+        "trap '' INT; exec {} cp --bwlimit=400 s/big d",
+        env!("CARGO_BIN_EXE_underpass")
+    );
+    shell.args(["-c", &script]).current_dir(folder.path());
+    let child = ChildProcess::spawn(shell.stdin(Stdio::null()));
+    let done = stopped(child, &folder.path().join("d"), Signal::INT);
+    assert_eq!((done.code, &*done.errors), (Some(0), ""));
+    let copied = std::fs::metadata(folder.path().join("d")).expect("d");
+    assert_eq!(copied.len(), 300_000);
+}
+
+#[test]
 fn as_cp_a_signal_kills() {
     let folder = scratch();
     let fifo = folder.path().join("fifo");

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{MECHANISMS, doctor, json, json_of, pair, pairs, paths};
+use support::{BINARY, MECHANISMS, doctor, json, json_of, pair, pairs, paths};
 use underpass_testkit::{assert_contains, run};
 
 #[test]
@@ -58,6 +58,19 @@ fn what_works_is_what_the_account_says() {
                 assert!(outcome["calls"].as_u64() > Some(0));
             }
         }
+    }
+}
+
+#[test]
+fn every_command_in_the_report_exists() {
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = json(&[directory.path()]);
+    let commands = report["commands"].as_array().expect("commands");
+    let names: Vec<_> = commands.iter().map(|used| &used["command"]).collect();
+    assert_eq!(names, ["cp", "serve"]);
+    for name in names {
+        let help = run(Command::new(BINARY).args([name.as_str().unwrap(), "--help"]));
+        assert_eq!(help.code, Some(0), "{help:?}");
     }
 }
 

@@ -274,6 +274,25 @@ fn a_broken_reload_is_reported_and_changes_nothing() {
 }
 
 #[test]
+fn signals_that_were_ignored_at_the_start_stay_ignored() {
+    let (folder, _) = folder();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' INT HUP; exec \"$0\" \"$@\"", BINARY]);
+    let server = ServerProcess::serve(shell, &[], folder.path());
+    server.signal(Signal::INT);
+    server.signal(Signal::HUP);
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", server.pid().as_raw_nonzero())).unwrap();
+    let ignored = status.lines().find(|line| line.starts_with("SigIgn:"));
+    let ignored = ignored.and_then(|line| line.split_whitespace().nth(1));
+    let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
+    assert_eq!(ignored & 3, 3, "{status}");
+    let report = server.stop();
+    assert!(!report.output.contains("reloaded"), "{report:?}");
+    assert!(!report.errors.contains("reload"), "{report:?}");
+}
+
+#[test]
 fn an_upgrade_that_fails_is_reported_and_changes_nothing() {
     let (folder, _) = folder();
     let program = folder.path().join("program");

@@ -1,17 +1,16 @@
 //! Whether two files have the same content.
 
 mod content_hash;
-mod extents;
 
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::Advice;
+use rustix::fs::{Advice, SeekFrom, Stat};
 use rustix::io::Errno;
 use underpass::Side;
 
+use crate::fs::folder::size;
 use content_hash::ContentHash;
-use extents::HoleMap;
 
 /// What is read and compared at once: some milliseconds even from a slow disk.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -42,11 +41,17 @@ pub(crate) fn compare(
     len: u64,
     tick: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Comparison, (Side, Errno)> {
-    let (mut source, mut dest) = ComparedFile::of_both(source, dest, len)?;
+    let mut source = ComparedFile::of(source, Side::Source, len);
+    let mut dest = ComparedFile::of(dest, Side::Sink, len);
+    // What fits into a block is read sooner than asked about.
+    let may_skip = len > BLOCK_BYTES as u64 && source.is_sparse()? && dest.is_sparse()?;
     let mut hash = ContentHash::default();
     let mut at = 0;
     while at < len {
-        let hole = source.hole_until(at)?.zip(dest.hole_until(at)?);
+        let hole = match may_skip {
+            true => source.hole_until(at)?.zip(dest.hole_until(at)?),
+            false => None,
+        };
         let advanced = match hole {
             Some((one, other)) => {
                 let bytes = one.min(other).min(len) - at;
@@ -82,48 +87,39 @@ pub(crate) fn forget_pages(file: BorrowedFd<'_>) {
 struct ComparedFile<'a> {
     file: BorrowedFd<'a>,
     side: Side,
-    extents: HoleMap,
     buffer: Vec<u8>,
 }
 
 impl<'a> ComparedFile<'a> {
-    fn of_both(
-        source: BorrowedFd<'a>,
-        dest: BorrowedFd<'a>,
-        len: u64,
-    ) -> Result<(Self, Self), (Side, Errno)> {
-        let mut both = (
-            Self::of(source, Side::Source, len),
-            Self::of(dest, Side::Sink, len),
-        );
-        // What fits into a block is read sooner than asked about.
-        if len > BLOCK_BYTES as u64 && both.0.is_sparse()? && both.1.is_sparse()? {
-            both.0.extents = HoleMap::Unknown;
-            both.1.extents = HoleMap::Unknown;
-        }
-        Ok(both)
-    }
-
     fn of(file: BorrowedFd<'a>, side: Side, len: u64) -> Self {
         let bytes = BLOCK_BYTES.min(usize::try_from(len).unwrap_or(BLOCK_BYTES));
         Self {
             file,
             side,
-            extents: HoleMap::AllData,
             buffer: vec![0; bytes],
         }
     }
 
     fn is_sparse(&self) -> Result<bool, (Side, Errno)> {
-        let stat = rustix::fs::fstat(self.file).map_err(|errno| (self.side, errno))?;
+        let stat = self.stat()?;
         // The unit of st_blocks is 512 bytes, whatever the file system's is (stat(3type)).
         Ok(stat.st_blocks.saturating_mul(512) < stat.st_size)
     }
 
-    fn hole_until(&mut self, at: u64) -> Result<Option<u64>, (Side, Errno)> {
-        let side = self.side;
-        let hole = self.extents.hole_until(self.file, at);
-        hole.map_err(|errno| (side, errno))
+    fn stat(&self) -> Result<Stat, (Side, Errno)> {
+        rustix::fs::fstat(self.file).map_err(|errno| (self.side, errno))
+    }
+
+    /// The end of the hole that `at` is in, if it is in one (SEEK_DATA, lseek(2)). A hole ends
+    /// where the file does. Where a file system answers nonsense there is data.
+    fn hole_until(&self, at: u64) -> Result<Option<u64>, (Side, Errno)> {
+        let end = match rustix::fs::seek(self.file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // No data from here on, or no file either.
+            Err(Errno::NXIO) => size(&self.stat()?),
+            Err(_) => at,
+        };
+        Ok((end > at).then_some(end))
     }
 
     /// What is there of `bytes` bytes from `at` on.

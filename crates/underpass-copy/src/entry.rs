@@ -1,7 +1,7 @@
 //! One entry: what it is, what is in its place, and what becomes of both.
 //!
 //! ```text
-//!   look ──facts──▶ decide ──action──▶ execute ──▶ file, special
+//!   facts ──▶ decide ──action──▶ execute ──▶ file, special
 //! ```
 
 pub(crate) mod decide;
@@ -9,7 +9,6 @@ pub(crate) mod destination;
 pub(crate) mod execute;
 pub(crate) mod file;
 pub(crate) mod folder;
-pub(crate) mod look;
 pub(crate) mod same_file;
 pub(crate) mod special;
 
@@ -19,12 +18,13 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 use underpass::drive::blocking::SigxfszGuard;
 
-use crate::fs::path::joined;
-use crate::options::Backup;
-use crate::report::event::{EntryOutcome, TransferReport};
+use crate::entry::same_file::FilePair;
+use crate::fs::folder::{Folder, identity, is_folder, is_link, joined, without_slashes};
+use crate::options::{Backup, OverwritePolicy, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
-use crate::run::CopyRun;
-use crate::tree::task::{Role, Task};
+use crate::run::{CopyRun, SourceCount};
+use crate::tree::inode_table::NamedFile;
+use crate::tree::level::{DestinationOrigin, Role, Task};
 
 /// An entry that is being copied, and by which thread.
 #[derive(Clone, Copy)]
@@ -51,6 +51,18 @@ pub(crate) struct ExistingDestination {
     /// The symbolic link that leads to it.
     pub(crate) link: Option<Stat>,
     pub(crate) replaced: Replaced,
+}
+
+/// What is known of an existing destination.
+#[derive(Clone, Debug)]
+pub(crate) struct DestinationFacts {
+    pub(crate) dest: ExistingDestination,
+    /// Source and destination, where they may be the same file.
+    pub(crate) pair: Option<FilePair>,
+    /// It is the copy of an earlier operand, and not to be overwritten by another one.
+    pub(crate) is_just_created: bool,
+    /// Its backup would replace the source.
+    pub(crate) backup_is_source: bool,
 }
 
 /// What stays of an existing destination when a complete copy replaces it (`--atomic`).
@@ -81,25 +93,6 @@ impl Destination {
                 Replaced::KeepsAttributes | Replaced::Discarded => None,
             },
             Self::New { .. } => self.renamed(),
-        }
-    }
-}
-
-/// What came of an entry.
-pub(crate) struct EntryResult {
-    pub(crate) outcome: EntryOutcome,
-    pub(crate) travel: Option<Box<TransferReport>>,
-    pub(crate) resumed: u64,
-    pub(crate) hash: Option<String>,
-}
-
-impl EntryResult {
-    pub(crate) const fn of(outcome: EntryOutcome) -> Self {
-        Self {
-            outcome,
-            travel: None,
-            resumed: 0,
-            hash: None,
         }
     }
 }
@@ -145,5 +138,136 @@ impl Entry<'_> {
     /// A call about the destination failed.
     pub(crate) fn at_dest(&self, kind: ProblemKind, errno: Errno) -> Problem {
         Problem::failed(kind, self.dest_shown(), errno)
+    }
+}
+
+/// Looks at the source and at what is in the place of its copy.
+impl Entry<'_> {
+    /// The source, followed as the copy follows it.
+    pub(crate) fn look_at_source(&self) -> Result<Stat, Problem> {
+        let (folder, name) = (&self.task.folders.source, &self.task.source);
+        let looked = match self.follows() {
+            true => folder.look_behind(name),
+            false => folder.look_at(name),
+        };
+        looked.map_err(|errno| self.at_source(ProblemKind::Stat, errno))
+    }
+
+    /// Whether a source other than a folder is on the command line for the second time.
+    pub(crate) fn is_repeated(&self, source: &Stat) -> bool {
+        let task = self.task;
+        let counts = task.role == Role::Operand
+            && self.run.sources == SourceCount::IntoFolder
+            && *self.backup() == Backup::None;
+        let named = || NamedFile::new(&task.folders.source, &task.source, source);
+        counts && !is_folder(source) && !self.run.inodes.operands().sources.insert(named())
+    }
+
+    /// The facts about an existing destination; nothing where there is none.
+    pub(crate) fn facts_of_destination(
+        &self,
+        source: &Stat,
+    ) -> Result<Option<DestinationFacts>, Problem> {
+        let Some(dest) = self.existing(source)? else {
+            return Ok(None);
+        };
+        let overwrite = self.run.options.overwrite;
+        let is_kept = matches!(overwrite, OverwritePolicy::Keep | OverwritePolicy::Fail);
+        let is_file_over_file = !is_kept && !is_folder(source) && !is_folder(&dest.stat);
+        Ok(Some(DestinationFacts {
+            pair: match is_kept {
+                true => None,
+                false => self.pair(source, &dest.stat),
+            },
+            is_just_created: is_file_over_file && self.is_just_created(&dest),
+            backup_is_source: is_file_over_file && self.backup_is_source(source),
+            dest,
+        }))
+    }
+
+    fn existing(&self, source: &Stat) -> Result<Option<ExistingDestination>, Problem> {
+        let (run, task) = (self.run, self.task);
+        let is_fresh = match task.folders.origin {
+            DestinationOrigin::Imagined => true,
+            DestinationOrigin::Fresh => task.role == Role::Inside,
+            DestinationOrigin::Old => false,
+        };
+        if is_fresh {
+            return Ok(None);
+        }
+        let failed = |errno| self.at_dest(ProblemKind::StatDestination, errno);
+        let found = |stat, link| ExistingDestination {
+            stat,
+            link,
+            replaced: Replaced::KeepsAttributes,
+        };
+        let folder = &task.folders.dest;
+        let stat = match folder.look_at(&task.dest) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        if !is_link(&stat) || !run.options.follows_destination(source, task.role) {
+            return Ok(Some(found(stat, None)));
+        }
+        if task.role == Role::Inside && run.is_newer_than_run(&stat) {
+            return Err(Problem::new(ProblemKind::Planted, self.dest_shown()));
+        }
+        match folder.look_behind(&task.dest) {
+            Ok(behind) => Ok(Some(found(behind, Some(stat)))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::LOOP) if run.options.remove_existing == RemoveExisting::IfUnwritable => {
+                Ok(Some(found(stat, None)))
+            }
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Source and destination, where they may be one file.
+    fn pair(&self, source: &Stat, dest: &Stat) -> Option<FilePair> {
+        let task = self.task;
+        if identity(source) != identity(dest) && !is_link(source) && !is_link(dest) {
+            return None;
+        }
+        let folders = [&task.folders.source, &task.folders.dest];
+        let names = [&task.source, &task.dest];
+        let both = |look: fn(&Folder, &std::ffi::CStr) -> Result<Stat, Errno>| {
+            let source = look(folders[0], names[0]).ok()?;
+            Some((source, look(folders[1], names[1]).ok()?))
+        };
+        let [source_name, dest_name] = names.map(|name| without_slashes(name.to_bytes()));
+        Some(FilePair {
+            source: *source,
+            dest: *dest,
+            names: both(Folder::look_at),
+            referents: both(Folder::look_behind),
+            is_same_entry: source_name == dest_name
+                && folders[0].identity() == folders[1].identity(),
+        })
+    }
+
+    /// Whether the destination is the copy of an earlier operand.
+    fn is_just_created(&self, dest: &ExistingDestination) -> bool {
+        let task = self.task;
+        let counts = task.role == Role::Operand
+            && self.run.sources == SourceCount::IntoFolder
+            && *self.backup() != Backup::Numbered;
+        let stat = dest.link.as_ref().unwrap_or(&dest.stat);
+        let named = || NamedFile::new(&task.folders.dest, &task.dest, stat);
+        counts && self.run.inodes.operands().created.contains(&named())
+    }
+
+    /// Whether the backup of the destination would replace the source.
+    fn backup_is_source(&self, source: &Stat) -> bool {
+        let (Backup::Simple(suffix) | Backup::Existing(suffix)) = self.backup() else {
+            return false;
+        };
+        let task = self.task;
+        let name = [task.dest.to_bytes(), suffix.as_encoded_bytes()].concat();
+        let Ok(name) = CString::new(name) else {
+            return false;
+        };
+        let there = || task.folders.dest.look_behind(&name);
+        name == task.source && there().is_ok_and(|there| identity(&there) == identity(source))
     }
 }

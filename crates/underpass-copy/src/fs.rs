@@ -4,7 +4,3 @@ pub(crate) mod atomic_file;
 pub(crate) mod backup;
 pub(crate) mod fifo;
 pub(crate) mod folder;
-pub(crate) mod listing;
-pub(crate) mod path;
-pub(crate) mod stat;
-pub(crate) mod temporary;

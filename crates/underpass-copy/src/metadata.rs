@@ -8,25 +8,61 @@
 //! everything else that decides who may do what is in place; times come last, since all of the
 //! others touch the file.
 
-mod acl;
 mod attributes;
 mod file_handle;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, Stat};
+use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
-use crate::fs::stat::file_type;
-use crate::options::{Preserve, PreserveLevel};
-use crate::report::problem::{ProblemKind, Severity};
+use crate::fs::folder::file_type;
+use crate::report::problem::{Problem, ProblemKind, Severity};
 use file_handle::FileHandle;
 
-pub(crate) use file_handle::{Creation, MetadataError, MetadataTarget};
+pub(crate) use file_handle::{Creation, MetadataTarget, times};
+
+/// Which metadata is preserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preserve {
+    /// Permission bits and access control lists.
+    pub mode: PreserveLevel,
+    /// Owner and group.
+    pub ownership: PreserveLevel,
+    /// Times of last access and modification.
+    pub timestamps: PreserveLevel,
+    /// Hard links: several names of one file stay names of one file.
+    pub links: PreserveLevel,
+    /// The security context.
+    pub context: PreserveLevel,
+    /// Extended attributes.
+    pub xattr: PreserveLevel,
+}
+
+/// Whether something is preserved, and what a failure to do so is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreserveLevel {
+    /// Not preserved, by an option.
+    Never,
+    /// Not preserved, by default.
+    #[default]
+    Unset,
+    /// A failure is not reported.
+    BestEffort,
+    /// A failure is a warning.
+    Warn,
+    /// A failure is an error.
+    Required,
+}
+
+impl PreserveLevel {
+    /// Whether it is to be preserved at all.
+    pub fn is_wanted(self) -> bool {
+        self >= Self::BestEffort
+    }
+}
 
 /// What about this process decides how metadata goes along. Read once.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +95,8 @@ impl ProcessFacts {
 }
 
 fn umask_of(status: &str) -> Option<u32> {
-    let octal = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Umask:"))?;
+    let mut lines = status.lines();
+    let octal = lines.find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(octal.trim(), 8).ok()
 }
 
@@ -116,7 +151,8 @@ fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
 /// Puts the metadata of `source`, whose state was `stat` when it was opened, on `dest`: owner, then
 /// extended attributes, ACLs and mode, then times. Where nothing is left to do no call is made.
 ///
-/// Goes on after an error, except where `dest` is not what was made: then it is left alone.
+/// Goes on after an error, except where `dest` is not what was made: then it is left alone. The
+/// problems that it returns have no path yet.
 pub(crate) fn preserve(
     source: MetadataTarget<'_>,
     stat: &Stat,
@@ -124,13 +160,14 @@ pub(crate) fn preserve(
     creation: Creation,
     wishes: &Preserve,
     process: &ProcessFacts,
-) -> Vec<MetadataError> {
-    let job = MetadataCopy {
+) -> Vec<Problem> {
+    let mut job = MetadataCopy {
         stat,
         creation,
         wishes,
         process,
         mode: FinalMode::of(stat, creation, wishes, process),
+        errors: Vec::new(),
     };
     if job.is_done() {
         return Vec::new();
@@ -139,12 +176,11 @@ pub(crate) fn preserve(
         Ok(dest) => dest,
         Err(error) => return vec![error],
     };
-    let mut errors = Vec::new();
-    let owner = job.set_owner(&dest, &mut errors);
-    job.set_all_of_source(source, &dest, owner, &mut errors);
-    job.set_times(&dest, &mut errors);
-    errors.dedup_by(|one, other| sound_alike(one, other));
-    errors
+    let owner = job.set_owner(&dest);
+    job.set_all_of_source(source, &dest, owner);
+    job.set_times(&dest);
+    job.errors.dedup_by(|one, other| sound_alike(one, other));
+    job.errors
 }
 
 /// What one copy is to get.
@@ -154,6 +190,7 @@ struct MetadataCopy<'a> {
     wishes: &'a Preserve,
     process: &'a ProcessFacts,
     mode: FinalMode,
+    errors: Vec<Problem>,
 }
 
 /// What is still to be done about permission bits.
@@ -203,15 +240,11 @@ enum OwnerState {
 
 impl MetadataCopy<'_> {
     fn is_done(&self) -> bool {
-        let Preserve {
-            mode: _,
-            ownership,
-            timestamps,
-            links: _,
-            context: _,
-            xattr,
-        } = self.wishes;
-        let wished = [ownership, timestamps, xattr];
+        let wished = [
+            self.wishes.ownership,
+            self.wishes.timestamps,
+            self.wishes.xattr,
+        ];
         self.mode == FinalMode::AsMade
             && !self.wants_label()
             && !wished.into_iter().any(|wish| wish.is_wanted())
@@ -221,7 +254,7 @@ impl MetadataCopy<'_> {
         self.wishes.context.is_wanted() && self.process.has_selinux
     }
 
-    fn set_owner(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) -> OwnerState {
+    fn set_owner(&mut self, dest: &FileHandle<'_>) -> OwnerState {
         let wish = self.wishes.ownership;
         if !wish.is_wanted() {
             return OwnerState::Settled;
@@ -230,7 +263,8 @@ impl MetadataCopy<'_> {
             return OwnerState::Settled;
         };
         if wish == PreserveLevel::Required && !self.process.may_lack_right(errno) {
-            errors.push(MetadataError::new(ProblemKind::Ownership, errno, call));
+            let problem = Problem::failed(ProblemKind::Ownership, "", errno);
+            self.errors.push(problem.by_call(call));
         }
         OwnerState::Refused
     }
@@ -244,7 +278,7 @@ impl MetadataCopy<'_> {
         if self.creation == Creation::Existing && self.mode == FinalMode::OfSource {
             // The new owner gets no more than both modes allow, and nobody else gets anything.
             // Where this fails, so does what follows.
-            let _ = acl::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
+            let _ = attributes::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
         }
         dest.chown(Some(user), group).map_err(|errno| {
             if matches!(errno, Errno::PERM | Errno::INVAL) {
@@ -257,59 +291,45 @@ impl MetadataCopy<'_> {
 
     /// What has to be read from the source: attributes, label, lists; and the mode with them.
     fn set_all_of_source(
-        &self,
+        &mut self,
         source: MetadataTarget<'_>,
         dest: &FileHandle<'_>,
         owner: OwnerState,
-        errors: &mut Vec<MetadataError>,
     ) {
         let reads =
             self.wishes.xattr.is_wanted() || self.wants_label() || self.mode == FinalMode::OfSource;
-        let source = match reads.then(|| FileHandle::on_source(source, self.stat)) {
-            Some(Ok(source)) => Some(source),
-            Some(Err(error)) => {
-                errors.push(error);
-                None
-            }
-            None => None,
-        };
+        let source = reads.then(|| FileHandle::on_source(source, self.stat));
+        let source = source.transpose().unwrap_or_else(|problem| {
+            self.errors.push(problem);
+            None
+        });
         if let Some(source) = &source {
-            self.set_attributes(source, dest, errors);
+            self.set_attributes(source, dest);
         }
-        self.set_mode(source.as_ref(), dest, owner, errors);
+        self.set_mode(source.as_ref(), dest, owner);
     }
 
-    fn set_attributes(
-        &self,
-        source: &FileHandle<'_>,
-        dest: &FileHandle<'_>,
-        errors: &mut Vec<MetadataError>,
-    ) {
+    fn set_attributes(&mut self, source: &FileHandle<'_>, dest: &FileHandle<'_>) {
         if self.wishes.xattr.is_wanted() {
-            let label = if self.wants_label() {
-                attributes::ContextHandling::Left
-            } else {
-                attributes::ContextHandling::Copied
-            };
-            let found = attributes::copy_all(source, dest, label);
-            errors.extend(to_tell(self.wishes.xattr, found));
+            let elsewhere = self.wants_label().then_some(attributes::SELINUX);
+            let found = attributes::copy_all(source, dest, elsewhere);
+            self.errors.extend(to_tell(self.wishes.xattr, found));
         }
         if self.wants_label() {
             let found = attributes::copy_label(source, dest);
-            errors.extend(to_tell(self.wishes.context, found));
+            self.errors.extend(to_tell(self.wishes.context, found));
         }
     }
 
     fn set_mode(
-        &self,
+        &mut self,
         source: Option<&FileHandle<'_>>,
         dest: &FileHandle<'_>,
         owner: OwnerState,
-        errors: &mut Vec<MetadataError>,
     ) {
         let found = match (self.mode, source) {
             (FinalMode::AsMade, _) => Vec::new(),
-            (FinalMode::OfSource, Some(source)) => acl::copy(
+            (FinalMode::OfSource, Some(source)) => attributes::copy_lists(
                 source,
                 dest,
                 self.mode_of_source(dest, owner),
@@ -317,17 +337,19 @@ impl MetadataCopy<'_> {
             ),
             // What can't be read can't be granted either.
             (FinalMode::OfSource, None) => {
-                acl::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
+                attributes::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
             }
-            (FinalMode::OnlyThese(mode), _) => acl::set_only(dest, mode | self.inherited(dest)),
+            (FinalMode::OnlyThese(mode), _) => {
+                attributes::set_only(dest, mode | self.inherited(dest))
+            }
             (FinalMode::Changed { with, without }, _) => {
                 let now = dest.stat().map(|now| now.st_mode & (PERMISSIONS | SPECIAL));
                 let result = now.and_then(|now| dest.chmod((now | with) & !without));
-                acl::mode_error(result).into_iter().collect()
+                attributes::mode_error(result).into_iter().collect()
             }
         };
         if self.wishes.mode != PreserveLevel::BestEffort {
-            errors.extend(found);
+            self.errors.extend(found);
         }
     }
 
@@ -349,37 +371,24 @@ impl MetadataCopy<'_> {
         }
     }
 
-    fn set_times(&self, dest: &FileHandle<'_>, errors: &mut Vec<MetadataError>) {
+    fn set_times(&mut self, dest: &FileHandle<'_>) {
         let wish = self.wishes.timestamps;
         if !wish.is_wanted() {
             return;
         }
         if let (Err(errno), PreserveLevel::Required) = (dest.set_times(self.stat), wish) {
-            errors.push(MetadataError::new(ProblemKind::Times, errno, "utimensat"));
+            self.errors
+                .push(Problem::failed(ProblemKind::Times, "", errno));
         }
     }
 }
 
-/// Gives a symbolic link the times of something else.
-pub(crate) fn set_times_of_link(
-    folder: BorrowedFd<'_>,
-    name: &CStr,
-    of: &Stat,
-) -> Result<(), Errno> {
-    rustix::fs::utimensat(
-        folder,
-        name,
-        &file_handle::times(of),
-        AtFlags::SYMLINK_NOFOLLOW,
-    )
-}
-
 /// The errors to report about attributes that are preserved at this level.
-fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataError> {
+fn to_tell(wish: PreserveLevel, mut errors: Vec<Problem>) -> Vec<Problem> {
     match wish {
         PreserveLevel::Required => (),
         PreserveLevel::Warn => {
-            errors.retain(|error| error.errno != Errno::OPNOTSUPP);
+            errors.retain(|error| error.errno != Some(Errno::OPNOTSUPP));
             for error in &mut errors {
                 error.severity = Severity::Warning;
             }
@@ -390,11 +399,10 @@ fn to_tell(wish: PreserveLevel, mut errors: Vec<MetadataError>) -> Vec<MetadataE
 }
 
 /// Whether two errors have the same message.
-fn sound_alike(one: &MetadataError, other: &MetadataError) -> bool {
-    let is_mode =
-        |error: &MetadataError| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);
+fn sound_alike(one: &Problem, other: &Problem) -> bool {
+    let is_mode = |error: &Problem| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);
     let same_what = one.kind == other.kind || (is_mode(one) && is_mode(other));
-    same_what && one.errno == other.errno && one.attribute == other.attribute
+    same_what && one.errno == other.errno && one.other == other.other
 }
 
 /// The bits that must not be set where the owner is another one: of a folder the sticky bit takes

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use underpass::{Cloning, Holes, Mechanism};
 
+use crate::metadata::Preserve;
+
 /// The options of a copy. The default is `cp` without an option.
 #[derive(Clone, Debug, Default)]
 pub struct CopyOptions {
@@ -101,46 +103,6 @@ pub enum Dereference {
     CommandLine,
     /// All.
     Always,
-}
-
-/// Which metadata is preserved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Preserve {
-    /// Permission bits and access control lists.
-    pub mode: PreserveLevel,
-    /// Owner and group.
-    pub ownership: PreserveLevel,
-    /// Times of last access and modification.
-    pub timestamps: PreserveLevel,
-    /// Hard links: several names of one file stay names of one file.
-    pub links: PreserveLevel,
-    /// The security context.
-    pub context: PreserveLevel,
-    /// Extended attributes.
-    pub xattr: PreserveLevel,
-}
-
-/// Whether something is preserved, and what a failure to do so is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreserveLevel {
-    /// Not preserved, by an option.
-    Never,
-    /// Not preserved, by default.
-    #[default]
-    Unset,
-    /// A failure is not reported.
-    BestEffort,
-    /// A failure is a warning.
-    Warn,
-    /// A failure is an error.
-    Required,
-}
-
-impl PreserveLevel {
-    /// Whether it is to be preserved at all.
-    pub fn is_wanted(self) -> bool {
-        self >= Self::BestEffort
-    }
 }
 
 /// What happens to an existing destination that is no folder.

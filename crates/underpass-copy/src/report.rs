@@ -2,7 +2,5 @@
 
 pub(crate) mod event;
 pub(crate) mod problem;
-pub(crate) mod progress;
 pub(crate) mod quote;
 pub(crate) mod reporter;
-pub(crate) mod summary;

@@ -9,21 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{Mode, Stat, Timespec, fchmod, syncfs};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use underpass::Kernel;
 
-use crate::fs::folder::Folder;
-use crate::fs::stat::changed_at;
-use crate::metadata::{self, Creation, MetadataTarget, ProcessFacts};
-use crate::options::{CopyOptions, Fsync, PreserveLevel};
+use crate::fs::folder::{Folder, changed_at};
+use crate::metadata::{self, Creation, MetadataTarget, PreserveLevel, ProcessFacts};
+use crate::options::{CopyOptions, Fsync};
 use crate::report::event::Observer;
 use crate::report::problem::{Problem, ProblemKind};
-use crate::report::progress::CopyProgress;
-use crate::report::reporter::{EventBuffer, OrderedReporter};
-use crate::report::summary::{CopyEnd, CopySummary};
+use crate::report::reporter::{CopyEnd, CopyProgress, CopySummary, EventBuffer, OrderedReporter};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
-use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
+use crate::tree::level::{FolderFinish, FolderPair, Level};
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
@@ -49,15 +45,16 @@ pub(crate) struct CopyRun<'a> {
     pub(crate) process: ProcessFacts,
     pub(crate) filter: Option<NameFilter>,
     pub(crate) throttle: Option<Throttle>,
-    pub(crate) pool: WorkerPool,
+    /// The other workers, if there are any.
+    pub(crate) pool: Option<WorkerPool>,
     pub(crate) sources: SourceCount,
     /// Folders whose walk is over and that wait for what is in them.
     pub(crate) unclosed: AtomicUsize,
     /// File systems to sync at the end, each with something open on it.
-    to_sync: Mutex<HashMap<u64, OwnedFd>>,
+    pub(crate) to_sync: Mutex<HashMap<u64, OwnedFd>>,
     /// By the fine clock: since Linux 6.13 a time of change is fine where somebody has looked at
     /// the file before, and by the coarse clock what was changed a moment ago would be newer.
-    began: Timespec,
+    pub(crate) began: Timespec,
 }
 
 /// How many sources there are, and where they go.
@@ -69,31 +66,7 @@ pub(crate) enum SourceCount {
     IntoFolder,
 }
 
-impl<'a> CopyRun<'a> {
-    pub(crate) fn new(
-        options: &'a CopyOptions,
-        context: CopyContext<'a>,
-        reporter: OrderedReporter<'a>,
-        pool: WorkerPool,
-        filter: Option<NameFilter>,
-        sources: SourceCount,
-    ) -> Self {
-        Self {
-            options,
-            context,
-            reporter,
-            inodes: InodeTable::default(),
-            process: ProcessFacts::read(),
-            filter,
-            throttle: options.bytes_per_second_max.map(Throttle::to),
-            pool,
-            sources,
-            unclosed: AtomicUsize::new(0),
-            to_sync: Mutex::default(),
-            began: clock_gettime(ClockId::Realtime),
-        }
-    }
-
+impl CopyRun<'_> {
     pub(crate) fn stopped(&self) -> bool {
         self.context.stop.load(Relaxed)
     }
@@ -113,8 +86,9 @@ impl<'a> CopyRun<'a> {
         (events, shown): (&mut EventBuffer<'_>, &dyn Fn() -> OsString),
     ) {
         let wishes = &self.options.preserve;
-        for error in metadata::preserve(source, stat, dest, creation, wishes, &self.process) {
-            events.problem(error.at(shown()));
+        for problem in metadata::preserve(source, stat, dest, creation, wishes, &self.process) {
+            let path = shown();
+            events.problem(Problem { path, ..problem });
         }
     }
 
@@ -123,7 +97,7 @@ impl<'a> CopyRun<'a> {
         let mut level = level;
         while level.child_done() {
             self.close(level);
-            match level.up() {
+            match &level.up {
                 Some(up) => level = up,
                 None => break,
             }
@@ -136,8 +110,7 @@ impl<'a> CopyRun<'a> {
             return;
         };
         let mut events = self.reporter.buffer(closing.sequence);
-        let is_real = closing.folders.origin != DestinationOrigin::Imagined;
-        if is_real && !self.options.dry_run {
+        if !self.options.dry_run {
             self.finish_folder(level, &closing, &mut events);
         }
         self.unclosed.fetch_sub(1, Relaxed);
@@ -160,9 +133,8 @@ impl<'a> CopyRun<'a> {
             events.problem(Problem::failed(ProblemKind::Mode, level.dest(), errno));
         }
         // The name of an operand's copy is in the folder above it.
-        let above = level
-            .above_operand()
-            .map_or(Ok(()), |above| self.sync_folder(&above.dest));
+        let above = level.up.as_ref().and_then(|up| up.folders.as_ref());
+        let above = above.map_or(Ok(()), |above| self.sync_folder(&above.dest));
         if let Err(errno) = self.sync_folder(dest).and(above) {
             events.problem(Problem::failed(ProblemKind::Sync, level.dest(), errno));
         }

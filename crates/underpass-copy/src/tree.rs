@@ -3,4 +3,3 @@
 pub(crate) mod filter;
 pub(crate) mod inode_table;
 pub(crate) mod level;
-pub(crate) mod task;

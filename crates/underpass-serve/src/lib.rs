@@ -21,6 +21,7 @@ mod connection;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
 pub mod fuzz;
 mod http;
 mod limits;

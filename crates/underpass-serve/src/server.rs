@@ -6,8 +6,7 @@ use underpass::Mechanism;
 use underpass_net::{Inherited, ListenAt, ListenerAccess, ListenerConfig, Server, ServerConfig};
 
 use crate::answer::writer::BodyJoining;
-use crate::connection::http::HttpProtocol;
-use crate::connection::service::HttpService;
+use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
 use crate::error::Error;
 use crate::limits::METRICS_CONNECTIONS_MAX;

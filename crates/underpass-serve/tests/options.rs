@@ -159,10 +159,10 @@ fn a_relative_root_is_beside_its_configuration() {
         "[[site]]\nroot = 'www'\n[[site]]\nroot = '/srv'\nnames = ['a']\n",
     )
     .unwrap();
-    let options = ServerOptions::load(&file).unwrap();
+    let options = ServerOptions::load_with(Some(&file), &[]).unwrap();
     assert_eq!(options.sites[0].root, folder.path().join("www"));
     assert_eq!(options.sites[1].root.to_str(), Some("/srv"));
-    let missing = ServerOptions::load(&folder.path().join("none.toml"));
+    let missing = ServerOptions::load_with(Some(&folder.path().join("none.toml")), &[]);
     assert!(matches!(missing, Err(Error::ConfigFile { .. })));
 }
 

@@ -4,12 +4,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT};
+use signal_hook::flag;
 
 use crate::wait::{WAIT_MAX, wait_until};
 
@@ -76,10 +78,24 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> ExitReport {
     process.end()
 }
 
+/// Makes children heed signals that this process ignores (nohup, a background job of a script): a
+/// caught signal has its default action after exec, an ignored one stays ignored.
+fn stop_ignoring() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap_or("0").trim(), 16).expect("a mask");
+    for signal in [SIGHUP, SIGINT] {
+        if ignored & (1 << (signal - 1)) != 0 {
+            flag::register(signal, Arc::default()).expect("a signal that can be caught");
+        }
+    }
+}
+
 impl ChildProcess {
     /// Starts a program; the command sets its standard input.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
+        stop_ignoring();
         let spawned = command
             .process_group(0)
             .stdout(Stdio::piped())

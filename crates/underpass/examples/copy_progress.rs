@@ -1,7 +1,7 @@
 //! Copies a file the fastest way its file systems offer, shows how far it has come, and stops
 //! within a few milliseconds when a file named STOP appears.
 //!
-//!     cargo run --example copy_progress -- big.iso copy.iso
+//!     cargo run -p underpass --example copy_progress -- big.iso copy.iso
 
 use std::error::Error;
 use std::fs::File;
@@ -21,9 +21,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let kernel = Kernel::probe();
 
     // Asked before every call; what has moved by then is exact.
-    let mut watch = |Progress { done, total, .. }: Progress| {
-        let total = total.map_or("?".to_owned(), |total| total.to_string());
-        eprint!("\r{done} of {total} bytes");
+    let mut watch = |progress: Progress| {
+        match progress.percent() {
+            Some(percent) => eprint!("\r{percent} %"),
+            None => eprint!("\r{} bytes", progress.done),
+        }
         if Path::new("STOP").exists() {
             ControlFlow::Break(())
         } else {

@@ -1,7 +1,7 @@
 //! A TCP proxy: what its clients and the server say passes through pipes inside the kernel, and
 //! never through this process.
 //!
-//!     cargo run --example proxy -- 127.0.0.1:4000 example.org:80
+//!     cargo run -p underpass --example proxy -- 127.0.0.1:4000 example.org:80
 //!
 //! Half-closes are kept: a client may end its request and still read the answer.
 

@@ -1,7 +1,7 @@
 //! Receives a file from the next TCP connection, from socket to disk without a copy into user
 //! space, and tells how the bytes travelled.
 //!
-//!     cargo run --example recv_to_file -- 127.0.0.1:4000 big.iso
+//!     cargo run -p underpass --example recv_to_file -- 127.0.0.1:4000 big.iso
 //!     nc -N 127.0.0.1 4000 < big.iso
 //!
 //! With `:0` as the port the kernel chooses one; the first line says which.

@@ -1,6 +1,6 @@
 //! Sends one file to everybody who connects, with sendfile on Tokio's event loop.
 //!
-//!     cargo run --features tokio --example send_tokio -- 127.0.0.1:4000 big.iso
+//!     cargo run -p underpass --features tokio --example send_tokio -- 127.0.0.1:4000 big.iso
 //!     nc 127.0.0.1 4000 > copy.iso
 //!
 //! A file that is not in the page cache is read ahead on other threads: nobody waits for its disk.
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use underpass::{Kernel, drive::tokio::send_file};
+use underpass::{Kernel, drive::tokio::FileSender};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -23,13 +23,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     loop {
         let (socket, peer) = listener.accept().await?;
         let (file, kernel) = (File::open(&path)?, Arc::clone(&kernel));
+        let mut sender = FileSender::new(&file, 0, file.metadata()?.len())?;
         tokio::spawn(async move {
-            let len = file.metadata()?.len();
-            match send_file(&kernel, &file, 0, len, &socket).await {
-                Ok(account) => println!("{peer}: {account}"),
+            match sender.run(&socket, &kernel).await {
+                Ok(()) => println!("{peer}: {}", sender.account()),
                 Err(error) => println!("{peer}: {error}"),
             }
-            Ok::<_, std::io::Error>(())
         });
     }
 }

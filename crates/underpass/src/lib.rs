@@ -97,6 +97,7 @@ pub use outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox, Piece, SendSt
 pub use plan::reason::Reason;
 pub use plan::{Aliasing, Choice, Cloning, Holes, KernelFacts, Pipes, Plan, Policy, plan};
 pub use shared_file::SharedFile;
+pub use sys::is_ignored as is_signal_ignored;
 pub use transfer::op::{BufferedBytes, Op, RelayBuffer};
 pub use transfer::verdict::Wait;
 pub use transfer::{Step, Transfer};

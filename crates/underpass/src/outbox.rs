@@ -22,9 +22,9 @@ use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::{Error, Fault};
-use crate::vocabulary::limits::{JOINED_BYTES_MAX, SPARE_BYTES_MAX};
+use crate::vocabulary::limits::{BUFFER_BYTES, JOINED_BYTES_MAX, SPARE_BYTES_MAX};
 
-/// A range of an open regular file.
+/// A range of an open regular file or block device.
 #[derive(Clone, Debug)]
 pub struct FileRange {
     /// The file.
@@ -245,7 +245,7 @@ impl Outbox {
     /// Returns the bytes that the socket took since account and [`SendStats`] began, heads and
     /// ranges.
     pub fn sent_bytes(&self) -> u64 {
-        self.stats.bytes + self.account.bytes()
+        self.stats.bytes.saturating_add(self.account.bytes())
     }
 
     /// Returns the account up to now and begins a new one, for accounts per answer.
@@ -265,16 +265,22 @@ impl Outbox {
     }
 
     /// Has something added to the first piece, if that has a head and nothing of it has been sent.
-    /// What is added is head, and goes in front of a body that is in the piece.
+    /// What is added is head, and goes in front of a body that is in the piece. Bytes may change;
+    /// if some are missing afterwards, the piece stays as it was.
     pub fn amend_head(&mut self, amend: impl FnOnce(&mut Vec<u8>)) {
-        match self.pieces.front_mut() {
-            Some(Piece::Bytes(head)) if self.front_sent == 0 => amend(head),
-            Some(Piece::Joined { bytes, head }) if self.front_sent == 0 => {
-                let before = bytes.len();
-                amend(bytes);
-                *head += bytes.len().saturating_sub(before);
-            }
-            _ => (),
+        let (bytes, head) = match self.pieces.front_mut() {
+            Some(Piece::Bytes(bytes)) => (bytes, None),
+            Some(Piece::Joined { bytes, head }) => (bytes, Some(head)),
+            _ => return,
+        };
+        let mut amended = bytes.clone();
+        amend(&mut amended);
+        let Some(added) = amended.len().checked_sub(bytes.len()) else {
+            return;
+        };
+        if self.front_sent == 0 {
+            *bytes = amended;
+            head.into_iter().for_each(|head| *head += added);
         }
     }
 
@@ -289,18 +295,24 @@ impl Outbox {
 
     /// Whether the body leaves with its head, should that become so much longer.
     pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
-        let (Some(head), Some(Piece::Range(body)), 0) =
-            (self.pieces.front(), self.pieces.get(1), self.front_sent)
-        else {
-            return Joining::Apart;
-        };
-        // While a body is being read, what the head gains the body loses: the answer stays.
-        let joined = (head.len() + longer).saturating_add(body.len);
-        let fits = joined <= self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX);
-        match fits && !matches!(head, Piece::Range(_)) && policy.allows(Mechanism::ReadWrite) {
+        match self.joined_body(longer).is_some() && policy.allows(Mechanism::ReadWrite) {
             true => Joining::Joined,
             false => Joining::Apart,
         }
+    }
+
+    fn joined_body(&self, longer: u64) -> Option<&FileRange> {
+        let head = match self.pieces.front()? {
+            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
+            Piece::Range(_) => return None,
+        };
+        let Piece::Range(body) = self.pieces.get(1)? else {
+            return None;
+        };
+        // While a body is being read, what the head gains the body loses: the answer stays.
+        let joined = head.saturating_add(longer).saturating_add(body.len);
+        let joined_max = self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX);
+        (self.front_sent == 0 && joined <= joined_max).then_some(body)
     }
 
     /// Returns an empty buffer for the next head, with the capacity of one that is sent.
@@ -341,16 +353,17 @@ impl Outbox {
                 }
                 Piece::Range(range) => Unsent::Range {
                     file: &range.file,
-                    offset: range.offset + skip,
+                    offset: range.offset.saturating_add(skip),
                     len: len - skip,
                 },
             })
         })
     }
 
-    /// Reads the body behind its head, where [`Due::Load`] is due, by one call of `read`: into the
-    /// buffer, from this offset of the file on. `read` returns `None` where it would block; then
-    /// nothing is read, and the driver has the range read into the page cache first.
+    /// Reads the body behind its head, or the next [`BUFFER_BYTES`] of it, by one call of `read`:
+    /// into the buffer, from this offset of the file on. `read` returns `None` where it would
+    /// block; then nothing is read, and the driver has the range read into the page cache first.
+    /// Nothing happens where head and body do not leave together: then [`Due::Load`] is not due.
     ///
     /// # Errors
     /// The body cannot be read, or the file ends before it: the outbox is of no further use.
@@ -358,15 +371,17 @@ impl Outbox {
         &mut self,
         read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
     ) -> Result<Loaded, Error> {
-        let Some(Piece::Range(range)) = self.pieces.get(1).cloned() else {
+        let Some(range) = self.joined_body(0).cloned() else {
             return Ok(Loaded::Some);
         };
         let Some(buffer) = self.pieces.front_mut().and_then(Piece::joining) else {
             return Ok(Loaded::Some);
         };
         let start = buffer.len();
-        buffer.resize(start + usize::try_from(range.len).unwrap_or(0), 0);
+        let most = range.len.min(BUFFER_BYTES as u64) as usize;
+        buffer.resize(start + most, 0);
         let result = read(&range.file, &mut buffer[start..], range.offset);
+        let result = result.map(|result| result.map(|read| read.min(most)));
         buffer.truncate(start + result.and_then(Result::ok).unwrap_or(0));
         let Some(result) = result else {
             return Ok(Loaded::Cold(range));
@@ -414,7 +429,7 @@ impl Outbox {
     /// ([`Transfer::take_account`](crate::Transfer::take_account)).
     pub fn moved(&mut self, account: &Account) {
         self.account.add(account);
-        self.pass_range(0, account.bytes() + account.holes);
+        self.pass_range(0, account.bytes().saturating_add(account.holes));
     }
 
     /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
@@ -492,7 +507,7 @@ impl Outbox {
     /// Takes `bytes` off the piece at `place`, if that is a range.
     fn pass_range(&mut self, place: usize, bytes: u64) {
         if let Some(Piece::Range(range)) = self.pieces.get_mut(place) {
-            range.offset += bytes;
+            range.offset = range.offset.saturating_add(bytes);
             range.len = range.len.saturating_sub(bytes);
             if range.len == 0 {
                 self.pieces.remove(place);
@@ -519,6 +534,350 @@ impl Outbox {
             source_waits: Waits::Blocks,
             sink_waits,
             done: self.account.bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(offset: u64, len: u64) -> Piece {
+        let file = SharedFile::new(tempfile::tempfile().expect("a file").into());
+        Piece::Range(FileRange { file, offset, len })
+    }
+
+    fn joined(bytes: &[u8], head: usize) -> Piece {
+        let bytes = bytes.to_vec();
+        Piece::Joined { bytes, head }
+    }
+
+    fn outbox(pieces: impl IntoIterator<Item = Piece>) -> Outbox {
+        let mut outbox = Outbox::new();
+        pieces.into_iter().for_each(|piece| outbox.push(piece));
+        outbox
+    }
+
+    /// What is due, as a word and a number.
+    fn due(outbox: &Outbox, policy: &Policy) -> Option<(&'static str, u64)> {
+        Some(match outbox.due(policy)? {
+            Due::Send(bytes, MsgMore::Set) => ("more", bytes.len() as u64),
+            Due::Send(bytes, MsgMore::Unset) => ("send", bytes.len() as u64),
+            Due::Load => ("load", 0),
+            Due::Range(range) => ("range", range.len),
+        })
+    }
+
+    fn send(outbox: &mut Outbox, bytes: u64) {
+        let waits = outbox.sent(Ok(bytes), Waits::Polls);
+        assert_eq!(waits.expect("sent"), None);
+    }
+
+    const AUTO: Policy = Policy {
+        choice: crate::Choice::Auto,
+        cloning: crate::Cloning::Auto,
+        holes: crate::Holes::Keep,
+        aliasing: crate::Aliasing::Accepted,
+    };
+
+    #[test]
+    fn pieces_are_due_in_order_and_the_last_one_lets_go() {
+        let large = JOINED_BYTES_MAX;
+        let mut outbox = outbox([
+            Piece::Bytes(b"head".to_vec()),
+            range(5, large),
+            Piece::Bytes(Vec::new()),
+            range(0, 0),
+            Piece::Bytes(b"tail".to_vec()),
+        ]);
+        assert_eq!(due(&outbox, &AUTO), Some(("more", 4)));
+        send(&mut outbox, 3);
+        assert_eq!(due(&outbox, &AUTO), Some(("more", 1)));
+        send(&mut outbox, 1);
+        assert_eq!(due(&outbox, &AUTO), Some(("range", large)));
+        let mut moved = Account::default();
+        moved.record(Mechanism::Sendfile, large - 10, 1);
+        moved.holes = 3;
+        outbox.moved(&moved);
+        assert!(
+            matches!(outbox.due(&AUTO), Some(Due::Range(r)) if (r.offset, r.len) == (large - 2, 7))
+        );
+        moved.holes = 0;
+        moved = Account::default();
+        moved.record(Mechanism::Splice, 7, 1);
+        outbox.ended(Ok(moved)).expect("ended");
+        assert_eq!(due(&outbox, &AUTO), Some(("send", 4)));
+        assert_eq!(
+            (outbox.sent_bytes(), outbox.stats.bytes),
+            (4 + large - 3, 4)
+        );
+        send(&mut outbox, 4);
+        assert!(outbox.is_empty() && outbox.due(&AUTO).is_none());
+        assert_eq!(outbox.take_account().bytes(), large - 3);
+        assert_eq!(outbox.take_send_stats().bytes, 8);
+        assert_eq!(outbox.sent_bytes(), 0);
+    }
+
+    #[test]
+    fn a_body_joins_its_head_up_to_the_bound_and_never_a_head_that_has_begun() {
+        let of = |head: usize, body: u64| outbox([Piece::Bytes(vec![7; head]), range(0, body)]);
+        let most = JOINED_BYTES_MAX - 10;
+        assert_eq!(due(&of(10, most), &AUTO), Some(("load", 0)));
+        assert_eq!(due(&of(10, most + 1), &AUTO), Some(("more", 10)));
+        assert_eq!(of(10, most - 5).joining(&AUTO, 5), Joining::Joined);
+        assert_eq!(of(10, most - 5).joining(&AUTO, 6), Joining::Apart);
+        assert_eq!(of(10, most).joining(&AUTO, u64::MAX), Joining::Apart);
+        let sendfile = Policy::only(Mechanism::Sendfile);
+        assert_eq!(due(&of(10, 10), &sendfile), Some(("more", 10)));
+        assert_eq!(
+            due(&of(10, 10).joined_bytes_max(19), &AUTO),
+            Some(("more", 10))
+        );
+        assert_eq!(
+            due(&of(10, 10).joined_bytes_max(20), &AUTO),
+            Some(("load", 0))
+        );
+        let mut begun = of(10, 10);
+        send(&mut begun, 1);
+        assert_eq!(due(&begun, &AUTO), Some(("more", 9)));
+        let before_ranges = outbox([range(0, 10), range(0, 10)]);
+        assert_eq!(due(&before_ranges, &AUTO), Some(("range", 10)));
+        let behind_bytes = outbox([Piece::Bytes(vec![7; 3]), Piece::Bytes(vec![7; 4])]);
+        assert_eq!(due(&behind_bytes, &AUTO), Some(("more", 3)));
+    }
+
+    #[test]
+    fn a_body_is_read_behind_its_head_as_far_as_it_comes() {
+        let mut outbox = outbox([Piece::Bytes(b"head".to_vec()), range(100, 6)]);
+        let cold = outbox.load(|_, buffer, from| {
+            assert_eq!((buffer.len(), from), (6, 100));
+            None
+        });
+        assert!(matches!(cold, Ok(Loaded::Cold(range)) if (range.offset, range.len) == (100, 6)));
+        let read = |outbox: &mut Outbox, bytes: &'static [u8]| {
+            let loaded = outbox.load(|_, buffer, _| {
+                buffer[..bytes.len()].copy_from_slice(bytes);
+                Some(Ok(bytes.len()))
+            });
+            assert!(matches!(loaded, Ok(Loaded::Some)));
+        };
+        read(&mut outbox, b"bo");
+        assert!(matches!(
+            outbox.load(|_, _, _| Some(Err(Errno::INTR))),
+            Ok(Loaded::Some)
+        ));
+        let body = outbox.pieces().nth(1).expect("a body");
+        assert!(matches!(body, Piece::Range(r) if (r.offset, r.len) == (102, 4)));
+        read(&mut outbox, b"dies");
+        assert!(matches!(
+            outbox.due(&AUTO),
+            Some(Due::Send(b"headbodies", MsgMore::Unset))
+        ));
+        send(&mut outbox, 10);
+        let account = outbox.take_account();
+        let usage = account.of(Mechanism::ReadWrite);
+        assert_eq!((usage.bytes, usage.calls, outbox.stats.bytes), (6, 4, 4));
+    }
+
+    #[test]
+    fn reading_a_body_fails_by_the_table() {
+        for (read, fault) in [
+            (Ok(0), Fault::Truncated),
+            (Err(Errno::IO), Fault::Source),
+            (Err(Errno::NOMEM), Fault::Kernel),
+            (Err(Errno::AGAIN), Fault::Source),
+        ] {
+            let mut outbox = outbox([Piece::Bytes(vec![7]), range(0, 6)]);
+            let error = outbox.load(|_, _, _| Some(read)).expect_err("fails");
+            assert_eq!((error.fault, error.errno), (fault, read.err()), "{read:?}");
+        }
+    }
+
+    /// A driver that asks for the wrong thing, or reports more than there is.
+    #[test]
+    fn what_is_not_due_changes_nothing() {
+        let mut begun = outbox([Piece::Bytes(b"head".to_vec()), range(0, 6)]);
+        send(&mut begun, 1);
+        let mut large = outbox([Piece::Bytes(b"head".to_vec()), range(0, u64::MAX)]);
+        let mut alone = outbox([Piece::Bytes(b"head".to_vec())]);
+        for outbox in [
+            &mut begun,
+            &mut large,
+            &mut alone,
+            &mut outbox([range(0, 6)]),
+        ] {
+            let before = format!("{:?}", outbox.pieces);
+            let loaded = outbox.load(|_, _, _| panic!("nothing is read"));
+            assert!(matches!(loaded, Ok(Loaded::Some)));
+            assert_eq!(format!("{:?}", outbox.pieces), before);
+        }
+        let mut short = outbox([Piece::Bytes(b"head".to_vec()), range(0, 6)]);
+        short
+            .load(|_, _, _| Some(Ok(usize::MAX)))
+            .expect("all of it");
+        assert_eq!(due(&short, &AUTO), Some(("send", 10)));
+        send(&mut short, u64::MAX);
+        assert!(short.is_empty());
+        assert_eq!(short.sent_bytes(), 10);
+        send(&mut short, 5);
+        short.advance(5, 0);
+        assert_eq!(short.sent_bytes(), 10);
+    }
+
+    #[test]
+    fn absurd_numbers_are_no_panic() {
+        const MAX: u64 = u64::MAX;
+        let mut outbox = outbox([Piece::Bytes(vec![7]), range(MAX, MAX), range(1, MAX)]);
+        assert_eq!(outbox.joining(&AUTO, MAX), Joining::Apart);
+        let unsent: Vec<_> = outbox.unsent(11).collect();
+        assert!(matches!(unsent[..], [
+            Unsent::Range { offset: MAX, len, .. },
+            Unsent::Range { offset: 1, len: MAX, .. },
+        ] if len == MAX - 10));
+        assert_eq!(outbox.unsent(MAX).count(), 2);
+        outbox.advance(MAX, MAX);
+        outbox.advance(MAX, MAX);
+        outbox.advance(MAX, MAX);
+        assert!(outbox.is_empty());
+        assert_eq!(outbox.sent_bytes(), MAX);
+        let mut greedy = Outbox::new().joined_bytes_max(MAX);
+        greedy.push(Piece::Bytes(vec![7]));
+        greedy.push(range(0, 1 << 60));
+        let loaded = greedy.load(|_, buffer, _| Some(Ok(buffer.len())));
+        assert!(matches!(loaded, Ok(Loaded::Some)));
+        let body = greedy.pieces().nth(1).expect("the rest");
+        assert_eq!(body.len(), (1 << 60) - BUFFER_BYTES as u64);
+    }
+
+    #[test]
+    fn a_head_can_gain_bytes_and_lose_none() {
+        let amended = |piece: Piece, amend: fn(&mut Vec<u8>)| {
+            let mut outbox = outbox([piece]);
+            outbox.amend_head(amend);
+            send(&mut outbox, 1);
+            outbox.amend_head(|head| head.push(b'!'));
+            let Some(Due::Send(bytes, _)) = outbox.due(&AUTO) else {
+                panic!("bytes are due");
+            };
+            let bytes = [b"h", bytes].concat();
+            send(&mut outbox, 100);
+            (bytes, outbox.stats.bytes)
+        };
+        let head = || Piece::Bytes(b"head".to_vec());
+        let both = || joined(b"head:body", 5);
+        let insert = |bytes: &mut Vec<u8>| drop(bytes.splice(2..2, *b"--"));
+        assert_eq!(amended(head(), insert), (b"he--ad".to_vec(), 6));
+        assert_eq!(amended(both(), insert), (b"he--ad:body".to_vec(), 7));
+        let change = |bytes: &mut Vec<u8>| bytes[1] = b'E';
+        assert_eq!(amended(both(), change), (b"hEad:body".to_vec(), 5));
+        let loses: [fn(&mut Vec<u8>); 2] = [Vec::clear, |bytes| bytes.truncate(3)];
+        for lose in loses {
+            assert_eq!(amended(head(), lose), (b"head".to_vec(), 4));
+            assert_eq!(amended(both(), lose), (b"head:body".to_vec(), 5));
+        }
+        let mut ranges = outbox([range(0, 1), head()]);
+        ranges.amend_head(|_| panic!("a range has no head"));
+    }
+
+    #[test]
+    fn what_was_sent_counts_as_head_or_payload() {
+        let mut outbox = outbox([
+            joined(b"head:body", 5),
+            range(0, 3),
+            Piece::Bytes(vec![7; 2]),
+        ]);
+        send(&mut outbox, 3);
+        assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (3, 0));
+        send(&mut outbox, 3);
+        assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (5, 1));
+        outbox.advance(4, 2);
+        assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (5, 5));
+        assert_eq!(due(&outbox, &AUTO), Some(("range", 2)));
+        outbox.advance(3, 1);
+        assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (6, 7));
+        assert_eq!(outbox.account.of(Mechanism::ReadWrite).calls, 2 + 3);
+        assert_eq!(outbox.pieces().count(), 1);
+    }
+
+    #[test]
+    fn what_is_unsent_begins_behind_what_is_sent_and_skipped() {
+        let mut outbox = outbox([
+            Piece::Bytes(b"head".to_vec()),
+            range(100, 20),
+            joined(b"second", 2),
+        ]);
+        send(&mut outbox, 1);
+        let unsent = |skipped| -> Vec<String> {
+            let parts = outbox.unsent(skipped).map(|part| match part {
+                Unsent::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                Unsent::Range { offset, len, .. } => format!("{len} at {offset}"),
+            });
+            parts.collect()
+        };
+        assert_eq!(unsent(0), ["ead", "20 at 100", "second"]);
+        assert_eq!(unsent(2), ["d", "20 at 100", "second"]);
+        assert_eq!(unsent(3), ["20 at 100", "second"]);
+        assert_eq!(unsent(10), ["13 at 107", "second"]);
+        assert_eq!(unsent(25), ["cond"]);
+        assert!(unsent(29).is_empty());
+    }
+
+    #[test]
+    fn sending_waits_or_fails_by_the_table() {
+        let mut outbox = outbox([Piece::Bytes(b"head".to_vec())]);
+        let mut sent = |result, waits| outbox.sent(result, waits);
+        let again = Err(Errno::AGAIN);
+        assert_eq!(sent(again, Waits::Polls).expect("waits"), Some(Wait::Sink));
+        assert_eq!(sent(Err(Errno::INTR), Waits::Polls).expect("again"), None);
+        for (result, waits, fault) in [
+            (again, Waits::Blocks, Fault::TimedOut),
+            (Err(Errno::PIPE), Waits::Polls, Fault::PeerGone),
+            (Err(Errno::IO), Waits::Polls, Fault::Sink),
+            (Ok(0), Waits::Polls, Fault::Sink),
+        ] {
+            let error = sent(result, waits).expect_err("fails");
+            assert_eq!((error.fault, error.errno), (fault, result.err()));
+            assert_eq!(error.mechanism, Some(Mechanism::ReadWrite));
+        }
+    }
+
+    #[test]
+    fn an_error_of_a_range_has_the_account_of_the_outbox() {
+        let mut outbox = outbox([Piece::Bytes(b"head".to_vec()), range(0, 100)]);
+        outbox.advance(14, 1);
+        let mut moved = Account::default();
+        moved.record(Mechanism::Sendfile, 50, 1);
+        let mut error = outbox.error(Fault::Truncated, None);
+        *error.account = moved;
+        let error = outbox.ended(Err(error)).expect_err("the same");
+        assert_eq!((error.moved(), error.fault), (60, Fault::Truncated));
+        assert_eq!(due(&outbox, &AUTO), Some(("range", 40)));
+    }
+
+    #[test]
+    fn waits_for_the_disk_add_up() {
+        let mut outbox = Outbox::new();
+        outbox.waited_for_disk(Duration::from_secs(1));
+        outbox.waited_for_disk(Duration::from_secs(2));
+        let stats = outbox.take_send_stats();
+        assert_eq!(
+            (stats.cold_reads, stats.cold_time),
+            (2, Duration::from_secs(3))
+        );
+    }
+
+    #[test]
+    fn a_head_that_was_sent_leaves_its_buffer_unless_it_is_large() {
+        for (capacity, kept) in [(SPARE_BYTES_MAX, SPARE_BYTES_MAX), (SPARE_BYTES_MAX + 1, 0)] {
+            let mut bytes = Vec::with_capacity(capacity);
+            bytes.push(7);
+            let capacity = bytes.capacity();
+            let mut outbox = outbox([Piece::Bytes(bytes)]);
+            send(&mut outbox, 1);
+            let spare = outbox.spare();
+            assert!(spare.is_empty());
+            assert_eq!(spare.capacity(), capacity.min(kept));
+            assert_eq!(outbox.spare().capacity(), 0, "there is one only");
         }
     }
 }

@@ -38,6 +38,7 @@ impl Endpoint {
             waits,
             writes,
             device: stat.st_dev,
+            inode: stat.st_ino,
             size: if kind == EndpointKind::File {
                 stat.st_size.max(0).cast_unsigned()
             } else {
@@ -113,9 +114,13 @@ impl FileRange {
     /// Returns the range as the source of a transfer. Makes system calls the first time only.
     ///
     /// # Errors
-    /// As [`Source::range`].
+    /// As [`Source::range`]; `ESPIPE` for what is neither a regular file nor a block device: it has
+    /// no ranges, and reading it may block for as long as it likes.
     pub fn source(&self) -> Result<Source<&SharedFile>, Errno> {
         let end = self.file.end_or(|file| Endpoint::of(file))?;
+        if !end.kind.has_offsets() {
+            return Err(Errno::SPIPE);
+        }
         Source::range_of(&*self.file, end, self.offset, self.len)
     }
 }

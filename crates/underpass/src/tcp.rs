@@ -49,7 +49,9 @@ pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno>
 /// # Errors
 /// The error of setsockopt(2); the socket is unchanged.
 pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
-    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+    let seconds = span
+        .as_secs()
+        .saturating_add(u64::from(span.subsec_nanos() > 0));
     let value = i32::try_from(seconds).unwrap_or(i32::MAX).to_ne_bytes();
     sys::set_option(listener.as_fd(), SocketOption::DeferAccept, &value)
 }

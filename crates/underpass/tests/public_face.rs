@@ -56,7 +56,7 @@ fn a_driver_can_be_shown() {
 #[test]
 fn turns_may_run_on_any_thread_of_a_runtime() {
     use tokio::net::UnixStream;
-    use underpass::drive::tokio::{FileReceiver, FileSender, Sender, relay_streams};
+    use underpass::drive::tokio::{FileReceiver, FileSender, Sender, relay};
 
     const _: () = {
         shared::<Sender>();
@@ -76,6 +76,6 @@ fn turns_may_run_on_any_thread_of_a_runtime() {
         sent(&sender.run(&one, &kernel));
         let mut receiver = FileReceiver::new(&file, 0, 1).expect("a receiver");
         sent(&receiver.run(&one, &kernel));
-        sent(&relay_streams(&kernel, &one, &other));
+        sent(&relay(&kernel, &one, &other));
     });
 }

@@ -1,5 +1,6 @@
 //! Whether a kit is installed, and how it is installed or compiled.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -69,11 +70,11 @@ impl<'w> Installation<'w> {
     /// Installs the kits that are missing, as far as that is possible, and compiles the others.
     pub(super) fn install(&self, kits: &[PeerKit]) -> Fallible<()> {
         let missing = kits.iter().filter(|kit| self.version(kit).is_err());
-        let (mut packages, mut crates) = (Vec::new(), Vec::new());
+        let (mut packages, mut crates) = (BTreeSet::new(), Vec::new());
         for kit in missing {
             match &kit.from {
                 KitSource::Workspace => build_underpass(self.workspace)?,
-                KitSource::Debian(package) => packages.push(package.as_str()),
+                KitSource::Debian(package) => drop(packages.insert(package.as_str())),
                 KitSource::CratesIo(name) => crates.push(name),
             }
         }

@@ -7,6 +7,7 @@
 //!
 //! All three are named by their hashes (OCI image specification 1.1).
 
+use std::collections::BTreeSet;
 use std::io;
 
 use serde_json::{Value, json};
@@ -36,14 +37,6 @@ const LISTEN: &str = "UNDERPASS_LISTEN=0.0.0.0:8080";
 const PORT: &str = "8080/tcp";
 const PROGRAM: &str = "usr/bin/underpass";
 const LICENCES: &str = "usr/share/doc/underpass";
-const FOLDERS: [&str; 5] = [
-    "usr/",
-    "usr/bin/",
-    "usr/share/",
-    "usr/share/doc/",
-    "usr/share/doc/underpass/",
-];
-
 /// Bytes that are called by their hash.
 struct Blob {
     media: &'static str,
@@ -67,14 +60,12 @@ impl Image<'_> {
         let index = index.to_string();
         let layout = br#"{"imageLayoutVersion":"1.0.0"}"#.as_slice();
         let mut entries = vec![
-            (LAYOUT.to_owned(), Some(layout), 0o644),
-            ("index.json".to_owned(), Some(index.as_bytes()), 0o644),
-            folder("blobs/"),
-            folder("blobs/sha256/"),
+            (LAYOUT.to_owned(), layout, 0o644),
+            ("index.json".to_owned(), index.as_bytes(), 0o644),
         ];
         let blobs = [&layer, &config, &manifest].map(|blob| {
             let name = format!("blobs/sha256/{}", blob.digest());
-            (name, Some(blob.bytes.as_slice()), 0o644)
+            (name, blob.bytes.as_slice(), 0o644)
         });
         entries.extend(blobs);
         Ok((tar(&entries)?, manifest.digest()))
@@ -98,13 +89,11 @@ impl Image<'_> {
 
     /// The files.
     fn layer(&self) -> io::Result<Vec<u8>> {
-        let mut entries = FOLDERS.map(folder).to_vec();
-        entries.push((PROGRAM.to_owned(), Some(self.program), 0o755));
-        let licences = self
-            .licences
-            .iter()
-            .map(|(name, text)| (format!("{LICENCES}/{name}"), Some(text.as_slice()), 0o644));
-        entries.extend(licences);
+        let mut entries = vec![(PROGRAM.to_owned(), self.program, 0o755)];
+        let licences = self.licences.iter();
+        entries.extend(
+            licences.map(|(name, text)| (format!("{LICENCES}/{name}"), text.as_slice(), 0o644)),
+        );
         tar(&entries)
     }
 
@@ -155,29 +144,30 @@ impl Blob {
     }
 }
 
-/// A tar file of files and folders (which have no content), without times and
-/// users: the same content gives the same bytes.
-fn tar(entries: &[(String, Option<&[u8]>, u32)]) -> io::Result<Vec<u8>> {
+/// A tar file of files and the folders that they are in, without times and users: the same content
+/// gives the same bytes.
+fn tar(files: &[(String, &[u8], u32)]) -> io::Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
-    for (name, content, mode) in entries {
+    let mut append = |name: &str, kind, content: &[u8], mode| {
         let mut header = Header::new_ustar();
-        header.set_entry_type(match content {
-            Some(_) => EntryType::Regular,
-            None => EntryType::Directory,
-        });
-        let content = content.unwrap_or_default();
+        header.set_entry_type(kind);
         header.set_size(content.len() as u64);
-        header.set_mode(*mode);
+        header.set_mode(mode);
         header.set_uid(0);
         header.set_gid(0);
         header.set_mtime(0);
-        tar.append_data(&mut header, name, content)?;
+        tar.append_data(&mut header, name, content)
+    };
+    let mut folders = BTreeSet::new();
+    for (name, content, mode) in files {
+        for (end, _) in name.match_indices('/') {
+            if folders.insert(&name[..=end]) {
+                append(&name[..=end], EntryType::Directory, &[], 0o755)?;
+            }
+        }
+        append(name, EntryType::Regular, content, *mode)?;
     }
     tar.into_inner()
-}
-
-fn folder<'a>(name: &str) -> (String, Option<&'a [u8]>, u32) {
-    (name.to_owned(), None, 0o755)
 }
 
 #[cfg(test)]
@@ -243,10 +233,17 @@ mod tests {
         );
         let layer = files(&blob(&manifest["layers"][0]));
         let names: Vec<_> = layer.iter().map(|(name, _)| name.as_str()).collect();
-        let licence = "usr/share/doc/underpass/LICENSE";
-        assert_eq!(names[..5], FOLDERS);
-        assert_eq!(names[5..], [PROGRAM, licence]);
-        assert_eq!(layer[5].1, b"program");
+        let expected = [
+            "usr/",
+            "usr/bin/",
+            PROGRAM,
+            "usr/share/",
+            "usr/share/doc/",
+            "usr/share/doc/underpass/",
+            "usr/share/doc/underpass/LICENSE",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(layer[2].1, b"program");
     }
 
     #[test]

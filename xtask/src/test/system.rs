@@ -118,7 +118,7 @@ pub(super) fn run(
     let tests = all(&tree);
     if packages == Packages::Install {
         let needs = tests.iter().flat_map(|test| &test.needs);
-        packages::install_missing(needs.copied())?;
+        packages::install(&needs.filter_map(|need| need.missing_package()).collect())?;
     }
     for test in tests {
         println!("\n   {test}");

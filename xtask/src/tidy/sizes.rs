@@ -3,10 +3,7 @@
 use super::code::{Rust, RustFunction, Tree};
 use super::complaint::{Complaint, Exceptions, excused};
 
-/// A file of more lines outside of tests than this is named.
-const FILE_LINES: usize = 600;
-/// A file of more lines outside of tests than this is refused.
-const FILE_LINES_MAX: usize = 700;
+const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 100;
 
@@ -18,15 +15,6 @@ pub(super) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
     let files = tree.rust();
     let excesses = files.flat_map(|(path, text, rust)| excesses(path, text, rust));
     excused(excesses.collect(), exceptions)
-}
-
-/// The files that are about to become too long.
-pub(super) fn notes(tree: &Tree) -> Vec<Complaint> {
-    tree.rust()
-        .map(|(path, text, rust)| (path, rust.shipped_lines(text)))
-        .filter(|(_, lines)| (FILE_LINES + 1..=FILE_LINES_MAX).contains(lines))
-        .map(|(path, lines)| Complaint::new(path, format!("{lines} lines outside of tests")))
-        .collect()
 }
 
 fn excesses(path: &str, text: &str, rust: &Rust) -> Vec<Complaint> {
@@ -104,11 +92,10 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_named_then_refused() {
-        let tree = Tree::of(&[(PATH, "\n".repeat(601).as_str())]);
-        assert_eq!((notes(&tree).len(), check(&tree, &[]).len()), (1, 0));
-        assert_eq!(places(&"\n".repeat(701), &[]), [PATH]);
-        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}", "\n".repeat(701));
+    fn files_have_six_hundred_lines_outside_of_tests() {
+        assert!(places(&"\n".repeat(600), &[]).is_empty());
+        assert_eq!(places(&"\n".repeat(601), &[]), [PATH]);
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}", "\n".repeat(601));
         assert!(places(&tests, &[]).is_empty());
     }
 

@@ -35,7 +35,6 @@ const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 
 pub(crate) struct WorkerProcess {
     name: String,
-    version: String,
     process: ChildProcess,
     jobs: ChildStdin,
     answers: Receiver<String>,
@@ -49,8 +48,11 @@ pub(crate) struct JobResult {
 }
 
 impl WorkerProcess {
-    /// Starts a program that follows the protocol, and waits until it is ready.
-    pub(crate) fn start(program: &CommandSpec, processor: Option<usize>) -> Result<WorkerProcess> {
+    /// Starts a program that follows the protocol, waits until it is ready, and sets its version.
+    pub(crate) fn start(
+        program: &mut CommandSpec,
+        processor: Option<usize>,
+    ) -> Result<WorkerProcess> {
         let mut command = program.on(processor)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = ChildProcess::start(&program.name, &mut command)?;
@@ -65,27 +67,22 @@ impl WorkerProcess {
                 .map_while(std::result::Result::ok)
                 .try_for_each(|line| sender.send(line))
         });
-        let mut porter = WorkerProcess {
+        let mut worker = WorkerProcess {
             name: program.name.clone(),
-            version: program.version.clone(),
             process,
             jobs,
             answers,
         };
-        let ready = porter.answer(START_TIMEOUT)?;
+        let ready = worker.answer(START_TIMEOUT)?;
         match ready.strip_prefix("ready ") {
-            Some(version) => porter.version = version.to_owned(),
-            None => return Err(porter.protocol_error(&ready)),
+            Some(version) => program.version = version.to_owned(),
+            None => return Err(worker.protocol_error(&ready)),
         }
-        Ok(porter)
+        Ok(worker)
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
-    }
-
-    pub(crate) fn version(&self) -> &str {
-        &self.version
     }
 
     /// Sends it a job and waits for its end.

@@ -3,16 +3,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::TRACED;
-use super::observation::{FileResidency, ServerMetric, latencies, observe_streams, targets_of};
-use super::serving::{COUNTED, SAMPLED, ServerSet};
+use super::sample::{PlayMetric, latencies};
+use super::serving::{COUNTED, IN_CACHE, SAMPLED, ServerSet, observe_streams};
 use super::sizes::size_label;
 use crate::contender::server::ServerProcess;
 use crate::document::{Case, SystemCalls};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::load::{
     ConnectionReuse, FileSet, LoadClient, LoadPace, LoadStream, Quota, RequestTarget, StreamResult,
-    TestFile,
+    TestFile, targets_of,
 };
 use crate::machine::trace;
 use crate::machine::window::settled;
@@ -46,15 +45,40 @@ pub(crate) enum ExtraPasses {
     All,
 }
 
+/// A size of the files, and how it is measured.
+pub(crate) struct ClosedCase {
+    pub(crate) bytes: u64,
+    pub(crate) metrics: Vec<&'static PlayMetric>,
+    pub(crate) extra: ExtraPasses,
+    /// Of one contender in one round.
+    pub(crate) weight: u64,
+}
+
 impl ClosedLoad {
-    /// Measures a case with files of a size; `None` if it was stopped before a round was complete.
-    /// `weight` is that of one contender in one round.
-    pub(crate) fn case(
+    /// Measures these cases until it is stopped.
+    pub(crate) fn cases(
         &self,
-        bytes: u64,
-        metrics: impl IntoIterator<Item = &'static ServerMetric>,
-        extra: ExtraPasses,
-        (servers, weight, runner): (&mut ServerSet, u64, &RoundRunner),
+        cases: impl Iterator<Item = ClosedCase>,
+        servers: &mut ServerSet,
+        runner: &RoundRunner,
+    ) -> Result<Vec<Case>> {
+        let measured = cases
+            .take_while(|_| !runner.is_stopped())
+            .map(|case| self.case(case, servers, runner));
+        measured.filter_map(Result::transpose).collect()
+    }
+
+    /// `None` if it was stopped before a round was complete.
+    fn case(
+        &self,
+        ClosedCase {
+            bytes,
+            metrics,
+            extra,
+            weight,
+        }: ClosedCase,
+        servers: &mut ServerSet,
+        runner: &RoundRunner,
     ) -> Result<Option<Case>> {
         let label = size_label(bytes);
         runner.progress.begin(&format!("{}, {label}", self.name));
@@ -67,9 +91,9 @@ impl ClosedLoad {
         let played = runner.play(servers, weight, |servers, contender| {
             files.iter().try_for_each(TestFile::warm)?;
             let server = servers.server(contender)?;
-            let targets = targets_of(&files, server, self.reuse);
+            let targets = targets_of(&files, server.address(), self.reuse);
             let stream = self.stream(&targets, self.quota);
-            observe_streams(server, vec![stream], FileResidency::Cached, stop)
+            observe_streams(server, vec![stream], IN_CACHE, stop)
         })?;
         let Some(played) = played else {
             return Ok(None);
@@ -107,8 +131,7 @@ impl ClosedLoad {
         Ok(Some(case))
     }
 
-    /// Counts the system calls of some requests of each server under strace; where that is not
-    /// possible, a note says why.
+    /// Counts the system calls of some requests of each server under strace.
     fn count_calls(
         &self,
         files: &[TestFile],
@@ -120,24 +143,16 @@ impl ClosedLoad {
             .max(self.connections as u64);
         let count = |servers: &mut ServerSet, contender| {
             let server = servers.server(contender)?;
-            let targets = targets_of(files, server, self.reuse);
+            let targets = targets_of(files, server.address(), self.reuse);
             let stream = self.stream(&targets, Quota::Requests(requests));
             let client = LoadClient::connect(server.address(), vec![stream])?;
             settled(server.pid())?;
             let log = servers.own_directory(contender).join("calls.log");
             let work = || client.run(runner.stop).map(drop);
             let calls = trace::count_calls(server.pid(), &log, work)?;
-            Ok(SystemCalls::of(contender, requests, calls))
+            Ok(Some(SystemCalls::of(contender, requests, calls)))
         };
-        match runner.once_each(servers, TRACED, weight, &mut case.notes, count) {
-            Ok(calls) => case.calls = calls,
-            Err(Error::Setting(why)) => {
-                case.notes
-                    .push(format!("system calls were not counted: {why}"));
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        runner.count_calls(servers, weight, case, count)
     }
 
     /// Puts the load on a server once.
@@ -148,7 +163,7 @@ impl ClosedLoad {
         quota: Quota,
         stop: &AtomicBool,
     ) -> Result<Vec<StreamResult>> {
-        let targets = targets_of(files, server, self.reuse);
+        let targets = targets_of(files, server.address(), self.reuse);
         let stream = self.stream(&targets, quota);
         LoadClient::connect(server.address(), vec![stream])?.run(stop)
     }

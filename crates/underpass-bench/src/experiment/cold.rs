@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::observation::{
-    self as read, FileResidency, ServerMetric, latencies, observe_streams, targets_of,
-};
-use super::serving::{ServerSet, ServerVariant};
+use super::sample::{self as read, FileResidency, PlayMetric, latencies};
+use super::serving::{IN_CACHE, ServerSet, ServerVariant, observe_streams};
 use super::sizes::{parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
-use crate::load::{ConnectionReuse, FileSet, LoadPace, LoadStream, Quota, TestFile};
+use crate::load::{
+    ConnectionReuse, FileSet, LoadPace, LoadStream, Quota, RequestTarget, TestFile, targets_of,
+};
 use crate::machine::throttle::DiskThrottle;
 use crate::rounds::metric::read_all;
-use crate::rounds::runner::RoundRunner;
 
 /// The file system on which no file is ever cold.
 const IN_MEMORY: &str = "tmpfs";
@@ -63,7 +62,7 @@ pub struct ColdOptions {
     servers: Vec<NamedCommand>,
 }
 
-const METRICS: [ServerMetric; 8] = [
+const METRICS: [PlayMetric; 8] = [
     read::P50,
     read::P99,
     read::WORST,
@@ -74,6 +73,19 @@ const METRICS: [ServerMetric; 8] = [
     read::CPU_SHARE,
 ];
 
+/// Requests for a hot file at a steady pace, for a span or until the other streams are finished.
+pub(crate) fn hot_stream(targets: &[RequestTarget], span: Option<Duration>) -> LoadStream<'_> {
+    LoadStream {
+        targets,
+        connections: HOT_CONNECTIONS,
+        pace: LoadPace::Open {
+            interval: HOT_INTERVAL,
+            span,
+        },
+        receive_bytes_max: RECEIVE_BYTES_BESIDE,
+    }
+}
+
 impl Measurable for ColdOptions {
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
         let contenders = 1 + self.servers.len() as u64;
@@ -81,8 +93,8 @@ impl Measurable for ColdOptions {
     }
 
     /// On a file system in memory, a note says that nothing was measured.
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
-        let mut experiment = self.describe(setting.scale, runner.rounds);
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
+        let mut experiment = self.describe(setting.scale);
         if !self.warm && setting.machine.file_system == IN_MEMORY {
             experiment.notes.push(format!(
                 "not run: files on {IN_MEMORY} are never cold; choose a directory on a disk with \
@@ -92,29 +104,17 @@ impl Measurable for ColdOptions {
         }
         let throttle = self.throttle(setting)?;
         let contenders = (&[ServerVariant::plain()][..], &self.servers[..]);
-        runner.progress.begin("cold");
-        ServerSet::run(
-            experiment,
-            contenders,
-            setting,
-            throttle,
-            |servers, experiment| {
-                let case = self.case(servers, setting.scale, runner)?;
-                experiment.cases.extend(case);
-                Ok(())
-            },
-        )
+        setting.runner.progress.begin("cold");
+        ServerSet::run(experiment, contenders, (setting, throttle), |servers| {
+            self.case(servers, setting)
+        })
     }
 }
 
 impl ColdOptions {
     /// The one case; `None` if it was stopped before a round was complete.
-    fn case(
-        &self,
-        servers: &mut ServerSet,
-        scale: RunScale,
-        runner: &RoundRunner,
-    ) -> Result<Option<Case>> {
+    fn case(&self, servers: &mut ServerSet, setting: &ExperimentContext) -> Result<Option<Case>> {
+        let (scale, runner) = (setting.scale, &setting.runner);
         let hot = servers.make(FileSet {
             name: "hot",
             count: HOT_FILES,
@@ -126,7 +126,7 @@ impl ColdOptions {
             bytes: self.size,
         })?;
         let (residency, prepare): (_, fn(&TestFile) -> Result<()>) = match self.warm {
-            true => (FileResidency::Cached, TestFile::warm),
+            true => (IN_CACHE, TestFile::warm),
             false => (FileResidency::OnDisk, TestFile::evict),
         };
         let connections = self.streams.max(1);
@@ -134,24 +134,21 @@ impl ColdOptions {
             cold.iter().try_for_each(prepare)?;
             hot.iter().try_for_each(TestFile::warm)?;
             let server = servers.server(contender)?;
-            let hot = targets_of(&hot, server, ConnectionReuse::KeepAlive);
-            let cold = targets_of(&cold, server, ConnectionReuse::KeepAlive);
-            let requests = LoadStream {
-                targets: &hot,
-                connections: HOT_CONNECTIONS,
-                pace: LoadPace::Open {
-                    interval: HOT_INTERVAL,
-                    span: None,
-                },
-                receive_bytes_max: RECEIVE_BYTES_BESIDE,
-            };
+            let address = server.address();
+            let hot = targets_of(&hot, address, ConnectionReuse::KeepAlive);
+            let cold = targets_of(&cold, address, ConnectionReuse::KeepAlive);
             let streams = LoadStream {
                 targets: &cold,
                 connections,
                 pace: LoadPace::Closed(Quota::Requests(cold.len() as u64)),
                 receive_bytes_max: RECEIVE_BYTES_BESIDE,
             };
-            observe_streams(server, vec![requests, streams], residency, runner.stop)
+            observe_streams(
+                server,
+                vec![hot_stream(&hot, None), streams],
+                residency,
+                runner.stop,
+            )
         })?;
         Ok(played.map(|played| Case {
             label: format!("{connections} streams"),
@@ -203,7 +200,7 @@ impl ColdOptions {
         )
     }
 
-    fn describe(&self, scale: RunScale, rounds: usize) -> Experiment {
+    fn describe(&self, scale: RunScale) -> Experiment {
         let limit = self.disk_mib.map(|mib| format!(", {mib} MiB/s"));
         let (files, size) = (self.files(scale), size_label(self.size));
         let (kind, title, origin, reading) = match self.warm {
@@ -235,7 +232,6 @@ impl ColdOptions {
                  connections of the same server."
             ),
             reading: reading.into(),
-            rounds,
             ..Experiment::default()
         }
     }

@@ -7,8 +7,9 @@ use clap::Args;
 use underpass::{Mechanism, limits};
 
 use super::folders::run_in_each;
+use super::sample::{self as read, PlayMetric};
 use super::sizes::{parse_size, sizes_of_cases};
-use super::transfer::{self, TransferContender, TransferEnvironment, TransferMetric, TransferSet};
+use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::mover::MoverSettings;
 use crate::contender::named::NamedCommand;
@@ -17,7 +18,6 @@ use crate::content;
 use crate::document::{Axis, Experiment, PayloadPath, Unit};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::machine::file_system;
-use crate::rounds::runner::RoundRunner;
 
 /// From 10 KiB to 1 GiB, each about ten times the one before.
 const SIZES: &[u64] = &[10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20, 1 << 30];
@@ -27,9 +27,6 @@ const SIZES_QUICK: &[u64] = &[10 << 10, 1 << 20, 100 << 20];
 /// often.
 const SAMPLE_BYTES: u64 = 64 << 20;
 const TIMES_MAX: u64 = 500;
-
-/// Starting a program takes about a millisecond, so fewer starts make a figure.
-const PROGRAM_TIMES_MAX: u64 = 40;
 
 /// The size of the file that every contender copies before anything is measured.
 const TRIAL_BYTES: u64 = (3 << 20) + 17;
@@ -54,19 +51,6 @@ pub struct FileCopyOptions {
     programs: Vec<NamedCommand>,
 }
 
-const METRICS: [TransferMetric; 10] = [
-    transfer::OPERATIONS,
-    transfer::CPU_PER_OPERATION,
-    transfer::CPU_PER_GIB,
-    transfer::THROUGHPUT,
-    transfer::WALL,
-    transfer::USER,
-    transfer::SYSTEM,
-    transfer::CALLS,
-    transfer::CONTEXT_SWITCHES,
-    transfer::PAGE_FAULTS,
-];
-
 impl Measurable for FileCopyOptions {
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
         let contenders = 5 + BUFFERS.len() + self.peers.len() + self.programs.len();
@@ -75,18 +59,17 @@ impl Measurable for FileCopyOptions {
     }
 
     /// Makes an experiment for each directory.
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         run_in_each(&self.folders, setting, "copy", |folder| {
             let mut set = TransferSet::new(CopyEnvironment {
                 from: folder.join("from"),
                 to: folder.join("to"),
-                size: 0,
                 processors: setting.processors,
             });
             self.admit_all(&mut set)?;
             let experiment = describe(&file_system(folder), set.has_programs());
             let sizes = self.sizes(setting.scale);
-            let experiment = set.play(experiment, &sizes, &METRICS, (setting, runner))?;
+            let experiment = set.play(experiment, &sizes, setting)?;
             set.stop()?;
             Ok(vec![experiment])
         })
@@ -144,17 +127,17 @@ fn times(size: u64) -> u64 {
 struct CopyEnvironment {
     from: PathBuf,
     to: PathBuf,
-    size: u64,
     processors: Processors,
 }
 
 impl TransferEnvironment for CopyEnvironment {
     const NAME: &'static str = "copy";
+    const METRICS_FIRST: &'static [PlayMetric] = &[read::TRANSFERS, read::CPU_PER_TRANSFER];
     const OTHER_SIDE: &'static str = "the bench";
 
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>> {
         let sha256 = content::make(&self.from, TRIAL_BYTES, 0)?;
-        let counts = self.transfer(contender, 1)?;
+        let counts = self.transfer(&self.from, contender, 1)?;
         let name = &contender.command.name;
         if !self.to.exists() {
             return Err(Error::Answer(format!("{name}: there is no copy")));
@@ -165,27 +148,28 @@ impl TransferEnvironment for CopyEnvironment {
         }
     }
 
-    fn prepare(&mut self, size: u64) -> Result<()> {
-        self.size = size;
+    fn prepare(&self, size: u64) -> Result<TransferCase> {
         content::make(&self.from, size, 1)?;
-        content::flush_to_disk(&self.from)
-    }
-
-    fn file(&self) -> &Path {
-        &self.from
-    }
-
-    fn times(&self, contender: &TransferContender) -> u64 {
-        match contender.worker {
-            Some(_) => times(self.size),
-            None => times(self.size).min(PROGRAM_TIMES_MAX),
-        }
+        content::flush_to_disk(&self.from)?;
+        let times = times(size);
+        Ok(TransferCase {
+            file: self.from.clone(),
+            size,
+            times,
+            load: format!("copied {times} times for each figure"),
+            weight: weight_of(size),
+        })
     }
 
     /// Copies each time into a new file.
-    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>> {
+    fn transfer(
+        &self,
+        file: &Path,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<PayloadPath>> {
         if let Some(worker) = &mut contender.worker {
-            let (from, to) = (self.from.to_string_lossy(), self.to.to_string_lossy());
+            let (from, to) = (file.to_string_lossy(), self.to.to_string_lossy());
             let job = ["copy", &from, &to, &times.to_string()];
             return Ok(worker.job(&job)?.paths);
         }
@@ -198,10 +182,10 @@ impl TransferEnvironment for CopyEnvironment {
     }
 
     /// Data that is removed before it is written back never has to be.
-    fn finish(&self, _times: u64) -> Result<()> {
+    fn finish(&self, size: u64, _times: u64) -> Result<()> {
         let copied = std::fs::metadata(&self.to).context(|| "checking the copy".into())?;
-        if copied.len() != self.size {
-            let (bytes, size) = (copied.len(), self.size);
+        if copied.len() != size {
+            let bytes = copied.len();
             let what = format!("the copy has {bytes} bytes of {size}");
             return Err(Error::Answer(what));
         }
@@ -210,14 +194,6 @@ impl TransferEnvironment for CopyEnvironment {
 
     fn recover(&mut self) -> Result<()> {
         content::remove(&self.to)
-    }
-
-    fn load(&self, size: u64) -> String {
-        format!("copied {} times for each figure", times(size))
-    }
-
-    fn weight(&self, size: u64) -> u64 {
-        weight_of(size)
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use underpass::Mechanism;
 
-use super::closed::{ClosedLoad, ExtraPasses};
-use super::observation::{self as read, ServerMetric};
+use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
+use super::sample::{self as read, PlayMetric};
 use super::serving::{ServerSet, ServerVariant};
 use super::sizes::{parse_size, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
@@ -14,7 +14,6 @@ use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
 use crate::load::{ConnectionReuse, Quota, allow_connections};
-use crate::rounds::runner::RoundRunner;
 
 /// The usual file size, in bytes.
 const SIZE_FULL: u64 = 300_000_000;
@@ -68,9 +67,9 @@ fn mechanism_or_none(text: &str) -> Result<Option<Mechanism>, String> {
     }
 }
 
-const METRICS_LARGE: [ServerMetric; 3] = [read::CPU_PER_GIB, read::THROUGHPUT, read::REQUESTS];
+const METRICS_LARGE: [PlayMetric; 3] = [read::CPU_PER_GIB, read::THROUGHPUT, read::REQUESTS];
 
-const METRICS_SMALL: [ServerMetric; 4] = [
+const METRICS_SMALL: [PlayMetric; 4] = [
     read::REQUESTS_PER_CPU,
     read::REQUESTS,
     read::CPU_PER_GIB,
@@ -78,7 +77,7 @@ const METRICS_SMALL: [ServerMetric; 4] = [
 ];
 
 /// The metrics of files of any size.
-const METRICS_FURTHER: [ServerMetric; 8] = [
+const METRICS_FURTHER: [PlayMetric; 8] = [
     read::CPU_SHARE,
     read::P50,
     read::P90,
@@ -90,7 +89,7 @@ const METRICS_FURTHER: [ServerMetric; 8] = [
 ];
 
 /// The most important for files of that size first.
-fn metrics(size: u64) -> impl Iterator<Item = &'static ServerMetric> {
+fn metrics(size: u64) -> impl Iterator<Item = &'static PlayMetric> {
     let first: &[_] = match size {
         LARGE.. => &METRICS_LARGE,
         _ => &METRICS_SMALL,
@@ -108,7 +107,7 @@ impl Measurable for HttpOptions {
         of_all.sum()
     }
 
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         allow_connections(self.connections)?;
         let only = self.only().map(ServerVariant::only);
         let variants: Vec<_> = [ServerVariant::plain()].into_iter().chain(only).collect();
@@ -120,25 +119,17 @@ impl Measurable for HttpOptions {
             reuse: self.reuse(),
             quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
         };
-        let experiment = self.describe(runner.rounds);
+        let case_of = |bytes| ClosedCase {
+            bytes,
+            metrics: metrics(bytes).collect(),
+            extra: ExtraPasses::All,
+            weight: self.weight_of(bytes, scale),
+        };
+        let cases = self.sizes(scale).into_iter().map(case_of);
         let contenders = (&variants[..], &self.servers[..]);
-        ServerSet::run(
-            experiment,
-            contenders,
-            setting,
-            None,
-            |servers, experiment| {
-                for size in self.sizes(scale) {
-                    if runner.is_stopped() {
-                        break;
-                    }
-                    let on = (&mut *servers, self.weight_of(size, scale), runner);
-                    let case = load.case(size, metrics(size), ExtraPasses::All, on)?;
-                    experiment.cases.extend(case);
-                }
-                Ok(())
-            },
-        )
+        ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
+            load.cases(cases, servers, &setting.runner)
+        })
     }
 }
 
@@ -168,7 +159,7 @@ impl HttpOptions {
         }
     }
 
-    fn describe(&self, rounds: usize) -> Experiment {
+    fn describe(&self) -> Experiment {
         let (connections, then) = match self.reconnect {
             false => (self.connections.to_string(), "and sends the next request"),
             true => (
@@ -201,7 +192,6 @@ impl HttpOptions {
                 },
                 unit: Unit::Bytes,
             },
-            rounds,
             ..Experiment::default()
         }
     }

@@ -14,10 +14,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL};
-use super::observation::{
-    self as read, FileResidency, HeldConnections, ServerMetric, ServerSample, latencies, targets_of,
-};
+use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL, hot_stream};
+use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample, latencies};
 use super::serving::{SAMPLED, ServerSet, ServerVariant};
 use super::sizes::{parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
@@ -26,13 +24,12 @@ use crate::contender::server::ServerProcess;
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{
-    ClientBehavior, ConnectionLoad, ConnectionReuse, FileSet, LoadClient, LoadPace, LoadStream,
-    TestFile, allow_connections,
+    ClientBehavior, ConnectionLoad, ConnectionReuse, FileSet, LoadClient, TestFile,
+    allow_connections, targets_of,
 };
 use crate::machine::proc;
 use crate::machine::window::observe;
 use crate::rounds::metric::read_all;
-use crate::rounds::runner::RoundRunner;
 
 /// Larger than what all buffers between a server and a slow reader hold.
 const SIZE_FULL: u64 = 1 << 30;
@@ -71,7 +68,7 @@ pub struct ManyOptions {
     servers: Vec<NamedCommand>,
 }
 
-const METRICS: [ServerMetric; 8] = [
+const METRICS: [PlayMetric; 8] = [
     read::PEAK_RESIDENT,
     read::RESIDENT_EACH,
     read::P99,
@@ -89,35 +86,22 @@ impl Measurable for ManyOptions {
         contenders * (rounds as u64 + 2) * self.weight_of_play(scale)
     }
 
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         allow_connections(self.connections + HOT_CONNECTIONS)?;
-        runner.progress.begin("many");
-        let experiment = self.describe(runner.rounds);
+        setting.runner.progress.begin("many");
         let contenders = (&[ServerVariant::plain()][..], &self.servers[..]);
-        ServerSet::run(
-            experiment,
-            contenders,
-            setting,
-            None,
-            |servers, experiment| {
-                let case = self.case(servers, setting.scale, runner)?;
-                experiment.cases.extend(case);
-                Ok(())
-            },
-        )
+        ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
+            self.case(servers, setting)
+        })
     }
 }
 
 impl ManyOptions {
     /// The one case; `None` if it was stopped before a round was complete.
-    fn case(
-        &self,
-        servers: &mut ServerSet,
-        scale: RunScale,
-        runner: &RoundRunner,
-    ) -> Result<Option<Case>> {
-        let load = self.held_load(servers, scale, runner)?;
-        let weight = self.weight_of_play(scale);
+    fn case(&self, servers: &mut ServerSet, setting: &ExperimentContext) -> Result<Option<Case>> {
+        let runner = &setting.runner;
+        let load = self.held_load(servers, setting)?;
+        let weight = self.weight_of_play(setting.scale);
         // Peak memory never falls, so each play needs a fresh server.
         let played = runner.play(servers, weight, |servers, contender| {
             servers.restart(contender)?;
@@ -173,9 +157,9 @@ impl ManyOptions {
     fn held_load<'a>(
         &self,
         servers: &mut ServerSet,
-        scale: RunScale,
-        runner: &RoundRunner<'a>,
+        setting: &ExperimentContext<'a>,
     ) -> Result<HeldLoad<'a>> {
+        let scale = setting.scale;
         let hot = servers.make(FileSet {
             name: "small",
             count: 1,
@@ -196,7 +180,7 @@ impl ManyOptions {
             behavior,
             connections: self.connections.max(1),
             hold: scale.pick(HOLD_FULL, HOLD_QUICK),
-            stop: runner.stop,
+            stop: setting.runner.stop,
         })
     }
 
@@ -208,12 +192,11 @@ impl ManyOptions {
     }
 
     /// Whether our own server kept its promise for slow readers.
-    fn judge_peak(&self, name: &str, samples: &[&ServerSample]) -> Option<String> {
-        let peak = samples
-            .iter()
-            .map(|sample| sample.peak_resident_bytes)
-            .max();
-        let peak = peak.filter(|_| self.connections <= PROMISED_CONNECTIONS)?;
+    fn judge_peak(&self, name: &str, samples: &[&PlaySample]) -> Option<String> {
+        let peaks = samples.iter().filter_map(|one| one.peak_resident_bytes);
+        let peak = peaks
+            .max()
+            .filter(|_| self.connections <= PROMISED_CONNECTIONS)?;
         Some(format!(
             "{name} used at most {:.1} MiB, {} ({} for {PROMISED_CONNECTIONS} connections)",
             peak as f64 / (1 << 20) as f64,
@@ -223,7 +206,7 @@ impl ManyOptions {
     }
 
     /// The same for idle connections. In a debug build they are larger, and nothing is promised.
-    fn judge_each(&self, name: &str, samples: &[&ServerSample]) -> Option<String> {
+    fn judge_each(&self, name: &str, samples: &[&PlaySample]) -> Option<String> {
         let each = samples.iter().filter_map(|sample| sample.held.as_ref());
         let most = each.map(HeldConnections::bytes_each).reduce(f64::max)?;
         let judged = if cfg!(debug_assertions) {
@@ -239,7 +222,7 @@ impl ManyOptions {
         ))
     }
 
-    fn describe(&self, rounds: usize) -> Experiment {
+    fn describe(&self) -> Experiment {
         let connections = self.connections;
         let (variant, title, measured, reading) = match self.idle {
             false => (
@@ -271,7 +254,6 @@ impl ManyOptions {
             reading: format!(
                 "A server's resident memory shows what it keeps for each connection. {reading}"
             ),
-            rounds,
             ..Experiment::default()
         }
     }
@@ -289,7 +271,7 @@ struct HeldLoad<'a> {
 }
 
 impl HeldLoad<'_> {
-    fn observe(&self, server: &ServerProcess) -> Result<ServerSample> {
+    fn observe(&self, server: &ServerProcess) -> Result<PlaySample> {
         let latencies_before_ns = self.request_hot(server)?;
         let before_bytes = proc::resident_bytes(server.pid())?;
         let mut buffers = None;
@@ -299,21 +281,17 @@ impl HeldLoad<'_> {
         };
         let ((bytes, latencies_ns), window) =
             observe(server.pid(), || self.hold_all(server, look))?;
-        Ok(ServerSample {
-            window,
-            residency: FileResidency::Cached,
-            requests: self.connections as u64,
-            body_bytes: 0,
+        Ok(PlaySample {
             latencies_ns,
-            peak_resident_bytes: proc::peak_resident_bytes(server.pid())?,
+            peak_resident_bytes: Some(proc::peak_resident_bytes(server.pid())?),
             tcp_buffer_bytes: buffers,
-            storage_read_bytes: None,
             held: Some(HeldConnections {
                 connections: self.connections as u64,
                 before_bytes,
                 bytes,
                 latencies_before_ns,
             }),
+            ..PlaySample::of(window, self.connections as u64, 0)
         })
     }
 
@@ -341,16 +319,8 @@ impl HeldLoad<'_> {
 
     /// The latencies of requests for a small file, in ascending order.
     fn request_hot(&self, server: &ServerProcess) -> Result<Vec<u64>> {
-        let targets = targets_of(&self.hot, server, ConnectionReuse::KeepAlive);
-        let stream = LoadStream {
-            targets: &targets,
-            connections: HOT_CONNECTIONS,
-            pace: LoadPace::Open {
-                interval: HOT_INTERVAL,
-                span: Some(self.hold),
-            },
-            receive_bytes_max: HOT_BYTES as usize,
-        };
+        let targets = targets_of(&self.hot, server.address(), ConnectionReuse::KeepAlive);
+        let stream = hot_stream(&targets, Some(self.hold));
         let mut results = LoadClient::connect(server.address(), vec![stream])?.run(self.stop)?;
         let mut latencies = results.swap_remove(0).latencies_ns;
         latencies.sort_unstable();

@@ -7,7 +7,7 @@ pub(crate) mod copy;
 pub(crate) mod folders;
 pub(crate) mod http;
 pub(crate) mod many;
-pub(crate) mod observation;
+pub(crate) mod sample;
 pub(crate) mod serving;
 pub(crate) mod sizes;
 pub(crate) mod small;
@@ -21,9 +21,6 @@ use crate::document::Experiment;
 use crate::error::Result;
 use crate::machine::Machine;
 use crate::rounds::runner::RoundRunner;
-
-/// Completes "NAME failed …" where a contender fails under strace.
-pub(crate) const TRACED: &str = "while its system calls were counted";
 
 /// How much work a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +37,14 @@ pub(crate) struct ExperimentContext<'a> {
     pub(crate) processors: Processors,
     pub(crate) machine: &'a Machine,
     pub(crate) scale: RunScale,
+    pub(crate) runner: RoundRunner<'a>,
 }
 
 pub(crate) trait Measurable {
     /// Estimates how many milliseconds it takes.
     fn weight(&self, scale: RunScale, rounds: usize) -> u64;
 
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>>;
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>>;
 }
 
 impl RunScale {

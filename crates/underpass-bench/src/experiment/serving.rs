@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 use underpass::Mechanism;
 
 use super::ExperimentContext;
-use super::observation::{ServerSample, notes_of};
+use super::sample::{FileResidency, PlaySample, notes_of};
 use crate::contender::named::NamedCommand;
 use crate::contender::server::{MetricsMode, ServerProcess, ServerSetup};
 use crate::contender::server_metrics;
 use crate::content;
-use crate::document::{Experiment, PayloadPath, Timeline, Unit};
+use crate::document::{Case, Experiment, PayloadPath, Timeline, Unit};
 use crate::error::{self, Error, Result};
-use crate::load::{FileSet, TestFile, verify};
+use crate::load::{FileSet, LoadClient, LoadStream, TestFile, verify};
 use crate::machine::proc::{self, ProcessMemory};
 use crate::machine::throttle::DiskThrottle;
+use crate::machine::window::observe;
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::interleave::Played;
 
@@ -30,6 +31,12 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 const VERIFIED: &str = "when its responses were compared with the files";
 pub(crate) const SAMPLED: &str = "while its memory was sampled";
 pub(crate) const COUNTED: &str = "while it counted by which mechanisms bodies were sent";
+
+/// Files in the page cache. Less than this may be a part of the server's program that it needs for
+/// the first time.
+pub(crate) const IN_CACHE: FileResidency = FileResidency::Cached {
+    aside_bytes: 256 << 10,
+};
 
 /// What each server is tried with before anything is measured.
 const TRIAL: FileSet = FileSet {
@@ -71,7 +78,6 @@ pub(crate) struct ServerSet {
     throttle: Option<DiskThrottle>,
     entries: Vec<ServerEntry>,
     list: ContenderList,
-    left_out: Vec<String>,
     /// Notes, for the next case, on servers that have failed before its rounds.
     pending_notes: Vec<String>,
 }
@@ -83,14 +89,13 @@ struct ServerEntry {
 }
 
 impl ServerSet {
-    /// Starts all servers, our own ones and then the user's, has `play` add cases to the
-    /// experiment, and stops the servers.
-    pub(crate) fn run(
+    /// Starts all servers, our own ones and then the user's, adds the cases that `play` returns to
+    /// the experiment, and stops the servers.
+    pub(crate) fn run<C: IntoIterator<Item = Case>>(
         mut experiment: Experiment,
-        (variants, others): (&[ServerVariant], &[NamedCommand]),
-        setting: &ExperimentContext,
-        throttle: Option<DiskThrottle>,
-        play: impl FnOnce(&mut ServerSet, &mut Experiment) -> Result<()>,
+        contenders: (&[ServerVariant], &[NamedCommand]),
+        (setting, throttle): (&ExperimentContext, Option<DiskThrottle>),
+        play: impl FnOnce(&mut ServerSet) -> Result<C>,
     ) -> Result<Vec<Experiment>> {
         let directory = |what: &str| {
             let path = format!("{}/{what}", experiment.name);
@@ -102,29 +107,28 @@ impl ServerSet {
             throttle,
             entries: Vec::new(),
             list: ContenderList::default(),
-            left_out: Vec::new(),
             pending_notes: Vec::new(),
         };
-        let admitted = servers.admit_all(variants, others, directory);
+        let admitted = servers.admit_all(contenders, directory);
         let played = admitted.and_then(|()| {
             let setups = servers.entries.iter().map(|entry| &entry.setup);
-            experiment.contenders = setups.clone().map(ServerSetup::entry).collect();
-            servers.list = ContenderList::of(setups.map(|setup| setup.name().to_owned()));
-            experiment.notes.append(&mut servers.left_out);
-            play(&mut servers, &mut experiment)
+            experiment.contenders = setups.map(ServerSetup::entry).collect();
+            experiment.rounds = setting.runner.rounds;
+            experiment.notes.extend(servers.list.missing());
+            experiment.cases.extend(play(&mut servers)?);
+            Ok(vec![experiment])
         });
         // Each server is stopped whatever the result is; the first error is reported.
         let running = servers.entries.into_iter().filter_map(|entry| entry.server);
         let stopped = error::all(running.map(ServerProcess::stop));
-        played.and(stopped).map(|()| vec![experiment])
+        played.and_then(|experiments| stopped.map(|()| experiments))
     }
 
     /// Admits servers that deliver a small file unchanged, and notes why others are left out. Our
     /// own servers must be admitted.
     fn admit_all(
         &mut self,
-        variants: &[ServerVariant],
-        others: &[NamedCommand],
+        (variants, others): (&[ServerVariant], &[NamedCommand]),
         directory: impl Fn(&str) -> Result<PathBuf>,
     ) -> Result<()> {
         let trial = TRIAL.make(&self.site)?;
@@ -136,11 +140,8 @@ impl ServerSet {
         for (index, named) in others.iter().enumerate() {
             let own = directory(&format!("server-{}", variants.len() + index))?;
             let setup = ServerSetup::of(named, &self.site, own)?;
-            match self.admit(setup, &trial) {
-                Err(Error::Contender(why) | Error::Answer(why)) => {
-                    self.left_out.push(format!("not measured: {why}"));
-                }
-                admitted => admitted?,
+            if let Err(error) = self.admit(setup, &trial) {
+                self.list.reject(error)?;
             }
         }
         Ok(())
@@ -157,6 +158,8 @@ impl ServerSet {
         if admitted.is_err() {
             let rejected = self.entries.pop().and_then(|entry| entry.server);
             rejected.map_or(Ok(()), ServerProcess::stop)?;
+        } else {
+            self.list.admit(self.entries[index].setup.name());
         }
         admitted
     }
@@ -232,12 +235,9 @@ impl ServerSet {
     }
 
     /// The notes on a case, including failures before its rounds.
-    pub(crate) fn notes(&mut self, played: &Played<ServerSample>) -> Vec<String> {
+    pub(crate) fn notes(&mut self, played: &Played<PlaySample>) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.pending_notes);
-        notes.extend(played.notes());
-        for index in 0..played.contenders() {
-            notes.extend(notes_of(self.name(index), &played.of(index)));
-        }
+        notes.extend(notes_of(played, |index| self.name(index), "the client"));
         notes
     }
 
@@ -271,6 +271,32 @@ impl ContenderSet for ServerSet {
         let _ = server.map_or(Ok(()), ServerProcess::stop);
         Ok(())
     }
+}
+
+/// Runs these streams on a server. Requests and latencies are those of the first stream, bytes the
+/// sum of all. Fails once `stop` is set.
+pub(crate) fn observe_streams(
+    server: &ServerProcess,
+    streams: Vec<LoadStream<'_>>,
+    residency: FileResidency,
+    stop: &AtomicBool,
+) -> Result<PlaySample> {
+    let client = LoadClient::connect(server.address(), streams)?;
+    let stored = proc::storage_read_bytes(server.pid())?;
+    let (mut results, window) = observe(server.pid(), || client.run(stop))?;
+    let stored_now = proc::storage_read_bytes(server.pid())?;
+    let read = stored_now.zip(stored);
+    let body_bytes = results.iter().map(|result| result.body_bytes).sum();
+    let first = results.swap_remove(0);
+    let mut latencies_ns = first.latencies_ns;
+    latencies_ns.sort_unstable();
+    Ok(PlaySample {
+        residency,
+        latencies_ns,
+        peak_resident_bytes: Some(proc::peak_resident_bytes(server.pid())?),
+        storage_read_bytes: read.map(|(now, then)| now.saturating_sub(then)),
+        ..PlaySample::of(window, first.requests, body_bytes)
+    })
 }
 
 /// Samples memory until `is_over` is set, and once more then.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::closed::{ClosedLoad, ExtraPasses};
-use super::observation::{self as read, ServerMetric};
+use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
+use super::sample::{self as read, PlayMetric};
 use super::serving::{ServerSet, ServerVariant};
 use super::sizes::{parse_size, size_label, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
@@ -13,7 +13,6 @@ use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
 use crate::load::{ConnectionReuse, Quota, allow_connections};
-use crate::rounds::runner::RoundRunner;
 use crate::stats::{RatioEstimate, RatioVerdict};
 
 /// Sizes of bodies around the crossover, in KiB.
@@ -48,7 +47,7 @@ pub struct SmallOptions {
     servers: Vec<NamedCommand>,
 }
 
-const METRICS: [ServerMetric; 6] = [
+const METRICS: [PlayMetric; 6] = [
     read::REQUESTS_PER_CPU,
     read::REQUESTS,
     read::CPU_PER_GIB,
@@ -65,7 +64,7 @@ impl Measurable for SmallOptions {
         plays * contenders * weight_of_play(scale)
     }
 
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         self.check()?;
         allow_connections(self.connections)?;
         let variants = [
@@ -80,32 +79,27 @@ impl Measurable for SmallOptions {
             reuse: ConnectionReuse::KeepAlive,
             quota: Quota::Span(scale.pick(SPAN_FULL, SPAN_QUICK)),
         };
-        let experiment = self.describe(runner.rounds);
-        let contenders = (&variants[..], &self.servers[..]);
-        ServerSet::run(
-            experiment,
-            contenders,
-            setting,
-            None,
-            |servers, experiment| {
-                for size in self.sizes(scale) {
-                    if runner.is_stopped() {
-                        break;
-                    }
-                    // The calls of the two ways differ in the same manner at every size.
-                    let extra = match experiment.cases.is_empty() {
-                        true => ExtraPasses::SystemCalls,
-                        false => ExtraPasses::Nothing,
-                    };
-                    let on = (&mut *servers, weight_of_play(scale), runner);
-                    let case = load.case(size, &METRICS, extra, on)?;
-                    experiment.cases.extend(case);
-                }
-                let findings = findings(&experiment.cases);
-                experiment.notes.extend(crossover(&findings));
-                Ok(())
+        let case_of = |(index, bytes)| ClosedCase {
+            bytes,
+            metrics: METRICS.iter().collect(),
+            // The calls of the two ways differ in the same manner at every size.
+            extra: match index {
+                0 => ExtraPasses::SystemCalls,
+                _ => ExtraPasses::Nothing,
             },
-        )
+            weight: weight_of_play(scale),
+        };
+        let cases = self.sizes(scale).into_iter().enumerate().map(case_of);
+        let contenders = (&variants[..], &self.servers[..]);
+        let measured = ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
+            load.cases(cases, servers, &setting.runner)
+        });
+        let mut experiments = measured?;
+        for experiment in &mut experiments {
+            let findings = findings(&experiment.cases);
+            experiment.notes.extend(crossover(&findings));
+        }
+        Ok(experiments)
     }
 }
 
@@ -130,7 +124,7 @@ impl SmallOptions {
         sizes_of_cases(&self.sizes, &usual.map(|kib| kib << 10).collect::<Vec<_>>())
     }
 
-    fn describe(&self, rounds: usize) -> Experiment {
+    fn describe(&self) -> Experiment {
         Experiment {
             name: "small".into(),
             variant: format!("{} connections", self.connections),
@@ -148,7 +142,6 @@ impl SmallOptions {
                 label: "body size".into(),
                 unit: Unit::Bytes,
             },
-            rounds,
             ..Experiment::default()
         }
     }

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use underpass::{Mechanism, limits};
 
+use super::sample::PlayMetric;
 use super::sizes::{parse_size, sizes_of_cases};
-use super::transfer::{self, TransferContender, TransferEnvironment, TransferSet};
+use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::receiver::{ReceiveMode, TestReceiver};
 use crate::content;
 use crate::document::{Axis, Experiment, PayloadPath, Unit};
 use crate::error::{Error, Result};
-use crate::rounds::runner::RoundRunner;
 
 const MB: u64 = 1_000_000;
 
@@ -86,15 +86,13 @@ impl Measurable for SocketOptions {
     }
 
     /// Makes an experiment for each way of receiving.
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         let mut set = TransferSet::new(SocketEnvironment {
             scale: setting.scale,
             remote: self.to.clone(),
             mode: ReceiveMode::Discard,
             receiver: TestReceiver::start()?,
             folder: setting.scratch.subdirectory("socket")?,
-            file: PathBuf::new(),
-            size: 0,
         });
         let zero_copy = [Mechanism::Sendfile, Mechanism::Splice].map(transfer::mover_with);
         let own = zero_copy
@@ -107,8 +105,7 @@ impl Measurable for SocketOptions {
         for &mode in self.modes() {
             set.environment.mode = mode;
             let sizes = self.sizes(setting.scale);
-            let with = (setting, runner);
-            experiments.push(set.play(self.describe(mode), &sizes, &transfer::METRICS, with)?);
+            experiments.push(set.play(self.describe(mode), &sizes, setting)?);
         }
         set.stop()?;
         Ok(experiments)
@@ -131,8 +128,6 @@ struct SocketEnvironment {
     mode: ReceiveMode,
     receiver: TestReceiver,
     folder: PathBuf,
-    file: PathBuf,
-    size: u64,
 }
 
 impl SocketEnvironment {
@@ -140,13 +135,14 @@ impl SocketEnvironment {
     fn send(
         &self,
         contender: &mut TransferContender,
-        (file, bytes): (&Path, u64),
+        file: &Path,
         address: &str,
     ) -> Result<Vec<PayloadPath>> {
         let name = &contender.command.name;
         let worker = contender.worker.as_mut();
         let worker = worker.ok_or_else(|| Error::Contender(format!("{name} takes no jobs")))?;
         let done = worker.job(&["send", &file.to_string_lossy(), address])?;
+        let bytes = std::fs::metadata(file).map_or(0, |file| file.len());
         match done.bytes == bytes {
             true => Ok(done.paths),
             false => Err(Error::Answer(format!(
@@ -171,6 +167,7 @@ impl SocketEnvironment {
 
 impl TransferEnvironment for SocketEnvironment {
     const NAME: &'static str = "socket";
+    const METRICS_FIRST: &'static [PlayMetric] = &[];
     const OTHER_SIDE: &'static str = "the receiver";
 
     /// The receiver of the trial is always here, because bytes on another machine can't be
@@ -180,7 +177,7 @@ impl TransferEnvironment for SocketEnvironment {
         let sha256 = content::make(&file, TRIAL_BYTES, 0)?;
         self.receiver.set_mode(ReceiveMode::Hash);
         let address = self.receiver.address().to_string();
-        let sent = self.send(contender, (&file, TRIAL_BYTES), &address);
+        let sent = self.send(contender, &file, &address);
         let compared = sent.and_then(|counts| match self.receive(TRIAL_BYTES)? {
             Some(hash) if hash == sha256 => Ok(counts),
             _ => Err(Error::Answer("other bytes arrived".into())),
@@ -191,39 +188,46 @@ impl TransferEnvironment for SocketEnvironment {
         })
     }
 
-    fn prepare(&mut self, size: u64) -> Result<()> {
-        (self.file, self.size) = (self.folder.join(size.to_string()), size);
-        if !self.file.exists() {
-            content::make(&self.file, size, 1)?;
-            content::flush_to_disk(&self.file)?;
+    fn prepare(&self, size: u64) -> Result<TransferCase> {
+        let file = self.folder.join(size.to_string());
+        if !file.exists() {
+            content::make(&file, size, 1)?;
+            content::flush_to_disk(&file)?;
         }
-        Ok(())
+        let times = times(size, self.scale);
+        Ok(TransferCase {
+            file,
+            size,
+            times,
+            load: match times {
+                1 => "sent once for each figure".to_owned(),
+                times => format!("sent {times} times for each figure"),
+            },
+            weight: weight_of(size, self.scale),
+        })
     }
 
-    fn file(&self) -> &Path {
-        &self.file
-    }
-
-    fn times(&self, _contender: &TransferContender) -> u64 {
-        times(self.size, self.scale)
-    }
-
-    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>> {
+    fn transfer(
+        &self,
+        file: &Path,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<PayloadPath>> {
         self.receiver.set_mode(self.mode);
         let address = match &self.remote {
             None => self.receiver.address().to_string(),
             Some((host, port)) if self.mode == ReceiveMode::Discard => format!("{host}:{port}"),
             Some((host, port)) => format!("{host}:{}", port + 1),
         };
-        let send = |_| self.send(contender, (&self.file, self.size), &address);
+        let send = |_| self.send(contender, file, &address);
         let counts: Result<Vec<_>> = (0..times).map(send).collect();
         Ok(counts?.concat())
     }
 
-    fn finish(&self, times: u64) -> Result<()> {
+    fn finish(&self, size: u64, times: u64) -> Result<()> {
         match self.remote {
             Some(_) => Ok(()),
-            None => (0..times).try_for_each(|_| self.receive(self.size).map(drop)),
+            None => (0..times).try_for_each(|_| self.receive(size).map(drop)),
         }
     }
 
@@ -231,17 +235,6 @@ impl TransferEnvironment for SocketEnvironment {
     fn recover(&mut self) -> Result<()> {
         self.receiver = TestReceiver::start()?;
         Ok(())
-    }
-
-    fn load(&self, size: u64) -> String {
-        match times(size, self.scale) {
-            1 => "sent once for each figure".to_owned(),
-            times => format!("sent {times} times for each figure"),
-        }
-    }
-
-    fn weight(&self, size: u64) -> u64 {
-        weight_of(size, self.scale)
     }
 }
 

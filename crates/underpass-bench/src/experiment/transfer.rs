@@ -1,143 +1,41 @@
-//! Moving a file once or several times: what `socket` and `copy` share, and the metrics of `tree`.
+//! Moving a file once or several times: what `socket` and `copy` share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use underpass::Mechanism;
 
+use super::ExperimentContext;
+use super::sample::{self as read, PlayMetric, PlaySample, notes_of, payload_paths};
 use super::sizes::size_label;
-use super::{ExperimentContext, TRACED};
 use crate::contender::mover::MoverSettings;
 use crate::contender::process::{self, CommandSpec};
 use crate::contender::role::SubprocessRole;
 use crate::contender::worker_process::WorkerProcess;
 use crate::content;
-use crate::document::{Case, Contender, Experiment, PayloadPath, SystemCalls, Unit};
-use crate::error::{self, Error, Result};
-use crate::machine::window::{UsageWindow, note_of_bottleneck, observe, observe_children};
+use crate::document::{Case, Experiment, PayloadPath, SystemCalls};
+use crate::error::{self, Result};
+use crate::machine::window::{observe, observe_children};
 use crate::machine::{proc, trace};
 use crate::rounds::contenders::{ContenderList, ContenderSet};
-use crate::rounds::interleave::{Played, Sample};
-use crate::rounds::metric::{GIB, MetricReader, read_all};
+use crate::rounds::metric::read_all;
 use crate::rounds::runner::RoundRunner;
 
-/// Share of what should come from memory that may come from storage.
-const FROM_STORAGE_MAX: f64 = 0.001;
+/// Starting a program takes about a millisecond, so fewer starts make a figure.
+const PROGRAM_TIMES_MAX: u64 = 40;
 
 /// The largest file that is moved under strace, which makes each call a hundred times slower.
 const TRACED_BYTES_MAX: u64 = 64 << 20;
 
-/// Several transfers of the same data by one contender.
-#[derive(Clone)]
-pub(crate) struct TransferSample {
-    pub(crate) window: UsageWindow,
-    pub(crate) times: u64,
-    /// Regular files in one transfer.
-    pub(crate) files: u64,
-    /// Of all times together; 0 where moving bytes is not the point.
-    pub(crate) bytes: u64,
-    /// Bytes that had to be read from storage, where the kernel counts them.
-    pub(crate) stored_bytes: u64,
-    /// By mechanism, from contenders that count.
-    pub(crate) paths: Vec<PayloadPath>,
-    pub(crate) peak_resident_bytes: Option<u64>,
-}
-
-impl Sample for TransferSample {
-    fn is_disturbed(&self) -> bool {
-        self.window.is_disturbed() || self.came_from_storage()
-    }
-}
-
-impl TransferSample {
-    fn came_from_storage(&self) -> bool {
-        self.stored_bytes as f64 > self.bytes as f64 * FROM_STORAGE_MAX
-    }
-
-    fn each(&self, value: f64) -> Option<f64> {
-        Some(value / self.times as f64)
-    }
-}
-
-pub(crate) type TransferMetric = MetricReader<TransferSample>;
-
-pub(crate) const CPU_PER_GIB: TransferMetric = TransferMetric::lower(
-    "cpu_per_gib",
-    "processor time per GiB",
-    Unit::SecondsPerGib,
-    |t| (t.bytes > 0).then(|| t.window.cpu() / (t.bytes as f64 / GIB)),
-);
-pub(crate) const THROUGHPUT: TransferMetric =
-    TransferMetric::higher("throughput", "throughput", Unit::BytesPerSecond, |t| {
-        Some(t.bytes as f64 / t.window.seconds())
-    });
-pub(crate) const OPERATIONS: TransferMetric = TransferMetric::higher(
-    "operations",
-    "operations per second",
-    Unit::PerSecond,
-    |t| Some(t.times as f64 / t.window.seconds()),
-);
-pub(crate) const CPU_PER_OPERATION: TransferMetric = TransferMetric::lower(
-    "cpu_per_operation",
-    "processor time per operation",
-    Unit::Seconds,
-    |t| t.each(t.window.cpu()),
-);
-pub(crate) const WALL: TransferMetric =
-    TransferMetric::lower("wall", "time of a transfer", Unit::Seconds, |t| {
-        t.each(t.window.seconds())
-    });
-pub(crate) const CPU: TransferMetric =
-    TransferMetric::lower("cpu", "its processor time", Unit::Seconds, |t| {
-        t.each(t.window.cpu())
-    });
-pub(crate) const CPU_PER_THOUSAND_FILES: TransferMetric = TransferMetric::lower(
-    "cpu_per_thousand_files",
-    "processor time per 1,000 files",
-    Unit::Seconds,
-    |t| (t.files > 1).then(|| t.window.cpu() * 1000.0 / t.files as f64),
-);
-pub(crate) const PEAK_RESIDENT: TransferMetric =
-    TransferMetric::lower("peak_resident", "peak resident memory", Unit::Bytes, |t| {
-        Some(t.peak_resident_bytes? as f64)
-    });
-pub(crate) const USER: TransferMetric = TransferMetric::lower(
-    "user",
-    "its processor time in user space",
-    Unit::Seconds,
-    |t| t.each(t.window.user()),
-);
-pub(crate) const SYSTEM: TransferMetric = TransferMetric::lower(
-    "system",
-    "its processor time in the kernel",
-    Unit::Seconds,
-    |t| t.each(t.window.cpu() - t.window.user()),
-);
-pub(crate) const CALLS: TransferMetric =
-    TransferMetric::lower("calls", "calls that moved its payload", Unit::Count, |t| {
-        let calls: u64 = t.paths.iter().map(|path| path.calls).sum();
-        t.each(calls as f64).filter(|_| !t.paths.is_empty())
-    });
-pub(crate) const CONTEXT_SWITCHES: TransferMetric = TransferMetric::lower(
-    "context_switches",
-    "its context switches",
-    Unit::Count,
-    |t| t.each(t.window.used.context_switches as f64),
-);
-pub(crate) const PAGE_FAULTS: TransferMetric =
-    TransferMetric::lower("page_faults", "its page faults", Unit::Count, |t| {
-        t.each(t.window.used.page_faults as f64)
-    });
-
 /// The metrics of any transfer of a file.
-pub(crate) const METRICS: [TransferMetric; 8] = [
-    CPU_PER_GIB,
-    THROUGHPUT,
-    WALL,
-    USER,
-    SYSTEM,
-    CALLS,
-    CONTEXT_SWITCHES,
-    PAGE_FAULTS,
+const METRICS: [PlayMetric; 8] = [
+    read::CPU_PER_GIB,
+    read::THROUGHPUT,
+    read::WALL,
+    read::USER,
+    read::SYSTEM,
+    read::CALLS,
+    read::ITS_CONTEXT_SWITCHES,
+    read::ITS_PAGE_FAULTS,
 ];
 
 /// How often a file of that size is moved for one figure: until it is about `sample_bytes`.
@@ -191,18 +89,10 @@ impl TransferContender {
         self.worker.as_ref().map(WorkerProcess::pid)
     }
 
-    /// So far; 0 for a program, which can't be asked after its end.
-    fn storage_read_bytes(&self) -> Result<u64> {
+    /// So far; `None` for a program, which can't be asked after its end.
+    fn storage_read_bytes(&self) -> Result<Option<u64>> {
         let read = self.pid().map(proc::storage_read_bytes).transpose()?;
-        Ok(read.flatten().unwrap_or(0))
-    }
-
-    fn entry(&self) -> Contender {
-        let mut entry = self.command.entry();
-        if let Some(worker) = &self.worker {
-            worker.version().clone_into(&mut entry.version);
-        }
-        entry
+        Ok(read.flatten())
     }
 }
 
@@ -210,33 +100,42 @@ impl TransferContender {
 pub(crate) trait TransferEnvironment {
     const NAME: &'static str;
 
+    /// Those that come before the metrics of any transfer.
+    const METRICS_FIRST: &'static [PlayMetric];
+
     /// Who else may be the bottleneck.
     const OTHER_SIDE: &'static str;
 
     /// Has a contender move a small file, and compares the bytes that arrive. An error names it.
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>>;
 
-    /// Creates the file of a case, where it doesn't exist yet, and makes it the current one.
-    fn prepare(&mut self, size: u64) -> Result<()>;
+    /// Creates the file of a case, where it doesn't exist yet.
+    fn prepare(&self, size: u64) -> Result<TransferCase>;
 
-    fn file(&self) -> &Path;
-
-    /// How often the current file is moved for one figure.
-    fn times(&self, contender: &TransferContender) -> u64;
-
-    fn transfer(&self, contender: &mut TransferContender, times: u64) -> Result<Vec<PayloadPath>>;
+    fn transfer(
+        &self,
+        file: &Path,
+        contender: &mut TransferContender,
+        times: u64,
+    ) -> Result<Vec<PayloadPath>>;
 
     /// Checks after the measurement that everything arrived, and cleans up.
-    fn finish(&self, times: u64) -> Result<()>;
+    fn finish(&self, size: u64, times: u64) -> Result<()>;
 
     /// Discards what a failed contender has left behind.
     fn recover(&mut self) -> Result<()>;
+}
 
-    /// How often a file of this size is moved, in words.
-    fn load(&self, size: u64) -> String;
-
+/// A file of one size that is moved.
+pub(crate) struct TransferCase {
+    pub(crate) file: PathBuf,
+    pub(crate) size: u64,
+    /// How often it is moved for one figure.
+    pub(crate) times: u64,
+    /// The same in words.
+    pub(crate) load: String,
     /// Of one contender in one round, in milliseconds.
-    fn weight(&self, size: u64) -> u64;
+    pub(crate) weight: u64,
 }
 
 /// The contenders of an experiment that moves files.
@@ -244,7 +143,6 @@ pub(crate) struct TransferSet<E> {
     pub(crate) environment: E,
     contenders: Vec<TransferContender>,
     list: ContenderList,
-    left_out: Vec<String>,
 }
 
 impl<E: TransferEnvironment> TransferSet<E> {
@@ -253,16 +151,15 @@ impl<E: TransferEnvironment> TransferSet<E> {
             environment,
             contenders: Vec::new(),
             list: ContenderList::default(),
-            left_out: Vec::new(),
         }
     }
 
     pub(crate) fn admit_worker(
         &mut self,
-        command: CommandSpec,
+        mut command: CommandSpec,
         processor: Option<usize>,
     ) -> Result<Vec<PayloadPath>> {
-        let worker = WorkerProcess::start(&command, processor);
+        let worker = WorkerProcess::start(&mut command, processor);
         self.admit(worker.map(|worker| TransferContender {
             command,
             worker: Some(worker),
@@ -280,15 +177,15 @@ impl<E: TransferEnvironment> TransferSet<E> {
         });
         match tried {
             Ok((contender, counts)) => {
+                self.list.admit(&contender.command.name);
                 self.contenders.push(contender);
                 Ok(counts)
             }
-            Err(Error::Contender(why) | Error::Answer(why)) => {
-                self.left_out.push(format!("not measured: {why}"));
+            Err(error) => {
+                self.list.reject(error)?;
                 self.environment.recover()?;
                 Ok(Vec::new())
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -297,21 +194,13 @@ impl<E: TransferEnvironment> TransferSet<E> {
         &mut self,
         mut experiment: Experiment,
         sizes: &[u64],
-        metrics: &[TransferMetric],
-        (setting, runner): (&ExperimentContext, &RoundRunner),
+        setting: &ExperimentContext,
     ) -> Result<Experiment> {
-        if self.list.len() == 0 {
-            let names = self.contenders.iter().map(|one| one.command.name.clone());
-            self.list = ContenderList::of(names);
-        }
+        let runner = &setting.runner;
         experiment.rounds = runner.rounds;
-        experiment.contenders = self
-            .contenders
-            .iter()
-            .map(TransferContender::entry)
-            .collect();
-        let notes = self.left_out.iter().chain(self.list.failures());
-        experiment.notes.extend(notes.cloned());
+        let entries = self.contenders.iter().map(|one| one.command.entry());
+        experiment.contenders = entries.collect();
+        experiment.notes.extend(self.list.missing());
         for &size in sizes {
             if runner.is_stopped() || self.contenders.is_empty() {
                 break;
@@ -320,10 +209,10 @@ impl<E: TransferEnvironment> TransferSet<E> {
             runner
                 .progress
                 .begin(&format!("{} {variant}, {label}", E::NAME));
-            experiment.cases.extend(self.case(size, metrics, runner)?);
+            experiment.cases.extend(self.case(size, runner)?);
         }
         if !runner.is_stopped() {
-            self.add_calls(&mut experiment, setting, runner)?;
+            self.add_calls(&mut experiment, setting)?;
         }
         Ok(experiment)
     }
@@ -337,93 +226,72 @@ impl<E: TransferEnvironment> TransferSet<E> {
         self.contenders.iter().any(|one| one.worker.is_none())
     }
 
-    fn case(
-        &mut self,
-        size: u64,
-        metrics: &[TransferMetric],
-        runner: &RoundRunner,
-    ) -> Result<Option<Case>> {
-        self.environment.prepare(size)?;
-        let weight = self.environment.weight(size);
-        let played = runner.play(self, weight, |set, contender| set.observe(contender, size))?;
+    fn case(&mut self, size: u64, runner: &RoundRunner) -> Result<Option<Case>> {
+        let case = self.environment.prepare(size)?;
+        let played = runner.play(self, case.weight, |set, contender| {
+            set.observe(contender, &case)
+        })?;
         Ok(played.map(|played| Case {
             label: size_label(size),
             x: size as f64,
-            load: self.environment.load(size),
-            metrics: read_all(metrics, &played),
+            load: case.load,
+            metrics: read_all(E::METRICS_FIRST.iter().chain(&METRICS), &played),
             travelled: payload_paths(&played),
-            notes: self.notes(&played),
+            notes: notes_of(&played, |at| self.list.name(at), E::OTHER_SIDE),
             ..Case::default()
         }))
     }
 
-    fn observe(&mut self, contender: usize, size: u64) -> Result<TransferSample> {
+    fn observe(&mut self, contender: usize, case: &TransferCase) -> Result<PlaySample> {
         let environment = &self.environment;
-        content::warm(environment.file())?;
+        content::warm(&case.file)?;
         let contender = &mut self.contenders[contender];
-        let times = environment.times(contender);
+        let times = match contender.worker {
+            Some(_) => case.times,
+            None => case.times.min(PROGRAM_TIMES_MAX),
+        };
         let stored = contender.storage_read_bytes()?;
         let pid = contender.pid();
-        let work = || environment.transfer(contender, times);
+        let work = || environment.transfer(&case.file, contender, times);
         let (paths, window) = match pid {
             Some(pid) => observe(pid, work)?,
             None => observe_children(work)?,
         };
-        let stored_bytes = contender.storage_read_bytes()?.saturating_sub(stored);
-        environment.finish(times)?;
-        Ok(TransferSample {
-            window,
-            times,
-            files: 1,
-            bytes: times * size,
-            stored_bytes,
+        let stored_now = contender.storage_read_bytes()?;
+        environment.finish(case.size, times)?;
+        Ok(PlaySample {
+            storage_read_bytes: stored_now
+                .zip(stored)
+                .map(|(now, then)| now.saturating_sub(then)),
             paths,
-            peak_resident_bytes: None,
+            ..PlaySample::of(window, times, times * case.size)
         })
     }
 
     /// Counts the system calls of one more transfer of each worker under strace, for the largest
-    /// case that is small enough. Where that is not possible, a note says why.
+    /// case that is small enough.
     fn add_calls(
         &mut self,
         experiment: &mut Experiment,
         setting: &ExperimentContext,
-        runner: &RoundRunner,
     ) -> Result<()> {
         let fits = |case: &&mut Case| case.x as u64 <= TRACED_BYTES_MAX;
         let Some(case) = experiment.cases.iter_mut().rfind(fits) else {
             return Ok(());
         };
-        self.environment.prepare(case.x as u64)?;
+        let moved = self.environment.prepare(case.x as u64)?;
         let log = setting.scratch.path().join("calls.log");
         let count = |set: &mut TransferSet<E>, index: usize| {
             let (environment, contender) = (&set.environment, &mut set.contenders[index]);
             let Some(pid) = contender.pid() else {
                 return Ok(None);
             };
-            let work = || environment.transfer(contender, 1).map(drop);
+            let work = || environment.transfer(&moved.file, contender, 1).map(drop);
             let calls = trace::count_calls(pid, &log, work)?;
-            environment.finish(1)?;
+            environment.finish(moved.size, 1)?;
             Ok(Some(SystemCalls::of(index, 1, calls)))
         };
-        match runner.once_each(self, TRACED, 0, &mut case.notes, count) {
-            Ok(calls) => case.calls = calls.into_iter().flatten().collect(),
-            Err(Error::Setting(why)) => {
-                let note = format!("system calls were not counted: {why}");
-                experiment.notes.push(note);
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn notes(&self, played: &Played<TransferSample>) -> Vec<String> {
-        let mut notes = played.notes();
-        for contender in 0..played.contenders() {
-            let name = self.list.name(contender);
-            notes.extend(notes_of(name, E::OTHER_SIDE, &played.of(contender)));
-        }
-        notes
+        setting.runner.count_calls(self, 0, case, count)
     }
 }
 
@@ -436,42 +304,4 @@ impl<E: TransferEnvironment> ContenderSet for TransferSet<E> {
         let _ = self.contenders[contender].stop();
         self.environment.recover()
     }
-}
-
-/// How many bytes each mechanism moved in all rounds together.
-fn payload_paths(played: &Played<TransferSample>) -> Vec<PayloadPath> {
-    let mut sums: Vec<PayloadPath> = Vec::new();
-    for contender in 0..played.contenders() {
-        let first = sums.len();
-        let samples = played.of(contender).into_iter();
-        for path in samples.flat_map(|sample| &sample.paths) {
-            let mut own = sums[first..].iter_mut();
-            match own.find(|sum| sum.mechanism == path.mechanism) {
-                Some(sum) => {
-                    sum.bytes += path.bytes;
-                    sum.calls += path.calls;
-                    sum.refusals += path.refusals;
-                }
-                None => sums.push(PayloadPath {
-                    contender,
-                    ..path.clone()
-                }),
-            }
-        }
-    }
-    sums
-}
-
-fn notes_of(name: &str, other_side: &str, samples: &[&TransferSample]) -> Vec<String> {
-    let windows: Vec<&UsageWindow> = samples.iter().map(|sample| &sample.window).collect();
-    let cold = samples
-        .iter()
-        .filter(|sample| sample.came_from_storage())
-        .count();
-    let note_of_cold = (cold > 0).then(|| {
-        let rounds = samples.len();
-        format!("{name} read from storage in {cold} of {rounds} rounds: the cache was cold")
-    });
-    let bottleneck = note_of_bottleneck(name, other_side, &windows);
-    bottleneck.into_iter().chain(note_of_cold).collect()
 }

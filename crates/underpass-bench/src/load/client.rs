@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use super::exchange::{ClientExchange, DiscardBuffer, ReceiveProgress};
+use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
 use super::go_on_unless;
 use super::request::RequestTarget;
 use crate::error::{Error, ErrorContext, Result};
@@ -94,7 +94,7 @@ pub(crate) struct LoadClient<'a> {
 struct RunningStream<'a> {
     stream: LoadStream<'a>,
     result: StreamResult,
-    discard: DiscardBuffer,
+    discard: BodySink,
     begun: u64,
     start: Instant,
     idle: Vec<usize>,
@@ -221,7 +221,7 @@ impl<'a> LoadClient<'a> {
 impl<'a> RunningStream<'a> {
     fn new(stream: LoadStream<'a>, connections: Vec<usize>) -> RunningStream<'a> {
         RunningStream {
-            discard: DiscardBuffer::new(stream.receive_bytes_max),
+            discard: BodySink::discard(stream.receive_bytes_max),
             stream,
             result: StreamResult::default(),
             begun: 0,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::exchange::{ClientExchange, DiscardBuffer, ReceiveProgress};
+use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
 use super::go_on_unless;
 use super::request::RequestTarget;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(crate) enum ClientBehavior {
 pub(crate) struct ConnectionLoad {
     exchanges: Vec<ClientExchange>,
     behavior: ClientBehavior,
-    discard: DiscardBuffer,
+    discard: BodySink,
     passes: u64,
 }
 
@@ -49,7 +49,7 @@ impl ConnectionLoad {
         Ok(ConnectionLoad {
             exchanges,
             behavior,
-            discard: DiscardBuffer::new(RECEIVE_BYTES),
+            discard: BodySink::discard(RECEIVE_BYTES),
             passes: 0,
         })
     }

@@ -10,21 +10,29 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use sha2::{Digest as _, Sha256};
 
 use super::request::{ConnectionReuse, RequestTarget};
 use super::response::parse_head;
+use crate::content::Sha256Hash;
 use crate::error::{Error, ErrorContext, Result};
 
 /// The longest head that is accepted. It is longer than usual heads, and a page, so that most of
 /// the body is left for `MSG_TRUNC`.
 const HEAD_BYTES_MAX: usize = 4096;
 
+/// One receive of a body that is hashed.
+const HASHED_BYTES_MAX: usize = 256 << 10;
+
 /// A server on the loopback accepts a connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A buffer that `MSG_TRUNC` never writes to: its length bounds one receive, its pages stay
-/// untouched.
-pub(crate) struct DiscardBuffer(Vec<u8>);
+/// Where bodies go.
+pub(crate) struct BodySink {
+    /// Its length bounds one receive. Where bodies are discarded, its pages stay untouched.
+    space: Vec<u8>,
+    hash: Option<Sha256>,
+}
 
 /// How far an exchange is after one receive.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,9 +63,26 @@ pub(crate) struct ClientExchange {
     pub(crate) since: Instant,
 }
 
-impl DiscardBuffer {
-    pub(crate) fn new(bytes_max: usize) -> DiscardBuffer {
-        DiscardBuffer(vec![0; bytes_max])
+impl BodySink {
+    /// The kernel discards all of them (`MSG_TRUNC`).
+    pub(crate) fn discard(bytes_max: usize) -> BodySink {
+        BodySink {
+            space: vec![0; bytes_max],
+            hash: None,
+        }
+    }
+
+    /// They are hashed.
+    pub(super) fn hash() -> BodySink {
+        BodySink {
+            space: vec![0; HASHED_BYTES_MAX],
+            hash: Some(Sha256::new()),
+        }
+    }
+
+    /// The hash of what was received since the last call, if it was hashed.
+    pub(super) fn finish(&mut self) -> Option<Sha256Hash> {
+        Some(self.hash.as_mut()?.finalize_reset().into())
     }
 }
 
@@ -125,11 +150,11 @@ impl ClientExchange {
         Ok(())
     }
 
-    pub(crate) fn advance(&mut self, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
+    pub(crate) fn advance(&mut self, body: &mut BodySink) -> Result<ReceiveProgress> {
         let progress = match self.state {
             ExchangeState::Idle => return Err(self.unasked()),
-            ExchangeState::Head { received } => self.receive_head(received),
-            ExchangeState::Body { left } => self.discard_body(left, discard),
+            ExchangeState::Head { received } => self.receive_head(received, body),
+            ExchangeState::Body { left } => self.receive_body(left, body),
             ExchangeState::Ending => self.end(),
         };
         match progress {
@@ -146,7 +171,7 @@ impl ClientExchange {
         }
     }
 
-    fn receive_head(&mut self, received: usize) -> Result<ReceiveProgress> {
+    fn receive_head(&mut self, received: usize, body: &mut BodySink) -> Result<ReceiveProgress> {
         let space = &mut self.head[received..];
         let got = receive(&self.stream, space, RecvFlags::empty())?;
         let received = received + got;
@@ -165,16 +190,24 @@ impl ClientExchange {
             );
             return Err(Error::Answer(what));
         }
+        let start = &self.head[head.head_bytes..received];
+        body.hash.iter_mut().for_each(|hash| hash.update(start));
         let with_head = (received - head.head_bytes) as u64;
         let left = self.body_bytes.checked_sub(with_head);
         self.owe(left.ok_or_else(|| Error::Answer("more bytes than announced".into()))?)
     }
 
-    fn discard_body(&mut self, left: u64, discard: &mut DiscardBuffer) -> Result<ReceiveProgress> {
+    fn receive_body(&mut self, left: u64, body: &mut BodySink) -> Result<ReceiveProgress> {
         let wanted = usize::try_from(left)
             .unwrap_or(usize::MAX)
-            .min(discard.0.len());
-        let got = receive(&self.stream, &mut discard.0[..wanted], RecvFlags::TRUNC)?;
+            .min(body.space.len());
+        let flags = match body.hash {
+            Some(_) => RecvFlags::empty(),
+            None => RecvFlags::TRUNC,
+        };
+        let got = receive(&self.stream, &mut body.space[..wanted], flags)?;
+        let received = &body.space[..got];
+        body.hash.iter_mut().for_each(|hash| hash.update(received));
         self.owe(left - got as u64)
     }
 
@@ -251,7 +284,7 @@ mod tests {
         }
         drop(peer);
         exchange.stream.set_nonblocking(false).unwrap();
-        let mut discard = DiscardBuffer::new(16);
+        let mut discard = BodySink::discard(16);
         while exchange.advance(&mut discard)? == ReceiveProgress::Partial {}
         Ok(())
     }

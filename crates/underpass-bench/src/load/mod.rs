@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorContext, Result};
 pub(crate) use client::{LoadClient, LoadPace, LoadStream, Quota, StreamResult};
 pub(crate) use connection_load::{ClientBehavior, ConnectionLoad};
 pub(crate) use request::{ConnectionReuse, RequestTarget};
-pub(crate) use test_file::{FileSet, TestFile};
+pub(crate) use test_file::{FileSet, TestFile, targets_of};
 pub(crate) use verify::verify;
 
 /// Descriptors of this program other than connections.

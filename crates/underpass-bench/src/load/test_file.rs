@@ -43,6 +43,16 @@ impl FileSet {
     }
 }
 
+/// The requests for these files, from the server at this address.
+pub(crate) fn targets_of(
+    files: &[TestFile],
+    address: SocketAddr,
+    reuse: ConnectionReuse,
+) -> Vec<RequestTarget> {
+    let targets = files.iter().map(|file| file.target(address, reuse));
+    targets.collect()
+}
+
 impl TestFile {
     pub(crate) fn target(&self, address: SocketAddr, reuse: ConnectionReuse) -> RequestTarget {
         RequestTarget::get(address, &self.url_path, self.bytes, reuse)

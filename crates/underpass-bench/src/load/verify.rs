@@ -1,94 +1,88 @@
 //! Checks, before anything is measured, that a server sends the right bytes.
 
-use std::io::{Read, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
-use sha2::{Digest as _, Sha256};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
 use super::request::ConnectionReuse;
-use super::response::parse_head;
 use super::test_file::TestFile;
-use crate::content::Sha256Hash;
 use crate::error::{Error, ErrorContext, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const BLOCK_BYTES: usize = 256 << 10;
 
 /// Fetches every file over one connection and compares hashes.
 pub(crate) fn verify(address: SocketAddr, files: &[TestFile]) -> Result<()> {
-    let mut stream = TcpStream::connect(address).context(|| format!("connecting to {address}"))?;
-    stream
-        .set_read_timeout(Some(TIMEOUT))
-        .context(|| "setting a timeout".into())?;
+    let mut exchange = ClientExchange::connect(address)?;
+    let mut body = BodySink::hash();
     for file in files {
-        let request = file.target(address, ConnectionReuse::KeepAlive).request;
-        stream
-            .write_all(&request)
-            .context(|| "sending a request".into())?;
-        if receive_hash(&mut stream, file.bytes)? != file.sha256 {
+        let target = file.target(address, ConnectionReuse::KeepAlive);
+        exchange.begin(&target, Instant::now())?;
+        while exchange.advance(&mut body)? == ReceiveProgress::Partial {
+            let mut readable = [PollFd::new(&exchange, PollFlags::IN)];
+            let timeout = Timespec::try_from(TIMEOUT).ok();
+            let ready = poll(&mut readable, timeout.as_ref());
+            if ready.context(|| "waiting for a response".into())? == 0 {
+                return Err(Error::Answer(format!("nothing arrived for {TIMEOUT:?}")));
+            }
+        }
+        let path = &file.url_path;
+        if body.finish() != Some(file.sha256) {
             return Err(Error::Answer(format!(
-                "{}: the hash of the body differs",
-                file.url_path
+                "{path}: the hash of the body differs"
             )));
+        }
+        if exchange.has_ended() {
+            let what = format!("{path}: more bytes than announced, or the connection was closed");
+            return Err(Error::Answer(what));
         }
     }
     Ok(())
 }
 
-fn receive_hash(stream: &mut impl Read, owed: u64) -> Result<Sha256Hash> {
-    let mut block = vec![0; BLOCK_BYTES];
-    let mut received = 0;
-    let head = loop {
-        received += read_some(stream, &mut block[received..])?;
-        if let Some(head) = parse_head(&block[..received], ConnectionReuse::KeepAlive)? {
-            break head;
-        }
-    };
-    if head.body_bytes != owed {
-        return Err(Error::Answer(format!(
-            "announces {} bytes where {owed} are expected",
-            head.body_bytes
-        )));
-    }
-    let with_head = &block[head.head_bytes..received];
-    let mut hash = Sha256::new_with_prefix(with_head);
-    let mut left = owed.checked_sub(with_head.len() as u64);
-    while let Some(some @ 1..) = left {
-        let got = read_some(stream, &mut block)?;
-        hash.update(&block[..got]);
-        left = some.checked_sub(got as u64);
-    }
-    left.ok_or_else(|| Error::Answer("more bytes than announced".into()))?;
-    Ok(hash.finalize().into())
-}
-
-fn read_some(stream: &mut impl Read, space: &mut [u8]) -> Result<usize> {
-    match stream.read(space).context(|| "reading a response".into())? {
-        0 => Err(Error::Answer(
-            "the server closed the connection, or its head has no end".into(),
-        )),
-        got => Ok(got),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
+
+    /// Verifies a file whose content is `hello` with a server that sends this body.
+    fn verified(body: &'static [u8]) -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+            stream.write_all(&[head, body].concat()).unwrap();
+            // Until the client has closed its end, unless the body is short.
+            let _ = (body.len() >= 5).then(|| stream.read(&mut [0]));
+        });
+        let file = TestFile {
+            path: "hello".into(),
+            url_path: "/hello".into(),
+            bytes: 5,
+            sha256: Sha256::digest(b"hello").into(),
+        };
+        verify(address, &[file])
+    }
 
     #[test]
     fn the_hash_is_that_of_the_body_alone() {
-        let mut answer = &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"[..];
-        let expected: Sha256Hash = Sha256::digest(b"hello").into();
-        assert_eq!(receive_hash(&mut answer, 5).unwrap(), expected);
+        verified(b"hello").unwrap();
+        let differs = verified(b"jello").unwrap_err().to_string();
+        assert!(differs.contains("hash"), "{differs}");
     }
 
     #[test]
     fn short_and_long_bodies_are_errors() {
-        let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-        for body in ["hell", "hello!"] {
-            let answer = format!("{head}{body}");
-            assert!(receive_hash(&mut answer.as_bytes(), 5).is_err(), "{body}");
+        for body in [&b"hell"[..], b"hello!"] {
+            assert!(verified(body).is_err(), "{body:?}");
         }
     }
 }

@@ -11,9 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use procfs::{CpuInfo, Current as _, Meminfo};
 use serde::{Deserialize, Serialize};
-
-use crate::machine::proc::parse_kib_field;
 
 /// The machine of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,18 +36,18 @@ pub struct Machine {
 impl Machine {
     /// Reads the properties of this machine.
     pub(crate) fn look(directory: &Path) -> Machine {
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let flags = cpuinfo_field(&cpuinfo, "flags").unwrap_or_default();
+        let cpus = CpuInfo::current().ok();
+        let model = cpus.as_ref().and_then(|cpus| cpus.model_name(0));
+        let flags = cpus.as_ref().and_then(|cpus| cpus.flags(0));
         Machine {
-            processors: processors(&cpuinfo),
-            processor_model: cpuinfo_field(&cpuinfo, "model name").unwrap_or_default(),
-            virtual_machine: flags.split(' ').any(|flag| flag == "hypervisor"),
+            processors: cpus.as_ref().map_or(0, CpuInfo::num_cores),
+            processor_model: model.unwrap_or_default().to_owned(),
+            virtual_machine: flags.is_some_and(|flags| flags.contains(&"hypervisor")),
             kernel: rustix::system::uname()
                 .release()
                 .to_string_lossy()
                 .into_owned(),
-            memory_bytes: parse_kib_field(&meminfo, "MemTotal:").unwrap_or(0) * 1024,
+            memory_bytes: Meminfo::current().map_or(0, |memory| memory.mem_total),
             congestion_control: fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
                 .map_or_else(|_| "unknown".into(), |name| name.trim().to_owned()),
             file_system: file_system(directory),
@@ -132,18 +131,6 @@ pub(crate) fn today() -> String {
     time
 }
 
-fn processors(cpuinfo: &str) -> usize {
-    cpuinfo
-        .lines()
-        .filter(|line| line.starts_with("processor"))
-        .count()
-}
-
-fn cpuinfo_field(cpuinfo: &str, name: &str) -> Option<String> {
-    let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
 /// By the magic numbers of statfs(2).
 pub(crate) fn file_system(directory: &Path) -> String {
     let magic = rustix::fs::statfs(directory).map_or(0, |found| found.f_type as u64 & 0xffff_ffff);
@@ -165,15 +152,5 @@ mod tests {
     fn a_quota_is_processors_and_max_is_none() {
         assert_eq!(parse_quota("150000 100000\n"), Some(1.5));
         assert_eq!(parse_quota("max 100000\n"), None);
-    }
-
-    #[test]
-    fn cpuinfo_gives_model_and_count() {
-        let text = "processor\t: 0\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\n";
-        assert_eq!(processors(text), 2);
-        assert_eq!(
-            cpuinfo_field(text, "model name").as_deref(),
-            Some("AMD EPYC")
-        );
     }
 }

@@ -15,9 +15,9 @@ const BUSY_SHARE_MAX: f64 = 0.10;
 /// Returns once no other program runs, or at `deadline`.
 pub(crate) fn wait_until_quiet(deadline: Instant) -> Result<()> {
     while Instant::now() < deadline {
-        let before = proc::machine_ticks()?.busy;
+        let before = proc::machine_time()?.busy;
         sleep(LOOK);
-        let busy = proc::ticks(proc::machine_ticks()?.busy.saturating_sub(before));
+        let busy = proc::machine_time()?.busy.saturating_sub(before);
         if busy.as_secs_f64() / LOOK.as_secs_f64() <= BUSY_SHARE_MAX {
             break;
         }

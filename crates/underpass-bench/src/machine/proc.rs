@@ -7,11 +7,13 @@
 //! the kernel was built with `CONFIG_IRQ_TIME_ACCOUNTING`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Duration;
+use std::{fs, io};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike as _};
+use procfs::process::{Process, Stat, all_processes};
+use procfs::{CurrentSI as _, KernelStats};
 
 use crate::error::{ErrorContext, Result};
 
@@ -22,12 +24,12 @@ const TICK: Duration = Duration::from_millis(10);
 const TICK_SLACK: Duration = Duration::from_millis(30);
 
 /// The parent of all kernel threads; in a container there are none.
-const KTHREADD: u32 = 2;
+const KTHREADD: i32 = 2;
 
 /// What a process and its descendants have used so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CpuReading {
-    by_thread: BTreeMap<u32, Duration>,
+    by_thread: BTreeMap<i32, Duration>,
     user: Duration,
     system: Duration,
     page_faults: u64,
@@ -57,37 +59,23 @@ pub(crate) enum CpuSource {
     Ticks,
 }
 
-/// The part of `/proc/PID/stat` that is used.
-#[derive(Debug, PartialEq, Eq)]
-struct ProcessStat {
-    parent: u32,
-    page_faults: u64,
-    user: Duration,
-    system: Duration,
-}
-
-/// The part of `/proc/stat` that is used, in ticks summed over all processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MachineTicks {
-    pub(crate) busy: u64,
-    pub(crate) steal: u64,
+/// What all processors together did since the machine started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MachineTime {
+    pub(crate) busy: Duration,
+    /// Given by the hypervisor to other machines.
+    pub(crate) steal: Duration,
 }
 
 impl CpuReading {
     /// Reads `root` and its descendants now. A process that has just ended counts as 0.
     pub(crate) fn of_tree(root: u32) -> Result<CpuReading> {
-        let mut reading = CpuReading::default();
-        for pid in process_tree(root)? {
-            reading.add_process(pid);
-        }
-        Ok(reading)
+        Ok(CpuReading::of_all(process_tree(root)?))
     }
 
     /// Reads one process without its children.
     pub(crate) fn of_process(pid: u32) -> CpuReading {
-        let mut reading = CpuReading::default();
-        reading.add_process(pid);
-        reading
+        CpuReading::of_all([pid])
     }
 
     /// What the children of this process used that ended and were waited for.
@@ -146,48 +134,53 @@ impl CpuReading {
         self.user + self.system
     }
 
-    fn add_process(&mut self, pid: u32) {
-        if let Some(stat) = process_stat(pid) {
-            self.user += stat.user;
-            self.system += stat.system;
-            self.page_faults += stat.page_faults;
-        }
-        for tid in numbered_entries(&format!("/proc/{pid}/task")).unwrap_or_default() {
-            let of_thread = |file: &str| read(pid, &format!("task/{tid}/{file}"));
-            if let Some(run_time) = parse_schedstat(&of_thread("schedstat")) {
-                self.by_thread.insert(tid, run_time);
-            }
-            self.context_switches += parse_context_switches(&of_thread("status"));
-        }
-    }
-
-    /// Run time of all processes for which `is_counted`.
-    fn of_all(is_counted: impl Fn(u32) -> bool) -> Result<CpuReading> {
-        let all = numbered_entries("/proc").context(|| "reading /proc".into())?;
+    /// A process that has ended counts as 0.
+    fn of_all(processes: impl IntoIterator<Item = u32>) -> CpuReading {
         let mut reading = CpuReading::default();
-        let counted = all.into_iter().filter(|&pid| is_counted(pid));
-        counted.for_each(|pid| reading.add_process(pid));
-        Ok(reading)
+        for process in processes.into_iter().filter_map(process) {
+            if let Ok(stat) = process.stat() {
+                reading.user += ticks(stat.utime);
+                reading.system += ticks(stat.stime);
+                reading.page_faults += stat.minflt + stat.majflt;
+            }
+            for task in process.tasks().into_iter().flatten().flatten() {
+                if let Ok(times) = task.schedstat() {
+                    let run_time = Duration::from_nanos(times.sum_exec_runtime);
+                    reading.by_thread.insert(task.tid, run_time);
+                }
+                if let Ok(status) = task.status() {
+                    let switches = [
+                        status.voluntary_ctxt_switches,
+                        status.nonvoluntary_ctxt_switches,
+                    ];
+                    reading.context_switches += switches.into_iter().flatten().sum::<u64>();
+                }
+            }
+        }
+        reading
     }
 }
 
 /// Run time of the kernel threads that do network work outside of processes.
 pub(crate) fn network_threads_cpu() -> Result<CpuReading> {
-    CpuReading::of_all(|pid| read(pid, "comm").starts_with("ksoftirqd/"))
+    run_time_of(|stat| stat.comm.starts_with("ksoftirqd/"))
 }
 
 /// Run time of all kernel threads, which do work for any program.
 pub(crate) fn kernel_threads_cpu() -> Result<CpuReading> {
-    CpuReading::of_all(|pid| process_stat(pid).is_some_and(|stat| stat.parent == KTHREADD))
+    run_time_of(|stat| stat.ppid == KTHREADD)
+}
+
+fn run_time_of(is_counted: impl Fn(&Stat) -> bool) -> Result<CpuReading> {
+    let counted = all_stats()?.filter(is_counted);
+    let counted = counted.map(|stat| stat.pid.unsigned_abs());
+    Ok(CpuReading::of_all(counted))
 }
 
 /// A process and its descendants, the root first.
 pub(crate) fn process_tree(root: u32) -> Result<Vec<u32>> {
-    let all = numbered_entries("/proc").context(|| "reading /proc".into())?;
-    let parents = all.into_iter();
-    let parents: Vec<(u32, u32)> = parents
-        .filter_map(|pid| Some((pid, process_stat(pid)?.parent)))
-        .collect();
+    let parents = all_stats()?.map(|stat| (stat.pid.unsigned_abs(), stat.ppid.unsigned_abs()));
+    let parents: Vec<(u32, u32)> = parents.collect();
     let mut tree = vec![root];
     let mut next = 0;
     while next < tree.len() {
@@ -201,7 +194,7 @@ pub(crate) fn process_tree(root: u32) -> Result<Vec<u32>> {
 
 /// Peak resident memory of one process so far, in bytes; `None` if it has ended.
 pub(crate) fn peak_resident_of(pid: u32) -> Option<u64> {
-    Some(parse_kib_field(&read(pid, "status"), "VmHWM:")? * 1024)
+    Some(process(pid)?.status().ok()?.vmhwm? * 1024)
 }
 
 /// Peak resident memory of a process tree, in bytes. Each process counts the pages that it shares
@@ -216,9 +209,13 @@ pub(crate) fn peak_resident_bytes(root: u32) -> Result<u64> {
 /// Resident memory of a process tree now, in bytes. It is counted page by page, because `status`
 /// may miss some pages of each thread. Each process counts the pages that it shares with others.
 pub(crate) fn resident_bytes(root: u32) -> Result<u64> {
-    let resident = |pid| match parse_kib_field(&read(pid, "smaps_rollup"), "Rss:") {
-        Some(kib) => kib * 1024,
-        None => memory_of(&[pid]).resident_bytes,
+    let resident = |pid| {
+        let by_page = process(pid).and_then(|process| process.smaps_rollup().ok());
+        let mut parts = by_page.iter().flat_map(|all| &all.memory_map_rollup);
+        match parts.find_map(|part| part.extension.map.get("Rss").copied()) {
+            Some(bytes) => bytes,
+            None => memory_of(&[pid]).resident_bytes,
+        }
     };
     Ok(process_tree(root)?.into_iter().map(resident).sum())
 }
@@ -235,10 +232,10 @@ pub(crate) struct ProcessMemory {
 /// Of these processes now, from two small files for each.
 pub(crate) fn memory_of(processes: &[u32]) -> ProcessMemory {
     let mut memory = ProcessMemory::default();
-    for &pid in processes {
-        memory.resident_bytes +=
-            parse_kib_field(&read(pid, "status"), "VmRSS:").unwrap_or(0) * 1024;
-        memory.page_faults += process_stat(pid).map_or(0, |stat| stat.page_faults);
+    for process in processes.iter().copied().filter_map(process) {
+        let resident = process.status().ok().and_then(|status| status.vmrss);
+        memory.resident_bytes += resident.unwrap_or(0) * 1024;
+        memory.page_faults += process.stat().map_or(0, |stat| stat.minflt + stat.majflt);
     }
     memory
 }
@@ -246,13 +243,7 @@ pub(crate) fn memory_of(processes: &[u32]) -> ProcessMemory {
 /// Bytes that a process tree has read from storage so far; `None` where the kernel doesn't count
 /// them.
 pub(crate) fn storage_read_bytes(root: u32) -> Result<Option<u64>> {
-    let stored = |pid| {
-        let io = read(pid, "io");
-        let bytes = io
-            .lines()
-            .find_map(|line| line.strip_prefix("read_bytes: "))?;
-        bytes.trim().parse::<u64>().ok()
-    };
+    let stored = |pid| Some(process(pid)?.io().ok()?.read_bytes);
     Ok(process_tree(root)?.into_iter().map(stored).sum())
 }
 
@@ -263,71 +254,34 @@ pub(crate) fn tcp_buffer_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// What all processors did since the machine started.
-pub(crate) fn machine_ticks() -> Result<MachineTicks> {
-    let text = fs::read_to_string("/proc/stat").context(|| "reading /proc/stat".into())?;
-    Ok(parse_machine_ticks(&text).unwrap_or(MachineTicks { busy: 0, steal: 0 }))
+pub(crate) fn machine_time() -> Result<MachineTime> {
+    let total = KernelStats::current()
+        .map_err(io::Error::other)
+        .context(|| "reading /proc/stat".into())?;
+    let total = total.total;
+    let interrupts = total.irq.unwrap_or(0) + total.softirq.unwrap_or(0);
+    Ok(MachineTime {
+        // Guests are within user time.
+        busy: ticks(total.user + total.nice + total.system + interrupts),
+        steal: ticks(total.steal.unwrap_or(0)),
+    })
 }
 
-pub(crate) fn ticks(count: u64) -> Duration {
+fn ticks(count: u64) -> Duration {
     TICK.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// A file of a process; empty if the process has ended.
-fn read(pid: u32, file: &str) -> String {
-    fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default()
+/// `None` if it has ended.
+fn process(pid: u32) -> Option<Process> {
+    Process::new(i32::try_from(pid).ok()?).ok()
 }
 
-fn process_stat(pid: u32) -> Option<ProcessStat> {
-    parse_process_stat(&read(pid, "stat"))
-}
-
-/// A field such as `VmHWM:   1234 kB` of `/proc/PID/status` or `/proc/meminfo`, in KiB.
-pub(crate) fn parse_kib_field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
-/// The command's name may hold blanks and parentheses: fields count from the last `)`.
-fn parse_process_stat(text: &str) -> Option<ProcessStat> {
-    let (_, fields) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    let parent = u32::try_from(number(1)?).ok()?;
-    Some(ProcessStat {
-        parent,
-        page_faults: number(7)? + number(9)?,
-        user: ticks(number(11)?),
-        system: ticks(number(12)?),
-    })
-}
-
-/// Voluntary and involuntary ones.
-fn parse_context_switches(status: &str) -> u64 {
-    let counts = status.lines().filter_map(|line| {
-        let (name, count) = line.split_once(':')?;
-        name.ends_with("ctxt_switches")
-            .then(|| count.trim().parse::<u64>().ok())?
-    });
-    counts.sum()
-}
-
-fn parse_schedstat(text: &str) -> Option<Duration> {
-    let nanoseconds = text.split_whitespace().next()?;
-    nanoseconds.parse().ok().map(Duration::from_nanos)
-}
-
-/// user nice system idle iowait irq softirq steal guest guest_nice; guest is within user.
-fn parse_machine_ticks(text: &str) -> Option<MachineTicks> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let fields = line.split_whitespace();
-    let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
-    let field = |index: usize| fields.get(index).copied();
-    let busy = field(0)? + field(1)? + field(2)? + field(5)? + field(6)?;
-    Some(MachineTicks {
-        busy,
-        steal: field(7)?,
-    })
+/// Of all processes that run now.
+fn all_stats() -> Result<impl Iterator<Item = Stat>> {
+    let all = all_processes()
+        .map_err(io::Error::other)
+        .context(|| "reading /proc".into())?;
+    Ok(all.filter_map(|process| process.ok()?.stat().ok()))
 }
 
 fn parse_tcp_pages(sockstat: &str) -> Option<u64> {
@@ -339,71 +293,15 @@ fn parse_tcp_pages(sockstat: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-fn numbered_entries(directory: &str) -> std::io::Result<Vec<u32>> {
-    let names =
-        fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    Ok(names.filter_map(|name| name.parse().ok()).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const STAT: &str = "4711 (a (very) odd) name) S 42 4711 4711 0 -1 4194304 95 0 0 0 \
-                        120 340 7 9 20 0 1 0 1234 5 6";
-
-    #[test]
-    fn a_stat_line_is_counted_from_the_last_parenthesis() {
-        let expected = ProcessStat {
-            parent: 42,
-            page_faults: 95,
-            user: ticks(120),
-            system: ticks(340),
-        };
-        assert_eq!(parse_process_stat(STAT), Some(expected));
-        assert_eq!(parse_process_stat("4711 (cut"), None);
-        assert_eq!(parse_process_stat("1 (x) S 1 1"), None);
-    }
-
-    #[test]
-    fn a_schedstat_starts_with_nanoseconds_on_a_processor() {
-        assert_eq!(
-            parse_schedstat("28947614 6595506 62\n"),
-            Some(Duration::from_nanos(28_947_614))
-        );
-        assert_eq!(parse_schedstat(""), None);
-    }
-
-    #[test]
-    fn a_kib_field_is_found_by_name() {
-        let status = "Name:\tnginx\nVmPeak:\t   9000 kB\nVmHWM:\t    1234 kB\n";
-        assert_eq!(parse_kib_field(status, "VmHWM:"), Some(1234));
-        assert_eq!(parse_kib_field(status, "VmRSS:"), None);
-    }
-
-    #[test]
-    fn busy_ticks_leave_out_idle_iowait_and_steal() {
-        let text = "cpu  10 1 100 5000 300 2 20 7 0 0\ncpu0 5 0 50 2500 150 1 10 3 0 0\n";
-        assert_eq!(
-            parse_machine_ticks(text),
-            Some(MachineTicks {
-                busy: 133,
-                steal: 7
-            })
-        );
-    }
 
     #[test]
     fn tcp_memory_is_counted_in_pages() {
         let text =
             "sockets: used 12\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 283\nUDP: inuse 0 mem 5\n";
         assert_eq!(parse_tcp_pages(text), Some(283));
-    }
-
-    #[test]
-    fn context_switches_of_both_kinds_count() {
-        let status = "Name:\tx\nvoluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t2\n";
-        assert_eq!(parse_context_switches(status), 13);
     }
 
     #[test]
@@ -415,7 +313,7 @@ mod tests {
         assert_eq!(used.user, Duration::from_millis(100));
     }
 
-    fn reading(threads: &[(u32, u64)], ticks: u64) -> CpuReading {
+    fn reading(threads: &[(i32, u64)], ticks: u64) -> CpuReading {
         let by_thread = threads
             .iter()
             .map(|&(tid, ms)| (tid, Duration::from_millis(ms)))

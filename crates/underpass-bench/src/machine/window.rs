@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::machine::proc::{self, CpuReading, CpuSource, MachineTicks, ResourceUsage};
+use crate::machine::proc::{self, CpuReading, CpuSource, MachineTime, ResourceUsage};
 use crate::stats::Spread;
 
 /// Other load or stolen time, as a share of one processor, from which a figure is not worth
@@ -50,7 +50,7 @@ struct ClockReadings {
     process: CpuReading,
     bench: CpuReading,
     kernel: CpuReading,
-    machine: MachineTicks,
+    machine: MachineTime,
 }
 
 /// Runs `work`, which starts processes and waits for them, and reads what those used. Time of the
@@ -84,7 +84,7 @@ impl ClockReadings {
             process,
             bench: CpuReading::of_process(std::process::id()),
             kernel,
-            machine: proc::machine_ticks()?,
+            machine: proc::machine_time()?,
         })
     }
 
@@ -93,14 +93,14 @@ impl ClockReadings {
         let (_, cpu_source) = self.process.since(&before.process);
         let (bench_cpu, _) = self.bench.since(&before.bench);
         let (kernel_cpu, _) = self.kernel.since(&before.kernel);
-        let busy = proc::ticks(self.machine.busy.saturating_sub(before.machine.busy));
+        let busy = self.machine.busy.saturating_sub(before.machine.busy);
         UsageWindow {
             wall,
             used,
             cpu_source,
             bench_cpu,
             foreign_cpu: busy.saturating_sub(used.cpu + bench_cpu + kernel_cpu),
-            steal: proc::ticks(self.machine.steal.saturating_sub(before.machine.steal)),
+            steal: self.machine.steal.saturating_sub(before.machine.steal),
             elapsed: self.at - before.at,
         }
     }

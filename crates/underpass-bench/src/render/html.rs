@@ -1,13 +1,14 @@
-//! The report as one HTML page: for each experiment its charts, and every figure as text.
+//! The report as one HTML page: for each experiment its charts, and every figure as text. One file,
+//! no scripts, nothing loaded, and a policy that forbids both.
 
-use std::fmt::Write as _;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest as _, Sha256};
 
-use super::chart::{escaped, patch, swatch};
+use super::chart::{marks, patch, swatch};
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
-use super::page::page;
 use super::plots::{Legend, Plot, plots};
-use super::table::{Importance, Ratios, ReportTable, TableCell, groups};
+use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, groups};
 use crate::document::{Contender, Document, Experiment};
 
 /// More columns need smaller letters.
@@ -16,242 +17,219 @@ const COLUMNS: usize = 9;
 impl Document {
     /// A page that needs nothing else: no scripts, nothing loaded, light and dark, printable.
     pub fn html(&self) -> String {
-        let mut body = String::new();
-        self.head(&mut body);
-        for (index, experiment) in self.experiments.iter().enumerate() {
-            of_experiment(&mut body, experiment, &format!("e{index}"));
-        }
-        let title = format!("{} bench, {}", self.tool.name, self.date);
-        page(&title, &body)
-    }
-
-    fn head(&self, out: &mut String) {
-        let names = self.tool.name.as_str();
-        let _ = writeln!(out, "<header><h1>What {} measured</h1>", escaped(names));
-        let _ = writeln!(out, "<p class=\"muted\">{}</p>", escaped(&self.origin()));
-        let _ = writeln!(
-            out,
-            "<dl><dt>Machine</dt><dd>{}</dd><dt>Command</dt><dd><code>{}</code></dd></dl>",
-            escaped(&self.machine.describe()),
-            escaped(&self.command)
-        );
-        if let Some(interruption) = self.interruption() {
-            let _ = writeln!(out, "<p class=\"warn\"><strong>{interruption}</strong></p>");
-        }
-        if !self.warnings.is_empty() {
-            out.push_str("<div class=\"warn\"><strong>Reasons to doubt the figures</strong>");
-            list(out, &self.warnings);
-            out.push_str("</div>\n");
-        }
-        let _ = writeln!(out, "<p>{HOW_TO_READ}</p>\n</header>");
-        if self.experiments.len() > 1 {
-            out.push_str("<nav aria-label=\"Experiments\"><ul>\n");
-            for (index, experiment) in self.experiments.iter().enumerate() {
-                let heading = escaped(&experiment.heading());
-                let _ = writeln!(out, "<li><a href=\"#e{index}\">{heading}</a></li>");
+        let name = &self.tool.name;
+        let ids = (0..).map(|index| format!("e{index}"));
+        let experiments: Vec<_> = ids.zip(&self.experiments).collect();
+        let body = html! {
+            (marks())
+            header {
+                h1 { "What " (name) " measured" }
+                p.muted { (self.origin()) }
+                dl {
+                    dt { "Machine" } dd { (self.machine.describe()) }
+                    dt { "Command" } dd { code { (self.command) } }
+                }
+                @if let Some(interruption) = self.interruption() {
+                    p.warn { strong { (interruption) } }
+                }
+                @if !self.warnings.is_empty() {
+                    div.warn { strong { "Reasons to doubt the figures" } (list(&self.warnings)) }
+                }
+                p { (HOW_TO_READ) }
             }
-            out.push_str("</ul></nav>\n");
+            @if experiments.len() > 1 {
+                nav aria-label="Experiments" {
+                    ul {
+                        @for (id, experiment) in &experiments {
+                            li { a href={ "#" (id) } { (experiment.heading()) } }
+                        }
+                    }
+                }
+            }
+            @for (id, experiment) in &experiments { (section(experiment, id)) }
+        };
+        page(&format!("{name} bench, {}", self.date), &body)
+    }
+}
+
+fn page(title: &str, body: &Markup) -> String {
+    let style = include_str!("page.css");
+    // The nonce allows this style sheet and no other: whoever adds one changes the page's hash. No
+    // source is allowed for anything else.
+    let hash = Sha256::digest(body.0.as_bytes());
+    let nonce: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'"
+    );
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(PreEscaped(policy));
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style nonce=(nonce) { (PreEscaped(style)) }
+            }
+            body { (body) }
+        }
+    };
+    page.into_string()
+}
+
+fn section(experiment: &Experiment, id: &str) -> Markup {
+    let plots = plots(experiment, id);
+    let charts_of = |group: &str| {
+        let own = plots.iter().filter(|plot| plot.group == group);
+        charts(experiment, &own.collect::<Vec<_>>())
+    };
+    html! {
+        section aria-labelledby=(id) {
+            h2 id=(id) { (experiment.heading()) }
+            p { (experiment.measured) }
+            p { (experiment.reading) }
+            @if let [load] = &experiment.loads()[..] { p.small.muted { "Load: " (load) "." } }
+            @for group in groups(experiment) {
+                (charts_of(&group.title))
+                @match group.importance {
+                    Importance::Main => (tables(&group)),
+                    Importance::Further => details { summary { (group.title) } (tables(&group)) },
+                }
+            }
+            (charts_of(""))
+            (titled_list("Bytes by mechanism", &experiment.payload_paths()))
+            (titled_list("System calls per operation", &experiment.system_calls()))
+            (titled_list("Notes", &experiment.all_notes()))
+            details {
+                summary { "Contenders: versions and commands" }
+                ul { @for contender in &experiment.contenders { (item(contender)) } }
+            }
         }
     }
 }
 
-fn of_experiment(out: &mut String, experiment: &Experiment, id: &str) {
-    let heading = escaped(&experiment.heading());
-    let _ = writeln!(
-        out,
-        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>"
-    );
-    let _ = writeln!(out, "<p>{}</p>", escaped(&experiment.measured));
-    let _ = writeln!(out, "<p>{}</p>", escaped(&experiment.reading));
-    if let [load] = &experiment.loads()[..] {
-        let _ = writeln!(out, "<p class=\"small muted\">Load: {}.</p>", escaped(load));
-    }
-    let plots = plots(experiment, id);
-    for group in groups(experiment) {
-        let own = plots.iter().filter(|plot| plot.group == group.title);
-        let own: Vec<&Plot> = own.collect();
-        charts(out, experiment, &own);
-        let further = group.importance == Importance::Further;
-        if further {
-            let _ = writeln!(out, "<details><summary>{}</summary>", escaped(&group.title));
-        }
-        table(out, &group.figures);
-        match &group.ratios {
-            Some(Ratios::Table(ratios)) => table(out, ratios),
-            Some(Ratios::TooFewRounds) => {
-                let _ = writeln!(out, "<p class=\"note\">{TOO_FEW_ROUNDS}</p>");
-            }
+fn tables(group: &TableGroup<'_>) -> Markup {
+    html! {
+        (table(&group.figures))
+        @match &group.ratios {
+            Some(Ratios::Table(ratios)) => (table(ratios)),
+            Some(Ratios::TooFewRounds) => p.note { (TOO_FEW_ROUNDS) },
             None => {}
         }
-        if further {
-            out.push_str("</details>\n");
-        }
     }
-    let distributions: Vec<&Plot> = plots.iter().filter(|plot| plot.group.is_empty()).collect();
-    charts(out, experiment, &distributions);
-    titled_list(out, "Bytes by mechanism", &experiment.payload_paths());
-    titled_list(
-        out,
-        "System calls per operation",
-        &experiment.system_calls(),
-    );
-    titled_list(out, "Notes", &experiment.all_notes());
-    contenders(out, &experiment.contenders);
-    out.push_str("</section>\n");
 }
 
 /// Charts over the whole width, and those in pairs, each with its numbers.
-fn charts(out: &mut String, experiment: &Experiment, plots: &[&Plot]) {
-    for run in plots.chunk_by(|a, b| a.is_small && b.is_small) {
-        let paired = run[0].is_small;
-        if paired {
-            out.push_str("<div class=\"pair\">\n");
-        }
-        for plot in run {
-            figure(out, experiment, plot);
-        }
-        if paired {
-            out.push_str("</div>\n");
-        }
-        for table_below in run.iter().filter_map(|plot| plot.numbers.as_ref()) {
-            table(out, table_below);
+fn charts(experiment: &Experiment, plots: &[&Plot]) -> Markup {
+    html! {
+        @for run in plots.chunk_by(|a, b| a.is_small && b.is_small) {
+            div.pair[run[0].is_small] { @for plot in run { (figure(experiment, plot)) } }
+            @for numbers in run.iter().filter_map(|plot| plot.numbers.as_ref()) { (table(numbers)) }
         }
     }
 }
 
-fn figure(out: &mut String, experiment: &Experiment, plot: &Plot) {
-    let class = if plot.narrow.is_some() {
-        " class=\"has-narrow\""
-    } else {
-        ""
-    };
-    let words = &plot.words;
-    let _ = writeln!(
-        out,
-        "<figure{class}><figcaption><h3>{}</h3>",
-        escaped(&words.title)
-    );
-    let _ = writeln!(out, "<p>{}</p></figcaption>", escaped(&words.description));
-    out.push_str(&key(experiment, &plot.legend));
-    match &plot.narrow {
-        Some(narrow) => {
-            let _ = writeln!(out, "<div class=\"broad\">{}</div>", plot.svg);
-            let _ = writeln!(out, "<div class=\"narrow\">{narrow}</div>");
+fn figure(experiment: &Experiment, plot: &Plot) -> Markup {
+    let name = |place: &usize| &experiment.contenders[*place].name;
+    html! {
+        figure.has-narrow[plot.narrow.is_some()] {
+            figcaption { h3 { (plot.words.title) } p { (plot.words.description) } }
+            @match &plot.legend {
+                Legend::None => {}
+                Legend::Lines(places) => ul.key {
+                    @for at in places { li { (swatch(*at)) (name(at)) } }
+                },
+                Legend::Parts(parts) => ul.key {
+                    @for (at, name) in parts { li { (patch(*at)) (name) } }
+                },
+            }
+            @match &plot.narrow {
+                Some(narrow) => {
+                    div.broad { (plot.svg) }
+                    div.narrow { (narrow) }
+                }
+                None => (plot.svg),
+            }
         }
-        None => out.push_str(&plot.svg),
     }
-    out.push_str("</figure>\n");
 }
 
-fn key(experiment: &Experiment, legend: &Legend) -> String {
-    let item = |drawing: String, name: &str| format!("<li>{drawing}{}</li>\n", escaped(name));
-    let name = |place: usize| &experiment.contenders[place].name;
-    let items: String = match legend {
-        Legend::None => return String::new(),
-        Legend::Lines(places) => places
-            .iter()
-            .map(|&at| item(swatch(at), name(at)))
-            .collect(),
-        Legend::Parts(parts) => parts
-            .iter()
-            .map(|(at, name)| item(patch(*at), name))
-            .collect(),
-    };
-    format!("<ul class=\"key\">{items}</ul>\n")
-}
-
-fn table(out: &mut String, table: &ReportTable) {
-    let caption = escaped(&table.caption);
-    let class = if table.columns.len() > COLUMNS {
-        " class=\"many\""
-    } else {
-        ""
-    };
-    let _ = writeln!(
-        out,
-        "<p class=\"caption\" aria-hidden=\"true\">{caption}</p>\n\
-         <div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\
-         <table{class}>\n<thead><tr><th scope=\"col\">contender</th>"
-    );
-    for column in &table.columns {
-        // No line break between a number and its sign.
-        let column = escaped(column).replace(" %", "\u{a0}%");
-        let _ = write!(out, "<th scope=\"col\">{column}</th>");
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
-    for row in &table.rows {
-        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escaped(&row.name));
-        for cell in &row.cells {
-            out.push_str(&html_of(cell));
+fn table(table: &ReportTable) -> Markup {
+    // No line break between a number and its sign.
+    let headings = table
+        .columns
+        .iter()
+        .map(|column| column.replace(" %", "\u{a0}%"));
+    html! {
+        p.caption aria-hidden="true" { (table.caption) }
+        div.wide tabindex="0" role="region" aria-label=(table.caption) {
+            table.many[table.columns.len() > COLUMNS] {
+                thead {
+                    tr {
+                        th scope="col" { "contender" }
+                        @for heading in headings { th scope="col" { (heading) } }
+                    }
+                }
+                tbody {
+                    @for row in &table.rows {
+                        tr {
+                            th scope="row" { (row.name) }
+                            @for cell in &row.cells { (html_of(cell)) }
+                        }
+                    }
+                }
+            }
         }
-        out.push_str("</tr>\n");
     }
-    out.push_str("</tbody></table></div>\n");
 }
 
-fn html_of(cell: &TableCell) -> String {
-    match cell {
-        TableCell::Absent => "<td class=\"no\">–</td>".into(),
-        TableCell::Figure { median, range, .. } => {
-            format!("<td><b>{median}</b> <small>{range}</small></td>")
+fn html_of(cell: &TableCell) -> Markup {
+    html! {
+        @match cell {
+            TableCell::Absent => td.no { "–" },
+            TableCell::Figure { median: middle, range, .. }
+            | TableCell::Ratio { ratio: middle, interval: range } => {
+                td { b { (middle) } " " small { (range) } }
+            }
+            TableCell::Withheld(verdict) => td.no { (in_words(*verdict)) },
+            TableCell::Plain(text) => td { (text) },
         }
-        TableCell::Ratio { ratio, interval } => {
-            format!("<td><b>{ratio}</b> <small>{interval}</small></td>")
-        }
-        TableCell::Withheld(verdict) => format!("<td class=\"no\">{}</td>", in_words(*verdict)),
-        TableCell::Plain(text) => format!("<td>{}</td>", escaped(text)),
     }
 }
 
-fn titled_list(out: &mut String, title: &str, lines: &[String]) {
-    if !lines.is_empty() {
-        let _ = writeln!(out, "<div class=\"note\"><h3>{title}</h3>");
-        list(out, lines);
-        out.push_str("</div>\n");
-    }
+fn titled_list(title: &str, lines: &[String]) -> Markup {
+    html! { @if !lines.is_empty() { div.note { h3 { (title) } (list(lines)) } } }
 }
 
-fn list(out: &mut String, lines: &[String]) {
-    out.push_str("<ul>\n");
-    for line in lines {
-        let _ = writeln!(out, "<li>{}</li>", with_code(line));
-    }
-    out.push_str("</ul>\n");
+fn list(lines: &[String]) -> Markup {
+    html! { ul { @for line in lines { li { (with_code(line)) } } } }
 }
 
-/// Escapes text; parts between backticks become code.
-fn with_code(text: &str) -> String {
-    let pieces: Vec<String> = text.split('`').map(escaped).collect();
+/// Parts between backticks become code.
+fn with_code(text: &str) -> Markup {
+    let pieces: Vec<&str> = text.split('`').collect();
     if pieces.len().is_multiple_of(2) {
-        return pieces.join("`");
+        return html! { (text) };
     }
-    let piece = |(index, piece): (usize, &String)| match index % 2 {
-        0 => piece.clone(),
-        _ => format!("<code>{piece}</code>"),
-    };
-    pieces.iter().enumerate().map(piece).collect()
+    html! {
+        @for (index, piece) in pieces.iter().enumerate() {
+            @if index % 2 == 0 { (piece) } @else { code { (piece) } }
+        }
+    }
 }
 
-/// Versions and command lines, to repeat the measurement.
-fn contenders(out: &mut String, contenders: &[Contender]) {
-    out.push_str("<details><summary>Contenders: versions and commands</summary>\n<ul>\n");
-    for contender in contenders {
-        let _ = write!(out, "<li><strong>{}</strong>", escaped(&contender.name));
-        if !contender.version.is_empty() {
-            let _ = write!(out, ", {}", escaped(&contender.version));
+/// Version and command line, to repeat the measurement.
+fn item(contender: &Contender) -> Markup {
+    let environment = contender.environment.iter();
+    let settings = environment.map(|(name, value)| format!("{name}={value}"));
+    let words: Vec<String> = settings.chain(contender.command.iter().cloned()).collect();
+    html! {
+        li {
+            strong { (contender.name) }
+            @if !contender.version.is_empty() { ", " (contender.version) }
+            @if !words.is_empty() { br; code { (words.join(" ")) } }
+            @if let Some(configuration) = &contender.configuration { pre { (configuration) } }
         }
-        let settings = contender
-            .environment
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
-        let words: Vec<String> = settings.chain(contender.command.iter().cloned()).collect();
-        if !words.is_empty() {
-            let _ = write!(out, "<br><code>{}</code>", escaped(&words.join(" ")));
-        }
-        if let Some(configuration) = &contender.configuration {
-            let _ = write!(out, "<pre>{}</pre>", escaped(configuration));
-        }
-        out.push_str("</li>\n");
     }
-    out.push_str("</ul></details>\n");
 }

@@ -13,7 +13,6 @@ mod figure;
 mod html;
 mod json;
 mod markdown;
-mod page;
 mod plots;
 mod table;
 mod text;

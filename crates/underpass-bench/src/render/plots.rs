@@ -1,5 +1,7 @@
 //! Which charts an experiment gets, and the texts around each.
 
+use maud::Markup;
+
 use super::chart::{AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, nines};
 use super::figure::{direction, figure};
 use super::table::{Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups};
@@ -7,12 +9,12 @@ use crate::document::{Case, Experiment, Measured, Timeline, Unit};
 use crate::stats::Spread;
 
 /// Sizes in pixels: over the whole page, half of it, and on a phone.
-const WHOLE: (i32, i32) = (900, 380);
-const HALF: (i32, i32) = (440, 270);
-const NARROW: (i32, i32) = (350, 300);
+const WHOLE: (f64, f64) = (900.0, 380.0);
+const HALF: (f64, f64) = (440.0, 270.0);
+const NARROW: (f64, f64) = (350.0, 300.0);
 
 /// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
-const BARS_WIDE: i32 = 390;
+const BARS_WIDE: f64 = 390.0;
 /// The most bar charts beside each other; the table has the other metrics.
 const BARS_MAX: usize = 4;
 /// Cases that differ by more than this factor also get a chart of multiples.
@@ -27,9 +29,9 @@ pub(super) struct Plot {
     pub(super) words: ChartText,
     /// The title of the tables it belongs to; empty where it has its own numbers.
     pub(super) group: String,
-    pub(super) svg: String,
+    pub(super) svg: Markup,
     /// For phones, where letters of the other one would be too small.
-    pub(super) narrow: Option<String>,
+    pub(super) narrow: Option<Markup>,
     pub(super) legend: Legend,
     pub(super) numbers: Option<ReportTable>,
     /// Two of them fit beside each other.
@@ -149,7 +151,7 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
 /// Draws for the page and for phones, with different ids.
 fn of_lines(
     mut lines: LineChart,
-    size: (i32, i32),
+    size: (f64, f64),
     group: String,
     numbers: Option<ReportTable>,
 ) -> Plot {

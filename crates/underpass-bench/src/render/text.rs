@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
 use super::facts::TOO_FEW_ROUNDS;
 use super::figure::plus_minus;
 use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, TableRow, groups};
@@ -12,7 +15,7 @@ use crate::stats::RatioVerdict;
 const WIDTH_MIN: usize = 40;
 /// The heading of a column is broken into lines of about this width.
 const HEADING: usize = 12;
-const GAP: &str = "  ";
+const GAP: u16 = 2;
 
 impl Document {
     /// The main tables, for a terminal of `width` columns, without colours.
@@ -98,28 +101,8 @@ fn legend(out: &mut String, ratios: &ReportTable, width: usize) {
     }
 }
 
-/// A table of lines of text: each row is as high as its highest cell.
-struct TextGrid {
-    names: Vec<String>,
-    columns: Vec<TextColumn>,
-}
-
-struct TextColumn {
-    width: usize,
-    /// The heading, then the cells; each has lines.
-    cells: Vec<Vec<String>>,
-}
-
-impl TextColumn {
-    fn new(heading: Vec<String>, cells: impl Iterator<Item = Vec<String>>) -> TextColumn {
-        let cells: Vec<_> = [heading].into_iter().chain(cells).collect();
-        let width = cells.iter().flatten().map(|line| columns(line)).max();
-        TextColumn {
-            width: width.unwrap_or(0),
-            cells,
-        }
-    }
-}
+/// The headings of the columns and the rows below, each with its name first. Cells have lines.
+struct TextGrid(Vec<Vec<String>>);
 
 /// Medians, with the widest spread of the row as the last column.
 fn medians(table: &ReportTable) -> TextGrid {
@@ -127,7 +110,7 @@ fn medians(table: &ReportTable) -> TextGrid {
         return two_lines(table);
     }
     let mut grid = grid(table, |cell| match cell {
-        TableCell::Figure { median, .. } => vec![median.clone()],
+        TableCell::Figure { median, .. } => median.clone(),
         other => lines(other),
     });
     let widest = |row: &TableRow| {
@@ -136,13 +119,13 @@ fn medians(table: &ReportTable) -> TextGrid {
             _ => None,
         });
         let widest = spreads.max_by(f64::total_cmp);
-        vec![widest.map_or("–".into(), plus_minus)]
+        widest.map_or("–".into(), plus_minus)
     };
-    let spreads = TextColumn::new(
-        vec!["spread".into(), "at most".into()],
-        table.rows.iter().map(widest),
-    );
-    grid.columns.push(spreads);
+    let spreads = table.rows.iter().map(widest);
+    let spreads = ["spread\nat most".to_owned()].into_iter().chain(spreads);
+    for (row, spread) in grid.0.iter_mut().zip(spreads) {
+        row.push(spread);
+    }
     grid
 }
 
@@ -150,111 +133,76 @@ fn two_lines(table: &ReportTable) -> TextGrid {
     grid(table, lines)
 }
 
-fn grid(table: &ReportTable, lines: impl Fn(&TableCell) -> Vec<String>) -> TextGrid {
-    let column = |(index, heading): (usize, &String)| {
-        TextColumn::new(
-            broken(heading, HEADING),
-            table.rows.iter().map(|row| lines(&row.cells[index])),
-        )
-    };
-    let names = table.rows.iter().map(|row| row.name.clone());
-    TextGrid {
-        names: [String::new()].into_iter().chain(names).collect(),
-        columns: table.columns.iter().enumerate().map(column).collect(),
-    }
+fn grid(table: &ReportTable, lines: impl Fn(&TableCell) -> String) -> TextGrid {
+    let headings = table.columns.iter().map(|one| textwrap::fill(one, HEADING));
+    let rows = table.rows.iter().map(|row| {
+        let cells = row.cells.iter().map(&lines);
+        [row.name.clone()].into_iter().chain(cells).collect()
+    });
+    let headings = [String::new()].into_iter().chain(headings).collect();
+    TextGrid([headings].into_iter().chain(rows).collect())
 }
 
-fn lines(cell: &TableCell) -> Vec<String> {
+fn lines(cell: &TableCell) -> String {
     match cell {
-        TableCell::Absent => vec!["–".into()],
-        TableCell::Figure { median, range, .. } => vec![median.clone(), range.clone()],
-        TableCell::Ratio { ratio, interval } => vec![ratio.clone(), interval.clone()],
-        TableCell::Withheld(RatioVerdict::TooFewRounds) => vec!["?".into()],
-        TableCell::Withheld(_) => vec!["=".into()],
-        TableCell::Plain(text) => vec![text.clone()],
+        TableCell::Absent => "–".into(),
+        TableCell::Figure { median, range, .. } => format!("{median}\n{range}"),
+        TableCell::Ratio { ratio, interval } => format!("{ratio}\n{interval}"),
+        TableCell::Withheld(RatioVerdict::TooFewRounds) => "?".into(),
+        TableCell::Withheld(_) => "=".into(),
+        TableCell::Plain(text) => text.clone(),
     }
 }
 
 impl TextGrid {
     /// Writes as few blocks as the width allows, with about the same number of columns each.
     fn write(&self, out: &mut String, width: usize) {
-        let names = self.names.iter().map(|name| columns(name)).max();
-        let names = names.unwrap_or(0);
-        let room = width.saturating_sub(GAP.len() + names);
-        let fewest = blocks(&self.columns, room, self.columns.len()).len();
-        let columns_max = self.columns.len().div_ceil(fewest.max(1));
-        for (index, block) in blocks(&self.columns, room, columns_max).iter().enumerate() {
-            if index > 0 {
-                out.push('\n');
-            }
-            for (row, name) in self.names.iter().enumerate() {
-                write_row(out, row, &format!("{GAP}{name:<names$}"), block);
-            }
-        }
+        let columns = self.0[0].len() - 1;
+        let fits = |text: &String| text.lines().all(|line| line.chars().count() <= width);
+        let mut layouts = (1..columns).map(|blocks| self.blocks(columns.div_ceil(blocks)));
+        let layout = layouts.find(fits).unwrap_or_else(|| self.blocks(1));
+        out.push_str(&layout);
     }
-}
 
-fn write_row(out: &mut String, row: usize, name: &str, block: &[TextColumn]) {
-    let height = block.iter().map(|column| column.cells[row].len()).max();
-    let height = height.unwrap_or(0);
-    for line in 0..height {
-        let mut text = match line {
-            0 => name.to_owned(),
-            _ => " ".repeat(columns(name)),
+    /// Columns beside each other, at most this many, and the others below.
+    fn blocks(&self, columns_max: usize) -> String {
+        let columns: Vec<usize> = (1..self.0[0].len()).collect();
+        let blocks = columns.chunks(columns_max).map(|shown| self.block(shown));
+        blocks.collect::<Vec<_>>().join("\n")
+    }
+
+    fn block(&self, columns: &[usize]) -> String {
+        let height = |cell: &String| cell.split('\n').count();
+        let shown = |row: &'_ Vec<String>| {
+            let of_row = [0].iter().chain(columns).map(|&column| row[column].clone());
+            of_row.collect::<Vec<_>>()
         };
-        for column in block {
-            let (cell, width) = (&column.cells[row], column.width);
+        let mut headings = shown(&self.0[0]);
+        let lines = headings.iter().map(height).max().unwrap_or(0);
+        for heading in &mut headings {
             // A short heading is on the last line, next to its column.
-            let above = if row == 0 { height - cell.len() } else { 0 };
-            let own = line.checked_sub(above).and_then(|line| cell.get(line));
-            let _ = write!(text, "{GAP}{:>width$}", own.map_or("", String::as_str));
+            let above = "\n".repeat(lines - height(heading));
+            heading.insert_str(0, &above);
         }
-        let _ = writeln!(out, "{}", text.trim_end());
+        let mut table = Table::new();
+        table
+            .load_style(NOTHING)
+            .set_header(headings)
+            .add_rows(self.0[1..].iter().map(shown));
+        for (index, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((GAP, 0));
+            if index > 0 {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.trim_fmt() + "\n"
     }
-}
-
-/// Columns beside each other: at least one, at most `columns_max`, and no more than fit.
-fn blocks(columns: &[TextColumn], room: usize, columns_max: usize) -> Vec<&[TextColumn]> {
-    let width = |column: &TextColumn| GAP.len() + column.width;
-    let (mut used, mut count) = (columns.first().map_or(0, width), 1);
-    let beside = |_: &TextColumn, next: &TextColumn| {
-        let fits = count < columns_max && used + width(next) <= room;
-        (used, count) = match fits {
-            true => (used + width(next), count + 1),
-            false => (width(next), 1),
-        };
-        fits
-    };
-    columns.chunk_by(beside).collect()
 }
 
 /// Writes text in lines; the first one begins with a mark, and the others are indented.
 pub(crate) fn paragraph(out: &mut String, mark: &str, text: &str, width: usize) {
-    let indent = columns(mark);
-    for (index, line) in broken(text, width - indent).iter().enumerate() {
-        let before = if index == 0 { mark } else { "" };
-        let _ = writeln!(out, "{before:<indent$}{line}");
-    }
-}
-
-/// Lines of at most `width` columns, where its words allow.
-pub(super) fn broken(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            line.push_str(word);
-        } else if columns(line) + 1 + columns(word) <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
-fn columns(text: &str) -> usize {
-    text.chars().count()
+    let indent = " ".repeat(mark.len());
+    let options = textwrap::Options::new(width).break_words(false);
+    let lines = options.initial_indent(mark).subsequent_indent(&indent);
+    let _ = writeln!(out, "{}", textwrap::fill(text, lines));
 }

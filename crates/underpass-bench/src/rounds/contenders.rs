@@ -27,15 +27,23 @@ pub(crate) struct ContenderList {
     names: Vec<String>,
     has_failed: Vec<bool>,
     failures: Vec<String>,
+    rejections: Vec<String>,
 }
 
 impl ContenderList {
-    pub(crate) fn of(names: impl IntoIterator<Item = String>) -> ContenderList {
-        let names: Vec<String> = names.into_iter().collect();
-        ContenderList {
-            has_failed: vec![false; names.len()],
-            names,
-            failures: Vec::new(),
+    pub(crate) fn admit(&mut self, name: &str) {
+        self.names.push(name.to_owned());
+        self.has_failed.push(false);
+    }
+
+    /// Notes why a contender is not measured. Returns the error where no contender is at fault.
+    pub(crate) fn reject(&mut self, error: Error) -> Result<()> {
+        match error {
+            Error::Contender(why) | Error::Answer(why) => {
+                self.rejections.push(format!("not measured: {why}"));
+                Ok(())
+            }
+            other => Err(other),
         }
     }
 
@@ -54,9 +62,9 @@ impl ContenderList {
         standing.collect()
     }
 
-    /// The notes on all that have failed.
-    pub(crate) fn failures(&self) -> &[String] {
-        &self.failures
+    /// The notes on all that were rejected or have failed so far.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        [&self.rejections[..], &self.failures[..]].concat()
     }
 
     /// Leaves a contender out from now on and returns the note on it. `when` continues the sentence
@@ -81,25 +89,31 @@ impl ContenderList {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    pub(crate) fn list_of(names: &[&str]) -> ContenderList {
+        let mut list = ContenderList::default();
+        names.iter().for_each(|name| list.admit(name));
+        list
+    }
 
     #[test]
     fn one_that_fails_is_named_and_the_last_one_fails_for_all() {
-        let mut list = ContenderList::of(["a", "b"].map(str::to_owned));
+        let mut list = list_of(&["a", "b"]);
         let hung_up = || Error::Answer("it hung up".into());
         let reported = list.leave_out(0, "in round 2 of 6", hung_up()).unwrap();
         let expected =
             "a failed in round 2 of 6 and is left out from there on: wrong answer: it hung up";
         assert_eq!((reported.as_str(), list.standing()), (expected, vec![1]));
-        assert_eq!(list.failures(), [expected]);
+        assert_eq!(list.missing(), [expected]);
         let last = list.leave_out(1, "in round 3 of 6", hung_up());
         assert_eq!(last.unwrap_err().to_string(), "wrong answer: b: it hung up");
     }
 
     #[test]
     fn nobody_is_left_out_for_what_the_machine_lacks() {
-        let mut list = ContenderList::of(["a", "b"].map(str::to_owned));
+        let mut list = list_of(&["a", "b"]);
         let lacks = Error::Setting("no strace".into());
         assert!(list.leave_out(0, "in the warm-up", lacks).is_err());
         assert_eq!(list.standing(), [0, 1]);

@@ -215,6 +215,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::super::contenders::ContenderList;
+    use super::super::contenders::tests::list_of;
     use super::*;
     use crate::error::Error;
 
@@ -256,7 +257,7 @@ mod tests {
 
     fn script(count: usize, disturbed: &[usize]) -> Script {
         Script {
-            list: ContenderList::of(["a", "b", "c"].map(str::to_owned).into_iter().take(count)),
+            list: list_of(&["a", "b", "c"][..count]),
             disturbed: disturbed.to_vec(),
             fails_at: Vec::new(),
             stops_after: usize::MAX,

@@ -9,51 +9,28 @@ pub(crate) const GIB: f64 = (1_u64 << 30) as f64;
 /// Rounds that differ by more than this make a machine noisy: half of the range, by the median.
 const NOISY: f64 = 0.15;
 
+type Text = &'static str;
+/// Reads a figure; `None` where this contender has no such figure.
+type FigureReader<S> = fn(&S) -> Option<f64>;
+
 pub(crate) struct MetricReader<S> {
     /// For programs.
-    pub(crate) name: &'static str,
+    pub(crate) name: Text,
     /// For people.
-    pub(crate) label: &'static str,
+    pub(crate) label: Text,
     pub(crate) unit: Unit,
     pub(crate) better: Option<Better>,
-    /// `None` where this contender has no such figure.
-    pub(crate) read: fn(&S) -> Option<f64>,
+    pub(crate) read: FigureReader<S>,
 }
 
 impl<S> MetricReader<S> {
-    /// Lower figures are better.
-    pub(crate) const fn lower(
-        name: &'static str,
-        label: &'static str,
-        unit: Unit,
-        read: fn(&S) -> Option<f64>,
-    ) -> MetricReader<S> {
-        MetricReader {
-            better: Some(Better::Lower),
-            ..MetricReader::neutral(name, label, unit, read)
-        }
-    }
-
-    /// Higher figures are better.
-    pub(crate) const fn higher(
-        name: &'static str,
-        label: &'static str,
-        unit: Unit,
-        read: fn(&S) -> Option<f64>,
-    ) -> MetricReader<S> {
-        MetricReader {
-            better: Some(Better::Higher),
-            ..MetricReader::neutral(name, label, unit, read)
-        }
-    }
-
-    /// Neither is better.
+    /// Neither higher nor lower figures are better.
     pub(crate) const fn neutral(
-        name: &'static str,
-        label: &'static str,
+        name: Text,
+        label: Text,
         unit: Unit,
-        read: fn(&S) -> Option<f64>,
-    ) -> MetricReader<S> {
+        read: FigureReader<S>,
+    ) -> Self {
         MetricReader {
             name,
             label,
@@ -61,6 +38,25 @@ impl<S> MetricReader<S> {
             better: None,
             read,
         }
+    }
+
+    pub(crate) const fn lower(name: Text, label: Text, unit: Unit, read: FigureReader<S>) -> Self {
+        MetricReader {
+            better: Some(Better::Lower),
+            ..MetricReader::neutral(name, label, unit, read)
+        }
+    }
+
+    pub(crate) const fn higher(name: Text, label: Text, unit: Unit, read: FigureReader<S>) -> Self {
+        MetricReader {
+            better: Some(Better::Higher),
+            ..MetricReader::neutral(name, label, unit, read)
+        }
+    }
+
+    /// Lower times are better.
+    pub(crate) const fn seconds(name: Text, label: Text, read: FigureReader<S>) -> Self {
+        MetricReader::lower(name, label, Unit::Seconds, read)
     }
 
     /// `None` where no contender has such a figure.

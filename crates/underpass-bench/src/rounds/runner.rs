@@ -7,8 +7,12 @@ use std::time::{Duration, Instant};
 use super::contenders::ContenderSet;
 use super::interleave::{Played, Sample, Schedule, interleave};
 use super::progress::RunProgress;
-use crate::error::Result;
+use crate::document::{Case, SystemCalls};
+use crate::error::{Error, Result};
 use crate::machine::noise::wait_until_quiet;
+
+/// Completes "NAME failed …" where a contender fails under strace.
+const TRACED: &str = "while its system calls were counted";
 
 /// How thoroughly to measure, and what may end it early.
 pub(crate) struct RoundRunner<'a> {
@@ -70,5 +74,25 @@ impl RoundRunner<'_> {
             self.progress.done(weight);
         }
         Ok(all)
+    }
+
+    /// Counts the system calls of each contender under strace, outside of the rounds; where that is
+    /// not possible, a note says why.
+    pub(crate) fn count_calls<C: ContenderSet>(
+        &self,
+        contenders: &mut C,
+        weight: u64,
+        case: &mut Case,
+        count: impl FnMut(&mut C, usize) -> Result<Option<SystemCalls>>,
+    ) -> Result<()> {
+        match self.once_each(contenders, TRACED, weight, &mut case.notes, count) {
+            Ok(calls) => case.calls = calls.into_iter().flatten().collect(),
+            Err(Error::Setting(why)) => {
+                let note = format!("system calls were not counted: {why}");
+                case.notes.push(note);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 }

@@ -4,13 +4,9 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, RunOutcome};
 use underpass_bench::{
@@ -18,6 +14,7 @@ use underpass_bench::{
     SmallOptions, SocketOptions, SubprocessRole, TreeOptions,
 };
 
+use crate::cp::StopSignal;
 use report::{CompareArguments, RenderArguments, ReportFiles, message, print, text_columns};
 
 /// The option with which the program restarts itself in its own network namespace.
@@ -74,6 +71,12 @@ struct MeasuredExperiment<E: Args> {
     common: MeasureArguments,
 }
 
+impl<E: Args + Into<Benchmark>> MeasuredExperiment<E> {
+    fn alone(self) -> (Vec<Benchmark>, MeasureArguments) {
+        (vec![self.experiment.into()], self.common)
+    }
+}
+
 #[derive(Debug, Args)]
 struct MeasureArguments {
     /// Use fewer sizes and shorter rounds, so that all experiments together take about a minute
@@ -103,30 +106,27 @@ struct MeasureArguments {
 }
 
 /// Measures and reports. Exit codes: 0 all done; 1 an error, or something got worse; 2 the results
-/// can't be compared; 130 interrupted, with a report of what was complete by then.
+/// can't be compared; 130, 143 stopped by SIGINT, SIGTERM, with a report of what was complete by then.
 pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
     let (benchmarks, common) = match arguments.command {
         None => (everything(), arguments.common),
-        Some(BenchCommand::Socket(one)) => (vec![Benchmark::Socket(one.experiment)], one.common),
-        Some(BenchCommand::Copy(one)) => (vec![Benchmark::Copy(one.experiment)], one.common),
-        Some(BenchCommand::Http(one)) => (vec![Benchmark::Http(one.experiment)], one.common),
-        Some(BenchCommand::Small(one)) => (vec![Benchmark::Small(one.experiment)], one.common),
-        Some(BenchCommand::Cold(one)) => (vec![Benchmark::Cold(one.experiment)], one.common),
-        Some(BenchCommand::Many(one)) => (vec![Benchmark::Many(one.experiment)], one.common),
-        Some(BenchCommand::Tree(one)) => (vec![Benchmark::Tree(one.experiment)], one.common),
+        Some(BenchCommand::Socket(one)) => one.alone(),
+        Some(BenchCommand::Copy(one)) => one.alone(),
+        Some(BenchCommand::Http(one)) => one.alone(),
+        Some(BenchCommand::Small(one)) => one.alone(),
+        Some(BenchCommand::Cold(one)) => one.alone(),
+        Some(BenchCommand::Many(one)) => one.alone(),
+        Some(BenchCommand::Tree(one)) => one.alone(),
         Some(BenchCommand::Compare(compare)) => return compared(compare.run()),
         Some(BenchCommand::Render(render)) => return done(render.run()),
         Some(BenchCommand::Sink { listen }) => return done(receive(&listen)),
         Some(BenchCommand::Role { role }) => return done(role.perform().map_err(message)),
     };
     match measure(&benchmarks, &common) {
-        Ok(RunOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Some(signal)) => ExitCode::from(128 + signal),
         measured => done(measured.map(drop)),
     }
 }
-
-/// The exit code of shells for SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// The exit codes of diff for a difference and for trouble.
 const WORSE: u8 = 1;
@@ -161,24 +161,24 @@ fn receive(listen: &str) -> Result<(), String> {
 /// All experiments with their default options, but not `tree`, which creates millions of files.
 fn everything() -> Vec<Benchmark> {
     vec![
-        Benchmark::Socket(defaults()),
-        Benchmark::Copy(defaults()),
-        Benchmark::Http(defaults()),
-        Benchmark::Small(defaults()),
-        Benchmark::Cold(defaults()),
-        Benchmark::Many(defaults()),
+        defaults::<SocketOptions>(),
+        defaults::<FileCopyOptions>(),
+        defaults::<HttpOptions>(),
+        defaults::<SmallOptions>(),
+        defaults::<ColdOptions>(),
+        defaults::<ManyOptions>(),
     ]
 }
 
-fn defaults<E: Args>() -> E {
+fn defaults<E: Args + Into<Benchmark>>() -> Benchmark {
     let command = E::augment_args(clap::Command::new("bench").no_binary_name(true));
-    let matches = command.try_get_matches_from([""; 0]);
-    matches
-        .and_then(|matches| E::from_arg_matches(&matches))
-        .expect("every option has a default")
+    let matches = command.get_matches_from([""; 0]);
+    let options = E::from_arg_matches(&matches).expect("every option has a default");
+    options.into()
 }
 
-fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOutcome, String> {
+/// Returns the signal that stopped it before the end, if one did.
+fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<Option<u8>, String> {
     match &common.congestion {
         Some(_) if !common.isolated => {
             underpass_bench::become_isolated(ISOLATED).map_err(message)?;
@@ -186,21 +186,14 @@ fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<RunOut
         Some(congestion) => underpass_bench::set_up_loopback(congestion).map_err(message)?,
         None => {}
     }
-    let stop = stop_on_signals().map_err(|error| format!("cannot catch Ctrl-C: {error}"))?;
+    let stop = StopSignal::on_signals()?;
     let settings = common.settings();
-    let document = underpass_bench::measure(benchmarks, &settings, &stop).map_err(message)?;
+    let document = underpass_bench::measure(benchmarks, &settings, stop.flag()).map_err(message)?;
     common.report(&document)?;
-    Ok(document.outcome)
-}
-
-/// The first signal requests the end, the second one kills the program.
-fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_default(signal, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
+    let stopped = stop
+        .signal()
+        .filter(|_| document.outcome == RunOutcome::Interrupted);
+    Ok(stopped)
 }
 
 impl MeasureArguments {

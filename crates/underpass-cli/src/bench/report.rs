@@ -1,6 +1,5 @@
 //! Reports of results: tables on the terminal, Markdown, a page, a comparison.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -99,12 +98,12 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 
 /// Prints on standard output, which may be closed.
 pub(super) fn print(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+    let _ = crate::layout::print(text);
 }
 
 /// The width of the terminal, or one that fits everywhere.
 pub(super) fn text_columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout());
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { 100 } else { columns }
 }

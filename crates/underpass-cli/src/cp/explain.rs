@@ -1,6 +1,12 @@
-//! `--explain`: for people, how each file was copied, and what it came to.
+//! For people, from what was measured: how each file was copied (`--explain`, and `--debug` in the
+//! terms of GNU's), and what it came to.
 
-use underpass_copy::{CopyEnd, CopySummary, EntryOutcome, Finished};
+use underpass::{Account, Cause, Mechanism, Reason};
+use underpass_copy::{
+    CopyEnd, CopySummary, EntryKind, EntryOutcome, Finished, HoleDetection, TransferReport,
+};
+
+use crate::layout::counted;
 
 /// Below the line with the names.
 pub(super) fn lines(finished: &Finished) -> Vec<String> {
@@ -40,31 +46,98 @@ pub(super) fn ended(summary: &CopySummary) -> String {
 }
 
 fn counts(summary: &CopySummary) -> String {
-    let count = |number: u64, one: &str, many: &str| match number {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        number => Some(format!("{number} {many}")),
-    };
+    let count = |number, one| (number > 0).then(|| counted(number, one));
     let copied = [
-        count(summary.files, "file", "files"),
-        count(summary.directories, "folder", "folders"),
-        count(summary.symlinks, "symbolic link", "symbolic links"),
-        count(summary.specials, "special file", "special files"),
-        count(summary.hard_links, "hard link", "hard links"),
+        count(summary.files, "file"),
+        count(summary.directories, "folder"),
+        count(summary.symlinks, "symbolic link"),
+        count(summary.specials, "special file"),
+        count(summary.hard_links, "hard link"),
     ];
     let copied: Vec<_> = copied.into_iter().flatten().collect();
     let copied = match copied.is_empty() {
         true => "nothing copied".to_owned(),
         false => format!("{} copied", copied.join(", ")),
     };
+    let state = |number, state| (number > 0).then(|| format!("{number} {state}"));
     let rest = [
-        count(summary.verified, "verified", "verified"),
-        count(summary.skipped, "skipped", "skipped"),
-        count(summary.errors, "error", "errors"),
-        count(summary.warnings, "warning", "warnings"),
+        state(summary.verified, "verified"),
+        state(summary.skipped, "skipped"),
+        count(summary.errors, "error"),
+        count(summary.warnings, "warning"),
     ];
     let parts = std::iter::once(copied).chain(rest.into_iter().flatten());
     parts.collect::<Vec<_>>().join(", ")
+}
+
+/// The line of a regular file that was copied; other things have none.
+pub(super) fn debug_line(finished: &Finished) -> Option<String> {
+    if finished.kind != EntryKind::File || finished.outcome != EntryOutcome::Copied {
+        return None;
+    }
+    let travel = finished.travel.as_deref();
+    let holes = match travel.map(|travel| travel.holes_sought) {
+        Some(HoleDetection::Asked) => "SEEK_HOLE",
+        Some(HoleDetection::Zeros) => "zeros",
+        Some(HoleDetection::AskedAndZeros) => "SEEK_HOLE + zeros",
+        Some(HoleDetection::No) | None => "no",
+    };
+    Some(format!(
+        "copy offload: {}, reflink: {}, sparse detection: {holes}",
+        travel.map_or("unknown", offload),
+        travel.map_or("unknown", reflink),
+    ))
+}
+
+/// Whether `copy_file_range` did it.
+fn offload(travel: &TransferReport) -> &'static str {
+    let account = &travel.account;
+    if account.of(Mechanism::CopyRange).bytes > 0 {
+        return "yes";
+    }
+    match left_out(travel, Mechanism::CopyRange) {
+        _ if was_refused(account, Mechanism::CopyRange) => "unsupported",
+        Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
+        Some(reason) if is_unwanted(reason) || reason == Reason::CopiesBytes => "avoided",
+        // Nothing was left for it to do: what was shared, holes, or nothing at all.
+        _ if account.bytes() == account.of(Mechanism::Clone).bytes => "unknown",
+        _ => "no",
+    }
+}
+
+/// Whether blocks are shared.
+fn reflink(travel: &TransferReport) -> &'static str {
+    let account = &travel.account;
+    if account.of(Mechanism::Clone).bytes > 0 {
+        return "yes";
+    }
+    match left_out(travel, Mechanism::Clone) {
+        _ if was_refused(account, Mechanism::Clone) => "unsupported",
+        Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
+        Some(reason) if is_unwanted(reason) || reason == Reason::Unaligned => "no",
+        _ => "unknown",
+    }
+}
+
+/// Whether it was left out because of an option.
+fn is_unwanted(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::MayShareBlocks | Reason::MayKeepHoles | Reason::SeesNoZeros | Reason::NotAsked
+    )
+}
+
+fn left_out(travel: &TransferReport, mechanism: Mechanism) -> Option<Reason> {
+    let mut left_out = travel.plan.left_out();
+    left_out.find_map(|(out, reason)| (out == mechanism).then_some(reason))
+}
+
+/// Whether it was tried, and could not be done.
+fn was_refused(account: &Account, mechanism: Mechanism) -> bool {
+    account
+        .refusals
+        .iter()
+        .any(|refusal| refusal.mechanism == mechanism && matches!(refusal.cause, Cause::Errno(_)))
 }
 
 #[cfg(test)]

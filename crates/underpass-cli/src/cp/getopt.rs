@@ -4,9 +4,34 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::environment::ArgumentOrder;
+use super::request::{ArgumentOrder, CpEnvironment, CpRequest, Draft, command};
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
-use super::usage_error::UsageError;
+use super::words::UsageError;
+
+/// Reads a command line. `warn` receives what is ignored. An option that asks for information ends
+/// the reading.
+pub(super) fn parse(
+    words: impl IntoIterator<Item = OsString>,
+    environment: &CpEnvironment,
+    warn: &mut dyn FnMut(&str),
+) -> Result<CpRequest, UsageError> {
+    let mut draft = Draft {
+        charset: environment.charset,
+        has_selinux: environment.has_selinux,
+        ..Draft::default()
+    };
+    for item in Getopt::new(words, environment.order) {
+        match item? {
+            ParsedWord::Operand(operand) => draft.operands.push(operand),
+            ParsedWord::Option(option, argument) => option.apply(&mut draft, argument)?,
+        }
+        draft.warnings.drain(..).for_each(&mut *warn);
+        if let Some(request) = draft.shows_only.take() {
+            return Ok(request);
+        }
+    }
+    command(draft, environment).map(|copy| CpRequest::Copy(Box::new(copy)))
+}
 
 /// An option with its argument, or an operand.
 pub(super) enum ParsedWord {

@@ -1,16 +1,13 @@
-//! The table of options as `--help`, as a man page and as completions.
-
-use std::fmt::Write;
+//! The table of options as `--help`, as a man page and as completions, by clap.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ValueHint};
 
-use super::environment::CalledAs;
+use super::request::CalledAs;
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 
-/// Where the explanations begin.
-const COLUMN: usize = 30;
-const WIDTH: usize = 80;
+/// Columns on a wide terminal, and where there is none.
+const WIDTH: usize = 100;
 
 const BACKUPS: &str = "\
 CONTROL, or the variable VERSION_CONTROL, selects how backups are named:
@@ -30,26 +27,18 @@ const ABOUT: &str =
 
 /// `--help`, for a program that is called so.
 pub(super) fn text(called: &str) -> String {
-    let mut text = format!(
-        "{ABOUT}\n\n\
-         Usage: {called} [OPTIONS] [-T] SOURCE DEST\n\
-         \x20      {called} [OPTIONS] SOURCE... DIRECTORY\n\
-         \x20      {called} [OPTIONS] -t DIRECTORY SOURCE...\n"
-    );
-    for (group, heading) in [
-        (OptionGroup::Gnu, "Options of GNU cp:"),
-        (OptionGroup::Underpass, "Options of Underpass:"),
-    ] {
-        text += &format!("\n{heading}\n");
-        let mut options: Vec<_> = OPTIONS
-            .iter()
-            .filter(|option| option.group == group)
-            .collect();
-        options.sort_by_key(|option| sort_key(option));
-        options.iter().for_each(|option| line(&mut text, option));
-    }
-    text += &format!("\n{BACKUPS}\n{EXIT}");
-    text
+    let mut command = command()
+        .max_term_width(WIDTH)
+        .override_usage(usage(called));
+    command.render_help().to_string()
+}
+
+fn usage(called: &str) -> String {
+    format!(
+        "{called} [OPTIONS] [-T] SOURCE DEST\n       \
+         {called} [OPTIONS] SOURCE... DIRECTORY\n       \
+         {called} [OPTIONS] -t DIRECTORY SOURCE..."
+    )
 }
 
 pub(super) fn version(called_as: CalledAs) -> String {
@@ -60,47 +49,7 @@ pub(super) fn version(called_as: CalledAs) -> String {
     }
 }
 
-/// By letter, without regard to case; `--help` and `--version` last.
-fn sort_key(option: &OptionDefinition) -> (u8, String) {
-    let is_last = matches!(option.name(), "help" | "version");
-    (u8::from(is_last), option.name().to_ascii_lowercase())
-}
-
-fn line(text: &mut String, option: &OptionDefinition) {
-    let letters: Vec<_> = option
-        .short
-        .chars()
-        .map(|short| format!("-{short}"))
-        .collect();
-    let long = option.long.map(|long| match option.argument {
-        OptionArgument::None(_) => format!("--{long}"),
-        OptionArgument::Required(value, _) => format!("--{long}={value}"),
-        OptionArgument::Optional(value, _) => format!("--{long}[={value}]"),
-    });
-    let indent = if letters.is_empty() { "      " } else { "  " };
-    let names: Vec<_> = letters.into_iter().chain(long).collect();
-    let mut line = format!("{indent}{}", names.join(", "));
-    if line.len() + 2 > COLUMN {
-        line.push('\n');
-        text.push_str(&line);
-        line = String::new();
-    }
-    for word in option.help.split(' ') {
-        if line.len() < COLUMN {
-            line = format!("{line:COLUMN$}{word}");
-        } else if line.len() + 1 + word.len() <= WIDTH {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            // Writing to a string can't fail.
-            let _ = writeln!(text, "{line}");
-            line = format!("{:COLUMN$}{word}", "");
-        }
-    }
-    let _ = writeln!(text, "{line}");
-}
-
-/// The same for the man page and for completions. It does not parse: it can't do what getopt does.
+/// For help, the man page and completions. It does not parse: it can't do what getopt does.
 pub(crate) fn command() -> clap::Command {
     let operands = Arg::new("SOURCE")
         .num_args(1..)
@@ -108,12 +57,8 @@ pub(crate) fn command() -> clap::Command {
         .help("Sources; the last one is the destination, unless -t is given");
     clap::Command::new("cp")
         .about(ABOUT)
-        .after_long_help(format!("{BACKUPS}\n{EXIT}"))
-        .override_usage(
-            "underpass cp [OPTIONS] [-T] SOURCE DEST\n       \
-             underpass cp [OPTIONS] SOURCE... DIRECTORY\n       \
-             underpass cp [OPTIONS] -t DIRECTORY SOURCE...",
-        )
+        .after_help(format!("{BACKUPS}\n{EXIT}"))
+        .override_usage(usage("underpass cp"))
         .version(env!("CARGO_PKG_VERSION"))
         .display_order(0)
         .disable_help_flag(true)
@@ -167,7 +112,7 @@ mod tests {
     fn help_fits_a_terminal_and_names_every_option() {
         let text = text("underpass cp");
         for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH + 6, "{line}");
+            assert!(line.chars().count() <= WIDTH, "{line}");
         }
         for option in OPTIONS.iter().filter(is_documented) {
             if let Some(long) = option.long {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use underpass_copy::{CopySummary, EntryKind, Finished, Problem};
 
 /// Grows when something that was there changes its meaning.
@@ -11,76 +11,60 @@ const VERSION: u32 = 1;
 
 /// A name that is done with.
 pub(super) fn finished(finished: &Finished) -> String {
-    let mut object = object("name");
-    name(&mut object, "source", &finished.source);
-    name(&mut object, "dest", &finished.dest);
-    let mut set = |key: &str, value: Value| {
-        object.insert(key.to_owned(), value);
-    };
-    set("kind", json!(finished.kind));
-    set("outcome", json!(finished.outcome));
-    if finished.kind == EntryKind::File {
-        set("size", finished.size.into());
-    }
-    if let Some(travel) = &finished.travel {
-        set("plan", json!(travel.plan));
-        set("account", json!(travel.account));
-        set("holes_sought", json!(travel.holes_sought));
-    }
-    if finished.resumed > 0 {
-        set("resumed", finished.resumed.into());
-    }
-    if let Some(hash) = &finished.hash {
-        set("blake3", hash.as_str().into());
-    }
-    Value::Object(object).to_string()
+    let travel = finished.travel.as_deref();
+    let facts = json!({
+        "source": finished.source.to_string_lossy(),
+        "source_hex": hex(&finished.source),
+        "dest": finished.dest.to_string_lossy(),
+        "dest_hex": hex(&finished.dest),
+        "kind": finished.kind,
+        "outcome": finished.outcome,
+        "size": (finished.kind == EntryKind::File).then_some(finished.size),
+        "plan": travel.map(|travel| &travel.plan),
+        "account": travel.map(|travel| &travel.account),
+        "holes_sought": travel.map(|travel| &travel.holes_sought),
+        "resumed": Some(finished.resumed).filter(|bytes| *bytes > 0),
+        "blake3": finished.hash.as_deref(),
+    });
+    line("name", facts)
 }
 
 /// Something that went wrong.
 pub(super) fn problem(problem: &Problem) -> String {
-    let mut object = object("problem");
-    name(&mut object, "path", &problem.path);
-    if let Some(other) = &problem.other {
-        name(&mut object, "other", other);
-    }
-    object.insert("severity".to_owned(), json!(problem.severity));
-    let errno = problem.errno.map(underpass::errno::name);
-    for (key, value) in [("errno", errno.as_deref()), ("call", problem.call)] {
-        if let Some(value) = value {
-            object.insert(key.to_owned(), value.into());
-        }
-    }
-    if let Some(moved) = problem.moved {
-        object.insert("moved".to_owned(), moved.into());
-    }
-    object.insert("message".to_owned(), problem.to_string().into());
-    Value::Object(object).to_string()
+    let facts = json!({
+        "path": problem.path.to_string_lossy(),
+        "path_hex": hex(&problem.path),
+        "other": problem.other.as_ref().map(|other| other.to_string_lossy()),
+        "other_hex": problem.other.as_ref().and_then(|other| hex(other)),
+        "severity": problem.severity,
+        "errno": problem.errno.map(underpass::errno::name),
+        "call": problem.call,
+        "moved": problem.moved,
+        "message": problem.to_string(),
+    });
+    line("problem", facts)
 }
 
 /// The sum: the last line.
 pub(super) fn summary(summary: &CopySummary) -> String {
-    let mut object = object("summary");
-    if let Value::Object(fields) = json!(summary) {
-        object.extend(fields);
-    }
-    Value::Object(object).to_string()
+    line("summary", json!(summary))
 }
 
-fn object(kind: &str) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("version".to_owned(), VERSION.into());
-    object.insert("type".to_owned(), kind.into());
-    object
+/// Members without a value are left out.
+fn line(kind: &str, mut facts: Value) -> String {
+    facts["version"] = VERSION.into();
+    facts["type"] = kind.into();
+    if let Value::Object(members) = &mut facts {
+        members.retain(|_, value| !value.is_null());
+    }
+    facts.to_string()
 }
 
 /// A name that is not UTF-8 can't be a string of JSON: what can be shown of it is, and all of it
 /// comes beside it in hexadecimal.
-fn name(object: &mut Map<String, Value>, key: &str, name: &OsStr) {
-    object.insert(key.to_owned(), name.to_string_lossy().into());
-    if name.to_str().is_none() {
-        let hex = name.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-        object.insert(format!("{key}_hex"), hex.collect::<String>().into());
-    }
+fn hex(name: &OsStr) -> Option<String> {
+    let hex = name.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+    name.to_str().is_none().then(|| hex.collect())
 }
 
 #[cfg(test)]
@@ -89,14 +73,7 @@ mod tests {
 
     #[test]
     fn names_that_are_not_utf_8_are_printed_whole() {
-        let mut object = object("name");
-        name(&mut object, "source", OsStr::from_bytes(b"a\xff"));
-        name(&mut object, "dest", OsStr::new("é"));
-        let object = Value::Object(object);
-        assert_eq!(object["source"], "a\u{fffd}");
-        assert_eq!(object["source_hex"], "61ff");
-        assert_eq!(object["dest"], "é");
-        assert!(object.get("dest_hex").is_none());
-        assert_eq!(object["version"], 1);
+        assert_eq!(hex(OsStr::from_bytes(b"a\xff")).as_deref(), Some("61ff"));
+        assert_eq!(hex(OsStr::new("é")), None);
     }
 }

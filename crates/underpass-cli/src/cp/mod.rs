@@ -1,43 +1,40 @@
 //! `underpass cp`: GNU's `cp` with additions; under the name `cp`, GNU's.
 //!
 //! ```text
-//!  words ─▶ getopt ─▶ table ─▶ draft ─▶ request ─▶ copy ─▶ printer ─▶ debug, explain, json
-//!                       │                           └─▶ CopyProgress ─▶ progress
+//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ explain, json
+//!                       │                   └─▶ CopyProgress ─▶ progress
 //!                       └──▶ help, man page, completions
 //! ```
 
-mod debug;
-mod draft;
-mod environment;
 mod explain;
 mod getopt;
 mod help;
 mod json;
-mod messages;
 mod printer;
 mod progress;
 mod request;
-mod signals;
 mod table;
-mod usage_error;
 mod words;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use underpass::Kernel;
+use indicatif::ProgressBar;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use underpass::{Kernel, is_signal_ignored};
 use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 
-use draft::{Dialect, Information, OutputDetail};
-use environment::CpEnvironment;
-use messages::Messages;
-use printer::EventPrinter;
-use progress::ProgressDisplay;
-use request::{CopyCommand, CpRequest, parse};
-use signals::StopSignal;
+use getopt::parse;
+use printer::{EventPrinter, Messages};
+use request::{CopyCommand, CpEnvironment, CpRequest, Dialect, OutputDetail};
+use words::When;
 
-pub(crate) use environment::CalledAs;
 pub(crate) use help::command;
+pub(crate) use request::CalledAs;
 
 /// Copies. `called` precedes messages, `words` are the arguments. Exit codes: 0 all done; 1 an
 /// error, which standard error reports; 128 and the number of the signal that stopped it.
@@ -47,10 +44,8 @@ pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -
     let mut warn = |warning: &str| messages.complain(warning);
     match parse(words, &environment, &mut warn) {
         Ok(CpRequest::Copy(command)) => carry_out(&command, &messages),
-        Ok(CpRequest::Show(Information::Help)) => {
-            messages.print(&help::text(&messages.called_shown()))
-        }
-        Ok(CpRequest::Show(Information::Version)) => messages.print(&help::version(called_as)),
+        Ok(CpRequest::ShowHelp) => messages.print(&help::text(&messages.called_shown())),
+        Ok(CpRequest::ShowVersion) => messages.print(&help::version(called_as)),
         Err(error) => {
             messages.complain(error.message.as_encoded_bytes());
             if error.has_hint {
@@ -64,19 +59,19 @@ pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -
 fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
     // Under the name `cp` signals are left as they are, unless our options are used.
     let stop = match (messages.called_as, command.dialect) {
-        (CalledAs::Cp, Dialect::Gnu) => StopSignal::never(),
+        (CalledAs::Cp, Dialect::Gnu) => StopSignal::default(),
         _ => match StopSignal::on_signals() {
             Ok(stop) => stop,
-            Err(error) => {
-                messages.complain(format!("cannot catch Ctrl-C: {error}"));
+            Err(why) => {
+                messages.complain(why);
                 return ExitCode::FAILURE;
             }
         },
     };
     let kernel = Kernel::probe();
     let progress = CopyProgress::default();
-    let display = ProgressDisplay::new(command.progress);
-    let printer = EventPrinter::new(messages, command, display.bar());
+    let bar = ProgressBar::hidden();
+    let printer = EventPrinter::new(messages, command, bar.clone());
     let context = CopyContext {
         kernel: &kernel,
         observer: &printer,
@@ -86,11 +81,15 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
     let CopyCommand {
         operands, options, ..
     } = command;
-    let summary = display.watch(
-        &progress,
-        |enough| underpass_copy::survey(operands, options, &progress, enough),
-        || underpass_copy::copy(operands, options, context),
-    );
+    let copy = || underpass_copy::copy(operands, options, context);
+    let summary = match command.progress {
+        When::Never => copy(),
+        When::Auto if !io::stderr().is_terminal() => copy(),
+        when => {
+            let survey = |enough: &_| underpass_copy::survey(operands, options, &progress, enough);
+            progress::watch(&bar, when, &progress, survey, copy)
+        }
+    };
     conclude(command, messages, &summary, printer, &stop)
 }
 
@@ -98,12 +97,12 @@ fn conclude(
     command: &CopyCommand,
     messages: &Messages,
     summary: &CopySummary,
-    mut printer: EventPrinter<'_>,
+    printer: EventPrinter<'_>,
     stop: &StopSignal,
 ) -> ExitCode {
     match command.detail {
-        OutputDetail::Json => printer.line(&json::summary(summary)),
-        OutputDetail::Explain => printer.line(&explain::summary(summary)),
+        OutputDetail::Json => printer.line(json::summary(summary)),
+        OutputDetail::Explain => printer.line(explain::summary(summary)),
         _ => {}
     }
     let written = printer.finish();
@@ -131,5 +130,45 @@ fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
         _ if command.detail == OutputDetail::Json => false,
         CopyEnd::Stopped => true,
         CopyEnd::ByItself => is_many && summary.errors > 0,
+    }
+}
+
+/// Whether a signal has stopped a copy, or a measurement: the first Ctrl-C or SIGTERM does, the
+/// second one ends the process. By default signals are left as they are.
+#[derive(Debug, Default)]
+pub(crate) struct StopSignal {
+    flag: Arc<AtomicBool>,
+    /// Its number; 0 is none.
+    signal: Arc<AtomicUsize>,
+}
+
+impl StopSignal {
+    /// Catches signals from now on. One that was ignored at the start stays so: a script's background
+    /// job does not end by the Ctrl-C that is meant for its foreground.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(crate) fn on_signals() -> Result<Self, String> {
+        let stop = Self::default();
+        let wanted = [SIGINT, SIGTERM].into_iter();
+        let mut caught = wanted
+            .filter(|signal| !is_signal_ignored(*signal))
+            .map(|signal| {
+                flag::register_conditional_default(signal, Arc::clone(&stop.flag))?;
+                flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize)?;
+                flag::register(signal, Arc::clone(&stop.flag))
+            });
+        let caught = caught.try_for_each(|caught| caught.map(drop));
+        caught.map_err(|error: io::Error| format!("cannot catch Ctrl-C: {error}"))?;
+        Ok(stop)
+    }
+
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.flag
+    }
+
+    pub(crate) fn signal(&self) -> Option<u8> {
+        let signal = u8::try_from(self.signal.load(Ordering::Relaxed)).ok()?;
+        (signal > 0).then_some(signal)
     }
 }

@@ -1,22 +1,23 @@
-//! Prints the events of a copy.
+//! Prints the events of a copy on standard output, and messages on standard error.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufWriter, IsTerminal, Stdout, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use rustix::io::Errno;
+use signal_hook::consts::SIGPIPE;
 use underpass_copy::{
-    CopyMode, Event, EventDetail, Finished, Observer, OverwriteQuestion, Problem,
+    Charset, CopyMode, Event, EventDetail, Finished, Observer, OtherEnd, OverwriteQuestion,
+    Problem, Quoted,
 };
 
-use super::draft::OutputDetail;
-use super::environment::CalledAs;
-use super::messages::Messages;
-use super::request::CopyCommand;
-use super::{debug, explain, json};
+use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
+use super::{explain, json};
+use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
@@ -66,16 +67,12 @@ impl<'a> EventPrinter<'a> {
     }
 
     /// Writes a line to standard output.
-    pub(super) fn line(&self, line: &str) {
-        self.raw_line(line.as_bytes());
-    }
-
-    fn raw_line(&self, line: &[u8]) {
+    pub(super) fn line(&self, line: impl AsRef<[u8]>) {
         let mut out = self.out();
         if out.is_terminal && !self.bar.is_hidden() {
-            self.bar.suspend(|| out.line(line, self.messages));
+            self.bar.suspend(|| out.line(line.as_ref(), self.messages));
         } else {
-            out.line(line, self.messages);
+            out.line(line.as_ref(), self.messages);
         }
     }
 
@@ -83,12 +80,9 @@ impl<'a> EventPrinter<'a> {
     ///
     /// # Errors
     /// The first one of all writing.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
-        let out = self.out.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match out.failed.take() {
-            Some(error) => Err(error),
-            None => out.to.flush(),
-        }
+    pub(super) fn finish(&self) -> io::Result<()> {
+        self.flush();
+        self.out().failed.take().map_or(Ok(()), Err)
     }
 
     fn out(&self) -> MutexGuard<'_, StandardOutput> {
@@ -108,23 +102,22 @@ impl<'a> EventPrinter<'a> {
             self.bar.suspend(|| self.messages.problem(problem));
         }
         if self.detail == OutputDetail::Json {
-            self.line(&json::problem(problem));
+            self.line(json::problem(problem));
         }
     }
 
     fn finished(&self, finished: &Finished) {
         match self.detail {
             OutputDetail::Nothing | OutputDetail::Names => {}
-            OutputDetail::Debug if self.copy_mode == CopyMode::Copy => {
-                if let Some(line) = debug::line(finished) {
-                    self.line(&line);
-                }
+            OutputDetail::Debug => {
+                let line = explain::debug_line(finished);
+                let line = line.filter(|_| self.copy_mode == CopyMode::Copy);
+                line.iter().for_each(|line| self.line(line));
             }
-            OutputDetail::Debug => {}
             OutputDetail::Explain => explain::lines(finished)
                 .iter()
                 .for_each(|line| self.line(line)),
-            OutputDetail::Json => self.line(&json::finished(finished)),
+            OutputDetail::Json => self.line(json::finished(finished)),
         }
     }
 
@@ -132,10 +125,7 @@ impl<'a> EventPrinter<'a> {
     fn made_parent(&self, source: &OsStr, dest: &OsStr) {
         match self.messages.called_as {
             CalledAs::Underpass => self.arrow(source, dest, None),
-            CalledAs::Cp => {
-                let line = [source.as_bytes(), b" -> ", dest.as_bytes()].concat();
-                self.raw_line(&line);
-            }
+            CalledAs::Cp => self.line([source.as_bytes(), b" -> ", dest.as_bytes()].concat()),
         }
     }
 
@@ -144,9 +134,9 @@ impl<'a> EventPrinter<'a> {
         match backup {
             Some(backup) => {
                 let backup = self.messages.quoted(backup);
-                self.line(&format!("{source} -> {dest} (backup: {backup})"));
+                self.line(format!("{source} -> {dest} (backup: {backup})"));
             }
-            None => self.line(&format!("{source} -> {dest}")),
+            None => self.line(format!("{source} -> {dest}")),
         }
     }
 }
@@ -156,29 +146,27 @@ impl Observer for EventPrinter<'_> {
         let shows_names = !matches!(self.detail, OutputDetail::Nothing | OutputDetail::Json);
         let shows_skipped = matches!(self.detail, OutputDetail::Debug | OutputDetail::Explain);
         match event {
+            Event::Finished(finished) => self.finished(&finished),
+            Event::Problem(problem) => self.problem(&problem),
+            Event::Skipped { dest, .. } => {
+                if shows_skipped {
+                    self.line(format!("skipped {}", self.messages.quoted(&dest)));
+                }
+            }
+            _ if !shows_names => {}
             Event::Making {
                 source,
                 dest,
                 backup,
-            } if shows_names => self.arrow(&source, &dest, backup.as_deref()),
-            Event::Removed(name) if shows_names => {
-                self.line(&format!("removed {}", self.messages.quoted(&name)));
+            } => self.arrow(&source, &dest, backup.as_deref()),
+            Event::Removed(name) => {
+                self.line(format!("removed {}", self.messages.quoted(&name)));
             }
-            Event::Skipped { dest, .. } if shows_skipped => {
-                self.line(&format!("skipped {}", self.messages.quoted(&dest)));
-            }
-            Event::MadeParent { source, dest } if shows_names => self.made_parent(&source, &dest),
-            Event::Restored { backup, dest } if shows_names => {
+            Event::MadeParent { source, dest } => self.made_parent(&source, &dest),
+            Event::Restored { backup, dest } => {
                 let (backup, dest) = (self.messages.quoted(&backup), self.messages.quoted(&dest));
-                self.line(&format!("{backup} -> {dest} (unbackup)"));
+                self.line(format!("{backup} -> {dest} (unbackup)"));
             }
-            Event::Making { .. }
-            | Event::Restored { .. }
-            | Event::MadeParent { .. }
-            | Event::Removed(_)
-            | Event::Skipped { .. } => {}
-            Event::Finished(finished) => self.finished(&finished),
-            Event::Problem(problem) => self.problem(&problem),
         }
     }
 
@@ -207,33 +195,150 @@ impl Observer for EventPrinter<'_> {
 
 impl StandardOutput {
     fn line(&mut self, line: &[u8], messages: &Messages) {
-        if self.failed.is_none() {
-            let written = self
-                .to
-                .write_all(line)
-                .and_then(|()| self.to.write_all(b"\n"));
-            self.note(written, messages);
-        }
+        let write = |to: &mut BufWriter<Stdout>| {
+            to.write_all(line)?;
+            to.write_all(b"\n")
+        };
+        self.attempt(messages, write);
         if self.is_terminal {
             self.flush(messages);
         }
     }
 
     fn flush(&mut self, messages: &Messages) {
-        if self.failed.is_none() {
-            let flushed = self.to.flush();
-            self.note(flushed, messages);
-        }
+        self.attempt(messages, Write::flush);
     }
 
-    fn note(&mut self, written: io::Result<()>, messages: &Messages) {
-        if let Err(error) = written {
+    fn attempt(
+        &mut self,
+        messages: &Messages,
+        write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>,
+    ) {
+        if self.failed.is_some() {
+            return;
+        }
+        if let Err(error) = write(&mut self.to) {
             if error.kind() == io::ErrorKind::BrokenPipe {
                 messages.die_of_broken_pipe();
             }
             self.failed = Some(error);
         }
     }
+}
+
+/// The program's name in front of messages, and their charset.
+#[derive(Debug)]
+pub(super) struct Messages {
+    pub(super) called_as: CalledAs,
+    called: OsString,
+    charset: Charset,
+}
+
+impl Messages {
+    pub(super) fn new(called: OsString, environment: &CpEnvironment) -> Self {
+        Self {
+            called_as: environment.called_as,
+            called,
+            charset: environment.charset,
+        }
+    }
+
+    pub(super) fn called_shown(&self) -> String {
+        self.called.to_string_lossy().into_owned()
+    }
+
+    pub(super) fn quoted(&self, name: &OsStr) -> String {
+        Quoted(name.as_bytes(), self.charset).to_string()
+    }
+
+    /// Writes a line with the program's name in front.
+    pub(super) fn complain(&self, message: impl AsRef<[u8]>) {
+        write_error(&[self.called.as_bytes(), b": ", message.as_ref(), b"\n"]);
+    }
+
+    /// Writes a question: the same without the end of the line.
+    pub(super) fn ask(&self, question: &str) {
+        write_error(&[self.called.as_bytes(), b": ", question.as_bytes()]);
+    }
+
+    pub(super) fn hint(&self) {
+        let called = self.called.as_bytes();
+        write_error(&[b"Try '", called, b" --help' for more information.\n"]);
+    }
+
+    /// Writes a problem in GNU's words; as `underpass cp` with the details behind it.
+    pub(super) fn problem(&self, problem: &Problem) {
+        let mut message = problem.message(self.charset).to_string();
+        if self.called_as == CalledAs::Underpass {
+            message += &self.details(problem);
+        }
+        self.complain(message);
+    }
+
+    /// The call that failed and the name of the errno; of an incomplete copy also the other file
+    /// and the bytes that had moved.
+    fn details(&self, problem: &Problem) -> String {
+        let errno = problem.errno.map(underpass::errno::name);
+        let failed = match (problem.call, errno) {
+            (Some(call), Some(errno)) => Some(format!("{call}: {errno}")),
+            (None, Some(errno)) => Some(errno.into_owned()),
+            // It failed without an errno.
+            (Some(call), None) if problem.moved.is_some() => Some(call.to_owned()),
+            (_, None) => None,
+        };
+        let other = problem.other_end().map(|other| match other {
+            OtherEnd::From(source) => format!("from {}", self.quoted(source)),
+            OtherEnd::To(dest) => format!("to {}", self.quoted(dest)),
+        });
+        let moved = problem.moved;
+        let moved = moved.map(|bytes| counted(bytes, "byte") + " had moved");
+        let parts: Vec<String> = [failed, other, moved].into_iter().flatten().collect();
+        match parts.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", parts.join("; ")),
+        }
+    }
+
+    /// Prints help or the version.
+    pub(super) fn print(&self, text: &str) -> ExitCode {
+        let mut stdout = io::stdout().lock();
+        match stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush())
+        {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                self.write_error(&error);
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Standard output could not be written. Under the name `cp` a closed pipe ends the program, as
+    /// every program that leaves SIGPIPE as it is.
+    pub(super) fn write_error(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            self.die_of_broken_pipe();
+            return;
+        }
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        let meaning = errno.map_or_else(|| error.to_string(), underpass::errno::meaning);
+        self.complain(format!("write error: {meaning}"));
+    }
+
+    /// Under the name `cp` only.
+    pub(super) fn die_of_broken_pipe(&self) {
+        if self.called_as == CalledAs::Cp {
+            // If the signal does not end the process, the copy goes on.
+            let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
+        }
+    }
+}
+
+/// Writes in one call, so that lines of several programs don't mix. A failure is ignored: there is
+/// nowhere to report it.
+fn write_error(parts: &[&[u8]]) {
+    let _ = io::stderr().write_all(&parts.concat());
 }
 
 fn question(overwriting: &OverwriteQuestion, messages: &Messages) -> String {
@@ -278,7 +383,6 @@ fn permissions(mode: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cp::environment::CpEnvironment;
 
     #[test]
     fn questions_are_gnus() {

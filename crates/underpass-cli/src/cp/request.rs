@@ -1,18 +1,20 @@
-//! What a command line asks for.
+//! What a command line asks for: its options, read into a draft, the environment, and the copy that
+//! they make. The last option counts, except where GNU's does not.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use underpass::{Cloning, Holes, Mechanism};
-use underpass_copy::{AskWhen, Backup, CopyMode, CopyOptions, CopyTarget, OverwritePolicy, Quoted};
+use underpass_copy::{
+    AskWhen, Backup, Charset, CopyMode, CopyOptions, CopyTarget, Dereference, OverwritePolicy,
+    Preserve, PreserveLevel, Quoted, QuotedWord,
+};
 
-use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
-use super::environment::{ArgumentOrder, CalledAs, CpEnvironment};
-use super::getopt::{Getopt, ParsedWord};
-use super::usage_error::UsageError;
-use super::words::{BACKUPS, BackupNames, When, choose};
+use super::words::{
+    self, BACKUPS, BackupNames, Choices, PreservedAttribute, UsageError, When, choose,
+};
 
 /// As many files at once as pay off on file systems of one machine.
 const DEFAULT_JOBS_MAX: usize = 16;
@@ -20,7 +22,8 @@ const DEFAULT_JOBS_MAX: usize = 16;
 /// What a command line asks for.
 #[derive(Debug)]
 pub(super) enum CpRequest {
-    Show(Information),
+    ShowHelp,
+    ShowVersion,
     Copy(Box<CopyCommand>),
 }
 
@@ -35,48 +38,11 @@ pub(super) struct CopyCommand {
     pub(super) dialect: Dialect,
 }
 
-/// Reads a command line. `warn` receives what is ignored.
-pub(super) fn parse(
-    words: impl IntoIterator<Item = OsString>,
-    environment: &CpEnvironment,
-    warn: &mut dyn FnMut(&str),
-) -> Result<CpRequest, UsageError> {
-    let mut draft = Draft {
-        charset: environment.charset,
-        has_selinux: environment.has_selinux,
-        ..Draft::default()
-    };
-    let read = read(&mut draft, words, environment.order);
-    for warning in &draft.warnings {
-        warn(warning);
-    }
-    read?;
-    match draft.information {
-        Some(information) => Ok(CpRequest::Show(information)),
-        None => command(draft, environment).map(|copy| CpRequest::Copy(Box::new(copy))),
-    }
-}
-
-/// Reads all words; an option that asks for information ends the reading.
-fn read(
-    draft: &mut Draft,
-    words: impl IntoIterator<Item = OsString>,
-    order: ArgumentOrder,
-) -> Result<(), UsageError> {
-    for item in Getopt::new(words, order) {
-        match item? {
-            ParsedWord::Operand(operand) => draft.operands.push(operand),
-            ParsedWord::Option(option, argument) => option.apply(draft, argument)?,
-        }
-        if draft.information.is_some() {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// The checks come in GNU's order, since the first fault is the one that is reported.
-fn command(draft: Draft, environment: &CpEnvironment) -> Result<CopyCommand, UsageError> {
+pub(super) fn command(
+    draft: Draft,
+    environment: &CpEnvironment,
+) -> Result<CopyCommand, UsageError> {
     let copy_mode = copy_mode(&draft)?;
     let overwrite = overwrite_policy(&draft);
     if draft.makes_backups
@@ -230,6 +196,282 @@ fn target(draft: &Draft) -> Result<CopyTarget, UsageError> {
         true => CopyTarget::LastAsName,
         false => CopyTarget::Last,
     })
+}
+
+/// What was read so far. Facts that belong together are combined when all is read.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) charset: Charset,
+    pub(super) has_selinux: bool,
+    pub(super) operands: Vec<OsString>,
+    /// What a single option decides.
+    pub(super) options: CopyOptions,
+    pub(super) hard_links: bool,
+    pub(super) symbolic_links: bool,
+    pub(super) attributes_only: bool,
+    pub(super) clobber: Clobber,
+    pub(super) makes_backups: bool,
+    pub(super) backup_names: Option<OsString>,
+    pub(super) suffix: Option<OsString>,
+    pub(super) target_directory: Option<OsString>,
+    /// `-T`
+    pub(super) target_is_name: bool,
+    pub(super) demands_context: bool,
+    pub(super) progress: Option<When>,
+    pub(super) detail: OutputDetail,
+    pub(super) dialect: Dialect,
+    /// What is asked for instead of a copy.
+    pub(super) shows_only: Option<CpRequest>,
+    pub(super) warnings: Vec<&'static str>,
+}
+
+/// The last one of `-i` and `-n`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Clobber {
+    #[default]
+    Yes,
+    Ask,
+    No,
+}
+
+/// What standard output gets; the most that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum OutputDetail {
+    #[default]
+    Nothing,
+    /// `-v`
+    Names,
+    /// `--debug`
+    Debug,
+    /// `--explain`
+    Explain,
+    /// `--json`
+    Json,
+}
+
+/// Whose options were used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Dialect {
+    #[default]
+    Gnu,
+    Underpass,
+}
+
+impl Draft {
+    pub(super) fn archive(&mut self) {
+        self.options.recursive = true;
+        self.options.dereference = Dereference::Never;
+        let Preserve { context, xattr, .. } = self.options.preserve;
+        self.preserve(PreservedAttribute::All, PreserveLevel::Required);
+        // Where these can't be preserved, -a is silent.
+        self.options.preserve.context = context.max(PreserveLevel::BestEffort);
+        self.options.preserve.xattr = xattr.max(PreserveLevel::BestEffort);
+    }
+
+    pub(super) fn set_suffix(&mut self, suffix: OsString) -> Result<(), UsageError> {
+        self.makes_backups = true;
+        self.suffix = Some(suffix);
+        Ok(())
+    }
+
+    pub(super) fn set_backup(&mut self, names: Option<OsString>) -> Result<(), UsageError> {
+        self.makes_backups = true;
+        self.backup_names = names.or(self.backup_names.take());
+        Ok(())
+    }
+
+    pub(super) fn set_context(&mut self, context: Option<OsString>) -> Result<(), UsageError> {
+        if self.has_selinux {
+            let message = "-Z and --context are not supported; --preserve=context is";
+            return Err(UsageError::without_hint(message));
+        }
+        if context.is_some() {
+            let warning = "warning: ignoring --context; it requires an SELinux-enabled kernel";
+            self.warnings.push(warning);
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_target_directory(&mut self, directory: OsString) -> Result<(), UsageError> {
+        match self.target_directory.replace(directory) {
+            None => Ok(()),
+            Some(_) => Err(UsageError::without_hint(
+                "multiple target directories specified",
+            )),
+        }
+    }
+
+    pub(super) fn set_jobs(&mut self, jobs: OsString) -> Result<(), UsageError> {
+        let number = jobs.to_str().and_then(|jobs| jobs.parse().ok());
+        let most = CopyOptions::JOBS_MAX;
+        let number = number.filter(|number: &NonZeroUsize| number.get() <= most);
+        let shown = QuotedWord(jobs.as_bytes(), self.charset);
+        let invalid =
+            || UsageError::with_hint(format!("invalid number of jobs {shown}: use 1 to {most}"));
+        self.options.jobs = Some(number.ok_or_else(invalid)?);
+        Ok(())
+    }
+
+    pub(super) fn set_rate(&mut self, rate: OsString) -> Result<(), UsageError> {
+        let shown = QuotedWord(rate.as_bytes(), self.charset);
+        let invalid = || UsageError::with_hint(format!("invalid rate {shown}"));
+        self.options.bytes_per_second_max = words::read_rate(&rate).ok_or_else(invalid)?;
+        Ok(())
+    }
+
+    pub(super) fn set_preserve(&mut self, list: Option<OsString>) -> Result<(), UsageError> {
+        let list = list
+            .as_deref()
+            .unwrap_or("mode,ownership,timestamps".as_ref());
+        self.preserve_list(list, "--preserve", PreserveLevel::Required)
+    }
+
+    pub(super) fn set_no_preserve(&mut self, list: OsString) -> Result<(), UsageError> {
+        self.preserve_list(&list, "--no-preserve", PreserveLevel::Never)
+    }
+
+    fn preserve_list(
+        &mut self,
+        list: &OsStr,
+        about: &str,
+        level: PreserveLevel,
+    ) -> Result<(), UsageError> {
+        for word in list.as_bytes().split(|byte| *byte == b',') {
+            let attribute = self.choose(OsStr::from_bytes(word), about, words::ATTRIBUTES)?;
+            self.preserve(attribute, level);
+            self.demands_context |=
+                (attribute, level) == (PreservedAttribute::Context, PreserveLevel::Required);
+        }
+        Ok(())
+    }
+
+    /// `all` only warns where the context or the extended attributes can't be preserved; naming
+    /// one of them makes that an error.
+    fn preserve(&mut self, attribute: PreservedAttribute, level: PreserveLevel) {
+        let preserve = &mut self.options.preserve;
+        match attribute {
+            PreservedAttribute::Mode => preserve.mode = level,
+            PreservedAttribute::Timestamps => preserve.timestamps = level,
+            PreservedAttribute::Ownership => preserve.ownership = level,
+            PreservedAttribute::Links => preserve.links = level,
+            PreservedAttribute::Context => preserve.context = level,
+            PreservedAttribute::Xattr => preserve.xattr = level,
+            PreservedAttribute::All => {
+                let at_most_warned = |before: PreserveLevel| match level {
+                    PreserveLevel::Required => before.max(PreserveLevel::Warn),
+                    level => level,
+                };
+                *preserve = Preserve {
+                    mode: level,
+                    ownership: level,
+                    timestamps: level,
+                    links: level,
+                    context: at_most_warned(preserve.context),
+                    xattr: at_most_warned(preserve.xattr),
+                };
+            }
+        }
+    }
+
+    /// What a word means as an argument of the option `about`.
+    pub(super) fn choose<T: Copy + PartialEq>(
+        &self,
+        word: &OsStr,
+        about: &str,
+        choices: Choices<T>,
+    ) -> Result<T, UsageError> {
+        choose(word, about, choices, self.charset)
+    }
+
+    /// What an optional argument means; `unless_given` where there is none.
+    pub(super) fn choose_or<T: Copy + PartialEq>(
+        &self,
+        word: Option<OsString>,
+        about: &str,
+        choices: Choices<T>,
+        unless_given: T,
+    ) -> Result<T, UsageError> {
+        word.map_or(Ok(unless_given), |word| self.choose(&word, about, choices))
+    }
+
+    pub(super) fn pattern(&self, pattern: OsString) -> Result<String, UsageError> {
+        String::from_utf8(pattern.into_vec()).map_err(|error| {
+            let shown = QuotedWord(error.as_bytes(), self.charset);
+            UsageError::with_hint(format_args!("pattern {shown} is not UTF-8"))
+        })
+    }
+
+    pub(super) fn show(&mut self, detail: OutputDetail) {
+        self.detail = self.detail.max(detail);
+    }
+}
+
+/// The name that the program was called by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CalledAs {
+    /// `cp`: the caller expects GNU's.
+    Cp,
+    /// `underpass cp`.
+    Underpass,
+}
+
+/// Whether options may follow operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArgumentOrder {
+    /// They may.
+    Permuted,
+    /// The first operand ends the options (`POSIXLY_CORRECT`).
+    OptionsFirst,
+}
+
+/// What decides what a command line means, read once.
+#[derive(Clone, Debug)]
+pub(super) struct CpEnvironment {
+    pub(super) called_as: CalledAs,
+    pub(super) charset: Charset,
+    /// `POSIXLY_CORRECT`.
+    pub(super) order: ArgumentOrder,
+    /// `VERSION_CONTROL`.
+    pub(super) backup_names: Option<OsString>,
+    /// `SIMPLE_BACKUP_SUFFIX`.
+    pub(super) suffix: Option<OsString>,
+    pub(super) has_selinux: bool,
+    pub(super) processors: NonZeroUsize,
+}
+
+impl CpEnvironment {
+    pub(super) fn read(called_as: CalledAs) -> Self {
+        Self {
+            called_as,
+            charset: charset(|name| std::env::var_os(name)),
+            order: match std::env::var_os("POSIXLY_CORRECT") {
+                Some(_) => ArgumentOrder::OptionsFirst,
+                None => ArgumentOrder::Permuted,
+            },
+            backup_names: std::env::var_os("VERSION_CONTROL"),
+            suffix: std::env::var_os("SIMPLE_BACKUP_SUFFIX"),
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+            processors: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        }
+    }
+}
+
+/// The charset of the locale: of the first of three variables that is set.
+///
+/// A charset other than UTF-8 counts as ASCII. Whether the locale is installed is not checked.
+fn charset(variable: impl Fn(&str) -> Option<OsString>) -> Charset {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(variable)
+        .find(|value| !value.is_empty())
+        .unwrap_or_default();
+    let locale = locale.to_string_lossy().to_ascii_lowercase();
+    let charset = locale.split_once('.').map(|(_, charset)| charset);
+    let charset = charset.and_then(|charset| charset.split('@').next());
+    match charset {
+        Some("utf-8" | "utf8") => Charset::Utf8,
+        _ => Charset::Ascii,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use underpass_copy::Charset;
 use underpass_copy::{Dereference, PreserveLevel, RemoveExisting};
 
+use super::super::getopt::parse;
 use super::*;
 
 fn environment(called_as: CalledAs) -> CpEnvironment {
@@ -322,11 +323,32 @@ fn what_is_shown() {
 fn help_and_version_end_the_reading() {
     assert_eq!(
         parsed("--help --foo", CalledAs::Cp).err().as_deref(),
-        Some("Show(Help)")
+        Some("ShowHelp")
     );
     assert_eq!(
         parsed("a --version", CalledAs::Cp).err().as_deref(),
-        Some("Show(Version)")
+        Some("ShowVersion")
     );
     assert_eq!(fault("--foo --help"), "unrecognized option '--foo'");
+}
+
+#[test]
+fn the_first_variable_that_is_set_names_the_locale() {
+    let table: [(&[(&str, &str)], Charset); 7] = [
+        (&[], Charset::Ascii),
+        (&[("LANG", "C.UTF-8")], Charset::Utf8),
+        (&[("LANG", "de_DE.utf8@euro")], Charset::Utf8),
+        (&[("LANG", "C.UTF-8"), ("LC_CTYPE", "C")], Charset::Ascii),
+        (&[("LANG", "C"), ("LC_ALL", "C.UTF-8")], Charset::Utf8),
+        (&[("LANG", "C.UTF-8"), ("LC_ALL", "")], Charset::Utf8),
+        (&[("LANG", "de_DE")], Charset::Ascii),
+    ];
+    for (variables, expected) in table {
+        let found = charset(|name| {
+            let mut variables = variables.iter();
+            let (_, value) = variables.find(|(known, _)| *known == name)?;
+            Some((*value).into())
+        });
+        assert_eq!(found, expected, "{variables:?}");
+    }
 }

@@ -7,9 +7,8 @@ use underpass_copy::{
     Dereference, FilterRule, Fsync, OverwritePolicy, PreserveLevel, RemoveExisting,
 };
 
-use super::draft::{Clobber, Dialect, Draft, Information, OutputDetail};
-use super::usage_error::UsageError;
-use super::words::{self, When, names};
+use super::request::{Clobber, CpRequest, Dialect, Draft, OutputDetail};
+use super::words::{self, UsageError, When, names};
 
 /// What follows an option, and what it then does.
 #[derive(Clone, Copy)]
@@ -253,10 +252,10 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .optional("CONTEXT", Draft::set_context),
     gnu("", "help")
         .help("show this help and exit")
-        .flag(|draft| draft.information = Some(Information::Help)),
+        .flag(|draft| draft.shows_only = Some(CpRequest::ShowHelp)),
     gnu("", "version")
         .help("show the version and exit")
-        .flag(|draft| draft.information = Some(Information::Version)),
+        .flag(|draft| draft.shows_only = Some(CpRequest::ShowVersion)),
     gnu("d", "").help("-P --preserve=links").flag(|draft| {
         draft.options.dereference = Dereference::Never;
         draft.options.preserve.links = PreserveLevel::Required;

@@ -1,13 +1,12 @@
-//! The values of options: one word of a few, and rates.
+//! The values of options: one word of a few, and rates; what is wrong with them and with options.
 
-use std::ffi::OsStr;
-use std::fmt::Write;
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use bytesize::ByteSize;
 use underpass::{Cloning, Holes, Mechanism};
 use underpass_copy::{Charset, Fsync, OverwritePolicy, QuotedWord};
-
-use super::usage_error::UsageError;
 
 /// Words and their meanings. Neighbours with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
@@ -156,34 +155,50 @@ fn list<T: PartialEq>(choices: Choices<T>, charset: Charset) -> String {
 /// single bytes. 0 is no limit. `None` where it is invalid.
 pub(super) fn read_rate(rate: &OsStr) -> Option<Option<u64>> {
     let rate = rate.to_str()?;
-    let is_digit = |char: char| char.is_ascii_digit() || char == '.';
-    let end = rate.find(|char| !is_digit(char)).unwrap_or(rate.len());
-    let (number, suffix) = rate.split_at(end);
-    let number: f64 = number.parse().ok()?;
-    let bytes = number * rate_unit(suffix)?;
-    if bytes == 0.0 {
-        return Some(None);
-    }
-    let fits = bytes.is_finite() && bytes < u64::MAX as f64;
-    fits.then(|| Some((bytes as u64).max(1)))
+    let unit = match rate.bytes().last()? {
+        b'0'..=b'9' | b'.' => "KiB",
+        b'b' | b'B' => "",
+        _ => "iB",
+    };
+    let ByteSize(bytes) = format!("{rate}{unit}").parse().ok()?;
+    let is_zero = !rate.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    Some((!is_zero).then_some(bytes.max(1)))
 }
 
-fn rate_unit(suffix: &str) -> Option<f64> {
-    let suffix = suffix.to_ascii_lowercase();
-    let mut letters = suffix.chars();
-    let power = match letters.next() {
-        None => return Some(1024.0),
-        Some('b') if suffix == "b" => return Some(1.0),
-        Some('k') => 1,
-        Some('m') => 2,
-        Some('g') => 3,
-        Some('t') => 4,
-        Some(_) => return None,
-    };
-    match letters.as_str() {
-        "" | "ib" => Some(1024_f64.powi(power)),
-        "b" => Some(1000_f64.powi(power)),
-        _ => None,
+/// An invalid command line. The message shows words as they were given, which need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UsageError {
+    pub(super) message: OsString,
+    /// A hint at `--help` follows the message.
+    pub(super) has_hint: bool,
+}
+
+impl UsageError {
+    /// A misuse of options, with a hint at `--help`.
+    pub(super) fn with_hint(message: impl fmt::Display) -> Self {
+        Self {
+            message: message.to_string().into(),
+            has_hint: true,
+        }
+    }
+
+    /// An error that `--help` does not explain.
+    pub(super) fn without_hint(message: impl fmt::Display) -> Self {
+        Self {
+            has_hint: false,
+            ..Self::with_hint(message)
+        }
+    }
+
+    /// A misuse, with a word as it was given in the middle.
+    pub(super) fn about(before: &str, word: &OsStr, after: &str) -> Self {
+        let mut message = OsString::from(before);
+        message.push(word);
+        message.push(after);
+        Self {
+            message,
+            has_hint: true,
+        }
     }
 }
 

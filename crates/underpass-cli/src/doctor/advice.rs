@@ -2,14 +2,13 @@
 
 use underpass::{Mechanism, Scope};
 
-use super::kernel::MissingCall;
-use super::layout::grouped;
+use super::kernel::{DescriptorLimits, KernelSetting, MissingCall, PipeLimits, numbers};
 use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
 use super::report::{Advice, DoctorReport};
-use super::settings::{DescriptorLimits, KernelSetting, PipeLimits, numbers};
 use super::tls::{KernelTls, TlsAnswer, TlsModule};
 use super::trial::TrialOutcome;
+use crate::layout::grouped;
 
 /// A connection of `serve` needs a socket and a file, and with splice both ends of a pipe.
 const OPEN_FILES_WISHED: u64 = 8192;
@@ -78,7 +77,7 @@ fn paths(report: &DoctorReport) -> Vec<String> {
 
 fn failures(pairs: &[PairResults]) -> Vec<String> {
     let of_row = |row: &PairResults| {
-        let failed = |(mechanism, outcome): &(Mechanism, TrialOutcome)| match outcome {
+        let failed = |(mechanism, outcome): (&Mechanism, &TrialOutcome)| match outcome {
             TrialOutcome::Failed { error } => {
                 Some(format!("{}: {mechanism}: {error}", row.label()))
             }
@@ -102,7 +101,7 @@ fn calls_missing(report: &DoctorReport) -> Vec<String> {
 /// Lists pairs whose payload passes through user space because everything else was refused.
 fn user_space(pairs: &[PairResults]) -> Vec<String> {
     let spared = |row: &PairResults| {
-        let works = |(mechanism, outcome): &(Mechanism, TrialOutcome)| {
+        let works = |(mechanism, outcome): (&Mechanism, &TrialOutcome)| {
             *mechanism != Mechanism::ReadWrite && matches!(outcome, TrialOutcome::Works { .. })
         };
         row.mechanisms.iter().any(works)
@@ -150,7 +149,7 @@ fn refuses_clone_within(row: &PairResults) -> bool {
             }
         )
     };
-    row.source == row.sink && row.outcome(Mechanism::Clone).is_some_and(refused)
+    row.source == row.sink && row.mechanisms.get(&Mechanism::Clone).is_some_and(refused)
 }
 
 fn kernel_tls(tls: &KernelTls) -> Option<String> {

@@ -53,16 +53,9 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         (.., Errno::INVAL) => "the file system cannot pass pages on: only read/write works",
         (.., Errno::OPNOTSUPP | Errno::NOSYS) => "the file system does not support it",
         (.., Errno::PERM | Errno::ACCESS) => "the file is sealed, or a security policy forbids it",
-        _ => return words(errno),
+        _ => return errno::meaning(errno),
     };
     known.to_owned()
-}
-
-/// The general description of an errno.
-pub(super) fn words(errno: Errno) -> String {
-    let words = io::Error::from(errno).to_string();
-    let end = words.find(" (os error").unwrap_or(words.len());
-    words[..end].to_owned()
 }
 
 /// An error with the name of its errno, as users search for it.
@@ -86,11 +79,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn words_have_no_number() {
-        assert_eq!(words(Errno::STALE), "Stale file handle");
     }
 
     #[test]

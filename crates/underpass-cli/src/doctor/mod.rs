@@ -10,27 +10,21 @@
 //! "Works" means that a real transfer completed, that its account shows the mechanism moved all
 //! bytes, and that every byte was compared. Nothing is inferred from versions or names.
 
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 mod advice;
 mod explanation;
 mod kernel;
-mod layout;
 mod mount;
 mod pair;
 mod path;
 mod report;
-mod sample;
-mod settings;
 mod text;
-mod time_limit;
 mod tls;
 mod trial;
 mod trial_ends;
 
-use layout::Styling;
 use report::DoctorReport;
 
 /// Each path has a letter, and every pair takes time.
@@ -60,12 +54,10 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
         let json = serde_json::to_string_pretty(&report);
         json.map_or_else(|error| error.to_string(), |json| json + "\n")
     } else {
-        text::render(&report, Styling::for_stdout())
+        text::render(&report)
     };
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
+    match crate::layout::print(&text) {
         Ok(()) => report.exit_code(),
-        // The reader has seen enough: `| head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => report.exit_code(),
         Err(error) => {
             eprintln!("underpass doctor: cannot write the report: {error}");
             ExitCode::FAILURE

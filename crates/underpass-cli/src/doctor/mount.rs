@@ -1,8 +1,8 @@
 //! The file system of a directory: `fstatfs(2)`, and its line in `/proc/self/mountinfo`.
 
-use std::os::fd::BorrowedFd;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::Serialize;
 
 /// A file system, and how it is mounted.
@@ -28,8 +28,8 @@ pub(super) struct Mount {
 }
 
 impl MountedFileSystem {
-    pub(super) fn of(directory: BorrowedFd<'_>) -> Option<Self> {
-        let stat = rustix::fs::fstatfs(directory).ok()?;
+    pub(super) fn of(directory: &Path) -> Option<Self> {
+        let stat = rustix::fs::statfs(directory).ok()?;
         // Sign extension differs between architectures; the magic numbers have 32 bits.
         let magic = stat.f_type as u32;
         let mount = mount_id(directory).and_then(|id| {
@@ -53,7 +53,8 @@ impl MountedFileSystem {
 
     /// Whether the kernel generates its files on reading.
     pub(super) fn is_pseudo(&self) -> bool {
-        PSEUDO.contains(&self.magic_name.unwrap_or_default())
+        let name = self.magic_name.unwrap_or_default();
+        PSEUDO.split(' ').any(|pseudo| pseudo == name)
     }
 
     /// `ext4 on /dev/vda, mounted at /: rw,relatime`.
@@ -84,8 +85,8 @@ fn merged(options: &str, super_options: &str) -> String {
         .join(",")
 }
 
-fn mount_id(directory: BorrowedFd<'_>) -> Option<u64> {
-    let stat = rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+fn mount_id(directory: &Path) -> Option<u64> {
+    let stat = rustix::fs::statx(CWD, directory, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
@@ -124,20 +125,8 @@ fn magic_name(magic: u32) -> Option<&'static str> {
     known.map(|(_, name)| *name)
 }
 
-const PSEUDO: &[&str] = &[
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "efivarfs",
-    "proc",
-    "securityfs",
-    "selinuxfs",
-    "sysfs",
-    "tracefs",
-];
+const PSEUDO: &str = "bpf cgroup cgroup2 configfs debugfs devpts efivarfs proc securityfs \
+                      selinuxfs sysfs tracefs";
 
 /// linux/magic.h and the sources of file systems outside of the kernel's tree.
 const MAGICS: &[(u32, &str)] = &[
@@ -216,9 +205,7 @@ mod tests {
 
     #[test]
     fn proc_is_recognised_by_its_magic_number() {
-        use std::os::fd::AsFd;
-        let proc = std::fs::File::open("/proc").unwrap();
-        let proc = MountedFileSystem::of(proc.as_fd()).unwrap();
+        let proc = MountedFileSystem::of(Path::new("/proc")).unwrap();
         assert_eq!((proc.magic_name, proc.is_pseudo()), (Some("proc"), true));
     }
 }

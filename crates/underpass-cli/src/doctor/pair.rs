@@ -1,16 +1,18 @@
 //! Selects the pairs of ends, and runs the trials of each pair.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use underpass::{Mechanism, Policy};
 
 use super::path::TestedPath;
-use super::time_limit::{TRIAL_TIME_MAX, TRIALS_TIME_MAX, within};
 use super::trial::{TrialOutcome, TrialResult, attempt};
-use super::trial_ends::{StreamKind, TrialSink, TrialSource};
+use super::trial_ends::{
+    StreamKind, TRIAL_TIME_MAX, TRIALS_TIME_MAX, TrialSink, TrialSource, within,
+};
 
 /// With more paths than this, copies are tested only within each path, and to and from the first.
 const ALL_PAIRS_PATHS_MAX: usize = 4;
@@ -20,22 +22,15 @@ const ALL_PAIRS_PATHS_MAX: usize = 4;
 pub(super) struct PairResults {
     pub(super) source: String,
     pub(super) sink: String,
-    /// The commands of Underpass that move bytes between these ends.
+    /// The command of Underpass that moves bytes between these ends.
     #[serde(skip)]
-    pub(super) commands: &'static [&'static str],
-    #[serde(serialize_with = "by_mechanism")]
-    pub(super) mechanisms: Vec<(Mechanism, TrialOutcome)>,
+    pub(super) command: Option<&'static str>,
+    pub(super) mechanisms: BTreeMap<Mechanism, TrialOutcome>,
     /// With all mechanisms allowed, as the commands run.
     pub(super) auto: TrialResult,
 }
 
 impl PairResults {
-    pub(super) fn outcome(&self, mechanism: Mechanism) -> Option<&TrialOutcome> {
-        let mut tried = self.mechanisms.iter();
-        let found = tried.find(|(other, _)| *other == mechanism);
-        found.map(|(_, outcome)| outcome)
-    }
-
     /// `A → TCP`.
     pub(super) fn label(&self) -> String {
         format!("{} → {}", self.source, self.sink)
@@ -43,17 +38,8 @@ impl PairResults {
 
     /// All results, the one with all mechanisms allowed last.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &TrialOutcome> {
-        let each = self.mechanisms.iter().map(|(_, outcome)| outcome);
-        each.chain([&self.auto.outcome])
+        self.mechanisms.values().chain([&self.auto.outcome])
     }
-}
-
-fn by_mechanism<S: Serializer>(
-    outcomes: &[(Mechanism, TrialOutcome)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let outcomes = outcomes.iter();
-    serializer.collect_map(outcomes.map(|(mechanism, outcome)| (mechanism.name(), outcome)))
 }
 
 /// Runs all trials between all pairs.
@@ -77,7 +63,7 @@ pub(super) fn try_all(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResult
 struct TrialPair {
     source: (String, TrialSource),
     sink: (String, TrialSink),
-    commands: &'static [&'static str],
+    command: Option<&'static str>,
 }
 
 impl TrialPair {
@@ -109,7 +95,7 @@ impl TrialPair {
             auto: limited(Policy::default()),
             source: self.source.0,
             sink: self.sink.0,
-            commands: self.commands,
+            command: self.command,
         }
     }
 }
@@ -135,12 +121,11 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
         ((name.clone(), source), (name, TrialSink::Stream(kind)))
     });
     let mut pairs = Vec::new();
-    let mut add = |source: &(String, TrialSource), sink: &(String, TrialSink), commands| {
-        let (source, sink) = (source.clone(), sink.clone());
+    let mut add = |source: &(String, TrialSource), sink: &(String, TrialSink), command| {
         pairs.push(TrialPair {
-            source,
-            sink,
-            commands,
+            source: source.clone(),
+            sink: sink.clone(),
+            command,
         });
     };
     let all = paths.len() <= ALL_PAIRS_PATHS_MAX;
@@ -148,24 +133,18 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
         for to in &sinks {
             let ends = [&from.0, &to.0];
             if all || from.0 == to.0 || ends.contains(&&paths[0].id) {
-                add(from, to, &["cp"] as &[_]);
+                add(from, to, Some("cp"));
             }
         }
     }
     for (at, (from_stream, to_stream)) in streams.iter().enumerate() {
-        let is_tcp = at == 0;
-        for from in &sources {
-            add(
-                from,
-                to_stream,
-                if is_tcp { &["serve", "send"] } else { &[] },
-            );
-        }
-        for to in &sinks {
-            add(from_stream, to, if is_tcp { &["recv"] } else { &[] });
-        }
+        let command = (at == 0).then_some("serve");
+        sources
+            .iter()
+            .for_each(|from| add(from, to_stream, command));
+        sinks.iter().for_each(|to| add(from_stream, to, None));
     }
     let [(from_tcp, to_tcp), ..] = &streams;
-    add(from_tcp, to_tcp, &[]);
+    add(from_tcp, to_tcp, None);
     pairs
 }

@@ -1,21 +1,17 @@
 //! A path of the command line: its directory, its file system, and what can be tested there.
 
 use std::fs::{File, Metadata};
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
-use underpass::errno::Named;
 
 use super::explanation;
 use super::mount::MountedFileSystem;
-use super::sample::SampleFile;
-use super::time_limit::{TRIAL_TIME_MAX, within};
+use super::trial_ends::{SampleFile, TRIAL_TIME_MAX, within};
 
 /// Directory entries examined to find a readable file.
 const ENTRIES_MAX: usize = 256;
@@ -33,9 +29,9 @@ pub(super) struct TestedPath {
     pub(super) file_system: Option<MountedFileSystem>,
     #[serde(skip)]
     pub(super) original: Option<SampleFile>,
-    /// The open directory, if files can be created in it.
+    /// The directory, if files can be created in it.
     #[serde(skip)]
-    pub(super) writable: Option<Arc<OwnedFd>>,
+    pub(super) writable: Option<PathBuf>,
 }
 
 /// What can be tested at a path.
@@ -84,19 +80,16 @@ impl TestedPath {
         let resolved = directory.canonicalize();
         let resolved = resolved.as_ref().unwrap_or(&directory);
         self.directory = Some(resolved.display().to_string());
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = rustix::fs::open(&directory, flags, Mode::empty());
-        let open = open.map_err(|errno| Named(errno).to_string())?;
-        self.file_system = MountedFileSystem::of(open.as_fd());
-        match SampleFile::create(&open, bytes) {
+        self.file_system = MountedFileSystem::of(&directory);
+        match SampleFile::create(&directory, bytes) {
             Ok(original) => {
                 self.original = Some(original);
-                self.writable = Some(Arc::new(open));
+                self.writable = Some(directory);
                 self.usable = Usable::SourceAndSink;
                 Ok(())
             }
-            Err(errno) => {
-                self.notes.push(unwritable(errno));
+            Err(error) => {
+                self.notes.push(unwritable(&error));
                 self.read_only(metadata.is_file().then_some(path), &directory)
             }
         }
@@ -127,10 +120,12 @@ impl TestedPath {
     }
 }
 
-fn unwritable(errno: Errno) -> String {
-    let named = Named(errno);
-    match errno {
-        Errno::NOSPC | Errno::DQUOT => format!("no space for a file of 1 MiB: {named}"),
+fn unwritable(error: &io::Error) -> String {
+    let named = explanation::of_error(error);
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            format!("no space for a file of 1 MiB: {named}")
+        }
         _ => format!("cannot create files here: {named}"),
     }
 }
@@ -174,21 +169,12 @@ fn open_source(path: &Path) -> io::Result<SampleFile> {
     SampleFile::of_foreign(file)
 }
 
-/// Whether two paths are the same directory.
-pub(super) fn are_same(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
-    id(one).is_some() && id(one) == id(other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn inspect(path: &Path) -> TestedPath {
-        TestedPath::inspect("A".into(), path, &super::super::sample::bytes())
+        TestedPath::inspect("A".into(), path, &super::super::trial_ends::bytes())
     }
 
     #[test]
@@ -241,11 +227,5 @@ mod tests {
             (path.file_name().unwrap(), &*original.bytes),
             ("a".as_ref(), &b"longer"[..])
         );
-    }
-
-    #[test]
-    fn one_directory_has_many_names() {
-        assert!(are_same(Path::new("/"), Path::new("/..")));
-        assert!(!are_same(Path::new("/no"), Path::new("/no")));
     }
 }

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use underpass::Mechanism;
 
-use super::kernel::KernelReport;
+use super::kernel::{self, DescriptorLimits, KernelReport, KernelSetting, PipeLimits};
 use super::pair::{self, PairResults};
-use super::path::{self, TestedPath, Usable};
-use super::sample;
-use super::settings::{self, DescriptorLimits, KernelSetting, PipeLimits};
+use super::path::{TestedPath, Usable};
 use super::tls::KernelTls;
 use super::trial::TrialOutcome;
+use super::trial_ends;
 
 /// The whole report, in the order of its JSON form.
 #[derive(Debug, Serialize)]
@@ -36,7 +36,8 @@ pub(super) struct CommandUse {
     pub(super) command: &'static str,
     pub(super) source: String,
     pub(super) sink: String,
-    pub(super) result: &'static str,
+    /// As in an outcome.
+    pub(super) result: Value,
     /// Empty unless it works.
     pub(super) uses: Vec<Mechanism>,
 }
@@ -52,7 +53,7 @@ pub(super) struct Advice {
 impl DoctorReport {
     /// Runs all tests. `advice` is still empty.
     pub(super) fn new(paths: &[PathBuf]) -> Self {
-        let bytes = sample::bytes();
+        let bytes = trial_ends::bytes();
         let kernel = KernelReport::ask();
         let ids = ('A'..='Z').map(String::from);
         let tested: Vec<_> = ids
@@ -64,12 +65,12 @@ impl DoctorReport {
             schema: "underpass.doctor/1",
             version: env!("CARGO_PKG_VERSION"),
             paths: tested,
-            commands: pairs.iter().flat_map(commands).collect(),
+            commands: pairs.iter().filter_map(command_use).collect(),
             pairs,
             kernel_tls: KernelTls::ask(&kernel.release),
             kernel,
             pipes: PipeLimits::ask(),
-            tcp: settings::tcp(),
+            tcp: kernel::tcp(),
             open_files: DescriptorLimits::ask(),
             advice: Vec::new(),
         }
@@ -95,19 +96,19 @@ impl DoctorReport {
 fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     let (here, tmp) = (Path::new("."), Path::new("/tmp"));
     match paths {
-        [] if path::are_same(here, tmp) => vec![here.to_owned()],
+        [] if here.canonicalize().ok() == tmp.canonicalize().ok() => vec![here.to_owned()],
         [] => vec![here.to_owned(), tmp.to_owned()],
         given => given.to_owned(),
     }
 }
 
-/// How the commands move bytes between the ends of a pair.
-fn commands(pair: &PairResults) -> impl Iterator<Item = CommandUse> {
-    pair.commands.iter().map(|command| CommandUse {
-        command,
+/// How a command moves bytes between the ends of a pair, where one does.
+fn command_use(pair: &PairResults) -> Option<CommandUse> {
+    Some(CommandUse {
+        command: pair.command?,
         source: pair.source.clone(),
         sink: pair.sink.clone(),
-        result: pair.auto.outcome.word(),
+        result: json!(pair.auto.outcome)["result"].take(),
         uses: pair.auto.uses.clone(),
     })
 }

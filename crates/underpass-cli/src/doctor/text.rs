@@ -1,31 +1,36 @@
 //! The report as text of 80 columns.
 
+use clap::builder::styling::{AnsiColor, Effects, Style};
 use underpass::Mechanism;
 
 use super::explanation;
-use super::layout::{Style, Styling, grouped, wrap, wrap_list};
+use super::kernel::KernelSetting;
+
 use super::pair::PairResults;
 use super::path::{TestedPath, Usable};
 use super::report::DoctorReport;
-use super::settings::KernelSetting;
 use super::tls::TlsAnswer;
 use super::trial::TrialOutcome;
+use crate::layout::{grouped, wrap, wrap_list};
 
 /// The width of the column of pairs, and of each mechanism.
 const PAIR_COLUMNS: usize = 15;
 const CELL_COLUMNS: usize = 12;
 
-pub(super) fn render(report: &DoctorReport, styling: Styling) -> String {
+const BOLD: Style = Style::new().effects(Effects::BOLD);
+const DIM: Style = Style::new().effects(Effects::DIMMED);
+
+pub(super) fn render(report: &DoctorReport) -> String {
     let mut text = head(report);
     let mut section = |title: &str, body: String| {
         if !body.is_empty() {
-            text += &format!("\n{}\n{body}", styling.apply(Style::Bold, title));
+            text += &format!("\n{}\n{body}", styled(BOLD, title));
         }
     };
     section("Paths", report.paths.iter().map(path).collect());
     section(
         "Tests: 1 MiB each, every byte compared",
-        table(&report.pairs, styling),
+        table(&report.pairs),
     );
     section("Refused", refusals(&report.pairs));
     section("Failed", failures(&report.pairs));
@@ -85,12 +90,12 @@ fn path(tested: &TestedPath) -> String {
         .collect::<String>()
 }
 
-fn table(rows: &[PairResults], styling: Styling) -> String {
+fn table(rows: &[PairResults]) -> String {
     let mut text = " ".repeat(2 + PAIR_COLUMNS);
     for mechanism in Mechanism::ALL {
         text += &format!("{mechanism:<CELL_COLUMNS$}");
     }
-    text = styling.apply(Style::Dim, text.trim_end()) + "\n";
+    text = styled(DIM, text.trim_end()) + "\n";
     for row in rows {
         let mut line = format!("  {:<PAIR_COLUMNS$}", row.label());
         for (mechanism, outcome) in &row.mechanisms {
@@ -100,30 +105,34 @@ fn table(rows: &[PairResults], styling: Styling) -> String {
                 word += " *";
             }
             let padding = " ".repeat(CELL_COLUMNS.saturating_sub(word.chars().count()));
-            line += &(styling.apply(style, &word) + &padding);
+            line += &(styled(style, &word) + &padding);
         }
         text += line.trim_end();
         text.push('\n');
     }
     let legend = "  ok works   * used by Underpass   - no such call between these ends";
-    text + &styling.apply(Style::Dim, legend) + "\n"
+    text + &styled(DIM, legend) + "\n"
+}
+
+fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
 }
 
 fn cell(outcome: &TrialOutcome) -> (String, Style) {
     match outcome {
-        TrialOutcome::Works { .. } => ("ok".to_owned(), Style::Green),
-        TrialOutcome::Refused { errno, .. } => (errno.clone(), Style::Yellow),
-        TrialOutcome::NotApplicable { .. } => ("-".to_owned(), Style::Dim),
-        TrialOutcome::Failed { .. } => ("failed".to_owned(), Style::Red),
-        TrialOutcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), Style::Red),
-        TrialOutcome::NotTried { .. } => ("not tried".to_owned(), Style::Dim),
+        TrialOutcome::Works { .. } => ("ok".to_owned(), AnsiColor::Green.on_default()),
+        TrialOutcome::Refused { errno, .. } => (errno.clone(), AnsiColor::Yellow.on_default()),
+        TrialOutcome::NotApplicable { .. } => ("-".to_owned(), DIM),
+        TrialOutcome::Failed { .. } => ("failed".to_owned(), AnsiColor::Red.on_default()),
+        TrialOutcome::WrongBytes { .. } => ("WRONG BYTES".to_owned(), AnsiColor::Red.on_default()),
+        TrialOutcome::NotTried { .. } => ("not tried".to_owned(), DIM),
     }
 }
 
 /// Lists each refusal once, with all its pairs.
 fn refusals(rows: &[PairResults]) -> String {
     let met = rows.iter().flat_map(|row| {
-        let refused = |(mechanism, outcome): &(Mechanism, TrialOutcome)| match outcome {
+        let refused = |(mechanism, outcome): (&Mechanism, &TrialOutcome)| match outcome {
             TrialOutcome::Refused {
                 errno,
                 meaning,
@@ -165,18 +174,15 @@ fn commands(report: &DoctorReport) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
         let names = if names.is_empty() {
-            used.result.replace('_', " ")
+            used.result.as_str().unwrap_or_default().replace('_', " ")
         } else {
             names.join(", ")
         };
         let pair = format!("{} → {}", used.source, used.sink);
         ((used.command, names), pair)
     });
-    let mut groups = grouped(met);
-    groups.sort_by_key(|((command, _), _)| {
-        let order = ["cp", "serve", "send", "recv"];
-        order.iter().position(|known| known == command)
-    });
+    // In the order of their pairs: first cp, then serve.
+    let groups = grouped(met);
     let line = |((command, names), pairs): ((&str, String), Vec<String>)| {
         wrap_list(&format!("  {command:<6}{names:<12} "), &pairs)
     };

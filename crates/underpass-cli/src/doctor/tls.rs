@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde::Serialize;
 use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
-use underpass::{Endpoint, EndpointKind, Side};
+use underpass::{Cause, Endpoint, EndpointKind, Side, errno};
 
 use super::explanation;
 use crate::loopback::tcp_pair;
@@ -117,7 +117,7 @@ impl TlsAnswer {
             Ok(()) => Self::Works,
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(errno) => Self::Refused {
-                    errno: explanation::name(underpass::Cause::Errno(errno)),
+                    errno: explanation::name(Cause::Errno(errno)),
                     meaning: explained(errno, missing),
                 },
                 None => Self::NotTried {
@@ -137,7 +137,7 @@ fn explained(errno: Errno, missing: &str) -> String {
         Errno::NOENT => missing.to_owned(),
         Errno::INVAL => "this kernel does not support this version or cipher".to_owned(),
         Errno::PERM | Errno::ACCESS => "this process is not permitted to do this".to_owned(),
-        other => explanation::words(other),
+        other => errno::meaning(other),
     }
 }
 

@@ -12,8 +12,7 @@ use underpass::{
 };
 
 use super::explanation;
-use super::sample::SAMPLE_BYTES;
-use super::trial_ends::{TrialSink, TrialSource};
+use super::trial_ends::{SAMPLE_BYTES, TrialSink, TrialSource};
 
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,20 +34,6 @@ pub(super) enum TrialOutcome {
     WrongBytes { error: String },
     /// Nothing was tested, for lack of time or of an end.
     NotTried { reason: String },
-}
-
-impl TrialOutcome {
-    /// The name in JSON.
-    pub(super) const fn word(&self) -> &'static str {
-        match self {
-            Self::Works { .. } => "works",
-            Self::Refused { .. } => "refused",
-            Self::NotApplicable { .. } => "not_applicable",
-            Self::Failed { .. } => "failed",
-            Self::WrongBytes { .. } => "wrong_bytes",
-            Self::NotTried { .. } => "not_tried",
-        }
-    }
 }
 
 /// The outcome of a trial, and the mechanisms that moved the bytes.
@@ -184,20 +169,18 @@ fn difference(expected: &[u8], arrived: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::os::fd::OwnedFd;
+    use std::path::PathBuf;
 
-    use super::super::sample;
-    use super::super::trial_ends::StreamKind;
+    use super::super::trial_ends::{StreamKind, bytes};
     use super::*;
 
-    fn directory() -> Arc<OwnedFd> {
+    fn gone() -> PathBuf {
         let directory = tempfile::tempdir().unwrap();
-        Arc::new(File::open(directory.path()).unwrap().into())
+        directory.path().to_owned()
     }
 
     fn streamed(from: StreamKind, to: StreamKind, mechanism: Mechanism) -> TrialOutcome {
-        let source = TrialSource::Stream(from, sample::bytes());
+        let source = TrialSource::Stream(from, bytes());
         attempt(&source, &TrialSink::Stream(to), Policy::only(mechanism)).outcome
     }
 
@@ -214,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_gone_is_not_tried() {
-        let source = TrialSource::Stream(StreamKind::Pipe, sample::bytes());
+        let source = TrialSource::Stream(StreamKind::Pipe, bytes());
         let trial = attempt(
             &source,
-            &TrialSink::Directory(directory()),
+            &TrialSink::Directory(gone()),
             Policy::only(Mechanism::ReadWrite),
         );
         assert!(

@@ -210,28 +210,19 @@ impl ServeArguments {
     /// Drops values from the environment that a `--set` of the same key overrides. clap ranks only
     /// variables and flags of the same argument.
     pub(crate) fn rank(&mut self, matches: &ArgMatches) {
-        let is_overridden = |id, key| {
+        let set = self.set.clone();
+        let is_set = |id, key| {
             matches.value_source(id) == Some(ValueSource::EnvVariable)
-                && self.set.iter().any(|setting| setting.decides(key))
+                && set.iter().any(|setting| setting.decides(key))
         };
-        if is_overridden("folder", "site.root") {
-            self.folder = None;
-        }
-        if is_overridden("listen", "listen") {
-            self.listen.clear();
-        }
-        if is_overridden("workers", "workers") {
-            self.workers = None;
-        }
-        if is_overridden("fallback", "site.fallback") {
-            self.files.fallback = None;
-        }
-        if is_overridden("cache_control", "site.cache") {
-            self.files.cache_control = None;
-        }
-        if is_overridden("cors", "site.cors.origins") {
-            self.files.cors = None;
-        }
+        let files = &mut self.files;
+        self.folder.take_if(|_| is_set("folder", "site.root"));
+        self.listen.retain(|_| !is_set("listen", "listen"));
+        self.workers.take_if(|_| is_set("workers", "workers"));
+        let (fallback, cache) = (&mut files.fallback, &mut files.cache_control);
+        fallback.take_if(|_| is_set("fallback", "site.fallback"));
+        cache.take_if(|_| is_set("cache_control", "site.cache"));
+        files.cors.take_if(|_| is_set("cors", "site.cors.origins"));
     }
 
     /// Loads the file with all settings applied; returns the settings too.

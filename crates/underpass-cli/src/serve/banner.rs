@@ -1,14 +1,18 @@
-//! The messages at the start and at the end of `underpass serve`.
+//! The messages at the start and at the end of `underpass serve`, the addresses by which other
+//! machines reach a server that listens on all interfaces, and QR codes of them.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
 use underpass_net::{Address, Confinement, Server};
 use underpass_serve::{ServeSummary, ServerOptions};
 
-use super::addresses::reachable;
+use crate::layout::{counted, print};
 
 /// The addresses, the confinement, how bodies are sent, and the address of metrics.
 pub(super) fn greeting(
@@ -25,10 +29,7 @@ pub(super) fn greeting(
     let workers = options
         .workers
         .map_or_else(underpass_net::cores, NonZeroUsize::get);
-    let threads = match workers {
-        1 => "1 worker".to_owned(),
-        count => format!("{count} workers"),
-    };
+    let threads = counted(workers as u64, "worker");
     let rights = match rustix::process::geteuid().is_root() {
         true => "warning: running as root; choose another user with --user NAME\n",
         false => "",
@@ -63,15 +64,122 @@ pub(super) fn url(address: &SocketAddr) -> String {
 
 /// The number of requests and the account of all bodies.
 pub(super) fn farewell(summary: &ServeSummary) -> String {
-    let requests = match summary.requests {
-        1 => "1 request".to_owned(),
-        count => format!("{count} requests"),
-    };
+    let requests = counted(summary.requests, "request");
     format!("stopped after {requests}: {}", summary.account)
 }
 
 /// Prints a line; a closed standard output is no reason to stop serving.
 pub(super) fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    let _ = print(&format!("{line}\n"));
+}
+
+/// The addresses that reach `listening`, the best first; itself unless it is a wildcard.
+pub(super) fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
+    match listening.ip().is_unspecified() {
+        true => of_all(listening, &machine()),
+        false => vec![listening],
+    }
+}
+
+/// The addresses of all interfaces that are up; empty if the kernel does not report them.
+fn machine() -> Vec<IpAddr> {
+    let Ok(interfaces) = getifaddrs() else {
+        return Vec::new();
+    };
+    let up = interfaces.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
+    up.filter_map(|interface| {
+        let address = interface.address?;
+        let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
+        four.or_else(|| address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip())))
+    })
+    .collect()
+}
+
+/// Leaves out loopback, which others cannot reach, and link-local addresses, which need a zone.
+fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
+    let port = listening.port();
+    let is_reachable = |address: &&IpAddr| match address {
+        IpAddr::V4(four) => !four.is_loopback() && !four.is_link_local(),
+        IpAddr::V6(six) => {
+            listening.is_ipv6() && !six.is_loopback() && !six.is_unicast_link_local()
+        }
+    };
+    let mut found: Vec<_> = machine
+        .iter()
+        .filter(is_reachable)
+        .map(|&address| SocketAddr::new(address, port))
+        .collect();
+    // Version 4 first: shorter to type.
+    found.sort_by_key(SocketAddr::is_ipv6);
+    if found.is_empty() {
+        let own: IpAddr = match listening {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        found.push(SocketAddr::new(own, port));
+    }
+    found
+}
+
+/// Draws `text` as a QR code of half blocks with the margin that readers need. `None` if the text
+/// is too long, which an address never is.
+pub(super) fn qr_code(text: &str) -> Option<String> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
+    // Most terminals are dark: a drawn block is light.
+    let drawn = code
+        .render::<Dense1x2>()
+        .dark_color(Dense1x2::Light)
+        .light_color(Dense1x2::Dark)
+        .build();
+    Some(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_fits_a_small_terminal() {
+        let code = qr_code("http://192.168.100.100:65535/").unwrap();
+        assert!(code.lines().count() <= 20, "{code}");
+        let widths: Vec<_> = code.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{code}");
+        assert!(qr_code(&"x".repeat(4000)).is_none());
+    }
+
+    fn shown(listening: &str, machine: &[&str]) -> Vec<String> {
+        let machine: Vec<IpAddr> = machine.iter().map(|ip| ip.parse().unwrap()).collect();
+        let all = of_all(listening.parse().unwrap(), &machine);
+        all.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn addresses_that_others_reach_are_shown_and_short_ones_first() {
+        let machine = [
+            "127.0.0.1",
+            "fe80::1",
+            "2001:db8::1",
+            "192.0.2.7",
+            "169.254.0.1",
+            "::1",
+        ];
+        assert_eq!(shown("0.0.0.0:80", &machine), ["192.0.2.7:80"]);
+        assert_eq!(
+            shown("[::]:80", &machine),
+            ["192.0.2.7:80", "[2001:db8::1]:80"]
+        );
+    }
+
+    #[test]
+    fn a_machine_without_a_network_reaches_itself() {
+        assert_eq!(shown("0.0.0.0:80", &["127.0.0.1"]), ["127.0.0.1:80"]);
+        assert_eq!(shown("[::]:80", &[]), ["[::1]:80"]);
+    }
+
+    #[test]
+    fn a_specific_address_is_shown_unchanged() {
+        let one = SocketAddr::from(([127, 0, 0, 1], 8080));
+        assert_eq!(reachable(one), [one]);
+        assert!(!reachable(SocketAddr::from(([0; 4], 1))).is_empty());
+    }
 }

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use underpass_net::{Inherited, Notifier};
 use underpass_serve::{FileServer, ServeSummary};
 
-mod addresses;
 mod advice;
 mod arguments;
 mod banner;
 mod bodies;
 mod check;
-mod qr;
 mod signals;
 
 pub(crate) use arguments::{ServeArguments, options};
 
-use addresses::reachable;
 use advice::with_advice;
-use banner::{farewell, greeting, say, url};
+use banner::{farewell, greeting, qr_code, reachable, say, url};
 use bodies::{BodyPlans, BodyTrial};
 
 /// Serves until a signal ends it. Prints to standard output where it listens and how bodies are
@@ -51,7 +48,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
     }
     let mut summary = ServeSummary::default();
     for worker in running.join() {
-        summary.add(&worker);
+        summary += &worker;
     }
     say(&farewell(&summary));
     Ok(())
@@ -85,7 +82,7 @@ fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
     let bodies = plans.describe(tried.as_ref());
     say(&greeting(&options, server.running(), &confinement, &bodies));
     if let (true, Some(address)) = (arguments.reporting.qr, server.running().address()) {
-        say(&qr::code(&url(&reachable(address)[0])).unwrap_or_default());
+        say(&qr_code(&url(&reachable(address)[0])).unwrap_or_default());
     }
     Ok(StartedServer { server, notifier })
 }

@@ -30,13 +30,8 @@ pub(super) struct ContentHash {
     /// Zeros that this stretch began with, not hashed yet: as many as it has bytes so far where it
     /// is all zeros, and none where it isn't.
     held: u64,
-    left_out: Vec<ZeroRun>,
-}
-
-/// Whole stretches of zeros.
-struct ZeroRun {
-    offset: u64,
-    len: u64,
+    /// Whole stretches of zeros: the offset and the length of each run.
+    left_out: Vec<(u64, u64)>,
 }
 
 impl ContentHash {
@@ -74,9 +69,9 @@ impl ContentHash {
         }
         let mut outer = Hasher::new_derive_key(CONTEXT);
         outer.update(hash.as_bytes());
-        for run in &self.left_out {
-            outer.update(&run.offset.to_le_bytes());
-            outer.update(&run.len.to_le_bytes());
+        for (offset, len) in &self.left_out {
+            outer.update(&offset.to_le_bytes());
+            outer.update(&len.to_le_bytes());
         }
         outer.update(&self.at.to_le_bytes());
         outer.finalize().to_hex().to_string()
@@ -121,11 +116,8 @@ impl ContentHash {
     /// Passes over stretches of zeros.
     fn leave_out(&mut self, len: u64) {
         match self.left_out.last_mut() {
-            Some(run) if run.offset + run.len == self.at => run.len += len,
-            _ => self.left_out.push(ZeroRun {
-                offset: self.at,
-                len,
-            }),
+            Some((offset, before)) if *offset + *before == self.at => *before += len,
+            _ => self.left_out.push((self.at, len)),
         }
         self.at += len;
     }

@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 
 use rustix::fs::{FileType, Stat};
 
-use crate::entry::ExistingDestination;
-use crate::entry::same_file::{FilePair, Sameness, sameness};
-use crate::fs::stat::{file_type, is_folder};
+use crate::entry::DestinationFacts;
+use crate::entry::same_file::{Sameness, sameness};
+use crate::fs::folder::{file_type, is_folder};
+use crate::metadata::PreserveLevel;
 use crate::options::{
-    AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, PreserveLevel,
-    RemoveExisting,
+    AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, RemoveExisting,
 };
 use crate::report::problem::ProblemKind;
-use crate::tree::task::Role;
+use crate::tree::level::Role;
 
 /// What the options say of one entry.
 impl CopyOptions {
@@ -67,33 +67,11 @@ impl CopyOptions {
         };
         can_be && self.atomic && self.copy_mode == CopyMode::Copy
     }
-
-    /// Whether destinations stay whatever they are.
-    pub(crate) fn keeps_existing(&self) -> bool {
-        matches!(
-            self.overwrite,
-            OverwritePolicy::Keep | OverwritePolicy::Fail
-        )
-    }
-}
-
-/// What is known of an existing destination.
-#[derive(Clone, Debug)]
-pub(crate) struct DestinationFacts {
-    pub(crate) dest: ExistingDestination,
-    /// Source and destination, where they may be the same file.
-    pub(crate) pair: Option<FilePair>,
-    /// It is the copy of an earlier operand, and not to be overwritten by another one.
-    pub(crate) is_just_created: bool,
-    /// Its backup would replace the source.
-    pub(crate) backup_is_source: bool,
 }
 
 /// What becomes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing is there: create the copy.
-    Create,
     /// Write to what is there, or enter it.
     Write,
     /// Remove what is there, then create the copy.
@@ -129,16 +107,13 @@ pub(crate) fn refuse_source(
     }
 }
 
-/// What becomes of a source whose destination is as `facts` say, or not there.
+/// What becomes of a source whose destination is as `facts` say.
 pub(crate) fn decide(
     source: &Stat,
-    facts: Option<&DestinationFacts>,
+    facts: &DestinationFacts,
     options: &CopyOptions,
     role: Role,
 ) -> Action {
-    let Some(facts) = facts else {
-        return Action::Create;
-    };
     let pair = facts.pair.as_ref();
     let sameness = pair.map_or(Sameness::Proceed, |pair| sameness(pair, options, role));
     let overwrite = || match sameness {
@@ -228,7 +203,7 @@ fn nanoseconds(stat: &Stat) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Replaced;
+    use crate::entry::{ExistingDestination, Replaced};
 
     fn stat(kind: FileType) -> Stat {
         let mut stat = rustix::fs::stat("/").expect("the root");
@@ -255,7 +230,7 @@ mod tests {
 
     /// What becomes of a file or folder in the place of another one.
     fn action(source: FileType, facts: &DestinationFacts, options: &CopyOptions) -> Action {
-        decide(&stat(source), Some(facts), options, Role::Operand)
+        decide(&stat(source), facts, options, Role::Operand)
     }
 
     #[test]
@@ -269,8 +244,6 @@ mod tests {
         ] {
             assert_eq!(action(source, &facts(dest), &plain), expected);
         }
-        let created = decide(&stat(FILE), None, &plain, Role::Operand);
-        assert_eq!(created, Action::Create);
     }
 
     #[test]

@@ -8,15 +8,13 @@ use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, ExistingDestination, Replaced};
 use crate::fs::atomic_file::{AtomicFile, CommitMode};
-use crate::fs::backup;
-use crate::fs::fifo;
-use crate::fs::stat::{changed_at, file_type, identity, is_regular};
-use crate::metadata::{self, Creation, MetadataTarget};
-use crate::options::{CopyMode, Preserve, PreserveLevel, RemoveExisting};
+use crate::fs::folder::{changed_at, file_type, identity, is_regular};
+use crate::fs::{backup, fifo};
+use crate::metadata::{self, Creation, MetadataTarget, Preserve, PreserveLevel};
+use crate::options::{CopyMode, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::tree::level::DestinationOrigin;
-use crate::tree::task::Role;
+use crate::tree::level::{DestinationOrigin, Role};
 
 /// A destination that is open for writing.
 pub(crate) struct OpenDestination {

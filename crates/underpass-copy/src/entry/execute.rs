@@ -3,50 +3,32 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Stat, renameat, unlinkat};
+use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, renameat, unlinkat};
 use rustix::io::Errno;
 use underpass::drive::blocking::SigxfszGuard;
 
-use crate::entry::decide::{Action, DestinationFacts, decide, refuse_source};
-use crate::entry::{Destination, Entry, EntryResult, ExistingDestination, Replaced};
-use crate::entry::{file, look, special};
+use crate::entry::decide::{Action, decide, refuse_source};
+use crate::entry::{
+    Destination, DestinationFacts, Entry, ExistingDestination, Replaced, file, special,
+};
+use crate::fs::atomic_file::replace;
 use crate::fs::backup;
-use crate::fs::stat::{file_type, identity, is_folder, is_link, size};
-use crate::fs::temporary::replace;
+use crate::fs::folder::{file_type, identity, is_folder, is_link, size};
 use crate::options::{CopyMode, RemoveExisting};
 use crate::report::event::{
     EntryKind, EntryOutcome, Event, EventDetail, Finished, OverwriteQuestion,
 };
 use crate::report::problem::{Problem, ProblemKind};
-use crate::report::reporter::EventBuffer;
+use crate::report::reporter::{ContentReport, EventBuffer};
 use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::{CopiedFile, NamedFile};
-use crate::tree::task::Task;
-use crate::workers::pool::Batch;
+use crate::tree::level::Task;
+use crate::workers::pool::{Batch, WorkerPool};
 
 /// One of the threads that copy.
 pub(crate) struct CopyWorker<'a> {
     pub(crate) run: &'a CopyRun<'a>,
     sigxfsz_guard: SigxfszGuard,
-}
-
-/// How far an entry has come.
-pub(crate) enum EntryProgress {
-    /// It is done, well or not.
-    Done,
-    /// It is a folder: its copy is still to be made or found, and its entries to be copied.
-    Folder(Box<(Stat, Destination)>),
-}
-
-/// Where the copy goes, if there is to be one.
-enum Prepared {
-    To(Destination),
-    /// The destination stays.
-    Kept,
-    /// The user declined to overwrite it.
-    Declined,
-    /// It is the same already.
-    Same,
 }
 
 impl<'a> CopyWorker<'a> {
@@ -59,18 +41,23 @@ impl<'a> CopyWorker<'a> {
     }
 
     /// Copies entries that other workers hand out, until it is dismissed.
-    pub(crate) fn work(&self) {
-        self.run.pool.work(&|task| self.copy(task));
+    pub(crate) fn work(&self, pool: &WorkerPool) {
+        pool.work(&|task| self.copy(&task));
     }
 
     /// Has entries of one folder copied, by any worker.
     pub(crate) fn submit(&self, batch: Batch) {
-        self.run.pool.submit(batch, &|task| self.copy(task));
+        match &self.run.pool {
+            Some(pool) => pool.submit(batch, &|task| self.copy(&task)),
+            None => batch.into_iter().for_each(|task| self.copy(&task)),
+        }
     }
 
     /// Blocks until all submitted entries are copied, and helps.
     pub(crate) fn drain(&self) {
-        self.run.pool.drain(&|task| self.copy(task));
+        if let Some(pool) = &self.run.pool {
+            pool.drain(&|task| self.copy(&task));
+        }
     }
 
     pub(crate) fn entry<'t>(&'t self, task: &'t Task) -> Entry<'t> {
@@ -82,11 +69,23 @@ impl<'a> CopyWorker<'a> {
     }
 
     /// Copies an entry that its folder calls no folder.
-    fn copy(&self, task: Task) {
-        let mut events = self.run.reporter.buffer(task.sequence);
-        let entry = self.entry(&task);
-        if let EntryProgress::Folder(_) = entry.execute(&mut events) {
+    fn copy(&self, task: &Task) {
+        self.perform(task, |entry, _, _, events| {
             events.problem(Problem::new(ProblemKind::Replaced, entry.source_shown()));
+        });
+    }
+
+    /// Copies an entry; what is a folder is left to `enter`: its copy is to be made or found, and
+    /// its entries to be copied.
+    pub(crate) fn perform(
+        &self,
+        task: &Task,
+        enter: impl FnOnce(&Entry<'_>, &Stat, &Destination, &mut EventBuffer<'_>),
+    ) {
+        let mut events = self.run.reporter.buffer(task.sequence);
+        let entry = self.entry(task);
+        if let Some((source, dest)) = entry.execute(&mut events) {
+            enter(&entry, &source, &dest, &mut events);
         }
         events.submit();
         self.run.child_done(&task.level);
@@ -94,44 +93,36 @@ impl<'a> CopyWorker<'a> {
 }
 
 impl Entry<'_> {
-    /// Does all that can be done without entering a folder.
-    pub(crate) fn execute(&self, events: &mut EventBuffer<'_>) -> EntryProgress {
+    /// Does all that can be done without entering a folder, and returns the folder to enter, if it
+    /// is one, and where its copy goes.
+    fn execute(&self, events: &mut EventBuffer<'_>) -> Option<(Stat, Destination)> {
         if self.run.stopped() {
-            return EntryProgress::Done;
+            return None;
         }
         let source = match self.admitted_source() {
             Ok(source) => source,
             Err(problem) => {
                 events.problem(problem);
-                return EntryProgress::Done;
+                return None;
             }
         };
         let result = match self.make_way(&source, events) {
-            Ok(Prepared::To(dest)) if is_folder(&source) => {
-                return EntryProgress::Folder(Box::new((source, dest)));
-            }
-            Ok(Prepared::To(dest)) => self.create(&source, dest, events),
-            Ok(way) => {
-                if !matches!(way, Prepared::Same) {
-                    events.counts.skipped += 1;
-                    events.counts.declined += u64::from(matches!(way, Prepared::Declined));
-                    self.skipped(&source, events);
-                }
-                Ok(EntryResult::of(EntryOutcome::Skipped))
-            }
+            Ok(Some(dest)) if is_folder(&source) => return Some((source, dest)),
+            Ok(Some(dest)) => self.create(&source, dest, events),
+            Ok(None) => Ok(EntryOutcome::Skipped),
             Err(problem) => Err(problem),
         };
-        let result = result.unwrap_or_else(|problem| {
+        let outcome = result.unwrap_or_else(|problem| {
             events.problem(problem);
-            EntryResult::of(EntryOutcome::Failed)
+            EntryOutcome::Failed
         });
-        self.finished(&source, result, events);
-        EntryProgress::Done
+        self.finished(&source, outcome, events);
+        None
     }
 
     fn admitted_source(&self) -> Result<Stat, Problem> {
-        let source = look::source(self)?;
-        let is_repeated = look::is_repeated(self, &source);
+        let source = self.look_at_source()?;
+        let is_repeated = self.is_repeated(&source);
         match refuse_source(&source, is_repeated, self.run.options) {
             Some(kind) => Err(self.refusal(kind)),
             None => Ok(source),
@@ -139,32 +130,41 @@ impl Entry<'_> {
     }
 
     /// Decides what becomes of the destination, and renames or removes it where it has to go.
-    fn make_way(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Result<Prepared, Problem> {
+    /// Returns where the copy goes, if there is to be one.
+    fn make_way(
+        &self,
+        source: &Stat,
+        events: &mut EventBuffer<'_>,
+    ) -> Result<Option<Destination>, Problem> {
         let (run, task) = (self.run, self.task);
-        let facts = look::destination(self, source)?;
-        let action = decide(source, facts.as_ref(), run.options, task.role);
-        let Some(DestinationFacts { dest, .. }) = facts else {
-            return Ok(Prepared::To(Destination::New { backup: None }));
+        let new = |backup| Ok(Some(Destination::New { backup }));
+        let Some(facts) = self.facts_of_destination(source)? else {
+            return new(None);
         };
+        let action = decide(source, &facts, run.options, task.role);
+        let DestinationFacts { dest, .. } = facts;
         let action = match action {
             Action::Ask(action) if self.confirm_overwrite(&dest) => *action,
-            Action::Ask(_) => return Ok(Prepared::Declined),
+            Action::Ask(_) => {
+                events.counts.declined += 1;
+                return Ok(self.skipped(source, events));
+            }
             action => action,
         };
         let is_real = !run.options.dry_run;
         let folder = task.folders.dest.fd();
-        let failed = |errno| Problem::failed(ProblemKind::Backup, self.dest_shown(), errno);
+        let failed = |errno| self.at_dest(ProblemKind::Backup, errno);
         let existing = |replaced| {
             let dest = ExistingDestination { replaced, ..dest };
-            Ok(Prepared::To(Destination::Existing(Box::new(dest))))
+            Ok(Some(Destination::Existing(Box::new(dest))))
         };
-        let new = |backup| Ok(Prepared::To(Destination::New { backup }));
         match action {
-            Action::Nothing => Ok(Prepared::Same),
-            Action::Keep => Ok(Prepared::Kept),
-            Action::KeepLinked => self
-                .keep_linked(source, &dest.stat)
-                .map(|()| Prepared::Kept),
+            Action::Nothing => Ok(None),
+            Action::Keep => Ok(self.skipped(source, events)),
+            Action::KeepLinked => {
+                self.keep_linked(source, &dest.stat)?;
+                Ok(self.skipped(source, events))
+            }
             Action::Refuse(kind) => Err(self.refusal(kind)),
             Action::Write => existing(Replaced::KeepsAttributes),
             Action::Replace => existing(Replaced::Discarded),
@@ -181,7 +181,7 @@ impl Entry<'_> {
                 self.remove(events)?;
                 new(None)
             }
-            Action::Create | Action::BackUp | Action::Remove | Action::Ask(_) => new(None),
+            Action::BackUp | Action::Remove | Action::Ask(_) => new(None),
         }
     }
 
@@ -197,46 +197,39 @@ impl Entry<'_> {
     }
 
     fn confirm_overwrite(&self, dest: &ExistingDestination) -> bool {
-        let task = self.task;
-        let is_writable =
-            is_link(&dest.stat) || special::is_writable(&task.folders.dest, &task.dest);
-        self.run
-            .reporter
-            .observer()
-            .confirm_overwrite(&OverwriteQuestion {
-                dest: self.dest_shown(),
-                unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
-                replaces: self.run.options.remove_existing != RemoveExisting::Never,
-            })
+        let (task, folder) = (self.task, self.task.folders.dest.fd());
+        // As access(2) decides for the effective user.
+        let access = || accessat(folder, &task.dest, Access::WRITE_OK, AtFlags::EACCESS);
+        let is_writable = is_link(&dest.stat) || access().is_ok();
+        let question = OverwriteQuestion {
+            dest: self.dest_shown(),
+            unwritable_mode: (!is_writable).then_some(dest.stat.st_mode & 0o7777),
+            replaces: self.run.options.remove_existing != RemoveExisting::Never,
+        };
+        self.run.context.observer.confirm_overwrite(&question)
     }
 
     /// Removes what is in the place of the copy.
     pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let task = self.task;
         match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
-            Ok(()) if events.wants(EventDetail::Changes) => {
-                events.push(Event::Removed(self.dest_shown()));
+            Ok(()) => {
+                events.changed(|| Event::Removed(self.dest_shown()));
                 Ok(())
             }
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(Problem::failed(
-                ProblemKind::Remove,
-                self.dest_shown(),
-                errno,
-            )),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.at_dest(ProblemKind::Remove, errno)),
         }
     }
 
     /// The destination stays; where names of one file stay names of one file, it is one of them.
     fn keep_linked(&self, source: &Stat, dest: &Stat) -> Result<(), Problem> {
         if self.keeps_links_of(source) && !self.run.options.dry_run {
-            match self.run.inodes.begin_file(identity(source)) {
-                Some(copied) => self.link_to(&copied)?,
-                None => {
-                    let copied = self.copied_file(dest);
-                    self.run.inodes.file_copied(identity(source), copied);
-                }
+            if let Some(copied) = self.run.inodes.begin_file(identity(source)) {
+                return self.link_to(&copied);
             }
+            let copied = self.copied_file(dest);
+            self.run.inodes.file_copied(identity(source), copied);
         }
         Ok(())
     }
@@ -247,11 +240,11 @@ impl Entry<'_> {
         source: &Stat,
         dest: Destination,
         events: &mut EventBuffer<'_>,
-    ) -> Result<EntryResult, Problem> {
+    ) -> Result<EntryOutcome, Problem> {
         let renamed = dest.renamed().map(CStr::to_owned);
         self.say_making(dest.backup(), events);
         if self.run.options.dry_run {
-            return Ok(EntryResult::of(EntryOutcome::Planned));
+            return Ok(EntryOutcome::Planned);
         }
         match self.link_or_make(source, dest, events) {
             Ok(result) => {
@@ -262,7 +255,7 @@ impl Entry<'_> {
             Err(problem) => {
                 events.problem(problem);
                 self.restore(renamed.as_deref(), events);
-                Ok(EntryResult::of(EntryOutcome::Failed))
+                Ok(EntryOutcome::Failed)
             }
         }
     }
@@ -272,7 +265,7 @@ impl Entry<'_> {
         source: &Stat,
         dest: Destination,
         events: &mut EventBuffer<'_>,
-    ) -> Result<EntryResult, Problem> {
+    ) -> Result<EntryOutcome, Problem> {
         if !self.keeps_links_of(source) {
             return self.make(source, dest, events);
         }
@@ -280,7 +273,7 @@ impl Entry<'_> {
         if let Some(copied) = inodes.begin_file(identity(source)) {
             self.link_to(&copied)?;
             events.counts.hard_links += 1;
-            return Ok(EntryResult::of(EntryOutcome::Linked));
+            return Ok(EntryOutcome::Linked);
         }
         let made = self.make(source, dest, events);
         let task = self.task;
@@ -296,7 +289,7 @@ impl Entry<'_> {
         source: &Stat,
         dest: Destination,
         events: &mut EventBuffer<'_>,
-    ) -> Result<EntryResult, Problem> {
+    ) -> Result<EntryOutcome, Problem> {
         let options = self.run.options;
         let kind = file_type(source);
         match options.copy_mode {
@@ -344,7 +337,7 @@ impl Entry<'_> {
             linked => linked,
         };
         linked.map_err(|errno| {
-            let problem = Problem::failed(ProblemKind::CreateHardLink, self.dest_shown(), errno);
+            let problem = self.at_dest(ProblemKind::CreateHardLink, errno);
             problem.with_other(copied.shown())
         })
     }
@@ -357,7 +350,7 @@ impl Entry<'_> {
             && let Ok(stat) = folder.look_at(name)
         {
             let named = NamedFile::new(folder, name, &stat);
-            self.run.inodes.note_created(named);
+            self.run.inodes.operands().created.insert(named);
         }
     }
 
@@ -366,7 +359,7 @@ impl Entry<'_> {
         if self.is_operand()
             && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
         {
-            events.problem(Problem::failed(ProblemKind::Sync, self.dest_shown(), errno));
+            events.problem(self.at_dest(ProblemKind::Sync, errno));
         }
     }
 
@@ -375,67 +368,67 @@ impl Entry<'_> {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {
-            Ok(()) if events.wants(EventDetail::Changes) => events.push(Event::Restored {
+            Ok(()) => events.changed(|| Event::Restored {
                 backup: self.beside_dest_shown(backup),
                 dest: self.dest_shown(),
             }),
-            Ok(()) => (),
-            Err(errno) => {
-                events.problem(Problem::failed(
-                    ProblemKind::Restore,
-                    self.dest_shown(),
-                    errno,
-                ));
-            }
+            Err(errno) => events.problem(self.at_dest(ProblemKind::Restore, errno)),
         }
     }
 
     pub(crate) fn say_making(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
-        if events.wants(EventDetail::Changes) {
-            events.push(Event::Making {
-                source: self.source_shown(),
-                dest: self.dest_shown(),
-                backup: backup.map(|name| self.beside_dest_shown(name)),
-            });
-        }
+        events.changed(|| Event::Making {
+            source: self.source_shown(),
+            dest: self.dest_shown(),
+            backup: backup.map(|name| self.beside_dest_shown(name)),
+        });
     }
 
-    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+    /// Reports that the destination stays: there is to be no copy.
+    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Option<Destination> {
+        events.counts.skipped += 1;
         self.run.context.progress.passed_over(source);
-        if events.wants(EventDetail::Changes) {
-            events.push(Event::Skipped {
-                source: self.source_shown(),
-                dest: self.dest_shown(),
-            });
-        }
+        events.changed(|| Event::Skipped {
+            source: self.source_shown(),
+            dest: self.dest_shown(),
+        });
+        None
     }
 
     /// Reports what has become of an entry.
     pub(crate) fn finished(
         &self,
         source: &Stat,
-        result: EntryResult,
+        outcome: EntryOutcome,
         events: &mut EventBuffer<'_>,
     ) {
-        let kind = EntryKind::of(source);
-        if result.outcome == EntryOutcome::Copied {
-            events.counts.count_copied(kind);
+        if outcome == EntryOutcome::Copied {
+            events.counts.count_copied(source);
         }
         if !events.wants(EventDetail::Everything) {
             return;
         }
+        let kind = EntryKind::of(source);
+        let ContentReport {
+            travel,
+            resumed,
+            hash,
+        } = match outcome {
+            EntryOutcome::Failed => ContentReport::default(),
+            _ => std::mem::take(&mut events.content),
+        };
         events.push(Event::Finished(Box::new(Finished {
             source: self.source_shown(),
             dest: self.dest_shown(),
-            outcome: result.outcome,
+            outcome,
             kind,
             size: match kind {
                 EntryKind::File => size(source),
                 _ => 0,
             },
-            travel: result.travel,
-            resumed: result.resumed,
-            hash: result.hash,
+            travel,
+            resumed,
+            hash,
         })));
     }
 }

@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
@@ -18,9 +19,9 @@ use underpass::{
 
 use crate::compare::{self, Comparison};
 use crate::entry::destination::{self, OpenDestination};
-use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::fifo::{self, FifoWait};
-use crate::fs::stat::{file_type, identity, is_regular, size};
+use crate::entry::{Destination, Entry};
+use crate::fs::fifo;
+use crate::fs::folder::{file_type, identity, is_regular, size};
 use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
 use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
@@ -33,7 +34,7 @@ pub(crate) fn copy(
     seen: &Stat,
     dest: Destination,
     events: &mut EventBuffer<'_>,
-) -> Result<EntryResult, Problem> {
+) -> Result<EntryOutcome, Problem> {
     let source = OpenSource::open(entry, seen)?;
     let dest = destination::open(entry, &source.as_file, dest, events)?;
     let mut copy = FileCopy {
@@ -42,10 +43,11 @@ pub(crate) fn copy(
         dest,
     };
     match copy.fill_and_finish(events) {
-        Ok(result) => {
+        Ok(()) => {
             copy.dest.commit(entry)?;
-            entry.run.context.progress.file_done();
-            Ok(result)
+            let progress = entry.run.context.progress;
+            progress.files_done.fetch_add(1, Relaxed);
+            Ok(EntryOutcome::Copied)
         }
         Err(problem) => {
             copy.dest.discard(entry, &problem);
@@ -81,11 +83,10 @@ impl OpenSource {
             return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         if file_type(&stat) == FileType::Fifo {
-            let waited = fifo::until_readable(&fd, || entry.run.stopped())
-                .and_then(|waited| fifo::let_block(&fd).map(|()| waited));
-            match waited {
-                Ok(FifoWait::Ready) => (),
-                Ok(FifoWait::Stopped) => return Err(entry.stopped(0)),
+            let waited = fifo::until_readable(&fd, || entry.run.stopped());
+            match waited.and_then(|()| fifo::let_block(&fd)) {
+                Ok(()) => (),
+                Err(Errno::INTR) => return Err(entry.stopped(0)),
                 Err(errno) => return Err(failed(errno).by_call("poll")),
             }
         }
@@ -103,23 +104,24 @@ struct FileCopy<'a> {
 }
 
 impl FileCopy<'_> {
-    fn fill_and_finish(&mut self, events: &mut EventBuffer<'_>) -> Result<EntryResult, Problem> {
-        let mut result = EntryResult::of(EntryOutcome::Copied);
+    fn fill_and_finish(&mut self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let options = self.entry.run.options;
         if options.copy_mode != CopyMode::AttributesOnly {
-            if options.resume {
-                result.resumed = self.keep_equal()?;
-                events.counts.resumed_bytes += result.resumed;
-            }
-            let travel = self.transfer(result.resumed)?;
+            let kept = match options.resume {
+                true => self.keep_equal()?,
+                false => 0,
+            };
+            events.content.resumed = kept;
+            events.counts.resumed_bytes += kept;
+            let travel = self.transfer(kept)?;
             events.counts.account.add(&travel.account);
-            result.travel = Some(Box::new(travel));
+            events.content.travel = Some(Box::new(travel));
         }
         self.finish(events)?;
         if options.verify && options.copy_mode != CopyMode::AttributesOnly {
-            result.hash = self.verify(events)?;
+            events.content.hash = self.verify(events)?;
         }
-        Ok(result)
+        Ok(())
     }
 
     /// Finds how much of the destination equals the source, and cuts off the rest.
@@ -350,6 +352,7 @@ fn holes_sought(
 fn endpoint(stat: &Stat) -> Endpoint {
     Endpoint::of_file(FileStat {
         device: stat.st_dev,
+        inode: stat.st_ino,
         size: stat.st_size.cast_unsigned(),
         allocated: stat.st_blocks.cast_unsigned() * 512,
         block_bytes: stat.st_blksize.cast_unsigned(),

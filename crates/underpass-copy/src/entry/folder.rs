@@ -1,22 +1,20 @@
 //! The copy of a folder: made or found, and open.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, Stat, chmod, fstat, mkdirat, openat};
 
 use crate::entry::{Destination, Entry};
-use crate::fs::folder::{Folder, READ};
-use crate::fs::stat::identity;
+use crate::fs::folder::{Folder, READ, identity};
 use crate::metadata::{self, Creation};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
-use crate::tree::level::DestinationOrigin;
 
 /// The copy of a folder.
 pub(crate) struct FolderCopy {
     pub(crate) folder: Folder,
     pub(crate) creation: Creation,
-    pub(crate) origin: DestinationOrigin,
     /// The permission bits that it had before [`FolderCopy::widen`] changed them.
     pub(crate) narrowed: Option<u32>,
 }
@@ -30,32 +28,24 @@ impl FolderCopy {
         events: &mut EventBuffer<'_>,
     ) -> Result<Self, Problem> {
         let run = entry.run;
-        let copy = |folder, creation, origin| Self {
+        let copy = |folder, creation| Self {
             folder,
             creation,
-            origin,
             narrowed: None,
         };
         if let Destination::Existing(_) = dest {
-            let folder = open(entry, dest)?;
-            return Ok(copy(folder, Creation::Existing, DestinationOrigin::Old));
+            return Ok(copy(open(entry, dest)?, Creation::Existing));
         }
         if run.options.dry_run {
             entry.say_making(dest.renamed(), events);
-            let creation = Creation::New(0o700);
-            return Ok(copy(
-                Folder::Imagined,
-                creation,
-                DestinationOrigin::Imagined,
-            ));
+            return Ok(copy(Folder::Imagined, Creation::New(0o700)));
         }
         let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process) | 0o700;
         let (parent, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
         mkdirat(parent, name, Mode::from_raw_mode(mode))
             .map_err(|errno| entry.at_dest(ProblemKind::CreateDirectory, errno))?;
         entry.say_making(dest.renamed(), events);
-        let folder = open(entry, dest)?;
-        Ok(copy(folder, Creation::New(mode), DestinationOrigin::Fresh))
+        Ok(copy(open(entry, dest)?, Creation::New(mode)))
     }
 
     /// Widens the permission bits of a folder that was just made, where it can't be filled: an
@@ -97,8 +87,8 @@ fn open(entry: &Entry<'_>, dest: &Destination) -> Result<Folder, Problem> {
     Ok(folder)
 }
 
-/// Opens a source folder, if it is the one that was seen.
-pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Problem> {
+/// Opens a source folder for reading, if it is the one that was seen.
+pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Folder, Problem> {
     let flags = match entry.follows() {
         true => READ,
         false => READ | OFlags::NOFOLLOW,
@@ -106,9 +96,8 @@ pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<OwnedFd, Pro
     let failed = |errno| entry.at_source(ProblemKind::OpenDirectory, errno);
     let parent = entry.task.folders.source.fd();
     let opened = openat(parent, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
-    let stat = fstat(&opened).map_err(failed)?;
-    match identity(&stat) == identity(seen) {
-        true => Ok(opened),
+    match identity(&fstat(&opened).map_err(failed)?) == identity(seen) {
+        true => Ok(Folder::Open(Arc::new(opened))),
         false => Err(Problem::new(ProblemKind::Replaced, entry.source_shown())),
     }
 }

@@ -3,9 +3,9 @@
 
 use rustix::fs::Stat;
 
-use crate::fs::stat::{identity, is_link};
+use crate::fs::folder::{identity, is_link};
 use crate::options::{Backup, CopyMode, CopyOptions};
-use crate::tree::task::Role;
+use crate::tree::level::Role;
 
 /// A source and an existing destination, looked at in several ways.
 #[derive(Clone, Debug)]

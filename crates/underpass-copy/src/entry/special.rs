@@ -3,26 +3,20 @@
 use std::ffi::{CStr, CString};
 
 use rustix::fs::{
-    Access, AtFlags, FileType, Mode, Stat, accessat, linkat, mknodat, readlinkat, symlinkat,
+    AtFlags, FileType, Mode, Stat, linkat, mknodat, readlinkat, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 
-use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::folder::Folder;
-use crate::fs::stat::file_type;
-use crate::fs::temporary::replace;
+use crate::entry::{Destination, Entry};
+use crate::fs::atomic_file::replace;
+use crate::fs::folder::{Folder, file_type};
 use crate::metadata::{self, Creation, MetadataTarget};
 use crate::options::{AskWhen, OverwritePolicy, RemoveExisting};
 use crate::report::event::EntryOutcome;
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
-const COPIED: Result<EntryResult, Problem> = Ok(EntryResult::of(EntryOutcome::Copied));
-
-/// Whether the process may write a file, as `access(2)` decides for its effective user.
-pub(crate) fn is_writable(folder: &Folder, name: &CStr) -> bool {
-    accessat(folder.fd(), name, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
-}
+const COPIED: Result<EntryOutcome, Problem> = Ok(EntryOutcome::Copied);
 
 /// Copies a symbolic link: its content, owner and times.
 pub(crate) fn symlink(
@@ -30,7 +24,7 @@ pub(crate) fn symlink(
     source: &Stat,
     dest: &Destination,
     events: &mut EventBuffer<'_>,
-) -> Result<EntryResult, Problem> {
+) -> Result<EntryOutcome, Problem> {
     let task = entry.task;
     let leads_to = readlinkat(task.folders.source.fd(), &task.source, Vec::new())
         .map_err(|errno| entry.at_source(ProblemKind::ReadSymlink, errno))?;
@@ -60,7 +54,7 @@ pub(crate) fn link_to_source(
     entry: &Entry<'_>,
     source: &Stat,
     events: &mut EventBuffer<'_>,
-) -> Result<EntryResult, Problem> {
+) -> Result<EntryOutcome, Problem> {
     let task = entry.task;
     let leads_to = entry.source_shown().into_encoded_bytes();
     let here = Folder::Working.identity();
@@ -79,8 +73,8 @@ pub(crate) fn link_to_source(
             problem.with_other(entry.source_shown())
         })?;
     if entry.run.options.preserve.timestamps.is_wanted() {
-        let folder = task.folders.dest.fd();
-        if let Err(errno) = metadata::set_times_of_link(folder, &task.dest, source) {
+        let (folder, times) = (task.folders.dest.fd(), metadata::times(source));
+        if let Err(errno) = utimensat(folder, &task.dest, &times, AtFlags::SYMLINK_NOFOLLOW) {
             events.problem(entry.at_dest(ProblemKind::Times, errno));
         }
     }
@@ -101,7 +95,7 @@ fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
 }
 
 /// Makes another name of the source (`-l`).
-pub(crate) fn hard_link(entry: &Entry<'_>) -> Result<EntryResult, Problem> {
+pub(crate) fn hard_link(entry: &Entry<'_>) -> Result<EntryOutcome, Problem> {
     let (task, options) = (entry.task, entry.run.options);
     let flags = match entry.follows() {
         true => AtFlags::SYMLINK_FOLLOW,
@@ -127,7 +121,7 @@ pub(crate) fn node(
     entry: &Entry<'_>,
     source: &Stat,
     events: &mut EventBuffer<'_>,
-) -> Result<EntryResult, Problem> {
+) -> Result<EntryOutcome, Problem> {
     let (task, run) = (entry.task, entry.run);
     let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process);
     let node_type = file_type(source);

@@ -10,6 +10,7 @@
 //! A file without a name disappears with the process, however that ends.
 
 use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
@@ -18,8 +19,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fs::stat::{identity, is_regular};
-use crate::fs::temporary::{replace, temporary_name};
+use crate::fs::folder::{identity, is_regular};
 
 /// A file that has not got its name yet.
 #[derive(Debug)]
@@ -100,7 +100,12 @@ impl AtomicFile {
                 (Err(Errno::EXIST), CommitMode::Anything) => replace(folder, name, link),
                 (linked, _) => linked,
             },
-            Self::Temporary(left) | Self::Resumable(left) => rename(folder, left, name, over),
+            Self::Temporary(left) | Self::Resumable(left) => match over {
+                CommitMode::Anything => {
+                    renameat_with(folder, left, folder, name, RenameFlags::empty())
+                }
+                CommitMode::Nothing => rename_to_nothing(folder, left, name),
+            },
         };
         committed.inspect_err(|_| self.discard(folder))
     }
@@ -113,16 +118,91 @@ impl AtomicFile {
     }
 }
 
-fn rename(folder: BorrowedFd<'_>, from: &CStr, to: &CStr, over: CommitMode) -> Result<(), Errno> {
-    let rename = |flags| renameat_with(folder, from, folder, to, flags);
-    match over {
-        CommitMode::Anything => rename(RenameFlags::empty()),
-        CommitMode::Nothing => match rename(RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                linkat(folder, from, folder, to, AtFlags::empty())?;
-                unlinkat(folder, from, AtFlags::empty())
+/// Renames `name` where nothing is in the place of `new`.
+///
+/// # Errors
+/// `EEXIST` where something is.
+pub(crate) fn rename_to_nothing(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
+    match renameat_with(dir, name, dir, new, RenameFlags::NOREPLACE) {
+        // Not every file system knows the flag; Linux before 3.15 doesn't know the call.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_over(dir, name, new),
+        result => result,
+    }
+}
+
+/// Renaming for file systems that can't but replace: a link is never made over something.
+fn link_over(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
+    match linkat(dir, name, dir, new, AtFlags::empty()) {
+        Ok(()) => unlinkat(dir, name, AtFlags::empty()),
+        // No links at all, none of folders, or none more of this file.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+            look_and_rename(dir, name, new)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn look_and_rename(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
+    match statat(dir, new, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Err(Errno::EXIST),
+        Err(Errno::NOENT) => renameat_with(dir, name, dir, new, RenameFlags::empty()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A name that nobody else uses or guesses.
+pub(crate) fn temporary_name() -> CString {
+    let random = RandomState::new().build_hasher().finish();
+    CString::new(format!(".underpass-{random:016x}")).unwrap_or_default()
+}
+
+/// Makes something under a temporary name in `folder`, then renames it to `name`, over what is
+/// there.
+///
+/// # Errors
+/// The errno of `make` or of the renaming. Nothing stays under the temporary name.
+pub(crate) fn replace(
+    folder: BorrowedFd<'_>,
+    name: &CStr,
+    make: impl FnOnce(&CStr) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let temporary = temporary_name();
+    make(&temporary)?;
+    let renamed = renameat_with(folder, &temporary, folder, name, RenameFlags::empty());
+    // Where both are names of one file already, nothing is renamed and the temporary one stays.
+    let _gone = unlinkat(folder, &temporary, AtFlags::empty());
+    renamed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    #[test]
+    fn without_the_flag_nothing_is_replaced_either() {
+        for rename in [link_over, look_and_rename] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name);
+            for name in ["d", "there"] {
+                fs::write(path(name), name).unwrap();
             }
-            done => done,
-        },
+            let dir = File::open(folder.path()).unwrap();
+            assert_eq!(rename(dir.as_fd(), c"d", c"there"), Err(Errno::EXIST));
+            assert_eq!(fs::read(path("there")).unwrap(), b"there");
+            assert_eq!(rename(dir.as_fd(), c"d", c"free"), Ok(()));
+            assert_eq!(fs::read(path("free")).unwrap(), b"d");
+            assert!(!path("d").exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_is_renamed_without_the_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("d")).unwrap();
+        let dir = File::open(folder.path()).unwrap();
+        assert_eq!(link_over(dir.as_fd(), c"d", c"e"), Ok(()));
+        assert!(folder.path().join("e").is_dir());
     }
 }

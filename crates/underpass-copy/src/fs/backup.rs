@@ -1,13 +1,13 @@
 //! Old destinations under another name (`--backup`).
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::fs::temporary::replace;
+use crate::fs::atomic_file::{rename_to_nothing, replace};
 use crate::options::Backup;
 
 /// A backup's name has at most this many bytes: one less than most file systems allow.
@@ -30,23 +30,11 @@ const TILDE: &[u8] = b"~";
 /// # Errors
 /// What renaming, or reading the folder, failed with. Nothing has happened then.
 pub(crate) fn make(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<CString, Errno> {
-    let highest = || highest_number(dir, name.to_bytes());
-    match backup {
-        Backup::None => Ok(name.to_owned()),
-        Backup::Simple(suffix) => simple(dir, name, suffix),
-        Backup::Numbered => make_numbered(dir, name, highest()?.unwrap_or_default()),
-        Backup::Existing(suffix) => match highest()? {
-            Some(highest) => make_numbered(dir, name, highest),
-            None => simple(dir, name, suffix),
-        },
-    }
-}
-
-fn is_numbered(backup: &CStr) -> bool {
-    let name = backup.to_bytes().strip_suffix(b"~").unwrap_or_default();
-    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit());
-    let before = &name[..name.len() - digits.clone().count()];
-    digits.count() > 0 && before.ends_with(b".~")
+    let highest = highest(dir, name, backup)?;
+    with_free_name(name, backup, highest, |new, kind| match kind {
+        BackupKind::Simple => rustix::fs::renameat(dir, name, dir, new),
+        BackupKind::Numbered => rename_to_nothing(dir, name, new),
+    })
 }
 
 /// Gives `name` the name of its backup as well, so that it is never without one: what replaces it
@@ -55,23 +43,16 @@ fn is_numbered(backup: &CStr) -> bool {
 /// # Errors
 /// As [`make`].
 pub(crate) fn keep(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<(), Errno> {
-    let mut tried = CString::default();
-    loop {
-        let new = name_for(dir, name, backup)?;
-        match rustix::fs::linkat(dir, name, dir, &new, AtFlags::empty()) {
-            Err(Errno::EXIST) if !is_numbered(&new) => {
-                return replace(dir, &new, |temporary| {
-                    rustix::fs::linkat(dir, name, dir, temporary, AtFlags::empty())
-                });
-            }
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
-                return make(dir, name, backup).map(drop);
-            }
-            // Somebody else took that number; there is another one, unless the name was cut.
-            Err(Errno::EXIST) if new != tried => tried = new,
-            done => return done,
+    let link = |new: &CStr| rustix::fs::linkat(dir, name, dir, new, AtFlags::empty());
+    let highest = highest(dir, name, backup)?;
+    let kept = with_free_name(name, backup, highest, |new, kind| match link(new) {
+        Err(Errno::EXIST) if kind == BackupKind::Simple => replace(dir, new, link),
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+            make(dir, name, backup).map(drop)
         }
-    }
+        done => done,
+    });
+    kept.map(drop)
 }
 
 /// The name that a backup of `name` would get now.
@@ -83,39 +64,42 @@ pub(crate) fn name_for(
     name: &CStr,
     backup: &Backup,
 ) -> Result<CString, Errno> {
-    let highest = match backup {
-        Backup::Numbered | Backup::Existing(_) => highest_number(dir, name.to_bytes())?,
-        Backup::None | Backup::Simple(_) => None,
-    };
-    let suffix = match (backup, highest) {
-        (Backup::None, _) => return Ok(name.to_owned()),
-        (Backup::Simple(suffix) | Backup::Existing(suffix), None) => {
-            usable(suffix.as_bytes()).to_vec()
-        }
-        (_, highest) => numbered(&highest.unwrap_or_default().next()),
-    };
-    Ok(with_suffix(name.to_bytes(), &suffix)?.0)
+    with_free_name(name, backup, highest(dir, name, backup)?, |_, _| Ok(()))
 }
 
-fn numbered(number: &Decimal) -> Vec<u8> {
-    [b".~", &number.0[..], b"~"].concat()
+/// What a backup's name is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BackupKind {
+    /// A suffix.
+    Simple,
+    /// A number, which nothing else has.
+    Numbered,
 }
 
-fn simple(dir: BorrowedFd<'_>, name: &CStr, suffix: &OsStr) -> Result<CString, Errno> {
-    let (new, _) = with_suffix(name.to_bytes(), usable(suffix.as_bytes()))?;
-    rustix::fs::renameat(dir, name, dir, &new)?;
-    Ok(new)
-}
-
-fn make_numbered(dir: BorrowedFd<'_>, name: &CStr, mut number: Decimal) -> Result<CString, Errno> {
+/// Has `give` give the name of the backup; where that is numbered and taken, the next one.
+fn with_free_name(
+    name: &CStr,
+    backup: &Backup,
+    mut number: Option<Decimal>,
+    give: impl Fn(&CStr, BackupKind) -> Result<(), Errno>,
+) -> Result<CString, Errno> {
     loop {
-        number = number.next();
-        let (new, fit) = with_suffix(name.to_bytes(), &numbered(&number))?;
-        match rename_to_nothing(dir, name, &new) {
-            Ok(()) => return Ok(new),
+        number = number.map(Decimal::next);
+        let (suffix, kind) = match (&number, backup) {
+            (Some(number), _) => (
+                [b".~", &number.digits[..], b"~"].concat(),
+                BackupKind::Numbered,
+            ),
+            (None, Backup::Simple(suffix) | Backup::Existing(suffix)) => {
+                (usable(suffix.as_bytes()).to_vec(), BackupKind::Simple)
+            }
+            (None, Backup::None | Backup::Numbered) => return Ok(name.to_owned()),
+        };
+        let (new, fit) = with_suffix(name.to_bytes(), &suffix)?;
+        match give(&new, kind) {
             // Somebody else took that number.
-            Err(Errno::EXIST) if fit == SuffixFit::Whole => {}
-            Err(errno) => return Err(errno),
+            Err(Errno::EXIST) if kind == BackupKind::Numbered && fit == SuffixFit::Whole => (),
+            given => return given.map(|()| new),
         }
     }
 }
@@ -147,64 +131,32 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Result<(CString, SuffixFit), Errno
     Ok((new, fit))
 }
 
-fn rename_to_nothing(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(dir, name, dir, new, RenameFlags::NOREPLACE) {
-        // Not every file system knows the flag; Linux before 3.15 doesn't know the call.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_over(dir, name, new),
-        result => result,
-    }
-}
-
-/// Renaming for file systems that can't but replace: a link is never made over something.
-fn link_over(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
-    match rustix::fs::linkat(dir, name, dir, new, AtFlags::empty()) {
-        Ok(()) => rustix::fs::unlinkat(dir, name, AtFlags::empty()),
-        // No links at all, none of folders, or none more of this file.
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
-            look_and_rename(dir, name, new)
-        }
-        Err(errno) => Err(errno),
-    }
-}
-
-fn look_and_rename(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
-    match rustix::fs::statat(dir, new, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Err(Errno::EXIST),
-        Err(Errno::NOENT) => rustix::fs::renameat(dir, name, dir, new),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// The highest number of a backup that is there, as far as the folder may be read.
-fn highest_number(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Decimal>, Errno> {
-    let mut highest = None;
+/// The highest number of the backups that are there, as far as the folder may be read; none where
+/// the next backup has no number.
+fn highest(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<Option<Decimal>, Errno> {
+    let mut highest = match backup {
+        Backup::None | Backup::Simple(_) => return Ok(None),
+        Backup::Existing(_) => None,
+        Backup::Numbered => Some(Decimal::default()),
+    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = match openat(dir, c".", flags, Mode::empty()) {
-        Err(Errno::ACCESS) => return Ok(None),
+        Err(Errno::ACCESS) => return Ok(highest),
         opened => opened?,
     };
     for entry in Dir::new(dir)? {
-        let number = Decimal::of(name, entry?.file_name().to_bytes());
+        let number = Decimal::of(name.to_bytes(), entry?.file_name().to_bytes());
         highest = highest.max(number);
     }
     Ok(highest)
 }
 
 /// A number of any length, without zeros in front; none of it is 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Decimal(Vec<u8>);
-
-impl PartialOrd for Decimal {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Decimal {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let (ours, theirs) = (&self.0, &other.0);
-        ours.len().cmp(&theirs.len()).then_with(|| ours.cmp(theirs))
-    }
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Decimal {
+    /// How many digits there are, which decides first which number is the larger one.
+    len: usize,
+    digits: Vec<u8>,
 }
 
 impl Decimal {
@@ -214,18 +166,24 @@ impl Decimal {
         let digits = digits.strip_prefix(b".~")?.strip_suffix(b"~")?;
         let is_number =
             matches!(digits.first(), Some(b'1'..=b'9')) && digits.iter().all(u8::is_ascii_digit);
-        is_number.then(|| Self(digits.to_vec()))
+        is_number.then(|| Self::from(digits.to_vec()))
     }
 
-    fn next(mut self) -> Self {
-        let nines = self.0.iter().rev().take_while(|&&digit| digit == b'9');
-        let kept = self.0.len() - nines.count();
-        self.0[kept..].fill(b'0');
+    fn from(digits: Vec<u8>) -> Self {
+        let len = digits.len();
+        Self { len, digits }
+    }
+
+    fn next(self) -> Self {
+        let mut digits = self.digits;
+        let nines = digits.iter().rev().take_while(|&&digit| digit == b'9');
+        let kept = digits.len() - nines.count();
+        digits[kept..].fill(b'0');
         match kept.checked_sub(1) {
-            Some(last) => self.0[last] += 1,
-            None => self.0.insert(0, b'1'),
+            Some(last) => digits[last] += 1,
+            None => digits.insert(0, b'1'),
         }
-        self
+        Self::from(digits)
     }
 }
 
@@ -342,29 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn without_the_flag_nothing_is_replaced_either() {
-        for rename in [link_over, look_and_rename] {
-            let (folder, dir) = folder(&["d", "there"]);
-            assert_eq!(rename(dir.as_fd(), c"d", c"there"), Err(Errno::EXIST));
-            assert_eq!(content(&folder, "there"), "there");
-            assert_eq!(rename(dir.as_fd(), c"d", c"free"), Ok(()));
-            assert_eq!(content(&folder, "free"), "d");
-            assert!(!folder.path().join("d").exists());
-        }
-    }
-
-    #[test]
-    fn a_folder_is_renamed_without_the_flag() {
-        let (folder, dir) = folder(&[]);
-        fs::create_dir(folder.path().join("d")).unwrap();
-        assert_eq!(link_over(dir.as_fd(), c"d", c"e"), Ok(()));
-        assert!(folder.path().join("e").is_dir());
-    }
-
-    #[test]
     fn a_number_that_somebody_else_took_is_passed_over() {
         let (folder, dir) = folder(&["d", "d.~1~", "d.~2~"]);
-        let new = make_numbered(dir.as_fd(), c"d", Decimal::default()).unwrap();
+        let dir = dir.as_fd();
+        let rename = |new: &CStr, _| rename_to_nothing(dir, c"d", new);
+        let first = Some(Decimal::default());
+        let new = with_free_name(c"d", &Backup::Numbered, first, rename).unwrap();
         assert_eq!(new.as_c_str(), c"d.~3~");
         for name in ["d.~1~", "d.~2~"] {
             assert_eq!(content(&folder, name), name);

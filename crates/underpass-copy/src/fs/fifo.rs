@@ -12,27 +12,15 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 /// How long a wait may keep a stop from being seen.
-const NAP: Duration = Duration::from_millis(20);
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FifoWait {
-    /// There is something to read, or the end.
-    Ready,
-    /// The copy was stopped.
-    Stopped,
-}
+pub(crate) const NAP: Duration = Duration::from_millis(20);
 
 /// Waits until a pipe has something to read or all who wrote to it are gone. One that nobody has
 /// written to since it was opened has not ended: as with an `open` that blocks, a writer is waited
 /// for.
 ///
 /// # Errors
-/// What `poll(2)` says.
-pub(crate) fn until_readable(
-    pipe: impl AsFd,
-    stopped: impl Fn() -> bool,
-) -> Result<FifoWait, Errno> {
+/// What `poll(2)` says; `EINTR` where the copy was stopped.
+pub(crate) fn until_readable(pipe: impl AsFd, stopped: impl Fn() -> bool) -> Result<(), Errno> {
     let pipe = pipe.as_fd();
     let nap = Timespec {
         tv_sec: 0,
@@ -42,11 +30,11 @@ pub(crate) fn until_readable(
         let mut polled = [PollFd::from_borrowed_fd(pipe, PollFlags::IN)];
         match poll(&mut polled, Some(&nap)) {
             Ok(0) | Err(Errno::INTR) => (),
-            Ok(_) => return Ok(FifoWait::Ready),
+            Ok(_) => return Ok(()),
             Err(errno) => return Err(errno),
         }
     }
-    Ok(FifoWait::Stopped)
+    Err(Errno::INTR)
 }
 
 /// Opens a FIFO for writing once it has a reader: `open` is to open it with flags beside its
@@ -91,10 +79,10 @@ mod tests {
     fn a_pipe_is_ready_with_bytes_and_at_its_end() {
         let (read, write) = pipe().expect("a pipe");
         rustix::io::write(&write, b"a").expect("room");
-        assert_eq!(until_readable(&read, || false), Ok(FifoWait::Ready));
+        assert_eq!(until_readable(&read, || false), Ok(()));
         rustix::io::read(&read, &mut [0_u8; 8]).expect("a byte");
         drop(write);
-        assert_eq!(until_readable(&read, || false), Ok(FifoWait::Ready));
+        assert_eq!(until_readable(&read, || false), Ok(()));
     }
 
     #[test]
@@ -105,7 +93,7 @@ mod tests {
             asked.set(asked.get() + 1);
             asked.get() == 3
         };
-        assert_eq!(until_readable(&read, third), Ok(FifoWait::Stopped));
+        assert_eq!(until_readable(&read, third), Err(Errno::INTR));
         asked.set(0);
         let nobody = |_| Err(Errno::NXIO);
         let opened = open_for_reader(nobody, third).map(drop);

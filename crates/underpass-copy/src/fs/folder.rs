@@ -1,13 +1,17 @@
-//! Open folders: names are looked up in them, and no path is resolved twice.
+//! Open folders, what `stat(2)` returns of the names in them, and paths as bytes: names are looked
+//! up in open folders, and no path is resolved twice.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, fsync, openat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, fsync, openat, statat,
+};
 use rustix::io::Errno;
-
-use crate::fs::stat::{Identity, identity};
+use rustix::path::Arg;
 
 /// Opens a folder for reading.
 pub(crate) const READ: OFlags = OFlags::RDONLY
@@ -17,15 +21,19 @@ pub(crate) const READ: OFlags = OFlags::RDONLY
 /// Opens a folder as a place only.
 pub(crate) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+/// Names of a folder in a batch, unless more come at once.
+const BATCH_NAMES: usize = 8192;
+
+/// What is read of a folder at once.
+const BUFFER_BYTES: usize = 32 << 10;
+
 /// An open folder, or what stands for one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Folder {
     /// Open for reading.
-    Open(OwnedFd),
+    Open(Arc<OwnedFd>),
     /// Open as a place only (`O_PATH`): it can't be read.
-    Place(OwnedFd),
-    /// The same, for many operands.
-    Target(Arc<OwnedFd>),
+    Place(Arc<OwnedFd>),
     /// The working directory.
     Working,
     /// A folder that `--dry-run` did not make.
@@ -40,13 +48,20 @@ impl Folder {
         more_flags: OFlags,
     ) -> Result<Self, Errno> {
         match openat(folder, name, READ | more_flags, Mode::empty()) {
-            Ok(fd) => Ok(Self::Open(fd)),
-            Err(Errno::ACCESS) => {
-                let fd = openat(folder, name, PLACE | more_flags, Mode::empty())?;
-                Ok(Self::Place(fd))
-            }
+            Ok(fd) => Ok(Self::Open(Arc::new(fd))),
+            Err(Errno::ACCESS) => Self::place(folder, name, more_flags),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Opens a folder as a place.
+    pub(crate) fn place(
+        folder: BorrowedFd<'_>,
+        name: impl Arg,
+        more_flags: OFlags,
+    ) -> Result<Self, Errno> {
+        let fd = openat(folder, name, PLACE | more_flags, Mode::empty())?;
+        Ok(Self::Place(Arc::new(fd)))
     }
 
     /// Opens `..`, if it is the folder that it has to be.
@@ -63,7 +78,6 @@ impl Folder {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Open(fd) | Self::Place(fd) => fd.as_fd(),
-            Self::Target(fd) => fd.as_fd(),
             Self::Working | Self::Imagined => CWD,
         }
     }
@@ -98,6 +112,146 @@ impl Folder {
     }
 }
 
+/// The names in a folder that were read and not looked at, a batch at a time. A batch is sorted by
+/// inode number: file systems keep inodes near each other that have near numbers, and names in
+/// whatever order suits them.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Those left, the next one last.
+    left: Vec<Listed>,
+    is_read: bool,
+}
+
+#[derive(Debug)]
+struct Listed {
+    inode: u64,
+    kind: FileType,
+    name: CString,
+}
+
+impl Listing {
+    /// The next name, and what the folder says it is. Reads on where the folder was left.
+    pub(crate) fn next(
+        &mut self,
+        folder: BorrowedFd<'_>,
+    ) -> Result<Option<(CString, FileType)>, Errno> {
+        if self.left.is_empty() {
+            self.read(folder, BATCH_NAMES)?;
+        }
+        Ok(self.left.pop().map(|next| (next.name, next.kind)))
+    }
+
+    /// Reads all there is, so that the folder can be closed.
+    pub(crate) fn read_all(&mut self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.read(folder, usize::MAX)
+    }
+
+    fn read(&mut self, folder: BorrowedFd<'_>, names_max: usize) -> Result<(), Errno> {
+        if self.is_read {
+            return Ok(());
+        }
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut entries = RawDir::new(folder, &mut buffer);
+        self.is_read = true;
+        let mut read = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                read.push(Listed {
+                    inode: entry.ino(),
+                    kind: entry.file_type(),
+                    name: name.to_owned(),
+                });
+            }
+            if entries.is_buffer_empty() && read.len() >= names_max {
+                self.is_read = false;
+                break;
+            }
+        }
+        // Several names of one inode stay in the folder's order.
+        read.sort_by_key(|listed| listed.inode);
+        read.reverse();
+        // What is left of an earlier batch comes first, and so stands last.
+        read.append(&mut self.left);
+        self.left = read;
+        Ok(())
+    }
+}
+
+/// Device and inode: distinguishes a file from every other one while it exists.
+pub(crate) type Identity = (u64, u64);
+
+pub(crate) fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+pub(crate) fn is_folder(stat: &Stat) -> bool {
+    file_type(stat) == FileType::Directory
+}
+
+pub(crate) fn is_link(stat: &Stat) -> bool {
+    file_type(stat) == FileType::Symlink
+}
+
+pub(crate) fn is_regular(stat: &Stat) -> bool {
+    file_type(stat) == FileType::RegularFile
+}
+
+/// The size in bytes.
+pub(crate) fn size(stat: &Stat) -> u64 {
+    stat.st_size.max(0).cast_unsigned()
+}
+
+/// The time of the last change of the inode.
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "its type differs between architectures"
+)]
+pub(crate) fn changed_at(stat: &Stat) -> (i64, i64) {
+    (stat.st_ctime, stat.st_ctime_nsec as i64)
+}
+
+/// What precedes the last component of a path, with its slash, and the last component, with the
+/// slashes that follow it.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = without_slashes(path).len();
+    let start = path[..end].iter().rposition(|byte| *byte == b'/');
+    path.split_at(start.map_or(0, |slash| slash + 1))
+}
+
+pub(crate) fn without_slashes(path: &[u8]) -> &[u8] {
+    let last = path.iter().rposition(|byte| *byte != b'/');
+    &path[..last.map_or(0, |last| last + 1)]
+}
+
+/// A folder's name without the slashes at its end; `/` stays.
+pub(crate) fn plain(name: &CStr) -> CString {
+    match without_slashes(name.to_bytes()) {
+        b"" => name.to_owned(),
+        plain => CString::new(plain).unwrap_or_default(),
+    }
+}
+
+/// Appends a name to a path that is shown.
+pub(crate) fn append(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
+/// A path that is shown, and a name in it.
+pub(crate) fn joined(path: &OsStr, name: &[u8]) -> OsString {
+    let mut joined = path.as_bytes().to_vec();
+    append(&mut joined, name);
+    OsString::from_vec(joined)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,11 +265,28 @@ mod tests {
         }
         let open = |name: &str| openat(CWD, path(name), READ, Mode::empty()).expect("a folder");
         let parent = identity(&fstat(open("parent")).expect("open"));
-        let child = Folder::Open(open("parent/child"));
+        let child = Folder::Open(Arc::new(open("parent/child")));
         let found = child.parent(parent).expect("it is there");
         assert_eq!(identity(&fstat(found.fd()).expect("open")), parent);
         std::fs::rename(path("parent/child"), path("elsewhere/child")).expect("ours");
         let found = child.parent(parent).map(drop);
         assert_eq!(found, Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn paths_are_split_before_their_last_component() {
+        for (path, prefix, last) in [
+            ("a", "", "a"),
+            ("a/b", "a/", "b"),
+            ("a/b//", "a/", "b//"),
+            ("//a//b", "//a//", "b"),
+            ("/", "", "/"),
+            ("", "", ""),
+            ("..", "", ".."),
+            ("a/..", "a/", ".."),
+        ] {
+            let split = split(path.as_bytes());
+            assert_eq!(split, (prefix.as_bytes(), last.as_bytes()), "{path}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A file held so that no name leads to it any more.
 
-use std::ffi::{CStr, OsString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
@@ -8,9 +8,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fs::folder::Folder;
-use crate::fs::stat::{file_type, identity};
-use crate::report::problem::{Problem, ProblemKind, Severity};
+use crate::fs::folder::{Folder, file_type, identity};
+use crate::report::problem::{Problem, ProblemKind};
 
 /// A file whose metadata is read or set.
 #[derive(Clone, Copy, Debug)]
@@ -40,38 +39,6 @@ pub(crate) enum Creation {
     Existing,
 }
 
-/// Something that could not be put on a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MetadataError {
-    pub(crate) kind: ProblemKind,
-    pub(crate) errno: Errno,
-    pub(crate) call: &'static str,
-    /// The extended attribute it is about, if it is about one.
-    pub(crate) attribute: Option<OsString>,
-    pub(crate) severity: Severity,
-}
-
-impl MetadataError {
-    pub(super) fn new(kind: ProblemKind, errno: Errno, call: &'static str) -> Self {
-        Self {
-            kind,
-            errno,
-            call,
-            attribute: None,
-            severity: Severity::Error,
-        }
-    }
-
-    /// The problem of the file that is shown as `path`.
-    pub(crate) fn at(self, path: OsString) -> Problem {
-        Problem {
-            other: self.attribute,
-            severity: self.severity,
-            ..Problem::failed(self.kind, path, self.errno).by_call(self.call)
-        }
-    }
-}
-
 /// An open file, or one that is only pointed at (`O_PATH`): of that one modes and attributes are
 /// reached through its link in `/proc`, which leads to it whatever has become of its name, and to a
 /// symbolic link itself.
@@ -82,7 +49,7 @@ pub(super) enum FileHandle<'a> {
 
 impl<'a> FileHandle<'a> {
     /// A source that is what it was when `stat` was taken.
-    pub(super) fn on_source(held: MetadataTarget<'a>, stat: &Stat) -> Result<Self, MetadataError> {
+    pub(super) fn on_source(held: MetadataTarget<'a>, stat: &Stat) -> Result<Self, Problem> {
         Self::on(held, |now| identity(now) == identity(stat))
     }
 
@@ -93,7 +60,7 @@ impl<'a> FileHandle<'a> {
         held: MetadataTarget<'a>,
         source: &Stat,
         creation: Creation,
-    ) -> Result<Self, MetadataError> {
+    ) -> Result<Self, Problem> {
         let kind = file_type(source);
         Self::on(held, |now| {
             let is_alone = now.st_nlink == 1 || kind == FileType::Directory;
@@ -102,19 +69,16 @@ impl<'a> FileHandle<'a> {
         })
     }
 
-    fn on(
-        held: MetadataTarget<'a>,
-        is_meant: impl FnOnce(&Stat) -> bool,
-    ) -> Result<Self, MetadataError> {
+    fn on(held: MetadataTarget<'a>, is_meant: impl FnOnce(&Stat) -> bool) -> Result<Self, Problem> {
         let (folder, name) = match held {
             MetadataTarget::Open(file) => return Ok(Self::Open(file)),
             MetadataTarget::Named(folder, name) => (folder, name),
         };
-        let replaced = |errno, call| MetadataError::new(ProblemKind::Replaced, errno, call);
-        let file = pin(folder, name).map_err(|errno| replaced(errno, "openat"))?;
-        let now = rustix::fs::fstat(&file).map_err(|errno| replaced(errno, "fstat"))?;
+        let replaced = |errno| Problem::failed(ProblemKind::Replaced, "", errno);
+        let file = pin(folder, name).map_err(|errno| replaced(errno).by_call("openat"))?;
+        let now = rustix::fs::fstat(&file).map_err(|errno| replaced(errno).by_call("fstat"))?;
         if !is_meant(&now) {
-            return Err(replaced(Errno::STALE, "fstat"));
+            return Err(replaced(Errno::STALE).by_call("fstat"));
         }
         let link = format!("/proc/self/fd/{}", file.as_raw_fd());
         Ok(Self::Pinned(file, link))
@@ -194,7 +158,7 @@ fn pin(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-pub(super) fn times(stat: &Stat) -> Timestamps {
+pub(crate) fn times(stat: &Stat) -> Timestamps {
     Timestamps {
         last_access: time(stat.st_atime, stat.st_atime_nsec),
         last_modification: time(stat.st_mtime, stat.st_mtime_nsec),

@@ -95,7 +95,7 @@ fn put(
     creation: Creation,
     wishes: &Preserve,
     who: &ProcessFacts,
-) -> Vec<MetadataError> {
+) -> Vec<Problem> {
     let (from, to) = (File::open(source).unwrap(), File::open(dest).unwrap());
     let (from, to) = (
         MetadataTarget::Open(from.as_fd()),
@@ -105,12 +105,7 @@ fn put(
 }
 
 /// Both by name.
-fn put_named(
-    source: &Path,
-    dest: &Path,
-    creation: Creation,
-    wishes: &Preserve,
-) -> Vec<MetadataError> {
+fn put_named(source: &Path, dest: &Path, creation: Creation, wishes: &Preserve) -> Vec<Problem> {
     let (from, to) = (named(source), named(dest));
     let (from, to) = (
         MetadataTarget::Named(CWD, &from),
@@ -438,7 +433,7 @@ fn refused_attributes_are_reported_if_they_were_demanded() {
         );
         found
             .into_iter()
-            .map(|error| (error.errno, error.attribute))
+            .map(|error| (error.errno, error.other))
             .collect::<Vec<_>>()
     };
     // procfs has none at all.
@@ -446,11 +441,11 @@ fn refused_attributes_are_reported_if_they_were_demanded() {
     assert_eq!(put(unsupporting, PreserveLevel::BestEffort), []);
     assert_eq!(
         put(unsupporting, PreserveLevel::Required),
-        [(Errno::OPNOTSUPP, None)]
+        [(Some(Errno::OPNOTSUPP), None)]
     );
     as_ordinary_user(|| {
         let unwritable = Path::new("/etc/passwd");
-        let refused = |name: &str| (Errno::ACCESS, Some(name.into()));
+        let refused = |name: &str| (Some(Errno::ACCESS), Some(name.into()));
         let mut found = put(unwritable, PreserveLevel::Required);
         found.sort_by(|one, other| one.1.cmp(&other.1));
         assert_eq!(found, ["user.one", "user.two"].map(refused));
@@ -560,11 +555,11 @@ fn another_file_in_the_place_of_the_copy_is_left_alone() {
     rustix::fs::mknodat(CWD, &source, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
     let victim = file(folder.path(), "victim", 0o600);
     fs::hard_link(&victim, &dest).unwrap();
-    let stale = |found: Vec<MetadataError>| {
+    let stale = |found: Vec<Problem>| {
         assert_eq!(found.len(), 1);
         assert_eq!(
             (&found[0].kind, found[0].errno),
-            (&ProblemKind::Replaced, Errno::STALE)
+            (&ProblemKind::Replaced, Some(Errno::STALE))
         );
     };
     stale(put_named(&source, &dest, Creation::New(0o600), &all()));

@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Stat};
 use serde::Serialize;
 use underpass::{Account, Plan};
 
-use crate::fs::stat::file_type;
+use crate::fs::folder::file_type;
 use crate::report::problem::Problem;
 
 /// Receives the events of a copy. Events of one entry come together, and entries in the order of

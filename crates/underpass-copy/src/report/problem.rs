@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 use serde::Serialize;
+use underpass::errno::meaning;
 
 use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
 
@@ -87,13 +88,13 @@ pub enum OtherEnd<'a> {
 
 /// Declares [`ProblemKind`]: of each kind the words, GNU's where GNU has any, and the call that
 /// usually fails. `{a}` is the path, `{b}` the other one; `{n}` and `{why}` are the value of the
-/// kind. Two messages quote the path otherwise.
+/// kind. Two messages quote the path otherwise. The words are part of a kind's documentation.
 macro_rules! problem_kinds {
     ($($(#[$doc:meta])* $kind:ident $(($value:ty))?: $words:literal $(, $call:literal)?;)*) => {
         /// What could not be done.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum ProblemKind {
-            $($(#[$doc])* $kind $(($value))?,)*
+            $($(#[$doc])* #[doc = concat!("`", $words, "`")] $kind $(($value))?,)*
         }
 
         impl ProblemKind {
@@ -122,63 +123,42 @@ problem_kinds! {
     Stat: "cannot stat {a}", "fstatat";
     /// The destination can't be looked up.
     StatDestination: "cannot stat {a}", "fstatat";
-    /// A folder without `-r`.
     OmittedDirectory: "-r not specified; omitting directory {a}";
-    /// The same source twice on the command line.
     FileTwice: "warning: source file {a} specified more than once";
-    /// The same folder twice on the command line.
     DirectoryTwice: "warning: source directory {a} specified more than once";
-    /// A folder would be copied into itself: source, destination.
     IntoItself: "cannot copy a directory, {a}, into itself, {b}";
     /// A symbolic link leads to a folder above it.
     Cycle: "cannot copy cyclic symbolic link {a}";
-    /// Source and destination are one file.
     SameFile: "{a} and {b} are the same file";
-    /// A file is in the place of a folder: destination, source.
     OverNonDirectory: "cannot overwrite non-directory {a} with directory {b}";
-    /// A folder is in the place of a file: destination.
     OverDirectory: "cannot overwrite directory {a} with non-directory";
-    /// The copy of an earlier operand would be overwritten: destination, source.
     JustCreated: "will not overwrite just-created {a} with {b}";
-    /// Making a backup would rename the source: destination, source.
     BackupWouldDestroy: "backing up {a} might destroy source;  {b} not copied";
-    /// The old destination could not be renamed.
     Backup: "cannot backup {a}", "renameat2";
     /// The old destination could not get its name back.
     Restore: "cannot un-backup {a}", "renameat2";
-    /// The destination is a symbolic link that leads nowhere.
     Dangling: "not writing through dangling symlink {a}";
     /// The destination stays (`--update=none-fail`).
     NotReplacing: "not replacing {a}";
-    /// ProblemKind is in the place of the copy can't be removed.
+    /// What is in the place of the copy can't be removed.
     Remove: "cannot remove {a}", "unlinkat";
-    /// A source can't be opened.
     Open: "cannot open {a} for reading", "openat";
     /// A source folder can't be opened.
     OpenDirectory: "cannot access {a}", "openat";
     /// The entries of a folder can't be read.
     ReadDirectory: "cannot access {a}", "getdents64";
-    /// ProblemKind was opened is not what was seen before.
     Replaced: "skipping file {a}, as it was replaced while being copied";
     /// A file can't be created, or opened for writing.
     CreateFile: "cannot create regular file {a}", "openat";
-    /// A folder can't be made.
     CreateDirectory: "cannot create directory {a}", "mkdirat";
-    /// A symbolic link can't be made: link, what it leads to.
     CreateSymlink: "cannot create symbolic link {a}{ to b}", "symlinkat";
-    /// A hard link can't be made: link, file.
     CreateHardLink: "cannot create hard link {a} to {b}", "linkat";
-    /// A FIFO can't be made.
     CreateFifo: "cannot create fifo {a}", "mknodat";
     /// A device or socket can't be made.
     CreateSpecial: "cannot create special file {a}", "mknodat";
-    /// A folder can't have several names.
     HardLinkToDirectory: "will not create hard link {a} to directory {b}";
-    /// A symbolic link can't be read.
     ReadSymlink: "cannot read symbolic link {a}", "readlinkat";
-    /// The source is of no known type.
     UnknownType: "{a} has unknown file type";
-    /// Relative symbolic links can be made in the working directory only.
     RelativeSymlink: "{a bare}: can make relative symbolic links only in current directory";
     /// The file can't be cloned, as demanded: destination, source.
     Clone: "failed to clone {a} from {b}", "ioctl FICLONE";
@@ -188,11 +168,8 @@ problem_kinds! {
     Write: "error writing {a}";
     /// The transfer failed, and neither side is known to be at fault.
     Copy: "error copying {a} to {b}";
-    /// The source has become shorter.
     Shrunk: "{a} became shorter while it was copied";
-    /// Owner or group can't be set.
     Ownership: "failed to preserve ownership for {a}", "fchownat";
-    /// Times can't be set.
     Times: "preserving times for {a}", "utimensat";
     /// Permission bits can't be set.
     Mode: "preserving permissions for {a in prose}", "fchmod";
@@ -200,17 +177,11 @@ problem_kinds! {
     Acl: "preserving permissions for {a in prose}", "fsetxattr";
     /// Extended attributes can't be set; the other name is one of them.
     Xattr: "setting attribute{s or b} for {a}", "fsetxattr";
-    /// The security context can't be set.
     Context: "failed to set the security context of {a}", "fsetxattr";
-    /// A file or folder can't be written to disk.
     Sync: "failed to sync {a}", "fsync";
-    /// A complete file can't get its name.
     Rename: "cannot rename the finished copy to {a}", "renameat2";
-    /// The copy differs from the source from this offset on.
     Differs(u64): "{a} differs from its source at byte {n}";
-    /// An incomplete copy can't be resumed.
     Resume: "cannot resume {a}";
-    /// A folder was moved while it was copied; what was left in it was not copied.
     Moved: "{a} was moved while it was copied; the rest of it was not copied";
     /// A symbolic link appeared in the place of the destination while the copy went on.
     Planted: "not writing through {a}, which has become a symbolic link";
@@ -220,11 +191,9 @@ problem_kinds! {
     ParentAttributes: "failed to get attributes of {a}";
     /// A folder of `--parents` can't be made.
     MakeParent: "cannot make directory {a}";
-    /// ProblemKind is in the place of a folder of `--parents` is no folder.
     ParentNotDirectory: "{a} exists but is not a directory";
     /// The copy was stopped: source, destination. So many bytes are in place.
     Stopped(u64): "stopped copying {a} after {n} bytes";
-    /// The mechanism that was demanded can't copy this: source, destination.
     Refused: "cannot copy {a} to {b} with the only mechanism allowed";
 }
 
@@ -290,15 +259,6 @@ impl fmt::Display for ProblemMessage<'_> {
             Some(errno) => write!(f, ": {}", meaning(errno)),
             None => Ok(()),
         }
-    }
-}
-
-/// The C library's words for an errno.
-fn meaning(errno: Errno) -> String {
-    let meaning = std::io::Error::from(errno).to_string();
-    match meaning.rsplit_once(" (os error") {
-        Some((meaning, _)) => meaning.to_owned(),
-        None => meaning,
     }
 }
 

@@ -174,34 +174,21 @@ enum QuotedPiece {
 }
 
 fn pieces(name: &[u8], charset: Charset) -> impl Iterator<Item = QuotedPiece> + '_ {
-    let mut rest = name;
-    // Bytes left of a character that does not print.
-    let mut mute = 0;
-    std::iter::from_fn(move || {
-        let (&byte, tail) = rest.split_first()?;
-        if mute == 0 {
-            let first = first_char(rest);
-            match first {
-                Some(char) if prints(char, charset) => {
-                    rest = &rest[char.len_utf8()..];
-                    return Some(QuotedPiece::Char(char));
-                }
-                _ => mute = first.map_or(1, char::len_utf8),
-            }
-        }
-        mute -= 1;
-        rest = tail;
-        Some(QuotedPiece::Byte(byte))
+    name.utf8_chunks().flat_map(move |chunk| {
+        let valid = chunk.valid().chars();
+        let valid = valid.flat_map(move |char| pieces_of(char, charset).into_iter().flatten());
+        valid.chain(chunk.invalid().iter().map(|&byte| QuotedPiece::Byte(byte)))
     })
 }
 
-fn first_char(bytes: &[u8]) -> Option<char> {
-    let head = &bytes[..bytes.len().min(4)];
-    let valid = match std::str::from_utf8(head) {
-        Ok(valid) => valid,
-        Err(error) => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
-    };
-    valid.chars().next()
+/// A character that prints, or the bytes of one that does not.
+fn pieces_of(char: char, charset: Charset) -> [Option<QuotedPiece>; 4] {
+    if prints(char, charset) {
+        return [Some(QuotedPiece::Char(char)), None, None, None];
+    }
+    let mut bytes = [0; 4];
+    let len = char.encode_utf8(&mut bytes).len();
+    std::array::from_fn(|at| (at < len).then(|| QuotedPiece::Byte(bytes[at])))
 }
 
 fn prints(char: char, charset: Charset) -> bool {

@@ -1,11 +1,17 @@
-//! Events in the order of the walk, however many files are copied at once; and their sum.
+//! Events in the order of the walk, however many files are copied at once; their sum; and the
+//! progress, to be read by other threads.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::report::event::{Event, EventDetail, Observer};
+use rustix::fs::{FileType, Stat};
+use serde::Serialize;
+use underpass::Account;
+
+use crate::fs::folder::{file_type, is_regular, size};
+use crate::report::event::{Event, EventDetail, Observer, TransferReport};
 use crate::report::problem::{Problem, Severity};
-use crate::report::summary::CopySummary;
 
 /// Entries that may be done before an earlier one is: their events are kept that long.
 const AHEAD_MAX: u64 = 1 << 16;
@@ -74,6 +80,7 @@ impl<'a> OrderedReporter<'a> {
             sequence,
             events: Vec::new(),
             counts: CopySummary::default(),
+            content: ContentReport::default(),
         }
     }
 
@@ -82,10 +89,6 @@ impl<'a> OrderedReporter<'a> {
         let mut events = self.buffer(self.sequence());
         events.problem(problem);
         events.submit();
-    }
-
-    pub(crate) fn observer(&self) -> &dyn Observer {
-        self.observer
     }
 
     /// The sum of all entries.
@@ -106,6 +109,15 @@ pub(crate) struct EventBuffer<'r> {
     events: Vec<Event>,
     /// What this entry adds to the sum.
     pub(crate) counts: CopySummary,
+    pub(crate) content: ContentReport,
+}
+
+/// What is reported of the content of a file.
+#[derive(Default)]
+pub(crate) struct ContentReport {
+    pub(crate) travel: Option<Box<TransferReport>>,
+    pub(crate) resumed: u64,
+    pub(crate) hash: Option<String>,
 }
 
 impl EventBuffer<'_> {
@@ -122,6 +134,13 @@ impl EventBuffer<'_> {
             Severity::Warning => self.counts.warnings += 1,
         }
         self.push(Event::Problem(Box::new(problem)));
+    }
+
+    /// Reports what was made or removed, to an observer that wants to know.
+    pub(crate) fn changed(&mut self, event: impl FnOnce() -> Event) {
+        if self.wants(EventDetail::Changes) {
+            self.push(event());
+        }
     }
 
     pub(crate) fn wants(&self, detail: EventDetail) -> bool {
@@ -146,6 +165,106 @@ impl EventBuffer<'_> {
         }
         if state.waiting > 0 {
             reporter.advanced.notify_all();
+        }
+    }
+}
+
+/// All that was done, counted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CopySummary {
+    /// Regular files copied.
+    pub files: u64,
+    /// Folders made.
+    pub directories: u64,
+    /// Symbolic links made.
+    pub symlinks: u64,
+    /// FIFOs, sockets and devices made.
+    pub specials: u64,
+    /// Names that became other names of a file copied before.
+    pub hard_links: u64,
+    /// Names whose destination stays as it is.
+    pub skipped: u64,
+    /// Those of them that the user declined to overwrite.
+    #[serde(skip)]
+    pub declined: u64,
+    /// Errors.
+    pub errors: u64,
+    /// Warnings.
+    pub warnings: u64,
+    /// Bytes that an earlier copy had left, equal, and that were not copied again.
+    pub resumed_bytes: u64,
+    /// Files that were read back and found equal.
+    pub verified: u64,
+    /// How the bytes of all files travelled.
+    pub account: Account,
+    /// Whether it was stopped before its end.
+    pub ended: CopyEnd,
+}
+
+/// How a copy ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyEnd {
+    /// It came to its end.
+    #[default]
+    ByItself,
+    /// It was stopped.
+    Stopped,
+}
+
+impl CopySummary {
+    pub(crate) fn count_copied(&mut self, source: &Stat) {
+        let counter = match file_type(source) {
+            FileType::RegularFile => &mut self.files,
+            FileType::Directory => &mut self.directories,
+            FileType::Symlink => &mut self.symlinks,
+            _ => &mut self.specials,
+        };
+        *counter += 1;
+    }
+
+    /// Adds the counts of another part.
+    pub(crate) fn add(&mut self, other: &CopySummary) {
+        self.files += other.files;
+        self.directories += other.directories;
+        self.symlinks += other.symlinks;
+        self.specials += other.specials;
+        self.hard_links += other.hard_links;
+        self.skipped += other.skipped;
+        self.declined += other.declined;
+        self.errors += other.errors;
+        self.warnings += other.warnings;
+        self.resumed_bytes += other.resumed_bytes;
+        self.verified += other.verified;
+        self.account.add(&other.account);
+    }
+}
+
+/// Counters that only grow. They may be read at any time, and are not consistent with each other.
+#[derive(Debug, Default)]
+pub struct CopyProgress {
+    /// Regular files that a [`survey`](crate::survey) has found so far.
+    pub files_found: AtomicU64,
+    /// Regular files done with.
+    pub files_done: AtomicU64,
+    /// Bytes of these files.
+    pub bytes_found: AtomicU64,
+    /// Bytes that are where they should be, holes included.
+    pub bytes_done: AtomicU64,
+    /// Not 0 once a survey has seen all there is: nothing more will be found.
+    pub all_found: AtomicU64,
+}
+
+impl CopyProgress {
+    pub(crate) fn advanced(&self, bytes: u64) {
+        self.bytes_done.fetch_add(bytes, Relaxed);
+    }
+
+    /// A file whose destination stays: nothing of it is left to do.
+    pub(crate) fn passed_over(&self, file: &Stat) {
+        if is_regular(file) {
+            self.advanced(size(file));
+            self.files_done.fetch_add(1, Relaxed);
         }
     }
 }

@@ -28,14 +28,11 @@ pub(crate) struct NameFilter {
 }
 
 impl NameFilter {
-    /// Reads patterns; none of them where there are no rules.
+    /// Reads patterns.
     ///
     /// # Errors
     /// The pattern that makes no sense, and why.
-    pub(crate) fn of(rules: &[FilterRule]) -> Result<Option<Self>, String> {
-        if rules.is_empty() {
-            return Ok(None);
-        }
+    pub(crate) fn of(rules: &[FilterRule]) -> Result<Self, String> {
         let mut builder = GitignoreBuilder::new("");
         for rule in rules {
             builder
@@ -43,7 +40,7 @@ impl NameFilter {
                 .map_err(|error| complaint(rule, error))?;
         }
         let patterns = builder.build().map_err(|error| error.to_string())?;
-        Ok(Some(Self { patterns }))
+        Ok(Self { patterns })
     }
 
     /// Whether a name takes part: `path` is what stands below the operand, without a slash in
@@ -100,7 +97,7 @@ mod tests {
             None => FilterRule::Exclude((*line).into()),
         };
         let rules: Vec<_> = lines.iter().map(rule).collect();
-        NameFilter::of(&rules).unwrap().unwrap()
+        NameFilter::of(&rules).unwrap()
     }
 
     /// Whether a path takes part; one that ends in a slash is a folder.
@@ -197,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_pattern_without_sense_is_named() {
-        assert!(NameFilter::of(&[]).unwrap().is_none());
+        assert!(NameFilter::of(&[]).is_ok());
         for pattern in ["", "  ", "!a", "a{b", "[z-a]"] {
             for rule in [FilterRule::Exclude, FilterRule::Include] {
                 let error = NameFilter::of(&[rule(pattern.into())]).unwrap_err();

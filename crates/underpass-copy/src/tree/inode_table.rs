@@ -3,15 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, OFlags, Stat, linkat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{Folder, PLACE};
-use crate::fs::path::{joined, without_slashes};
-use crate::fs::stat::{Identity, identity};
+use crate::fs::folder::{Folder, Identity, identity, joined, without_slashes};
 use crate::tree::level::{FolderPair, Level};
 
 /// The copy of a file, wherever its folder is by now.
@@ -37,13 +35,17 @@ enum CopyState {
     Copied(Box<CopiedFile>),
 }
 
+/// What was named on the command line, or made for it.
 #[derive(Debug, Default)]
-struct OperandTable {
-    sources: HashSet<NamedFile>,
-    created: HashSet<NamedFile>,
-    folders: HashMap<Identity, KnownFolder>,
-    /// Existing folders, and the names that would be made in them (`--dry-run`).
-    imagined: HashMap<Identity, Vec<CString>>,
+pub(crate) struct OperandTable {
+    /// The sources, but folders.
+    pub(crate) sources: HashSet<NamedFile>,
+    /// The copies of operands.
+    pub(crate) created: HashSet<NamedFile>,
+    pub(crate) folders: HashMap<Identity, KnownFolder>,
+    /// Existing folders, and for each the first folder that a dry run would make in it for an
+    /// operand: what [`KnownFolder::Made`] is in a real run.
+    pub(crate) imagined: HashMap<Identity, Vec<CString>>,
 }
 
 /// A name in a folder, without slashes at its end, and the file that it names.
@@ -105,45 +107,8 @@ impl InodeTable {
         self.changed.notify_all();
     }
 
-    /// Notes a source of the command line. Returns whether it was noted before.
-    pub(crate) fn is_repeated(&self, source: NamedFile) -> bool {
-        !lock(&self.operands).sources.insert(source)
-    }
-
-    /// Notes the copy of an operand.
-    pub(crate) fn note_created(&self, dest: NamedFile) {
-        lock(&self.operands).created.insert(dest);
-    }
-
-    /// Whether an existing destination is the copy of an earlier operand.
-    pub(crate) fn is_just_created(&self, dest: &NamedFile) -> bool {
-        lock(&self.operands).created.contains(dest)
-    }
-
-    pub(crate) fn folder(&self, folder: Identity) -> Option<KnownFolder> {
-        lock(&self.operands).folders.get(&folder).cloned()
-    }
-
-    /// Forgets a folder whose copy failed: it may be copied again.
-    pub(crate) fn forget_folder(&self, folder: Identity) {
-        lock(&self.operands).folders.remove(&folder);
-    }
-
-    pub(crate) fn note_folder(&self, folder: Identity, known: KnownFolder) {
-        lock(&self.operands).folders.entry(folder).or_insert(known);
-    }
-
-    /// Notes the first folder that a dry run would make for an operand, in `above`: what
-    /// [`KnownFolder::Made`] is in a real run.
-    pub(crate) fn note_imagined(&self, above: Identity, name: CString) {
-        let mut operands = lock(&self.operands);
-        operands.imagined.entry(above).or_default().push(name);
-    }
-
-    /// The names of folders that a real run would meet in `above`.
-    pub(crate) fn imagined(&self, above: Identity) -> Vec<CString> {
-        let operands = lock(&self.operands);
-        operands.imagined.get(&above).cloned().unwrap_or_default()
+    pub(crate) fn operands(&self) -> MutexGuard<'_, OperandTable> {
+        lock(&self.operands)
     }
 }
 
@@ -162,14 +127,11 @@ impl CopiedFile {
             return self.link_from(folders.dest.fd(), folder, name);
         }
         let (top, way) = self.level.way_to_dest();
-        let top = top.ok_or(Errno::NOENT)?;
-        let mut walked: Option<OwnedFd> = None;
+        let mut from = top.ok_or(Errno::NOENT)?.dest.clone();
         for step in way {
-            let from = walked.as_ref().map_or(top.dest.fd(), |fd| fd.as_fd());
-            walked = Some(openat(from, step, PLACE | OFlags::NOFOLLOW, Mode::empty())?);
+            from = Folder::place(from.fd(), step, OFlags::NOFOLLOW)?;
         }
-        let from = walked.as_ref().map_or(top.dest.fd(), |fd| fd.as_fd());
-        self.link_from(from, folder, name)
+        self.link_from(from.fd(), folder, name)
     }
 
     /// Another process that can rename in the destination could replace the copy by another file:

@@ -10,15 +10,14 @@
 //!
 //! A folder gets its times and its mode when the last of its children is done, by any worker.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::Stat;
 
-use crate::fs::folder::Folder;
-use crate::fs::path::{append, plain};
+use crate::fs::folder::{Folder, append, plain};
 use crate::metadata::Creation;
 use crate::report::reporter::SequenceNumber;
 
@@ -28,6 +27,22 @@ pub(crate) struct FolderPair {
     pub(crate) source: Folder,
     pub(crate) dest: Folder,
     pub(crate) origin: DestinationOrigin,
+}
+
+impl FolderPair {
+    /// A folder and its copy, which came into being like this.
+    pub(crate) fn new(source: Folder, dest: Folder, creation: Creation) -> Arc<Self> {
+        let origin = match (&dest, creation) {
+            (Folder::Imagined, _) => DestinationOrigin::Imagined,
+            (_, Creation::New(_)) => DestinationOrigin::Fresh,
+            (_, Creation::Existing) => DestinationOrigin::Old,
+        };
+        Arc::new(Self {
+            source,
+            dest,
+            origin,
+        })
+    }
 }
 
 /// What may be in a folder that is copied into.
@@ -41,27 +56,19 @@ pub(crate) enum DestinationOrigin {
     Imagined,
 }
 
-/// Where something stands in the tree that is copied.
+/// Where something stands in the tree that is copied. Topmost are the folders that an operand and
+/// its copy stand in, below them an operand that is a folder, and then what is in it.
 #[derive(Debug)]
 pub(crate) struct Level {
-    up: Option<Arc<Level>>,
-    name: LevelName,
+    pub(crate) up: Option<Arc<Level>>,
+    /// Its name in the folder above; of the topmost folders as they are shown.
+    source: OsString,
+    /// The name of its copy.
+    dest: OsString,
+    /// The topmost folders, open.
+    pub(crate) folders: Option<Arc<FolderPair>>,
     left: AtomicUsize,
     closing: Mutex<Option<FolderFinish>>,
-}
-
-#[derive(Debug)]
-enum LevelName {
-    /// The folders that an operand and its copy stand in, as they are shown, and open.
-    Top {
-        source: OsString,
-        dest: OsString,
-        folders: Arc<FolderPair>,
-    },
-    /// An operand that is a folder: its own name and that of its copy.
-    Operand { source: CString, dest: CString },
-    /// A folder below; its copy has the same name.
-    Inside(CString),
 }
 
 /// What a folder's copy gets when all in it is done.
@@ -76,34 +83,50 @@ pub(crate) struct FolderFinish {
     pub(crate) sequence: SequenceNumber,
 }
 
+/// A name to copy.
+pub(crate) struct Task {
+    pub(crate) level: Arc<Level>,
+    pub(crate) folders: Arc<FolderPair>,
+    pub(crate) source: CString,
+    pub(crate) dest: CString,
+    pub(crate) role: Role,
+    pub(crate) sequence: SequenceNumber,
+}
+
+/// Where a name comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The command line.
+    Operand,
+    /// The command line, as source and destination: its backup is made, and nothing else.
+    OwnBackup,
+    /// A folder that is copied.
+    Inside,
+}
+
 impl Level {
     pub(crate) fn top(source: OsString, dest: OsString, folders: Arc<FolderPair>) -> Arc<Self> {
-        Arc::new(Self {
-            up: None,
-            name: LevelName::Top {
-                source,
-                dest,
-                folders,
-            },
-            left: AtomicUsize::new(1),
-            closing: Mutex::default(),
-        })
+        Self::new(None, source, dest, Some(folders))
     }
 
     /// A folder below `self`, which counts it as a child.
     pub(crate) fn below(self: &Arc<Self>, source: &CStr, dest: &CStr) -> Arc<Self> {
         self.expect_child();
-        let name = if self.up.is_none() {
-            LevelName::Operand {
-                source: plain(source),
-                dest: plain(dest),
-            }
-        } else {
-            LevelName::Inside(source.to_owned())
-        };
+        let shown = |name| OsString::from_vec(plain(name).into_bytes());
+        Self::new(Some(Arc::clone(self)), shown(source), shown(dest), None)
+    }
+
+    fn new(
+        up: Option<Arc<Level>>,
+        source: OsString,
+        dest: OsString,
+        folders: Option<Arc<FolderPair>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            up: Some(Arc::clone(self)),
-            name,
+            up,
+            source,
+            dest,
+            folders,
             left: AtomicUsize::new(1),
             closing: Mutex::default(),
         })
@@ -119,18 +142,6 @@ impl Level {
         self.left.fetch_sub(1, AcqRel) == 1
     }
 
-    pub(crate) fn up(&self) -> Option<&Arc<Level>> {
-        self.up.as_ref()
-    }
-
-    /// The folders that an operand and its copy stand in, if this is an operand.
-    pub(crate) fn above_operand(&self) -> Option<&Arc<FolderPair>> {
-        match &self.up.as_ref()?.name {
-            LevelName::Top { folders, .. } => Some(folders),
-            LevelName::Operand { .. } | LevelName::Inside(_) => None,
-        }
-    }
-
     /// What is to be done when all in it is.
     pub(crate) fn close_with(&self, closing: FolderFinish) {
         *self.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(closing);
@@ -143,63 +154,45 @@ impl Level {
 
     /// The source as it is shown.
     pub(crate) fn source(&self) -> OsString {
-        self.shown(|name| match name {
-            LevelName::Top { source, .. } => source.as_bytes(),
-            LevelName::Operand { source, .. } | LevelName::Inside(source) => source.to_bytes(),
-        })
+        path(self.levels_from_top().iter().map(|level| &level.source))
     }
 
     /// The destination as it is shown.
     pub(crate) fn dest(&self) -> OsString {
-        self.shown(|name| match name {
-            LevelName::Top { dest, .. } => dest.as_bytes(),
-            LevelName::Operand { dest, .. } | LevelName::Inside(dest) => dest.to_bytes(),
-        })
-    }
-
-    fn shown<'a>(&'a self, side: impl Fn(&'a LevelName) -> &'a [u8]) -> OsString {
-        let mut shown = Vec::new();
-        for level in self.levels_from_top() {
-            append(&mut shown, side(&level.name));
-        }
-        OsString::from_vec(shown)
-    }
-
-    fn levels_from_top(&self) -> Vec<&Level> {
-        let mut levels = vec![self];
-        let mut level = self;
-        while let Some(up) = &level.up {
-            levels.push(up);
-            level = up;
-        }
-        levels.reverse();
-        levels
-    }
-
-    /// The way down to the destination: the topmost folders, and the names below.
-    pub(crate) fn way_to_dest(&self) -> (Option<&Arc<FolderPair>>, Vec<&CStr>) {
-        let levels = self.levels_from_top();
-        let top = levels.first().and_then(|level| match &level.name {
-            LevelName::Top { folders, .. } => Some(folders),
-            _ => None,
-        });
-        let names = levels.iter().filter_map(|level| match &level.name {
-            LevelName::Top { .. } => None,
-            LevelName::Operand { dest, .. } | LevelName::Inside(dest) => Some(dest.as_c_str()),
-        });
-        (top, names.collect())
+        path(self.levels_from_top().iter().map(|level| &level.dest))
     }
 
     /// The path below the operand, for patterns.
-    pub(crate) fn below_operand(&self) -> Vec<u8> {
-        let mut path = Vec::new();
-        for level in self.levels_from_top() {
-            if let LevelName::Inside(name) = &level.name {
-                append(&mut path, name.to_bytes());
-            }
-        }
-        path
+    pub(crate) fn below_operand(&self) -> OsString {
+        path(
+            self.levels_from_top()
+                .iter()
+                .skip(2)
+                .map(|level| &level.source),
+        )
     }
+
+    /// The way down to the destination: the topmost folders, and the names below.
+    pub(crate) fn way_to_dest(&self) -> (Option<&Arc<FolderPair>>, Vec<&OsStr>) {
+        let levels = self.levels_from_top();
+        let names = levels.iter().skip(1).map(|level| level.dest.as_os_str());
+        (levels[0].folders.as_ref(), names.collect())
+    }
+
+    fn levels_from_top(&self) -> Vec<&Level> {
+        let mut levels: Vec<_> =
+            std::iter::successors(Some(self), |level| level.up.as_deref()).collect();
+        levels.reverse();
+        levels
+    }
+}
+
+fn path<'a>(names: impl Iterator<Item = &'a OsString>) -> OsString {
+    let mut path = Vec::new();
+    for name in names {
+        append(&mut path, name.as_bytes());
+    }
+    OsString::from_vec(path)
 }
 
 impl Drop for Level {

@@ -4,42 +4,113 @@
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, Mode, openat};
+use rustix::fs::{CWD, OFlags, stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::entry::execute::CopyWorker;
-use crate::entry::look;
 use crate::fs::backup;
-use crate::fs::folder::{Folder, PLACE};
-use crate::fs::path::{joined, split, without_slashes};
-use crate::fs::stat::{is_folder, is_regular};
+use crate::fs::folder::{Folder, is_folder, is_regular, joined, split, without_slashes};
+use crate::metadata::{Creation, ProcessFacts};
 use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
-use crate::run::CopyRun;
-use crate::tree::level::{DestinationOrigin, FolderPair, Level};
-use crate::tree::task::{Role, Task};
+use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
+use crate::run::{CopyContext, CopyRun, SourceCount};
+use crate::tree::filter::NameFilter;
+use crate::tree::inode_table::InodeTable;
+use crate::tree::level::{FolderPair, Level, Role, Task};
 use crate::walk::parents::Parents;
 use crate::walk::tree::TreeWalk;
+use crate::workers::pool::WorkerPool;
+use crate::workers::throttle::Throttle;
+
+/// Copies `operands` as `options` say.
+///
+/// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is
+/// the target. Blocks until all is done, and continues after an error: each one is reported as a
+/// [`Problem`] and counted in the [`CopySummary`].
+pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'_>) -> CopySummary {
+    let sources = match sources(options, operands).len() {
+        0 | 1 => SourceCount::One,
+        _ => SourceCount::IntoFolder,
+    };
+    let jobs = match (sources, operands.first()) {
+        // One file is copied by one thread.
+        (SourceCount::One, Some(source)) if stat(source).is_ok_and(|stat| !is_folder(&stat)) => 1,
+        _ => options.jobs.map_or(1, NonZeroUsize::get),
+    };
+    let jobs = jobs.min(CopyOptions::JOBS_MAX);
+    let pool = (jobs > 1).then(WorkerPool::new);
+    let delivery = match pool {
+        None => Delivery::Immediate,
+        Some(_) => Delivery::Ordered,
+    };
+    let reporter = OrderedReporter::new(context.observer, delivery);
+    let filter = (!options.filters.is_empty()).then(|| NameFilter::of(&options.filters));
+    let filter = match filter.transpose() {
+        Ok(filter) => filter,
+        Err(why) => {
+            reporter.problem(Problem::new(ProblemKind::Pattern(why), OsString::new()));
+            return reporter.finish();
+        }
+    };
+    let run = CopyRun {
+        options,
+        context,
+        reporter,
+        inodes: InodeTable::default(),
+        process: ProcessFacts::read(),
+        filter,
+        throttle: options.bytes_per_second_max.map(Throttle::to),
+        pool,
+        sources,
+        unclosed: AtomicUsize::new(0),
+        to_sync: Mutex::default(),
+        began: clock_gettime(ClockId::Realtime),
+    };
+    match &run.pool {
+        None => copy_all(&CopyWorker::of(&run), operands),
+        Some(pool) => copy_with(pool, jobs, &run, operands),
+    }
+    run.finish()
+}
+
+/// Copies all operands by several threads, the calling one included.
+fn copy_with(pool: &WorkerPool, jobs: usize, run: &CopyRun<'_>, operands: &[OsString]) {
+    std::thread::scope(|scope| {
+        // Where no more threads can be started, the others do it all.
+        let others = (1..jobs).map_while(|_| {
+            let work = || CopyWorker::of(run).work(pool);
+            std::thread::Builder::new().spawn_scoped(scope, work).ok()
+        });
+        let others = others.count();
+        copy_all(&CopyWorker::of(run), operands);
+        for _ in 0..others {
+            pool.dismiss();
+        }
+    });
+}
 
 /// Copies all operands.
-pub(crate) fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
+fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
     let run = worker.run;
-    let (sources, to) = match targets(run.options, operands) {
-        Ok(targets) => targets,
+    let to = match resolve_target(run.options, operands) {
+        Ok(to) => to,
         Err(problem) => return run.reporter.problem(problem),
     };
     let mut walk = OperandWalk {
         run,
         worker,
-        to,
+        to: &to,
         in_progress: HashSet::new(),
         last: None,
     };
-    for source in sources {
+    for source in sources(run.options, operands) {
         if run.stopped() {
             break;
         }
@@ -48,45 +119,48 @@ pub(crate) fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
     worker.drain();
 }
 
-/// Where copies go.
-enum ResolvedTarget {
-    /// To this name.
-    Name(OsString),
-    /// Into this folder.
-    Folder(OsString, Arc<OwnedFd>),
+/// The operands that are copied.
+pub(crate) fn sources<'o>(options: &CopyOptions, operands: &'o [OsString]) -> &'o [OsString] {
+    match (&options.target, operands.split_last()) {
+        (CopyTarget::Folder(_), _) | (_, None) => operands,
+        (_, Some((_, sources))) => sources,
+    }
 }
 
-fn targets<'o>(
-    options: &CopyOptions,
-    operands: &'o [OsString],
-) -> Result<(&'o [OsString], ResolvedTarget), Problem> {
-    let open = |path: &OsStr| openat(CWD, path, PLACE, Mode::empty()).map(Arc::new);
-    let nothing: &[OsString] = &[];
-    match (&options.target, operands.split_last()) {
-        (CopyTarget::Folder(folder), _) => {
-            let folder = folder.as_os_str();
-            let fd = open(folder)
-                .map_err(|errno| Problem::failed(ProblemKind::TargetDirectory, folder, errno))?;
-            Ok((operands, ResolvedTarget::Folder(folder.to_owned(), fd)))
+/// Where copies go.
+struct ResolvedTarget {
+    shown: OsString,
+    /// The folder that they go into; `None` where it is the name of the copy.
+    folder: Option<Folder>,
+}
+
+fn resolve_target(options: &CopyOptions, operands: &[OsString]) -> Result<ResolvedTarget, Problem> {
+    let last = operands.last().map(OsString::as_os_str);
+    let shown = match &options.target {
+        CopyTarget::Folder(folder) => folder.as_os_str(),
+        CopyTarget::Last | CopyTarget::LastAsName => last.unwrap_or_default(),
+    };
+    let opened = || Folder::place(CWD, shown, OFlags::empty());
+    let failed = |kind, errno| Problem::failed(kind, shown, errno);
+    let needs_folder = options.parents || sources(options, operands).len() > 1;
+    let folder = match options.target {
+        CopyTarget::LastAsName => None,
+        CopyTarget::Folder(_) => {
+            Some(opened().map_err(|errno| failed(ProblemKind::TargetDirectory, errno))?)
         }
-        (_, None) => Ok((nothing, ResolvedTarget::Name(OsString::new()))),
-        (CopyTarget::LastAsName, Some((last, sources))) => {
-            Ok((sources, ResolvedTarget::Name(last.clone())))
+        CopyTarget::Last if needs_folder => {
+            Some(opened().map_err(|errno| failed(ProblemKind::Target, errno))?)
         }
-        (CopyTarget::Last, Some((last, sources))) => match open(last) {
-            Ok(fd) => Ok((sources, ResolvedTarget::Folder(last.clone(), fd))),
-            Err(errno) if sources.len() > 1 || options.parents => {
-                Err(Problem::failed(ProblemKind::Target, last.clone(), errno))
-            }
-            Err(_) => Ok((sources, ResolvedTarget::Name(last.clone()))),
-        },
-    }
+        CopyTarget::Last => opened().ok(),
+    };
+    let shown = shown.to_owned();
+    Ok(ResolvedTarget { shown, folder })
 }
 
 struct OperandWalk<'a> {
     run: &'a CopyRun<'a>,
     worker: &'a CopyWorker<'a>,
-    to: ResolvedTarget,
+    to: &'a ResolvedTarget,
     /// Names of copies that may not be done yet, in small letters: some file systems see no
     /// difference.
     in_progress: HashSet<Vec<u8>>,
@@ -96,32 +170,30 @@ struct OperandWalk<'a> {
 
 impl OperandWalk<'_> {
     fn copy(&mut self, source: &OsString) {
+        let ResolvedTarget { shown: to, folder } = self.to;
         let mut path = source.as_bytes();
-        let into_folder = matches!(self.to, ResolvedTarget::Folder(..));
-        if into_folder && self.run.options.strip_trailing_slashes {
+        if folder.is_some() && self.run.options.strip_trailing_slashes {
             path = without_slashes(path);
         }
         let (prefix, last) = split(path);
-        let made = match (&self.to, self.run.options.parents) {
-            (ResolvedTarget::Name(to), _) if to.as_bytes() == path && self.backs_itself_up() => {
+        let made = match folder {
+            None if to.as_bytes() == path && self.backs_itself_up() => {
                 self.own_backup((prefix, last))
             }
-            (ResolvedTarget::Name(to), _) => self.pair((prefix, last), split(to.as_bytes())),
-            (ResolvedTarget::Folder(folder, fd), true) => {
-                let (folder, fd) = (folder.clone(), Arc::clone(fd));
-                return self.below_parents(path, &folder, &fd);
+            None => self.pair((prefix, last), split(to.as_bytes())),
+            Some(folder) if self.run.options.parents => {
+                return self.below_parents((prefix, last), (to, folder));
             }
-            (ResolvedTarget::Folder(folder, _), _) if without_slashes(last) == b".." => {
-                self.pair((prefix, last), split(folder.as_bytes()))
+            Some(_) if without_slashes(last) == b".." => {
+                self.pair((prefix, last), split(to.as_bytes()))
             }
-            (ResolvedTarget::Folder(folder, fd), _) => {
-                let (folder, fd) = (folder.clone(), Arc::clone(fd));
+            Some(folder) => {
                 let dest = match without_slashes(last) {
                     b"" if last.is_empty() => b"".as_slice(),
                     b"" => b".",
                     name => name,
                 };
-                self.below_folder(prefix, &folder, &fd, last, dest)
+                self.below_folder(prefix, (to, folder), last, dest)
             }
         };
         match made {
@@ -137,11 +209,7 @@ impl OperandWalk<'_> {
     fn pair(&self, source: (&[u8], &[u8]), dest: (&[u8], &[u8])) -> Result<Task, Errno> {
         let (source_folder, source, source_shown) = opened(source.0, source.1);
         let (dest_folder, dest, dest_shown) = opened(dest.0, dest.1);
-        let folders = Arc::new(FolderPair {
-            source: source_folder,
-            dest: dest_folder,
-            origin: DestinationOrigin::Old,
-        });
+        let folders = FolderPair::new(source_folder, dest_folder, Creation::Existing);
         let level = Level::top(source_shown, dest_shown, Arc::clone(&folders));
         self.task(&level, &folders, &source, &dest)
     }
@@ -172,8 +240,7 @@ impl OperandWalk<'_> {
     fn below_folder(
         &mut self,
         prefix: &[u8],
-        folder: &OsStr,
-        fd: &Arc<OwnedFd>,
+        (to, folder): (&OsStr, &Folder),
         source: &[u8],
         dest: &[u8],
     ) -> Result<Task, Errno> {
@@ -184,12 +251,8 @@ impl OperandWalk<'_> {
         }
         let (source_folder, source, shown) = opened(prefix, source);
         let is_open = shown.as_bytes() == prefix;
-        let folders = Arc::new(FolderPair {
-            source: source_folder,
-            dest: Folder::Target(Arc::clone(fd)),
-            origin: DestinationOrigin::Old,
-        });
-        let level = Level::top(shown, folder.to_owned(), Arc::clone(&folders));
+        let folders = FolderPair::new(source_folder, folder.clone(), Creation::Existing);
+        let level = Level::top(shown, to.to_owned(), Arc::clone(&folders));
         let task = self.task(&level, &folders, &source, dest);
         if is_open {
             self.last = Some((prefix.to_vec(), level, folders));
@@ -225,33 +288,44 @@ impl OperandWalk<'_> {
             worker.drain();
             self.in_progress.clear();
         }
-        let looked = || look::source(&worker.entry(&task));
-        let is_file = run.pool.has_others() && looked().is_ok_and(|stat| !is_folder(&stat));
+        let looked = || worker.entry(&task).look_at_source();
+        let is_file = run.pool.is_some() && looked().is_ok_and(|stat| !is_folder(&stat));
         if is_file {
             worker.submit([task].into());
         } else {
-            TreeWalk::operand(worker, task);
+            self.walk(&task);
+        }
+    }
+
+    /// Copies an operand, and all that is below it.
+    fn walk(&self, task: &Task) {
+        let mut walk = None;
+        self.worker.perform(task, |entry, source, dest, events| {
+            let walk = walk.insert(TreeWalk::new(self.worker, entry));
+            walk.enter(entry, source, dest, events);
+        });
+        if let Some(mut walk) = walk {
+            walk.walk();
         }
     }
 
     /// Whether the source may be what an earlier operand is becoming.
     fn copies_from_target(&self, task: &Task) -> bool {
         let FolderPair { source, dest, .. } = &*task.folders;
-        self.run.pool.has_others() && source.identity() == dest.identity()
+        self.run.pool.is_some() && source.identity() == dest.identity()
     }
 
     /// Makes the folders above a copy, too, and gives them their metadata when it is done.
-    fn below_parents(&mut self, path: &[u8], folder: &OsStr, fd: &Arc<OwnedFd>) {
+    fn below_parents(&self, (prefix, last): (&[u8], &[u8]), target: (&OsStr, &Folder)) {
         let (run, worker) = (self.run, self.worker);
-        let (prefix, last) = split(path);
-        match Parents::make(run, (prefix, last), folder, fd) {
-            Ok(parents) => {
+        match Parents::make(run, (prefix, last), target) {
+            Ok((parents, level, folders)) => {
                 let dest = without_slashes(last);
-                if let Ok(task) = self.task(&parents.level, &parents.folders, last, dest) {
-                    TreeWalk::operand(worker, task);
+                if let Ok(task) = self.task(&level, &folders, last, dest) {
+                    self.walk(&task);
                 }
                 worker.drain();
-                parents.finish(run);
+                parents.finish();
             }
             Err(problem) => run.reporter.problem(problem),
         }
@@ -265,8 +339,8 @@ fn opened(prefix: &[u8], name: &[u8]) -> (Folder, Vec<u8>, OsString) {
     if prefix.is_empty() {
         return (Folder::Working, name.to_vec(), shown);
     }
-    match openat(CWD, OsStr::from_bytes(prefix), PLACE, Mode::empty()) {
-        Ok(fd) => (Folder::Place(fd), name.to_vec(), shown),
+    match Folder::place(CWD, prefix, OFlags::empty()) {
+        Ok(folder) => (folder, name.to_vec(), shown),
         Err(_) => {
             let whole = joined(&shown, name).into_vec();
             (Folder::Working, whole, OsString::new())

@@ -5,19 +5,18 @@
 //! depends on it.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::fs::folder::READ;
-use crate::fs::listing::Listing;
-use crate::fs::path::append;
-use crate::fs::stat::{file_type, size};
-use crate::options::{CopyOptions, CopyTarget, Dereference};
-use crate::report::progress::CopyProgress;
+use crate::fs::folder::{Listing, READ, append, file_type, size};
+use crate::options::CopyOptions;
+use crate::report::reporter::CopyProgress;
 use crate::tree::filter::NameFilter;
+use crate::tree::level::Role;
+use crate::walk::operands::sources;
 
 /// Folders that are open at once. What is below is not counted.
 const DEPTH_MAX: usize = 128;
@@ -30,45 +29,26 @@ pub fn survey(
     progress: &CopyProgress,
     stop: &AtomicBool,
 ) {
-    let sources = match (&options.target, operands.split_last()) {
-        (CopyTarget::Folder(_), _) => operands,
-        (_, Some((_, sources))) => sources,
-        (_, None) => operands,
-    };
     let survey = Survey {
-        filter: NameFilter::of(&options.filters).ok().flatten(),
-        follows: match options.dereference {
-            Dereference::Always => true,
-            Dereference::Default => !options.recursive,
-            Dereference::Never | Dereference::CommandLine => false,
-        },
-        recursive: options.recursive,
+        filter: NameFilter::of(&options.filters).ok(),
+        options,
         progress,
         stop,
     };
-    for source in sources {
-        survey.operand(source);
+    for source in sources(options, operands) {
+        survey.look(CWD, source.as_bytes(), &[], 0);
         if survey.is_over() {
             return;
         }
     }
-    progress.walked();
+    progress.all_found.store(1, Relaxed);
 }
 
 struct Survey<'a> {
     filter: Option<NameFilter>,
-    follows: bool,
-    recursive: bool,
+    options: &'a CopyOptions,
     progress: &'a CopyProgress,
     stop: &'a AtomicBool,
-}
-
-/// A folder that is being counted.
-struct SurveyedFolder {
-    fd: OwnedFd,
-    listing: Listing,
-    /// Below the operand.
-    path: Vec<u8>,
 }
 
 impl Survey<'_> {
@@ -77,56 +57,38 @@ impl Survey<'_> {
         self.stop.load(Relaxed)
     }
 
-    fn operand(&self, source: &OsString) {
-        let mut stack = Vec::new();
-        self.look(CWD, source.as_bytes(), Vec::new(), &mut stack);
-        while let Some(frame) = stack.last_mut() {
-            let next = frame.listing.next(frame.fd.as_fd());
-            let Ok(Some((name, _))) = next else {
-                stack.pop();
-                continue;
-            };
-            if self.is_over() {
-                return;
-            }
-            let mut path = frame.path.clone();
-            append(&mut path, name.to_bytes());
-            // The folder must outlive the look at what is in it, and the stack grows meanwhile.
-            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&frame.fd, 0) else {
-                continue;
-            };
-            self.look(fd, name.to_bytes(), path, &mut stack);
-        }
-    }
-
-    fn look(&self, folder: impl AsFd, name: &[u8], path: Vec<u8>, stack: &mut Vec<SurveyedFolder>) {
-        let (flags, opening) = match self.follows {
+    /// Counts a name, and what is below it; `path` is what stands below the operand.
+    fn look(&self, folder: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) {
+        let (flags, opening) = match self.options.follows(Role::Inside) {
             true => (AtFlags::empty(), OFlags::empty()),
             false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
         };
-        let Ok(stat) = statat(&folder, name, flags) else {
+        let Ok(stat) = statat(folder, name, flags) else {
             return;
         };
         let kind = file_type(&stat);
-        if !matches!(kind, FileType::Directory | FileType::RegularFile) {
-            return;
-        }
-        let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(&path, kind);
+        let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(path, kind);
         if !self.filter.as_ref().is_none_or(admitted) {
             return;
         }
         if kind == FileType::RegularFile {
-            return self.progress.found(size(&stat));
-        }
-        if self.recursive
-            && stack.len() < DEPTH_MAX
+            self.progress.files_found.fetch_add(1, Relaxed);
+            self.progress.bytes_found.fetch_add(size(&stat), Relaxed);
+        } else if kind == FileType::Directory
+            && self.options.recursive
+            && depth < DEPTH_MAX
             && let Ok(fd) = openat(folder, name, READ | opening, Mode::empty())
         {
-            stack.push(SurveyedFolder {
-                fd,
-                listing: Listing::default(),
-                path,
-            });
+            self.look_in(fd.as_fd(), path, depth + 1);
+        }
+    }
+
+    fn look_in(&self, folder: BorrowedFd<'_>, path: &[u8], depth: usize) {
+        let mut listing = Listing::default();
+        while let (false, Ok(Some((name, _)))) = (self.is_over(), listing.next(folder)) {
+            let mut path = path.to_vec();
+            append(&mut path, name.to_bytes());
+            self.look(folder, name.to_bytes(), &path, depth);
         }
     }
 }

@@ -6,26 +6,23 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{FileType, OFlags, Stat, fstat};
 
-use crate::entry::execute::{CopyWorker, EntryProgress};
+use crate::entry::execute::CopyWorker;
 use crate::entry::folder::{FolderCopy, open_source};
-use crate::entry::{Destination, Entry, EntryResult};
-use crate::fs::folder::{Folder, PLACE};
-use crate::fs::listing::Listing;
-use crate::fs::path::{append, plain};
-use crate::fs::stat::{Identity, file_type, identity, is_link};
+use crate::entry::{Destination, Entry};
+use crate::fs::folder::{Folder, Identity, Listing, file_type, identity, is_link, joined, plain};
 use crate::metadata::Creation;
 use crate::report::event::EntryOutcome;
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::run::CopyRun;
 use crate::tree::inode_table::KnownFolder;
-use crate::tree::level::{DestinationOrigin, FolderFinish, FolderPair, Level};
-use crate::tree::task::{Role, Task};
+use crate::tree::level::{FolderFinish, FolderPair, Level, Role, Task};
 use crate::workers::pool::BATCH_MAX;
 
 /// Folders of the stack that stay open, two descriptors each.
@@ -66,16 +63,14 @@ struct WalkedFolder {
     dest: Option<Identity>,
     creation: Creation,
     narrowed: Option<u32>,
-    origin: DestinationOrigin,
     /// It was reached by a link: it is not the `..` of what is in it.
     is_linked: bool,
 }
 
 impl<'a> TreeWalk<'a> {
-    /// Copies an operand, and all that is below it.
-    pub(crate) fn operand(worker: &'a CopyWorker<'a>, task: Task) {
-        let entry = worker.entry(&task);
-        let mut walk = Self {
+    /// Begins at an operand that is a folder.
+    pub(crate) fn new(worker: &'a CopyWorker<'a>, operand: &Entry<'_>) -> Self {
+        Self {
             run: worker.run,
             worker,
             stack: Vec::new(),
@@ -85,11 +80,14 @@ impl<'a> TreeWalk<'a> {
             device: 0,
             has_made: false,
             batch: VecDeque::new(),
-            operand: (entry.source_shown(), entry.dest_shown()),
-        };
-        walk.folder_or_not(task);
-        while !walk.stack.is_empty() {
-            walk.step();
+            operand: (operand.source_shown(), operand.dest_shown()),
+        }
+    }
+
+    /// Copies all that is in the folders that were entered.
+    pub(crate) fn walk(&mut self) {
+        while !self.stack.is_empty() {
+            self.step();
         }
     }
 
@@ -137,7 +135,11 @@ impl<'a> TreeWalk<'a> {
         };
         if hint == FileType::Directory || hint == FileType::Unknown {
             let sequence = task.sequence;
-            self.folder_or_not(task);
+            // What may be a folder is looked at here, since only the walk enters folders.
+            let worker = self.worker;
+            worker.perform(&task, |entry, source, dest, events| {
+                self.enter(entry, source, dest, events);
+            });
             // What waits in the batch holds back the events of all later names, and then the walk.
             let first = self.batch.front();
             if first.is_some_and(|first| sequence - first.sequence > WAITS_MAX) {
@@ -145,7 +147,7 @@ impl<'a> TreeWalk<'a> {
             }
         } else {
             self.batch.push_back(task);
-            if self.batch.len() >= BATCH_MAX || !self.run.pool.has_others() {
+            if self.batch.len() >= BATCH_MAX || self.run.pool.is_none() {
                 self.submit();
             }
         }
@@ -171,30 +173,26 @@ impl<'a> TreeWalk<'a> {
         let Some(filter) = &self.run.filter else {
             return true;
         };
-        let mut path = level.below_operand();
-        append(&mut path, name.to_bytes());
-        filter.admits(&path, kind)
-    }
-
-    /// What may be a folder is looked at here, since only the walk enters folders.
-    fn folder_or_not(&mut self, task: Task) {
-        let (run, worker) = (self.run, self.worker);
-        let mut events = run.reporter.buffer(task.sequence);
-        let entry = worker.entry(&task);
-        if let EntryProgress::Folder(folder) = entry.execute(&mut events) {
-            let (source, dest) = *folder;
-            if let Err(problem) = self.enter(&entry, &source, &dest, &mut events) {
-                events.problem(problem);
-                run.inodes.forget_folder(identity(&source));
-                entry.finished(&source, EntryResult::of(EntryOutcome::Failed), &mut events);
-            }
-        }
-        events.submit();
-        run.child_done(&task.level);
+        let path = joined(&level.below_operand(), name.to_bytes());
+        filter.admits(path.as_bytes(), kind)
     }
 
     /// Makes or finds a folder's copy, and puts the folder on the stack.
-    fn enter(
+    pub(crate) fn enter(
+        &mut self,
+        entry: &Entry<'_>,
+        source: &Stat,
+        dest: &Destination,
+        events: &mut EventBuffer<'_>,
+    ) {
+        if let Err(problem) = self.try_to_enter(entry, source, dest, events) {
+            events.problem(problem);
+            self.run.inodes.operands().folders.remove(&identity(source));
+            entry.finished(source, EntryOutcome::Failed, events);
+        }
+    }
+
+    fn try_to_enter(
         &mut self,
         entry: &Entry<'_>,
         source: &Stat,
@@ -211,9 +209,9 @@ impl<'a> TreeWalk<'a> {
         if entry.task.role == Role::Operand {
             self.device = source.st_dev;
         }
-        let done = match copy.origin {
-            DestinationOrigin::Imagined => EntryResult::of(EntryOutcome::Planned),
-            _ => EntryResult::of(EntryOutcome::Copied),
+        let done = match self.run.options.dry_run {
+            true => EntryOutcome::Planned,
+            false => EntryOutcome::Copied,
         };
         if self.run.options.one_file_system && source.st_dev != self.device {
             entry.finished(source, done, events);
@@ -233,7 +231,7 @@ impl<'a> TreeWalk<'a> {
             entry.finished(source, done, events);
         }
         self.submit();
-        self.push(entry, source, dest, (Folder::Open(folder), copy));
+        self.push(entry, source, dest, (folder, copy));
         self.meet_imagined(source, events);
         self.close_one();
         Ok(())
@@ -254,17 +252,12 @@ impl<'a> TreeWalk<'a> {
         self.filling.extend(dest_identity);
         self.stack.push(WalkedFolder {
             level: entry.task.level.below(&entry.task.source, &entry.task.dest),
-            folders: Some(Arc::new(FolderPair {
-                source: folder,
-                dest: copy.folder,
-                origin: copy.origin,
-            })),
+            folders: Some(FolderPair::new(folder, copy.folder, copy.creation)),
             listing: Listing::default(),
             stat: *source,
             dest: dest_identity,
             creation: copy.creation,
             narrowed: copy.narrowed,
-            origin: copy.origin,
             is_linked: is_linked(entry, dest),
         });
     }
@@ -282,7 +275,14 @@ impl<'a> TreeWalk<'a> {
         if self.above.contains(&identity(source)) {
             return Err(Problem::new(ProblemKind::Cycle, entry.source_shown()));
         }
-        let (folder, name) = match self.run.inodes.folder(identity(source)) {
+        let known = self
+            .run
+            .inodes
+            .operands()
+            .folders
+            .get(&identity(source))
+            .cloned();
+        let (folder, name) = match known {
             None => return Ok(true),
             Some(KnownFolder::Made) => return Err(self.copied_into_itself()),
             Some(KnownFolder::Source(folder, name)) => (folder, name),
@@ -306,7 +306,8 @@ impl<'a> TreeWalk<'a> {
         {
             let name = entry.task.dest.to_bytes().to_vec();
             let known = KnownFolder::Source(folder, name);
-            self.run.inodes.note_folder(identity(source), known);
+            let mut operands = self.run.inodes.operands();
+            operands.folders.entry(identity(source)).or_insert(known);
         }
     }
 
@@ -315,24 +316,26 @@ impl<'a> TreeWalk<'a> {
     /// run by the folder and the name that it would have.
     fn note_made(&mut self, entry: &Entry<'_>, copy: &FolderCopy) {
         let is_first = !self.has_made;
-        match copy.origin {
-            DestinationOrigin::Old => return,
-            DestinationOrigin::Fresh => {
-                if is_first && let Ok(stat) = fstat(copy.folder.fd()) {
-                    let inodes = &self.run.inodes;
-                    inodes.note_folder(identity(&stat), KnownFolder::Made);
-                }
-                entry.note_created();
-            }
-            DestinationOrigin::Imagined => {
-                let folders = &entry.task.folders;
-                if folders.origin == DestinationOrigin::Imagined {
+        match (&copy.folder, copy.creation) {
+            (_, Creation::Existing) => return,
+            (Folder::Imagined, _) => {
+                let above = &entry.task.folders.dest;
+                if matches!(above, Folder::Imagined) {
                     return;
                 }
-                if is_first && let Some(above) = folders.dest.identity() {
+                if is_first && let Some(above) = above.identity() {
                     let name = plain(&entry.task.dest);
-                    self.run.inodes.note_imagined(above, name);
+                    let mut operands = self.run.inodes.operands();
+                    operands.imagined.entry(above).or_default().push(name);
                 }
+            }
+            (made, _) => {
+                if is_first && let Ok(stat) = fstat(made.fd()) {
+                    let mut operands = self.run.inodes.operands();
+                    let known = operands.folders.entry(identity(&stat));
+                    known.or_insert(KnownFolder::Made);
+                }
+                entry.note_created();
             }
         }
         self.has_made = true;
@@ -346,8 +349,14 @@ impl<'a> TreeWalk<'a> {
         let Some(top) = self.stack.last() else {
             return;
         };
-        for name in self.run.inodes.imagined(identity(source)) {
-            if self.admits(&top.level, &name, FileType::Directory) {
+        let operands = self.run.inodes.operands();
+        for name in operands
+            .imagined
+            .get(&identity(source))
+            .into_iter()
+            .flatten()
+        {
+            if self.admits(&top.level, name, FileType::Directory) {
                 events.problem(self.copied_into_itself());
             }
         }
@@ -361,16 +370,9 @@ impl<'a> TreeWalk<'a> {
     /// A folder that is not entered has its copy all the same, which gets its metadata.
     fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, copy: FolderCopy) {
         let task = entry.task;
-        let (folder, flags) = (task.folders.source.fd(), PLACE | OFlags::NOFOLLOW);
-        let opened = openat(folder, &task.source, flags, Mode::empty());
-        let folders = Arc::new(FolderPair {
-            source: opened.map_or(Folder::Imagined, Folder::Place),
-            origin: match copy.folder {
-                Folder::Imagined => DestinationOrigin::Imagined,
-                _ => DestinationOrigin::Old,
-            },
-            dest: copy.folder,
-        });
+        let opened = Folder::place(task.folders.source.fd(), &task.source, OFlags::NOFOLLOW);
+        let source_folder = opened.unwrap_or(Folder::Imagined);
+        let folders = FolderPair::new(source_folder, copy.folder, copy.creation);
         let level = task.level.below(&task.source, &task.dest);
         self.close_later(&level, folders, source, (copy.creation, None));
     }
@@ -450,11 +452,7 @@ impl<'a> TreeWalk<'a> {
             (dest, Some(identity)) => dest.parent(identity),
         };
         if let (Ok(source), Ok(dest)) = (source, dest) {
-            parent.folders = Some(Arc::new(FolderPair {
-                source,
-                dest,
-                origin: parent.origin,
-            }));
+            parent.folders = Some(FolderPair::new(source, dest, parent.creation));
         }
         self.open_from = self.open_from.min(self.stack.len() - 1);
     }

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
-use crate::tree::task::Task;
+use crate::tree::level::Task;
 
 /// Batches in the queue. Each holds two descriptors of its folder at most.
 const QUEUE_MAX: usize = 64;
@@ -19,21 +19,13 @@ const QUEUE_MAX: usize = 64;
 /// Names in a batch.
 pub(crate) const BATCH_MAX: usize = 64;
 
-/// What is to be done, or the end of all.
-type PoolMessage = Option<Batch>;
-
 /// Names of one folder.
 pub(crate) type Batch = VecDeque<Task>;
 
-#[derive(Debug)]
-struct BatchQueue {
-    to: Sender<PoolMessage>,
-    from: Receiver<PoolMessage>,
-}
-
-/// Where tasks go.
+/// The workers beside the thread that walks, and the queue to them: a batch, or the end of all.
 pub(crate) struct WorkerPool {
-    queue: Option<BatchQueue>,
+    to: Sender<Option<Batch>>,
+    from: Receiver<Option<Batch>>,
     /// Batches handed out and not done.
     under_way: Mutex<usize>,
     /// Workers that wait for a batch.
@@ -42,31 +34,22 @@ pub(crate) struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// A crew of `jobs` threads, the one that walks included.
-    pub(crate) fn of(jobs: usize) -> Self {
-        let queue = || {
-            let (to, from) = bounded(QUEUE_MAX);
-            BatchQueue { to, from }
-        };
+    pub(crate) fn new() -> Self {
+        let (to, from) = bounded(QUEUE_MAX);
         Self {
-            queue: (jobs > 1).then(queue),
+            to,
+            from,
             under_way: Mutex::new(0),
             idle: AtomicUsize::new(0),
             all_done: Condvar::new(),
         }
     }
 
-    /// Whether there are workers beside the thread that walks.
-    pub(crate) fn has_others(&self) -> bool {
-        self.queue.is_some()
-    }
-
-    /// The work of one of the others, until it is dismissed.
+    /// The work of one worker, until it is dismissed.
     pub(crate) fn work(&self, run: &dyn Fn(Task)) {
-        let Some(queue) = &self.queue else { return };
         loop {
             self.idle.fetch_add(1, Relaxed);
-            let order = queue.from.recv();
+            let order = self.from.recv();
             self.idle.fetch_sub(1, Relaxed);
             match order {
                 Ok(Some(batch)) => self.perform(batch, run),
@@ -84,10 +67,7 @@ impl WorkerPool {
     }
 
     fn offer(&self, batch: Batch) -> Result<(), Batch> {
-        let Some(queue) = &self.queue else {
-            return Err(batch);
-        };
-        match queue.to.try_send(Some(batch)) {
+        match self.to.try_send(Some(batch)) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
                 Err(batch.unwrap_or_default())
@@ -97,8 +77,7 @@ impl WorkerPool {
 
     /// Blocks until all that was handed out is done, and helps.
     pub(crate) fn drain(&self, run: &dyn Fn(Task)) {
-        let Some(queue) = &self.queue else { return };
-        while let Ok(Some(batch)) = queue.from.try_recv() {
+        while let Ok(Some(batch)) = self.from.try_recv() {
             self.perform(batch, run);
         }
         let mut under_way = self.under_way();
@@ -108,11 +87,9 @@ impl WorkerPool {
         }
     }
 
-    /// Sends one of the others home, once all that was handed out before is taken.
+    /// Dismisses one of the workers, once all that was handed out before is taken.
     pub(crate) fn dismiss(&self) {
-        if let Some(queue) = &self.queue {
-            let _gone = queue.to.send(None);
-        }
+        let _gone = self.to.send(None);
     }
 
     fn perform(&self, mut batch: Batch, run: &dyn Fn(Task)) {
@@ -125,8 +102,7 @@ impl WorkerPool {
 
     /// Gives half of what is left to an idle worker.
     fn share(&self, batch: &mut Batch) {
-        let Some(queue) = &self.queue else { return };
-        if batch.is_empty() || self.idle.load(Relaxed) == 0 || !queue.to.is_empty() {
+        if batch.is_empty() || self.idle.load(Relaxed) == 0 || !self.to.is_empty() {
             return;
         }
         let half = batch.split_off(batch.len() / 2);
@@ -151,8 +127,7 @@ impl Drop for BatchGuard<'_> {
     fn drop(&mut self) {
         let mut under_way = self.0.under_way();
         *under_way -= 1;
-        // Without other workers nothing waits, and waking nothing is a system call as well.
-        if *under_way == 0 && self.0.has_others() {
+        if *under_way == 0 {
             self.0.all_done.notify_all();
         }
     }

@@ -4,22 +4,21 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a pause may keep a stop from being seen.
-const NAP: Duration = Duration::from_millis(20);
+use crate::fs::fifo::NAP;
 
 /// Spreads bytes over time.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     bytes_per_second: u64,
     /// When all bytes so far would have come, had they come evenly.
-    due: Mutex<Option<Instant>>,
+    due: Mutex<Instant>,
 }
 
 impl Throttle {
     pub(crate) fn to(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1),
-            due: Mutex::default(),
+            due: Mutex::new(Instant::now()),
         }
     }
 
@@ -43,10 +42,9 @@ impl Throttle {
     /// When `bytes` more are due. Time in which nothing came is not made up for.
     fn book(&self, bytes: u64, now: Instant) -> Instant {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = due.map_or(now, |due| due.max(now));
-        let next = from + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
-        *due = Some(next);
-        next
+        let more = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        *due = now.max(*due) + more;
+        *due
     }
 }
 

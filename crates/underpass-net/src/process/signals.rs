@@ -1,9 +1,11 @@
 //! Actions requested by signals.
 
+use std::future::pending;
 use std::io;
 use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use underpass::is_signal_ignored;
 
 use crate::error::Error;
 
@@ -44,9 +46,12 @@ pub fn watch_signals(obey: impl FnMut(SignalAction) + Send + 'static) -> Result<
 }
 
 struct Signals {
-    interrupt: Signal,
+    /// Nothing if it was ignored at the start: a script's background job does not end by the Ctrl-C
+    /// that is meant for its foreground.
+    interrupt: Option<Signal>,
     terminate: Signal,
-    hang_up: Signal,
+    /// Nothing if it was ignored at the start, as by nohup.
+    hang_up: Option<Signal>,
     user_1: Signal,
     user_2: Signal,
 }
@@ -54,9 +59,9 @@ struct Signals {
 impl Signals {
     fn new() -> io::Result<Signals> {
         Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
+            interrupt: unless_ignored(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
+            hang_up: unless_ignored(SignalKind::hangup())?,
             user_1: signal(SignalKind::user_defined1())?,
             user_2: signal(SignalKind::user_defined2())?,
         })
@@ -65,12 +70,27 @@ impl Signals {
     async fn pass_on(mut self, mut obey: impl FnMut(SignalAction)) {
         loop {
             obey(tokio::select! {
-                _ = self.interrupt.recv() => SignalAction::Stop,
+                () = next(&mut self.interrupt) => SignalAction::Stop,
                 _ = self.terminate.recv() => SignalAction::Stop,
-                _ = self.hang_up.recv() => SignalAction::Reload,
+                () = next(&mut self.hang_up) => SignalAction::Reload,
                 _ = self.user_1.recv() => SignalAction::Reopen,
                 _ = self.user_2.recv() => SignalAction::Upgrade,
             });
         }
+    }
+}
+
+fn unless_ignored(kind: SignalKind) -> io::Result<Option<Signal>> {
+    match is_signal_ignored(kind.as_raw_value()) {
+        true => Ok(None),
+        false => signal(kind).map(Some),
+    }
+}
+
+/// Waits for a signal; forever for one that is ignored.
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => pending().await,
     }
 }

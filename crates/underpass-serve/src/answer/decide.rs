@@ -7,8 +7,6 @@
 //!                                             listing or archive of a folder ◄──────────┘
 //! ```
 
-use std::borrow::Cow;
-
 use rustix::io::Errno;
 
 use crate::answer::repr_digest::{WantedDigest, wanted};
@@ -16,6 +14,7 @@ use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::ListingView;
 use crate::http::coding::{Acceptable, Coding, is_compressed};
 use crate::http::digest::{FileDigest, HashAlgorithm};
+use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::request::accept::preferred;
@@ -24,14 +23,13 @@ use crate::request::head::{Expectation, RequestHead};
 use crate::request::path::{PathForm, SitePath};
 use crate::request::query::{ArchiveFormat, Query};
 use crate::request::range::{RangeSelection, select};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::{HttpVersion, Method};
-use crate::request::target::HttpTarget;
-use crate::site::file::SiteFile;
+use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
-use crate::site::resolve::Resolved;
 use crate::site::rules::{
     Candidate, Compressible, Extras, MatchedRedirect, Offer, RequestedPath, RewrittenPath,
-    SiteRules, SoughtPath, push_field,
+    SiteRules, SoughtPath,
 };
 
 /// What a request gets.
@@ -212,8 +210,8 @@ pub(crate) fn decide(
                 version,
                 conditions,
                 range,
-                accept_encoding: fields.accept_encoding.value(),
-                digest: fields.want_repr_digest.value(),
+                accept_encoding: fields.accept_encoding.as_deref(),
+                digest: fields.want_repr_digest.as_deref(),
                 parameters,
             };
             of_file(file, request, rules, limits, lookup)
@@ -224,7 +222,7 @@ pub(crate) fn decide(
         }
         Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
-            let accept = fields.accept.value();
+            let accept = fields.accept.as_deref();
             of_folder(folder, path, parameters, rules.extras, accept)
         }
         found => without(found),
@@ -285,8 +283,8 @@ fn located(
     if rules.hides(&path) {
         return (Resolved::Nothing, None);
     }
-    let seek = |path: SitePath| match (path.form(), query.archive(), rules.extras.archives) {
-        (PathForm::Folder, Some(_), Offer::On) => lookup.folder(path),
+    let seek = |path: SitePath| match (path.form(), rules.extras.archives) {
+        (PathForm::Folder, Offer::On) if query.archive().is_some() => lookup.folder(path),
         _ => lookup.find(path),
     };
     let (found, called) = match (rules.tries(&path), asked) {
@@ -298,8 +296,8 @@ fn located(
         (None, RequestedPath::Tree(asked)) => (seek(path), Some(asked)),
         (None, RequestedPath::Alone) => (alone(path, rules, seek), None),
     };
-    match (found, &rules.fallback) {
-        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.clone()), None),
+    match (found, &rules.options.fallback) {
+        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.path().clone()), None),
         (found, _) => (found, called),
     }
 }
@@ -342,8 +340,8 @@ fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved)
 struct FileRequest<'b> {
     method: Method,
     version: HttpVersion,
-    conditions: Conditions<'b>,
-    range: Option<Cow<'b, [u8]>>,
+    conditions: Option<Conditions<'b>>,
+    range: Option<&'b [u8]>,
     accept_encoding: Option<&'b [u8]>,
     digest: Option<&'b [u8]>,
     parameters: Query,
@@ -355,7 +353,7 @@ impl FileRequest<'_> {
     /// off from one that ended.
     fn prefers_plain(&self) -> bool {
         self.method == Method::Get && self.range.is_some()
-            || self.conditions.if_match.is_some()
+            || matches!(&self.conditions, Some(asked) if asked.if_match.is_some())
             || self.version == HttpVersion::Http10
     }
 }
@@ -374,7 +372,7 @@ fn of_file(
             Response::AwaitsHash(HashPurpose::Line(file, algorithm))
         });
     }
-    let file = match rules.offers_downloads() && request.parameters.download.is_some() {
+    let file = match rules.options.download && request.parameters.download.is_some() {
         true => file.into_download(),
         false => file,
     };
@@ -401,10 +399,14 @@ fn if_changed(
     proceed: impl FnOnce(SiteFile) -> Response,
 ) -> Response {
     let validators = &file.state.validators;
-    match request.conditions.judge(validators) {
-        ConditionResult::Proceed => proceed(file),
-        ConditionResult::NotModified => Response::Ready(ReadyResponse::NotModified(file)),
-        ConditionResult::Failed => TextResponse::new(CHANGED)
+    let judged = request
+        .conditions
+        .as_ref()
+        .map(|asked| asked.judge(validators));
+    match judged {
+        None | Some(ConditionResult::Proceed) => proceed(file),
+        Some(ConditionResult::NotModified) => Response::Ready(ReadyResponse::NotModified(file)),
+        Some(ConditionResult::Failed) => TextResponse::new(CHANGED)
             .with_field("ETag", validators.tag.as_bytes())
             .about_file()
             .into(),
@@ -430,12 +432,12 @@ fn represented(
     rules: &SiteRules,
     lookup: &impl Lookup,
 ) -> Representation {
-    if !rules.codes() || is_compressed(file.path.bytes()) {
+    if !rules.codes || is_compressed(file.path.bytes()) {
         return Representation::Stored(file);
     }
     let acceptable = Acceptable::parse(request.accept_encoding);
     let copy = acceptable
-        .choices(&rules.precompressed)
+        .choices(&rules.options.precompressed)
         .find_map(|coding| lookup.precompressed(&file, coding));
     if let Some(copy) = copy {
         return Representation::Stored(copy);
@@ -443,7 +445,7 @@ fn represented(
     let takes_plain = acceptable.takes_identity();
     let coding = match file.state.label.compressible {
         Compressible::Yes if !(takes_plain && request.prefers_plain()) => {
-            rules.compress.choose(file.state.size, &acceptable)
+            rules.compress.choose(file.state.stamp.size, &acceptable)
         }
         _ => None,
     };
@@ -465,9 +467,10 @@ fn content(
     limits: &RequestLimits,
     wanted: WantedDigest,
 ) -> Response {
-    let size = file.state.size;
-    let ranges = match (request.method, &request.range) {
-        (Method::Get, Some(range)) if request.conditions.allow_range(&file.state.validators) => {
+    let size = file.state.stamp.size;
+    let applies = |asked: &Conditions<'_>| asked.allow_range(&file.state.validators);
+    let ranges = match (request.method, request.range) {
+        (Method::Get, Some(range)) if request.conditions.as_ref().is_none_or(applies) => {
             select(range, size, limits)
         }
         _ => Some(RangeSelection::Whole),

@@ -13,12 +13,12 @@
 //!
 //! All heads are written before the first byte is sent, so the length is exact.
 
-use crate::http::decimal::{push_decimal, push_hex};
+use crate::http::fields::push_decimal;
 use crate::request::range::ByteRange;
 
 /// Separates the parts. Random for every answer, so that no file can imitate it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Boundary([u8; 32]);
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Boundary(Vec<u8>);
 
 /// A whole body, laid out.
 #[derive(Debug)]
@@ -32,12 +32,7 @@ pub(crate) struct Multipart {
 impl Boundary {
     /// From 128 random bits.
     pub(crate) fn new(random: u128) -> Boundary {
-        let mut digits = [b'0'; 32];
-        for (half, from) in [((random >> 64) as u64, 0), (random as u64, 16)] {
-            // The highest bit keeps every half at 16 digits.
-            push_hex(&mut digits, from, half | 1 << 63);
-        }
-        Boundary(digits)
+        Boundary(format!("{random:032x}").into_bytes())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -124,6 +119,7 @@ mod tests {
     #[test]
     fn boundaries_are_32_digits_and_differ() {
         let boundary = Boundary::new(1);
+        assert_eq!(boundary.as_bytes().len(), 32);
         assert!(boundary.as_bytes().iter().all(u8::is_ascii_hexdigit));
         assert_ne!(boundary, Boundary::new(2));
         assert_ne!(boundary, Boundary::new(1 << 64));

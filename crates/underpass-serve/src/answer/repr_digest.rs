@@ -1,9 +1,11 @@
 //! `Want-Repr-Digest` and `Repr-Digest` (RFC 9530): the hash of what is sent, sent with it.
 
-use crate::http::base64::base64;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sfv::{Dictionary, ListEntry, Parser};
+
 use crate::http::digest::FileDigest;
-use crate::http::structured::{MemberValue, read_dictionary};
-use crate::site::rules::push_field;
+use crate::http::fields::push_field;
 
 /// The hash that a client wants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -12,35 +14,23 @@ pub(crate) enum WantedDigest {
     Sha256,
 }
 
-/// The preference of an algorithm that is not acceptable.
-const REFUSED: i64 = 0;
-/// What is wanted most.
-const PREFERENCE_MAX: i64 = 10;
-
-/// Parses the field. A malformed field and an invalid preference are ignored.
+/// Parses the field. A malformed field and an invalid preference (0 refuses, 1 to 10 accept) are
+/// ignored.
 pub(crate) fn wanted(field: Option<&[u8]>) -> WantedDigest {
-    let mut wanted = WantedDigest::Nothing;
-    let read = read_dictionary(field.unwrap_or_default(), |algorithm, preference| {
-        if algorithm == b"sha-256" {
-            wanted = match preference {
-                MemberValue::Integer(preference @ REFUSED..=PREFERENCE_MAX)
-                    if preference > REFUSED =>
-                {
-                    WantedDigest::Sha256
-                }
-                _ => WantedDigest::Nothing,
-            };
-        }
+    let members = field.and_then(|field| Parser::new(field).parse::<Dictionary>().ok());
+    let preference = members.and_then(|members| match members.get("sha-256")? {
+        ListEntry::Item(item) => item.bare_item.as_integer().map(i64::from),
+        ListEntry::InnerList(_) => None,
     });
-    match read {
-        Ok(()) => wanted,
-        Err(_) => WantedDigest::Nothing,
+    match preference {
+        Some(1..=10) => WantedDigest::Sha256,
+        _ => WantedDigest::Nothing,
     }
 }
 
 /// Appends the field to a head.
 pub(crate) fn push_repr_digest(head: &mut Vec<u8>, digest: &FileDigest) {
-    let value = format!("sha-256=:{}:", base64(&digest.0));
+    let value = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest.0));
     push_field(head, "Repr-Digest", &value);
 }
 
@@ -63,7 +53,17 @@ mod tests {
             ("sha-256", WantedDigest::Nothing),
             ("SHA-256=1", WantedDigest::Nothing),
             ("sha-512=10, md5=3", WantedDigest::Nothing),
+            ("sha-256=(1)", WantedDigest::Nothing),
+            ("\tsha-256=1", WantedDigest::Nothing),
+            (
+                "sha-256=1 \t,\t b=2;q, c=?1, d=:aGk=:",
+                WantedDigest::Sha256,
+            ),
             ("sha-256=1, =", WantedDigest::Nothing),
+            ("sha-256=1,", WantedDigest::Nothing),
+            ("sha-256=1, a=:-:", WantedDigest::Nothing),
+            ("sha-256=1, a=\"x", WantedDigest::Nothing),
+            ("sha-256=1, A=2", WantedDigest::Nothing),
             ("", WantedDigest::Nothing),
         ] {
             assert_eq!(wanted(Some(field.as_bytes())), expected, "{field:?}");

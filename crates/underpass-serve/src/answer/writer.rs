@@ -11,17 +11,18 @@ use crate::answer::decide::{ALLOWED_METHODS, FileBody, ReadyResponse, Subject, T
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
-use crate::http::date::DATE_BYTES;
-use crate::http::decimal::push_decimal;
 use crate::http::digest::FileDigest;
-use crate::http::disposition::push_attachment;
+use crate::http::fields::DATE_BYTES;
+use crate::http::fields::push_attachment;
+use crate::http::fields::push_decimal;
+use crate::http::fields::push_field;
 use crate::http::status::Status;
 use crate::request::head::Persistence;
 use crate::request::path::SitePath;
 use crate::request::range::{ByteRange, RangeSelection};
 use crate::request::request_line::{HttpVersion, Method};
 use crate::site::file::SiteFile;
-use crate::site::rules::{ProducedFields, SiteRules, push_field};
+use crate::site::rules::{ProducedFields, SiteRules};
 
 /// What the head of a response depends on, apart from the response itself.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +174,7 @@ fn send_text(
     head.push(&text.fields);
     match page {
         Some(page) => {
-            let whole = ByteRange::whole(page.state.size);
+            let whole = ByteRange::whole(page.state.stamp.size);
             head.push(&page.state.label.content_type);
             head.length(whole.length);
             send_range(head, page, whole, RangeSelection::Whole, outbox)
@@ -190,12 +191,12 @@ fn send_text(
 /// Sends a whole file: from memory with its head where it is kept there.
 fn send_whole(mut head: HeadWriter<'_>, file: SiteFile, outbox: &mut Outbox) -> WrittenResponse {
     head.push(&file.state.label.content_type);
-    head.length(file.state.size);
+    head.length(file.state.stamp.size);
     let (joining, method) = (head.context.joining, head.context.method);
     match (joining, method, file.state.content()) {
         (BodyJoining::Allowed, Method::Get, Some(content)) => head.send_joined(content, outbox),
         _ => {
-            let whole = ByteRange::whole(file.state.size);
+            let whole = ByteRange::whole(file.state.stamp.size);
             send_range(head, file, whole, RangeSelection::Whole, outbox)
         }
     }
@@ -209,7 +210,7 @@ fn send_part(
 ) -> WrittenResponse {
     head.push(&file.state.label.content_type);
     head.push(b"\r\nContent-Range: ");
-    push_content_range(&mut head.bytes, range, file.state.size);
+    push_content_range(&mut head.bytes, range, file.state.stamp.size);
     head.length(range.length);
     send_range(head, file, range, RangeSelection::One(range), outbox)
 }
@@ -227,7 +228,7 @@ fn send_range(
         outbox.push(piece(&file, range));
         written.body = SentBody::File(FileTransfer {
             path: file.path,
-            size: file.state.size,
+            size: file.state.stamp.size,
             ranges,
         });
     }
@@ -240,7 +241,7 @@ fn send_parts(
     ranges: Vec<ByteRange>,
     outbox: &mut Outbox,
 ) -> WrittenResponse {
-    let (size, boundary) = (file.state.size, (head.context.boundary)());
+    let (size, boundary) = (file.state.stamp.size, (head.context.boundary)());
     let body = Multipart::new(&ranges, size, &file.state.label.content_type, &boundary);
     head.push(b"\r\nContent-Type: multipart/byteranges; boundary=");
     head.push(boundary.as_bytes());

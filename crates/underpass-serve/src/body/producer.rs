@@ -177,27 +177,14 @@ pub(crate) struct ProducedBody {
 }
 
 /// Why a body is incomplete.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// It could not be produced.
+    #[error("{0}")]
     Source(io::Error),
     /// It could not be sent.
-    Connection(ConnectionError),
-}
-
-impl From<ConnectionError> for BodyError {
-    fn from(error: ConnectionError) -> BodyError {
-        BodyError::Connection(error)
-    }
-}
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BodyError::Source(error) => error.fmt(f),
-            BodyError::Connection(error) => error.fmt(f),
-        }
-    }
+    #[error("{0}")]
+    Connection(#[from] ConnectionError),
 }
 
 impl ProducedBody {

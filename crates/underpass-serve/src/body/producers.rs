@@ -10,24 +10,25 @@ use underpass::FileRange;
 use crate::answer::decide::{Production, TextResponse};
 use crate::body::archive::Archive;
 use crate::body::compressed::{Compressed, CompressionPermit, Encoder, WholeFile};
+use crate::body::listing::FolderListing;
 use crate::body::listing::html::CONTENT_SECURITY_POLICY;
 use crate::body::listing::view::ListingView;
-use crate::body::listing::{FolderListing, ListingMemory};
 use crate::body::producer::{BodyProducer, Chunk, StartedBody};
 use crate::http::coding::Coding;
-use crate::http::disposition::push_attachment;
+use crate::http::fields::push_attachment;
+use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
-use crate::limits::{ARCHIVES_MAX, COMPRESSIONS_MAX};
+use crate::limits::{ARCHIVES_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX};
 use crate::request::query::{ArchiveFormat, ListingFormat};
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
-use crate::site::rules::{ProducedFields, SiteRules, push_field};
+use crate::site::rules::{ProducedFields, SiteRules};
 use crate::site::sites::ServedSite;
 
 /// What the produced bodies of a worker share.
 #[derive(Debug)]
 pub(crate) struct BodyProducers {
-    memory: ListingMemory,
+    listing_memory: Arc<Semaphore>,
     archives: Arc<Semaphore>,
     compressions: Arc<Semaphore>,
 }
@@ -35,7 +36,7 @@ pub(crate) struct BodyProducers {
 impl Default for BodyProducers {
     fn default() -> BodyProducers {
         BodyProducers {
-            memory: ListingMemory::default(),
+            listing_memory: Arc::new(Semaphore::new(LISTED_BYTES_MAX)),
             archives: Arc::new(Semaphore::new(ARCHIVES_MAX)),
             compressions: Arc::new(Semaphore::new(COMPRESSIONS_MAX)),
         }
@@ -76,7 +77,7 @@ impl BodyProducers {
     ) -> Result<StartedBody, StartError> {
         let what = format!("the listing of {:?}", view.path);
         let fields = listing_fields(view.format, rules);
-        let (listing, opening) = FolderListing::new(view, folder, &self.memory)?;
+        let (listing, opening) = FolderListing::new(view, folder, &self.listing_memory)?;
         Ok(StartedBody {
             producer: Box::new(listing),
             opening,
@@ -138,7 +139,7 @@ fn compress(
     coding: Coding,
     permit: CompressionPermit,
 ) -> Result<StartedBody, StartError> {
-    let size = file.state.size;
+    let size = file.state.stamp.size;
     let encoder = Encoder::new(coding, Some(size), Some(permit))?;
     let mut fields = file.state.fields.clone();
     if let Some(name) = &file.save_as {

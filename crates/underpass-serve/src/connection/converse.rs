@@ -23,13 +23,12 @@ use underpass_net::{
 use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
-use crate::connection::exchange::{BodyLength, CpuMeter, Exchange};
-use crate::connection::request_body::{self, RequestBody, RequestBodyPlan, SkipError};
-use crate::connection::service::HttpService;
+use crate::connection::exchange::{CpuMeter, Exchange, ObservationLevel};
+use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
-use crate::metrics::registry::ObservationLevel;
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
+use crate::request::head::Framing;
 use crate::request::head::{
     Expectation, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
 };
@@ -49,18 +48,10 @@ enum NextStep {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve_connection(
-    worker: Rc<Worker>,
-    service: HttpService,
-    mut connection: Connection,
-) {
-    // Boxed, so that connections of clients are not larger for it.
-    if let HttpService::Metrics(metrics) = service {
-        return Box::pin(metrics.serve(connection)).await;
-    }
+pub(crate) async fn serve_connection(worker: Rc<Worker>, mut connection: Connection) {
     let meter = Rc::new(CpuMeter::default());
     let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
-    let level = worker.observation_level();
+    let level = worker.shared.observation;
     let open = OpenConnection(Rc::clone(&worker));
     let exchanges = Exchanges {
         worker: &worker,
@@ -85,7 +76,7 @@ struct OpenConnection(Rc<Worker>);
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.metrics().connections_ended.add(1);
+        self.0.metrics.connections_ended.add(1);
     }
 }
 
@@ -111,14 +102,6 @@ enum LastRequest {
     Open,
 }
 
-/// Whether more requests may follow on the connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum RequestLimit {
-    Below,
-    /// This is the last one that is answered.
-    Reached,
-}
-
 /// Why there is no head.
 enum HeadError {
     Invalid(HttpError),
@@ -133,15 +116,8 @@ const HEAD_TIMED_OUT: HttpError = HttpError::new(
 impl<'c> Exchanges<'c> {
     /// Returns how the connection ends.
     async fn run(mut self) -> NextStep {
-        let requests_max = self.worker.limits().per_connection_max;
-        let mut requests = 0;
         loop {
-            requests += 1;
-            let limit = match requests_max {
-                Some(max) if requests >= max.get() => RequestLimit::Reached,
-                _ => RequestLimit::Below,
-            };
-            match self.exchange(limit).await {
+            match self.exchange().await {
                 // Many requests at once in the buffer must not keep other connections waiting.
                 NextStep::Request => tokio::task::consume_budget().await,
                 end => return end,
@@ -151,13 +127,13 @@ impl<'c> Exchanges<'c> {
 
     /// One request and its response. What is rare is boxed: a connection is as large as the
     /// largest of the waits that it is made of, and most of the time it is idle.
-    async fn exchange(&mut self, limit: RequestLimit) -> NextStep {
+    async fn exchange(&mut self) -> NextStep {
         let head = match self.read_head().await {
             Ok(head) => head,
             Err(HeadError::Invalid(error)) => return Box::pin(self.refuse_head(error)).await,
             Err(HeadError::Gone) => return NextStep::Drop,
         };
-        match self.begin(&head, limit) {
+        match self.begin(&head) {
             Ok(ExchangeStep::Send(persistence, last, answer)) => {
                 let next = self.send_answer(persistence, answer).await;
                 match next {
@@ -171,7 +147,7 @@ impl<'c> Exchanges<'c> {
                 }
             }
             Ok(ExchangeStep::Skip(body, bytes)) => {
-                Box::pin(self.answer_after_body(&head, &bytes, body, limit)).await
+                Box::pin(self.answer_after_body(&head, &bytes, body)).await
             }
             Err(error) => Box::pin(self.refuse_head(error)).await,
         }
@@ -181,7 +157,7 @@ impl<'c> Exchanges<'c> {
     /// idle; the rest has its own deadline, which single bytes do not extend.
     async fn read_head(&mut self) -> Result<HeadScanner, HeadError> {
         let worker = self.worker;
-        let mut scanner = HeadScanner::within(worker.limits());
+        let mut scanner = HeadScanner::within(&worker.shared.limits);
         let mut while_draining = WhileDraining::Ends;
         self.connection.start_idle_deadline();
         if !self.connection.input().is_empty() {
@@ -197,8 +173,8 @@ impl<'c> Exchanges<'c> {
                 }
                 if while_draining == WhileDraining::Ends {
                     while_draining = WhileDraining::Continues;
-                    let head_timeout = worker.limits().head_timeout;
-                    self.connection.start_request_deadline(head_timeout);
+                    self.connection
+                        .start_request_deadline(worker.shared.limits.head_timeout);
                 }
             }
             match self.connection.fill(while_draining).await {
@@ -208,13 +184,13 @@ impl<'c> Exchanges<'c> {
                     }
                 }
                 Err(ConnectionError::TimedOut) if while_draining == WhileDraining::Continues => {
-                    worker.metrics().late(SlowClient::Head);
+                    worker.metrics.late(SlowClient::Head);
                     return Err(HeadError::Invalid(HEAD_TIMED_OUT));
                 }
                 Err(ConnectionError::TimedOut)
                     if self.connection.phase() < ShutdownPhase::Draining =>
                 {
-                    worker.metrics().late(SlowClient::Idle);
+                    worker.metrics.late(SlowClient::Idle);
                     return Err(HeadError::Gone);
                 }
                 Ok(ReadOutcome::End) | Err(_) => return Err(HeadError::Gone),
@@ -225,34 +201,28 @@ impl<'c> Exchanges<'c> {
     /// Takes a complete head off the input and answers it, unless it has a body that is to be
     /// skipped first. Not part of an `async fn`, so that no connection keeps a request while it
     /// waits.
-    fn begin(
-        &mut self,
-        head: &HeadScanner,
-        limit: RequestLimit,
-    ) -> Result<ExchangeStep<'c>, HttpError> {
+    fn begin(&mut self, head: &HeadScanner) -> Result<ExchangeStep<'c>, HttpError> {
         let worker = self.worker;
         let (phase, peer) = (self.connection.phase(), self.connection.client().ip());
         let (input, outbox) = self.connection.parts();
         let bytes = &input[..head.length()];
         let request = head.parse(input)?;
         self.exchange
-            .understand(bytes, Some(&request), || worker.text_buffer());
+            .understand(bytes, Some(&request), || worker.text_buffer.take());
         self.exchange.client = worker.client(peer, &request);
-        let step = match request_body::plan(&request, worker.limits()) {
-            RequestBodyPlan::Nothing => {
-                let persistence = persistence(&request, phase, limit);
-                let last = match request.persistence {
-                    Persistence::Close => LastRequest::Announced,
-                    Persistence::KeepAlive => LastRequest::Open,
-                };
-                let answer = worker.answer(request, persistence, outbox);
-                ExchangeStep::Send(persistence, last, answer)
-            }
-            RequestBodyPlan::Leave => {
-                let answer = worker.answer(request, Persistence::Close, outbox);
-                ExchangeStep::Send(Persistence::Close, LastRequest::Open, answer)
-            }
-            RequestBodyPlan::Skip(body) => ExchangeStep::Skip(body, bytes.to_vec()),
+        let step = if request.framing == Framing::Empty {
+            let persistence = persistence(&request, phase, self.exchange, worker);
+            let last = match request.persistence {
+                Persistence::Close => LastRequest::Announced,
+                Persistence::KeepAlive => LastRequest::Open,
+            };
+            let answer = worker.answer(request, persistence, outbox);
+            ExchangeStep::Send(persistence, last, answer)
+        } else if let Some(body) = RequestBody::to_skip(&request, &worker.shared.limits) {
+            ExchangeStep::Skip(body, bytes.to_vec())
+        } else {
+            let answer = worker.answer(request, Persistence::Close, outbox);
+            ExchangeStep::Send(Persistence::Close, LastRequest::Open, answer)
         };
         self.connection.consume(head.length());
         Ok(step)
@@ -264,20 +234,19 @@ impl<'c> Exchanges<'c> {
         head: &HeadScanner,
         bytes: &[u8],
         body: RequestBody,
-        limit: RequestLimit,
     ) -> NextStep {
         let worker = self.worker;
-        let skipped = body.skip(self.connection, worker.limits()).await;
+        let skipped = body.skip(self.connection, &worker.shared.limits).await;
         let request = match head.parse(bytes) {
             Ok(request) => request,
             Err(error) => return self.refuse(method_of(bytes), error).await,
         };
         let persistence = match skipped {
-            Ok(()) => persistence(&request, self.connection.phase(), limit),
+            Ok(()) => persistence(&request, self.connection.phase(), self.exchange, worker),
             Err(SkipError::TooLong) => Persistence::Close,
             Err(SkipError::Invalid(error)) => {
                 if error.status == Status::RequestTimeout {
-                    worker.metrics().late(SlowClient::Body);
+                    worker.metrics.late(SlowClient::Body);
                 }
                 return self.refuse(request.method, error).await;
             }
@@ -291,7 +260,7 @@ impl<'c> Exchanges<'c> {
     async fn refuse_head(&mut self, error: HttpError) -> NextStep {
         let (worker, input) = (self.worker, self.connection.input());
         self.exchange
-            .understand(input, None, || worker.text_buffer());
+            .understand(input, None, || worker.text_buffer.take());
         let method = method_of(input);
         self.refuse(method, error).await
     }
@@ -380,7 +349,7 @@ impl<'c> Exchanges<'c> {
 
     /// Explains the response where that is asked for, and records that it is ready.
     fn ready(&mut self, mut response: WrittenResponse) -> SentBody {
-        if self.worker.explain() == Explain::On {
+        if self.worker.shared.registry.explain == Explain::On {
             let made = match &response.body {
                 SentBody::Produced(body) => Some(body.made()),
                 SentBody::Memory | SentBody::File(_) => None,
@@ -392,19 +361,14 @@ impl<'c> Exchanges<'c> {
                 .amend_head(|head| explain::insert(head, at, &fields));
             response.head_bytes += fields.len() as u64;
         }
-        let length = match response.body {
-            SentBody::Produced(_) => BodyLength::Unknown,
-            SentBody::Memory | SentBody::File(_) => BodyLength::Known,
-        };
-        self.exchange
-            .ready(&response, self.connection.outbox(), length);
+        self.exchange.ready(&response, self.connection.outbox());
         response.body
     }
 
     /// The fields that tell how the body is planned to leave, or is `made`, and how the previous
     /// one left.
     fn explanation(&mut self, made: Option<&str>) -> String {
-        let previous = self.exchange.previous();
+        let previous = self.exchange.previous.as_deref();
         // The length of the fields decides too whether a small body leaves with its head.
         let length = |forecast: &Forecast| {
             let planned = explain::planned(forecast);
@@ -430,14 +394,16 @@ impl<'c> Exchanges<'c> {
 fn persistence(
     request: &RequestHead<'_>,
     phase: ShutdownPhase,
-    limit: RequestLimit,
+    exchange: &Exchange,
+    worker: &Worker,
 ) -> Persistence {
+    let requests_max = worker.shared.limits.per_connection_max;
     match (request.method, request.expect, phase) {
         (Method::Connect, _, _) | (_, Expectation::Unknown, _) => Persistence::Close,
         (_, _, ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now) => {
             Persistence::Close
         }
-        _ if limit == RequestLimit::Reached => Persistence::Close,
+        _ if requests_max.is_some_and(|max| exchange.number() >= max.get()) => Persistence::Close,
         _ => request.persistence,
     }
 }

@@ -19,19 +19,30 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Outbox, Piece, SendStats};
 
-use crate::answer::writer::WrittenResponse;
+use crate::answer::writer::{SentBody, WrittenResponse};
 use crate::http::status::Status;
-use crate::log::{LogRecord, RequestText};
-use crate::metrics::registry::ObservationLevel;
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
+
+/// How much of exchanges is recorded. Each level includes those before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum ObservationLevel {
+    /// How many there are.
+    Counts,
+    /// How long they take.
+    Durations,
+    /// What clients sent.
+    RequestText,
+    /// The processor time they use, which takes system calls.
+    ProcessorTime,
+}
 
 /// A connection and the exchange in progress on it.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// The number of the connection, counted over all workers from 1.
-    connection: u64,
+    pub(crate) connection: u64,
     /// The client that sent the request.
     pub(crate) client: Option<IpAddr>,
     level: ObservationLevel,
@@ -39,15 +50,16 @@ pub(crate) struct Exchange {
     /// Exchanges on this connection that have ended.
     requests: u64,
     current: ExchangeInProgress,
-    /// The account of the previous response, where responses explain themselves.
-    previous: Option<Box<Account>>,
+    /// The account of the previous response on the connection, where responses explain themselves.
+    pub(crate) previous: Option<Box<Account>>,
 }
 
 #[derive(Debug, Default)]
 struct ExchangeInProgress {
     start: Option<ExchangeStart>,
     method: Option<Method>,
-    text: RequestText,
+    /// Where the log has it.
+    text: Option<RequestText>,
     status: Option<Status>,
     /// Sent before the response, to ask for a body.
     bytes_before: u64,
@@ -63,13 +75,14 @@ struct ExchangeStart {
     processor: Duration,
 }
 
-/// Whether the length of a body is known before it is sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum BodyLength {
-    /// All of it is in the outbox.
-    Known,
-    /// It is produced while it is sent.
-    Unknown,
+/// An exchange that has ended, and what was sent for it.
+#[derive(Debug)]
+pub(crate) struct EndedExchange<'e> {
+    pub(crate) exchange: &'e Exchange,
+    pub(crate) account: &'e Account,
+    pub(crate) beside: SendStats,
+    pub(crate) duration: Option<Duration>,
+    pub(crate) end: ExchangeEnd,
 }
 
 impl Exchange {
@@ -114,29 +127,24 @@ impl Exchange {
     ) {
         self.current.method = request.map(|request| request.method);
         if self.level >= ObservationLevel::RequestText {
-            self.current.text = RequestText::new(buffer());
-            self.current.text.copy_from(head, request);
+            self.current.text = Some(RequestText::copied(buffer(), head, request));
         }
     }
 
     /// The response is in the outbox, and nothing of it has been sent.
-    pub(crate) fn ready(
-        &mut self,
-        response: &WrittenResponse,
-        outbox: &mut Outbox,
-        length: BodyLength,
-    ) {
-        let current = &mut self.current;
-        current.status = Some(response.status);
+    pub(crate) fn ready(&mut self, response: &WrittenResponse, outbox: &mut Outbox) {
+        self.current.status = Some(response.status);
         if self.level < ObservationLevel::RequestText {
             return;
         }
+        let ready = self.duration().unwrap_or_default();
+        let current = &mut self.current;
         current.head_bytes = response.head_bytes;
-        current.promised = match length {
-            BodyLength::Known => Some(queued(outbox) - response.head_bytes),
-            BodyLength::Unknown => None,
+        current.promised = match response.body {
+            SentBody::Memory | SentBody::File(_) => Some(queued(outbox) - response.head_bytes),
+            SentBody::Produced(_) => None,
         };
-        current.ready = elapsed(current.start);
+        current.ready = ready;
         current.bytes_before = outbox.take_send_stats().bytes;
     }
 
@@ -149,6 +157,11 @@ impl Exchange {
         self.current.method.unwrap_or(Method::Unknown)
     }
 
+    /// The number of the exchange on its connection, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.requests + 1
+    }
+
     /// The status of the response, if there was one.
     pub(crate) fn status(&self) -> Option<Status> {
         self.current.status
@@ -159,58 +172,54 @@ impl Exchange {
         self.current.start.map(|start| start.at.elapsed())
     }
 
-    /// The record of the exchange, which has ended, for the log.
-    pub(crate) fn record<'r>(
-        &'r self,
-        account: &'r Account,
-        beside: SendStats,
-        duration: Option<Duration>,
-        end: ExchangeEnd,
-    ) -> LogRecord<'r> {
-        let current = &self.current;
-        let taken = beside.bytes + account.bytes();
-        LogRecord {
-            time: current
-                .start
-                .map_or_else(SystemTime::now, |start| start.time),
-            client: self.client,
-            text: &current.text,
-            status: current.status.map_or(0, Status::code),
-            sent: taken.saturating_sub(current.head_bytes),
-            promised: current.promised,
-            account,
-            beside,
-            duration: duration.unwrap_or_default(),
-            ready: current.ready,
-            processor: match self.level {
-                ObservationLevel::ProcessorTime => {
-                    let before = current
-                        .start
-                        .map_or(Duration::ZERO, |start| start.processor);
-                    Some(self.meter.spent().saturating_sub(before))
-                }
-                _ => None,
-            },
-            connection: self.connection,
-            request: self.requests + 1,
-            end,
-        }
-    }
-
-    /// Keeps the account of this response for the next one.
-    pub(crate) fn remember(&mut self, account: &Account) {
-        self.previous = Some(Box::new(account.clone()));
-    }
-
-    /// The account of the previous response on this connection.
-    pub(crate) fn previous(&self) -> Option<&Account> {
-        self.previous.as_deref()
-    }
-
-    /// Ends the exchange. Returns the buffer for the next one.
-    pub(crate) fn end(&mut self) -> Vec<u8> {
+    /// Ends the exchange. Returns the buffer for the text of the next one.
+    pub(crate) fn end(&mut self) -> Option<Vec<u8>> {
         self.requests += 1;
-        std::mem::take(&mut self.current).text.into_buffer()
+        std::mem::take(&mut self.current)
+            .text
+            .map(|text| text.bytes)
+    }
+}
+
+impl EndedExchange<'_> {
+    /// When the first byte of the request was seen.
+    pub(crate) fn time(&self) -> SystemTime {
+        let start = self.exchange.current.start;
+        start.map_or_else(SystemTime::now, |start| start.time)
+    }
+
+    /// A part of what the client sent, if it was sent.
+    pub(crate) fn part(&self, part: RequestPart) -> Option<&[u8]> {
+        self.exchange.current.text.as_ref()?.part(part)
+    }
+
+    /// The status of the response; 0 if there was none.
+    pub(crate) fn status(&self) -> u16 {
+        self.exchange.status().map_or(0, Status::code)
+    }
+
+    /// Bytes of the body that the kernel took.
+    pub(crate) fn sent(&self) -> u64 {
+        let taken = self.beside.bytes + self.account.bytes();
+        taken.saturating_sub(self.exchange.current.head_bytes)
+    }
+
+    /// Bytes that the body has, where that is known before it is sent.
+    pub(crate) fn promised(&self) -> Option<u64> {
+        self.exchange.current.promised
+    }
+
+    /// From the first byte of the request until the response was ready to be sent.
+    pub(crate) fn ready(&self) -> Duration {
+        self.exchange.current.ready
+    }
+
+    /// Processor time of the worker's thread, where it was measured.
+    pub(crate) fn processor(&self) -> Option<Duration> {
+        let Exchange { level, meter, .. } = self.exchange;
+        let before = self.exchange.current.start.map(|start| start.processor);
+        (*level == ObservationLevel::ProcessorTime)
+            .then(|| meter.spent().saturating_sub(before.unwrap_or_default()))
     }
 }
 
@@ -222,8 +231,85 @@ fn queued(outbox: &Outbox) -> u64 {
     outbox.pieces().map(length).sum()
 }
 
-fn elapsed(start: Option<ExchangeStart>) -> Duration {
-    start.map_or(Duration::ZERO, |start| start.at.elapsed())
+/// What the client sent, as far as it is logged, in one reused buffer.
+#[derive(Debug)]
+struct RequestText {
+    bytes: Vec<u8>,
+    /// Where each part ends in `bytes`; it begins where the one before it ends.
+    ends: [usize; PARTS],
+    there: [bool; PARTS],
+}
+
+const PARTS: usize = 6;
+
+/// Parts of it, in their order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestPart {
+    Method,
+    Target,
+    /// `HTTP/1.1`.
+    Version,
+    Host,
+    Referer,
+    Agent,
+}
+
+impl RequestText {
+    /// Copies the head of a request that was understood, or as much of it as came, into `buffer`.
+    fn copied(mut buffer: Vec<u8>, head: &[u8], request: Option<&RequestHead<'_>>) -> RequestText {
+        buffer.clear();
+        let mut text = RequestText {
+            bytes: buffer,
+            ends: [0; PARTS],
+            there: [false; PARTS],
+        };
+        let [method, target, version] = split_line(first_line(head));
+        let fields = request.map(|request| &request.fields);
+        let parts = [
+            method,
+            target,
+            version,
+            request.and_then(|request| request.authority),
+            fields.and_then(|fields| fields.referer.as_deref()),
+            fields.and_then(|fields| fields.user_agent.as_deref()),
+        ];
+        for (number, part) in parts.into_iter().enumerate() {
+            text.there[number] = part.is_some();
+            text.bytes.extend_from_slice(part.unwrap_or_default());
+            text.ends[number] = text.bytes.len();
+        }
+        text
+    }
+
+    /// A part, if it was said.
+    fn part(&self, part: RequestPart) -> Option<&[u8]> {
+        let number = part as usize;
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.there[number].then(|| &self.bytes[start..self.ends[number]])
+    }
+}
+
+/// The first line that is not empty, complete or not.
+fn first_line(head: &[u8]) -> &[u8] {
+    let start = head.iter().position(|byte| !b"\r\n".contains(byte));
+    let line = &head[start.unwrap_or(head.len())..];
+    let end = line.iter().position(|byte| b"\r\n".contains(byte));
+    &line[..end.unwrap_or(line.len())]
+}
+
+/// Method, target and version. Where the line is not made of these, what there is stands for the
+/// method, so that it shows in the log.
+fn split_line(line: &[u8]) -> [Option<&[u8]>; 3] {
+    if line.is_empty() {
+        return [None; 3];
+    }
+    let mut parts = line.split(|&byte| byte == b' ');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(method), Some(target), Some(version), None) if version.starts_with(b"HTTP/") => {
+            [Some(method), Some(target), Some(version)]
+        }
+        _ => [Some(line), None, None],
+    }
 }
 
 /// Measures the processor time of a thread while it polls one task of many.
@@ -256,4 +342,34 @@ impl CpuMeter {
 
 fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_none_is_reported_as_it_came() {
+        let parts = |head: &'static [u8]| split_line(first_line(head));
+        let whole = [Some(&b"GET"[..]), Some(b"/a"), Some(b"HTTP/1.1")];
+        assert_eq!(parts(b"\r\n\r\nGET /a HTTP/1.1\r\nHost: b\r\n"), whole);
+        assert_eq!(
+            parts(b"GET /a b HTTP/1.1\r\n"),
+            [Some(&b"GET /a b HTTP/1.1"[..]), None, None]
+        );
+        assert_eq!(
+            parts(b"\x16\x03\x01"),
+            [Some(&b"\x16\x03\x01"[..]), None, None]
+        );
+        assert_eq!(parts(b"\r\n"), [None; 3]);
+    }
+
+    #[test]
+    fn parts_are_found_again_and_the_room_is_used_again() {
+        let said = RequestText::copied(b"old".to_vec(), b"HEAD /x HTTP/1.0\r\n\r\n", None);
+        assert_eq!(said.part(RequestPart::Method), Some(&b"HEAD"[..]));
+        assert_eq!(said.part(RequestPart::Version), Some(&b"HTTP/1.0"[..]));
+        assert_eq!(said.part(RequestPart::Agent), None);
+        assert!(said.bytes.capacity() >= 3);
+    }
 }

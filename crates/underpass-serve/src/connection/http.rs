@@ -1,13 +1,14 @@
 //! HTTP/1.1 as a protocol of `underpass-net`.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
 
 use crate::connection::converse;
-use crate::connection::service::HttpService;
 use crate::connection::worker::{HttpShared, Worker};
 use crate::metrics::worker_metrics::ServeSummary;
+use crate::monitor::service::MetricsService;
 
 /// The protocol, and what workers do before they accept connections.
 #[derive(Clone, Debug)]
@@ -15,6 +16,15 @@ pub(crate) struct HttpProtocol {
     pub(crate) shared: HttpShared,
     pub(crate) user: Option<User>,
     pub(crate) confine: Confine,
+}
+
+/// What a listener of the file server speaks.
+#[derive(Clone, Debug)]
+pub(crate) enum HttpService {
+    /// The files of all sites.
+    Files,
+    /// Metrics and health.
+    Metrics(Arc<MetricsService>),
 }
 
 impl Protocol for HttpProtocol {
@@ -37,24 +47,24 @@ impl Protocol for HttpProtocol {
         Worker::new(&self.shared)
     }
 
-    fn serve_connection(
-        worker: Rc<Worker>,
-        service: HttpService,
-        stream: Connection,
-    ) -> impl Future<Output = ()> + 'static {
-        converse::serve_connection(worker, service, stream)
+    async fn serve_connection(worker: Rc<Worker>, service: HttpService, connection: Connection) {
+        match service {
+            HttpService::Files => converse::serve_connection(worker, connection).await,
+            // Boxed, so that connections of clients are not larger for it.
+            HttpService::Metrics(metrics) => Box::pin(metrics.serve(connection)).await,
+        }
     }
 
     fn rejected(worker: &Worker, why: Rejected) {
-        worker.metrics().rejected[why.number()].add(1);
+        worker.metrics.rejected[why.number()].add(1);
     }
 
     fn connections_max_reached(worker: &Worker) {
-        worker.metrics().full.add(1);
+        worker.metrics.full.add(1);
     }
 
     fn evicted(worker: &Worker, count: u64) {
-        worker.metrics().evicted.add(count);
+        worker.metrics.evicted.add(count);
     }
 
     fn finish(worker: &Worker) -> ServeSummary {

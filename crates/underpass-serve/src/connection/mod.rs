@@ -4,5 +4,4 @@ pub(crate) mod converse;
 pub(crate) mod exchange;
 pub(crate) mod http;
 pub(crate) mod request_body;
-pub(crate) mod service;
 pub(crate) mod worker;

@@ -10,20 +10,9 @@ use crate::answer::writer::CONTINUE;
 use crate::http::status::{HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::request::chunked::{BodyPosition, ChunkedReader};
-use crate::request::framing::Framing;
+use crate::request::head::Framing;
 use crate::request::head::{Expectation, RequestHead};
 use crate::request::request_line::Method;
-
-/// What to do about a request's body.
-#[derive(Debug)]
-pub(crate) enum RequestBodyPlan {
-    /// There is none.
-    Nothing,
-    /// Read it to its end, then answer.
-    Skip(RequestBody),
-    /// Answer at once and close.
-    Leave,
-}
 
 /// A body being skipped.
 #[derive(Debug)]
@@ -56,27 +45,29 @@ pub(crate) enum SkipError {
     Gone,
 }
 
-/// Decides about a request's body.
-pub(crate) fn plan(request: &RequestHead<'_>, limits: &RequestLimits) -> RequestBodyPlan {
-    let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
-    let extent = match request.framing {
-        Framing::Empty => return RequestBodyPlan::Nothing,
-        Framing::Length(length) if length > limits.drained_bytes_max => {
-            return RequestBodyPlan::Leave;
-        }
-        Framing::Length(length) => BodyExtent::Length(length),
-        Framing::Chunked => BodyExtent::Chunked(ChunkedReader::new()),
-    };
-    let invitation = match request.expect {
-        Expectation::Unknown => return RequestBodyPlan::Leave,
-        Expectation::Continue if refused => return RequestBodyPlan::Leave,
-        Expectation::Continue => ContinueExpected::Awaited,
-        Expectation::Nothing => ContinueExpected::Unneeded,
-    };
-    RequestBodyPlan::Skip(RequestBody { extent, invitation })
-}
-
 impl RequestBody {
+    /// The body of a request that has one, if it is to be read to its end before the answer; else
+    /// the request is answered at once, and the connection closed.
+    pub(crate) fn to_skip(
+        request: &RequestHead<'_>,
+        limits: &RequestLimits,
+    ) -> Option<RequestBody> {
+        let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
+        let extent = match request.framing {
+            Framing::Empty => BodyExtent::Length(0),
+            Framing::Length(length) if length > limits.drained_bytes_max => return None,
+            Framing::Length(length) => BodyExtent::Length(length),
+            Framing::Chunked => BodyExtent::Chunked(ChunkedReader::new()),
+        };
+        let invitation = match request.expect {
+            Expectation::Unknown => return None,
+            Expectation::Continue if refused => return None,
+            Expectation::Continue => ContinueExpected::Awaited,
+            Expectation::Nothing => ContinueExpected::Unneeded,
+        };
+        Some(RequestBody { extent, invitation })
+    }
+
     /// Reads the body, which begins where the stream's input does, and throws it away.
     pub(crate) async fn skip(
         mut self,

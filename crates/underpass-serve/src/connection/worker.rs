@@ -16,24 +16,22 @@ use crate::answer::multipart::Boundary;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
 use crate::body::producers::{BodyProducers, UNREADABLE};
-use crate::connection::exchange::{CpuMeter, Exchange};
+use crate::connection::exchange::{CpuMeter, EndedExchange, Exchange, ObservationLevel};
 use crate::http::coding::Coding;
-use crate::http::date::Clock;
 use crate::http::digest::FileDigest;
+use crate::http::fields::Clock;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::log::{AccessLog, LogWriter};
-use crate::metrics::registry::{MetricsRegistry, ObservationLevel};
+use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
 use crate::request::forwarded::client;
 use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
 use crate::site::digest_cache::{DigestCache, DigestError};
-use crate::site::file::SiteFile;
-use crate::site::file_cache::OpenFileCache;
-use crate::site::precompressed::precompressed;
-use crate::site::resolve::{Resolved, folder};
+use crate::site::file::{OpenFileCache, Resolved, SiteFile};
+use crate::site::resolve::{find, folder, precompressed};
 use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::watcher::WorkerWatcher;
 
@@ -45,6 +43,7 @@ pub(crate) struct HttpShared {
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) registry: Arc<MetricsRegistry>,
+    /// How much of exchanges is recorded.
     pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
 }
@@ -52,7 +51,7 @@ pub(crate) struct HttpShared {
 /// The state of a worker.
 #[derive(Debug)]
 pub struct Worker {
-    shared: HttpShared,
+    pub(crate) shared: HttpShared,
     /// One for each site, in their order.
     files: Vec<Rc<OpenFileCache>>,
     watcher: Rc<WorkerWatcher>,
@@ -61,10 +60,10 @@ pub struct Worker {
     /// The buffer for the next head. One for the worker, so that idle connections have none.
     head_buffer: RefCell<Vec<u8>>,
     producers: BodyProducers,
-    metrics: Arc<WorkerMetrics>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
     log: Option<LogWriter>,
     /// The buffer for the text of the next request.
-    text_buffer: RefCell<Vec<u8>>,
+    pub(crate) text_buffer: RefCell<Vec<u8>>,
 }
 
 /// What a request gets, as far as it is known.
@@ -92,7 +91,8 @@ struct SiteLookup<'w> {
 
 impl Lookup for SiteLookup<'_> {
     fn find(&self, path: SitePath) -> Resolved {
-        self.files.find(self.site, path, self.now)
+        self.files
+            .find(path, self.now, |path| find(self.site, path, self.now))
     }
 
     fn folder(&self, path: SitePath) -> Resolved {
@@ -119,7 +119,7 @@ impl Worker {
         let watcher = Rc::new(WorkerWatcher::default());
         let files = || OpenFileCache::new(Arc::clone(&metrics), Rc::clone(&watcher));
         Worker {
-            files: shared.sites.all().iter().map(|_| files()).collect(),
+            files: shared.sites.all.iter().map(|_| files()).collect(),
             watcher: Rc::clone(&watcher),
             clock: Clock::default(),
             throttle: LogThrottle::default(),
@@ -132,35 +132,17 @@ impl Worker {
         }
     }
 
-    pub(crate) fn limits(&self) -> &RequestLimits {
-        &self.shared.limits
-    }
-
-    pub(crate) fn metrics(&self) -> &WorkerMetrics {
-        &self.metrics
-    }
-
     /// Takes note of all changes of files up to now, for a request that the event loop did not
     /// report.
     pub(crate) fn read_file_events(&self) {
         self.watcher.read_events();
     }
 
-    /// How much of exchanges is recorded.
-    pub(crate) fn observation_level(&self) -> ObservationLevel {
-        self.shared.observation
-    }
-
-    /// Whether responses explain themselves.
-    pub(crate) fn explain(&self) -> Explain {
-        self.shared.registry.explain
-    }
-
     /// Counts a connection; `meter` measures its task where processor time is recorded.
     pub(crate) fn connected(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
         self.metrics.connections_accepted.add(1);
         let number = self.shared.registry.next_connection();
-        Exchange::new(number, client, self.observation_level(), meter)
+        Exchange::new(number, client, self.shared.observation, meter)
     }
 
     /// The client of a request on a connection of `peer`.
@@ -170,29 +152,27 @@ impl Worker {
             Forwarded::Forwarded => &request.fields.forwarded,
             Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
         };
-        client(peer, field.value(), &self.shared.proxies)
-    }
-
-    /// An empty buffer for the text of a request.
-    pub(crate) fn text_buffer(&self) -> Vec<u8> {
-        self.text_buffer.take()
+        client(peer, field.as_deref(), &self.shared.proxies)
     }
 
     /// Answers a request.
     pub(crate) fn answer(
         &self,
-        mut request: RequestHead<'_>,
+        request: RequestHead<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
     ) -> Answer<'_> {
         let now = SystemTime::now();
-        let site = self.shared.sites.number_of(request.authority);
+        let sites = &self.shared.sites;
+        let site = match sites.all.len() {
+            1 => 0,
+            _ => sites.names.number_of(request.authority),
+        };
         let lookup = self.lookup(site, now);
         let rules = &lookup.site.rules;
-        let origin = request.fields.origin.take();
         let cors = rules.cors.as_ref();
         let context = ResponseContext {
-            allowed_origin: cors.and_then(|cors| cors.admit(origin.as_deref())),
+            allowed_origin: cors.and_then(|cors| cors.admit(request.fields.origin)),
             ..self.context(site, request.method, request.version, persistence, now)
         };
         match decide(request, rules, &self.shared.limits, &lookup) {
@@ -224,7 +204,7 @@ impl Worker {
             date: self.clock.date(now),
             joining: self.shared.joining,
             site,
-            rules: &self.shared.sites.all()[site].rules,
+            rules: &self.shared.sites.all[site].rules,
             allowed_origin: None,
             boundary: random_boundary,
         }
@@ -232,7 +212,7 @@ impl Worker {
 
     fn lookup(&self, site: usize, now: SystemTime) -> SiteLookup<'_> {
         SiteLookup {
-            site: &self.shared.sites.all()[site],
+            site: &self.shared.sites.all[site],
             files: &self.files[site],
             producers: &self.producers,
             now,
@@ -334,11 +314,19 @@ impl Worker {
         }
         metrics.other_bytes.add(exchange.bytes_before());
         if let Some(log) = &self.log {
-            log.write(&exchange.record(&sent, beside, duration, end));
+            log.write(&EndedExchange {
+                exchange,
+                account: &sent,
+                beside,
+                duration,
+                end,
+            });
         }
-        self.text_buffer.replace(exchange.end());
-        if self.explain() == Explain::On {
-            exchange.remember(&sent);
+        if let Some(buffer) = exchange.end() {
+            self.text_buffer.replace(buffer);
+        }
+        if self.shared.registry.explain == Explain::On {
+            exchange.previous = Some(Box::new(sent));
         }
         self.head_buffer.replace(outbox.spare());
     }

@@ -1,22 +1,13 @@
 //! Hashes of files: their names and how they are written.
 
-use std::fmt::Write as _;
+use serde::Deserialize;
 
 /// A hash function.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum HashAlgorithm {
     Sha256,
     Blake3,
-}
-
-impl HashAlgorithm {
-    pub(crate) fn named(value: &[u8]) -> Option<HashAlgorithm> {
-        match value {
-            b"sha256" => Some(HashAlgorithm::Sha256),
-            b"blake3" => Some(HashAlgorithm::Blake3),
-            _ => None,
-        }
-    }
 }
 
 /// A hash of 256 bits.
@@ -30,11 +21,7 @@ impl FileDigest {
     /// A line as `sha256sum` and `b3sum` write it: a name with a backslash or a line end is escaped
     /// and the line begins with a backslash.
     pub(crate) fn line(&self, name: &[u8]) -> Vec<u8> {
-        let mut hex = String::with_capacity(64);
-        for byte in self.0 {
-            // Writing into memory cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-        }
+        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut line = Vec::with_capacity(68 + name.len());
         if name.iter().any(|byte| b"\\\n\r".contains(byte)) {
             line.push(b'\\');

@@ -1,13 +1,8 @@
-//! What HTTP's documents define, apart from requests and answers: statuses, dates, tags, codings,
-//! types.
+//! What HTTP's documents define, apart from requests and answers: statuses, fields, tags, codings.
 
-pub(crate) mod base64;
 pub(crate) mod calendar;
 pub(crate) mod coding;
-pub(crate) mod date;
-pub(crate) mod decimal;
 pub(crate) mod digest;
-pub(crate) mod disposition;
+pub(crate) mod fields;
 pub(crate) mod status;
-pub(crate) mod structured;
 pub(crate) mod validator;

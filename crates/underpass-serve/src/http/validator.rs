@@ -14,8 +14,7 @@ use rustix::fs::Stat;
 use serde::Deserialize;
 
 use crate::http::coding::Coding;
-use crate::http::date::{DATE_BYTES, date_bytes};
-use crate::http::decimal::push_hex;
+use crate::http::fields::{DATE_BYTES, date_bytes};
 use crate::limits::DATE_SETTLES_AFTER;
 
 /// What entity-tags are computed from.
@@ -40,10 +39,7 @@ pub(crate) struct Validators {
 
 /// An entity-tag as it stands in a field: `W/` where it is weak, and quotes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct EntityTag {
-    bytes: [u8; EntityTag::BYTES_MAX],
-    length: u8,
-}
+pub(crate) struct EntityTag(Box<str>);
 
 /// Whether equal tags mean equal bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -63,12 +59,35 @@ pub(crate) struct FileTime {
     pub(crate) nanoseconds: u32,
 }
 
+/// What of a file shows that it changed.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct FileStamp {
+    pub(crate) size: u64,
+    /// When the content was modified.
+    pub(crate) modified: FileTime,
+    /// The change time, which cannot be set.
+    pub(crate) changed: FileTime,
+}
+
 impl FileTime {
     /// When the content was modified.
     pub(crate) fn of(stat: &Stat) -> FileTime {
         FileTime {
             seconds: stat.st_mtime,
             nanoseconds: stat.st_mtime_nsec as u32,
+        }
+    }
+}
+
+impl FileStamp {
+    pub(crate) fn of(stat: &Stat) -> FileStamp {
+        FileStamp {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: FileTime::of(stat),
+            changed: FileTime {
+                seconds: stat.st_ctime,
+                nanoseconds: stat.st_ctime_nsec as u32,
+            },
         }
     }
 }
@@ -109,50 +128,30 @@ impl Validators {
 }
 
 impl EntityTag {
-    /// A sign of weakness, four numbers of at most 16 hexadecimal digits, three dashes, a coding's
-    /// suffix or name with a plus, two quotes.
-    const BYTES_MAX: usize = 2 + 4 * 16 + 3 + 5 + 2;
-
     fn new(changed: FileTime, size: u64, inode: Option<u64>, coding: Option<Coding>) -> EntityTag {
-        let mut bytes = [0; EntityTag::BYTES_MAX];
-        let mut length = 0;
-        let seconds = changed.seconds.cast_unsigned();
-        let parts = [seconds, changed.nanoseconds.into(), size];
-        for (part, before) in parts.into_iter().chain(inode).zip([b'"', b'-', b'-', b'-']) {
-            bytes[length] = before;
-            length = push_hex(&mut bytes, length + 1, part);
-        }
-        for &byte in coding.map_or(&b""[..], |coding| coding.suffix().as_bytes()) {
-            bytes[length] = byte;
-            length += 1;
-        }
-        bytes[length] = b'"';
-        EntityTag {
-            bytes,
-            length: length as u8 + 1,
-        }
+        let (seconds, nanoseconds) = (changed.seconds.cast_unsigned(), changed.nanoseconds);
+        let inode = inode.map(|inode| format!("-{inode:x}"));
+        EntityTag(
+            format!(
+                "\"{seconds:x}-{nanoseconds:x}-{size:x}{}{}\"",
+                inode.unwrap_or_default(),
+                coding.map_or("", Coding::suffix)
+            )
+            .into(),
+        )
     }
 
     /// The weak tag of the file whose tag this is, compressed while it is sent. No copy that lies
     /// beside a file has a plus in its tag.
     fn compressed(&self, coding: Coding) -> EntityTag {
-        let opaque = self.opaque();
-        let inner = &opaque[..opaque.len() - 1];
-        let parts = [b"W/", inner, b"+", coding.name().as_bytes(), b"\""];
-        let mut bytes = [0; EntityTag::BYTES_MAX];
-        let mut length = 0;
-        for part in parts {
-            bytes[length..length + part.len()].copy_from_slice(part);
-            length += part.len();
-        }
-        let length = length as u8;
-        EntityTag { bytes, length }
+        let unquoted = self.0.strip_suffix('"').unwrap_or(&self.0);
+        EntityTag(format!("W/{unquoted}+{}\"", coding.name()).into())
     }
 
     pub(crate) fn strength(&self) -> TagStrength {
-        match self.bytes[0] {
-            b'W' => TagStrength::Weak,
-            _ => TagStrength::Strong,
+        match self.0.starts_with('W') {
+            true => TagStrength::Weak,
+            false => TagStrength::Strong,
         }
     }
 
@@ -164,7 +163,7 @@ impl EntityTag {
 
     /// As it stands in a field, quotes included.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length.into()]
+        self.0.as_bytes()
     }
 }
 

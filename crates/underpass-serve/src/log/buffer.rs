@@ -1,21 +1,22 @@
 //! Where lines wait for the log thread: a buffer for each worker, and the wake-up.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use underpass_net::{LogThrottle, Occurrence};
 
-use super::options::LogFormat;
-use super::record::LogRecord;
+use super::options::{LogFormat, LogOptions};
 use super::{combined, json};
+use crate::connection::exchange::EndedExchange;
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
 /// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the
 /// writer only to take the buffer away.
-#[derive(Debug, Default)]
-pub(super) struct LogBuffer(pub(super) Mutex<Vec<u8>>);
+type LogBuffer = Arc<Mutex<Vec<u8>>>;
 
 /// What became of lines.
 #[derive(Debug, Default)]
@@ -28,49 +29,30 @@ pub(crate) struct LogCounters {
     pub(crate) failed_lines: AtomicU64,
 }
 
-/// All shelves of a log.
+/// All buffers of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogBuffers {
-    all: Mutex<Vec<Arc<LogBuffer>>>,
+    all: Mutex<Vec<LogBuffer>>,
     writer: OnceLock<Thread>,
     /// Lines wait, or something else is asked for.
     woken: AtomicBool,
     /// No more lines are written.
     closed: AtomicBool,
-    settling: Mutex<FlushState>,
-    settled: Condvar,
-    counters: LogCounters,
-}
-
-/// How often it was asked for that everything be written, and how far that has come.
-#[derive(Debug, Default)]
-struct FlushState {
-    asked: u64,
-    done: u64,
+    /// Those who wait until everything is written: they are told by the end of their channel.
+    flushes: Mutex<Vec<Sender<Infallible>>>,
+    pub(crate) counters: LogCounters,
 }
 
 impl LogBuffers {
-    pub(super) fn add(&self) -> Arc<LogBuffer> {
-        let buffer = Arc::new(LogBuffer::default());
-        if let Ok(mut all) = self.all.lock() {
-            all.push(Arc::clone(&buffer));
-        }
-        buffer
-    }
-
-    pub(super) fn all(&self) -> Vec<Arc<LogBuffer>> {
+    pub(super) fn all(&self) -> Vec<LogBuffer> {
         self.all
             .lock()
             .map_or_else(|_| Vec::new(), |all| all.clone())
     }
 
-    pub(super) fn counters(&self) -> &LogCounters {
-        &self.counters
-    }
-
-    pub(super) fn queued(&self) -> u64 {
-        let waiting =
-            |buffer: &Arc<LogBuffer>| buffer.0.lock().map_or(0, |lines| lines.len() as u64);
+    /// Bytes that are not written yet.
+    pub(crate) fn queued(&self) -> u64 {
+        let waiting = |buffer: &LogBuffer| buffer.lock().map_or(0, |lines| lines.len() as u64);
         self.all().iter().map(waiting).sum()
     }
 
@@ -111,34 +93,25 @@ impl LogBuffers {
         }
     }
 
-    /// How often it was asked for that everything be written at once, if not all of them are done.
-    pub(super) fn unsettled(&self) -> Option<u64> {
-        let settling = self.settling.lock().ok()?;
-        (settling.done < settling.asked).then_some(settling.asked)
+    pub(super) fn has_flushes(&self) -> bool {
+        self.flushes.lock().is_ok_and(|flushes| !flushes.is_empty())
     }
 
-    /// What was asked for up to `asked` is done.
-    pub(super) fn settle(&self, asked: u64) {
-        if let Ok(mut settling) = self.settling.lock() {
-            settling.done = asked;
-        }
-        self.settled.notify_all();
+    /// Those who wait; dropped when everything is written, or has failed.
+    pub(super) fn take_flushes(&self) -> Vec<Sender<Infallible>> {
+        let flushes = self.flushes.lock();
+        flushes.map_or_else(|_| Vec::new(), |mut flushes| std::mem::take(&mut *flushes))
     }
 
     /// Blocks until what waits is written, or has failed, or `timeout` has passed.
-    fn wait_until_settled(&self, timeout: Duration) {
-        let Ok(mut settling) = self.settling.lock() else {
-            return;
-        };
-        settling.asked += 1;
-        let mine = settling.asked;
-        drop(settling);
-        self.wake();
-        if let Ok(settling) = self.settling.lock() {
-            let pending = |settling: &mut FlushState| settling.done < mine;
-            // Late or not, the worker ends.
-            drop(self.settled.wait_timeout_while(settling, timeout, pending));
+    fn wait_until_flushed(&self, timeout: Duration) {
+        let (waiting, flushed) = mpsc::channel();
+        if let Ok(mut flushes) = self.flushes.lock() {
+            flushes.push(waiting);
         }
+        self.wake();
+        // Late or not, the worker ends.
+        let _ = flushed.recv_timeout(timeout);
     }
 }
 
@@ -146,31 +119,31 @@ impl LogBuffers {
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     buffers: Arc<LogBuffers>,
-    buffer: Arc<LogBuffer>,
+    buffer: LogBuffer,
     format: LogFormat,
     bytes_max: usize,
     throttle: LogThrottle,
 }
 
 impl LogWriter {
-    pub(super) fn new(
-        buffers: Arc<LogBuffers>,
-        buffer: Arc<LogBuffer>,
-        format: LogFormat,
-        bytes_max: usize,
-    ) -> LogWriter {
+    /// A writer for one more worker.
+    pub(super) fn new(buffers: &Arc<LogBuffers>, options: &LogOptions) -> LogWriter {
+        let buffer = LogBuffer::default();
+        if let Ok(mut all) = buffers.all.lock() {
+            all.push(Arc::clone(&buffer));
+        }
         LogWriter {
-            buffers,
+            buffers: Arc::clone(buffers),
             buffer,
-            format,
-            bytes_max,
+            format: options.format,
+            bytes_max: options.queue_bytes_max,
             throttle: LogThrottle::default(),
         }
     }
 
-    /// Writes the line of an answer onto the shelf. Where it is full the line is dropped.
-    pub(crate) fn write(&self, record: &LogRecord<'_>) {
-        let Ok(mut lines) = self.buffer.0.lock() else {
+    /// Writes the line of an answer into the buffer. Where it is full the line is dropped.
+    pub(crate) fn write(&self, ended: &EndedExchange<'_>) {
+        let Ok(mut lines) = self.buffer.lock() else {
             return;
         };
         if lines.len() >= self.bytes_max {
@@ -179,8 +152,8 @@ impl LogWriter {
             return;
         }
         match self.format {
-            LogFormat::Combined => combined::push(&mut lines, record),
-            LogFormat::Json => json::push(&mut lines, record),
+            LogFormat::Combined => combined::push(&mut lines, ended),
+            LogFormat::Json => json::push(&mut lines, ended),
         }
         drop(lines);
         self.buffers.wake_once();
@@ -199,6 +172,6 @@ impl LogWriter {
 
     /// Blocks until what this worker wrote is on its way to the disk, for a few seconds at most.
     pub(crate) fn finish(&self) {
-        self.buffers.wait_until_settled(LOG_SETTLE_TIMEOUT);
+        self.buffers.wait_until_flushed(LOG_SETTLE_TIMEOUT);
     }
 }

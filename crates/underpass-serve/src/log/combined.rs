@@ -12,39 +12,38 @@ use std::time::UNIX_EPOCH;
 
 use httpdate::HttpDate;
 
-use super::record::{LogRecord, RequestPart};
-use crate::http::date::date_bytes;
-use crate::http::decimal::push_decimal;
+use crate::connection::exchange::{EndedExchange, RequestPart};
+use crate::http::fields::{date_bytes, push_decimal};
 
 /// Appends the line of an answer.
-pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {
+pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     // Writing into memory does not fail.
-    let _ = match record.client {
+    let _ = match ended.exchange.client {
         Some(client) => write!(out, "{client}"),
         None => write!(out, "unix:"),
     };
     out.extend_from_slice(b" - - [");
-    push_time(out, record);
+    push_time(out, ended);
     out.extend_from_slice(b"] \"");
-    push_line(out, record);
+    push_line(out, ended);
     out.extend_from_slice(b"\" ");
-    push_decimal(out, u64::from(record.status));
+    push_decimal(out, u64::from(ended.status()));
     out.push(b' ');
-    match record.sent {
+    match ended.sent() {
         0 => out.push(b'-'),
         sent => push_decimal(out, sent),
     }
     for part in [RequestPart::Referer, RequestPart::Agent] {
         out.extend_from_slice(b" \"");
-        push_escaped(out, record.text.part(part).unwrap_or(b"-"));
+        push_escaped(out, ended.part(part).unwrap_or(b"-"));
         out.push(b'"');
     }
     out.push(b'\n');
 }
 
 /// `06/Nov/1994:08:49:37 +0000`, out of the date that HTTP writes.
-fn push_time(out: &mut Vec<u8>, record: &LogRecord<'_>) {
-    let date = date_bytes(HttpDate::from(UNIX_EPOCH.max(record.time)));
+fn push_time(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
+    let date = date_bytes(HttpDate::from(UNIX_EPOCH.max(ended.time())));
     out.extend_from_slice(&date[5..7]);
     out.push(b'/');
     out.extend_from_slice(&date[8..11]);
@@ -55,14 +54,14 @@ fn push_time(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     out.extend_from_slice(b" +0000");
 }
 
-fn push_line(out: &mut Vec<u8>, record: &LogRecord<'_>) {
-    let Some(method) = record.text.part(RequestPart::Method) else {
+fn push_line(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
+    let Some(method) = ended.part(RequestPart::Method) else {
         out.push(b'-');
         return;
     };
     push_escaped(out, method);
     for part in [RequestPart::Target, RequestPart::Version] {
-        if let Some(said) = record.text.part(part) {
+        if let Some(said) = ended.part(part) {
             out.push(b' ');
             push_escaped(out, said);
         }

@@ -9,43 +9,43 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use underpass::{Account, Mechanism};
 
-use super::record::{LogRecord, RequestPart};
-use crate::http::calendar::Moment;
-use crate::http::decimal::push_decimal;
+use crate::connection::exchange::{EndedExchange, RequestPart};
+use crate::http::calendar::rfc3339;
+use crate::http::fields::push_decimal;
 use crate::http::validator::FileTime;
 use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
 
 /// Appends the line of an answer.
-pub(super) fn push(out: &mut Vec<u8>, record: &LogRecord<'_>) {
+pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
-    push_time(out, record);
+    push_time(out, ended);
     // Writing into memory does not fail.
     out.extend_from_slice(b"\",\"client\":");
-    let _ = match record.client {
+    let _ = match ended.exchange.client {
         Some(client) => write!(out, "\"{client}\""),
         None => write!(out, "null"),
     };
-    push_said(out, "host", record.text.part(RequestPart::Host));
-    push_said(out, "method", record.text.part(RequestPart::Method));
-    push_target(out, record.text.part(RequestPart::Target));
-    push_said(out, "version", record.text.part(RequestPart::Version));
-    push_number(out, "status", u64::from(record.status));
-    push_number(out, "sent", record.sent);
-    match record.promised {
+    push_said(out, "host", ended.part(RequestPart::Host));
+    push_said(out, "method", ended.part(RequestPart::Method));
+    push_target(out, ended.part(RequestPart::Target));
+    push_said(out, "version", ended.part(RequestPart::Version));
+    push_number(out, "status", u64::from(ended.status()));
+    push_number(out, "sent", ended.sent());
+    match ended.promised() {
         Some(promised) => push_number(out, "promised", promised),
         None => push_said(out, "promised", None),
     }
-    push_account(out, record.account);
-    push_duration(out, "duration_us", Some(record.duration));
-    push_duration(out, "ready_us", Some(record.ready));
-    push_duration(out, "cpu_us", record.processor);
-    push_said(out, "referer", record.text.part(RequestPart::Referer));
-    push_said(out, "agent", record.text.part(RequestPart::Agent));
-    push_number(out, "connection", record.connection);
-    push_number(out, "request", record.request);
-    push_number(out, "cold_reads", record.beside.cold_reads);
-    push_duration(out, "cold_us", Some(record.beside.cold_time));
-    match record.end {
+    push_account(out, ended.account);
+    push_duration(out, "duration_us", Some(ended.duration.unwrap_or_default()));
+    push_duration(out, "ready_us", Some(ended.ready()));
+    push_duration(out, "cpu_us", ended.processor());
+    push_said(out, "referer", ended.part(RequestPart::Referer));
+    push_said(out, "agent", ended.part(RequestPart::Agent));
+    push_number(out, "connection", ended.exchange.connection);
+    push_number(out, "request", ended.exchange.number());
+    push_number(out, "cold_reads", ended.beside.cold_reads);
+    push_duration(out, "cold_us", Some(ended.beside.cold_time));
+    match ended.end {
         ExchangeEnd::Complete => push_said(out, "aborted", None),
         end => push_said(out, "aborted", Some(end.name().as_bytes())),
     }
@@ -148,13 +148,13 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
 }
 
 /// `1994-11-06T08:49:37.123456Z`.
-fn push_time(out: &mut Vec<u8>, record: &LogRecord<'_>) {
-    let since = record.time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let second = Moment::of(FileTime {
+fn push_time(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
+    let since = ended.time().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let second = rfc3339(FileTime {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanoseconds: 0,
     });
-    let (second, micros) = (second.to_string(), since.subsec_micros());
+    let micros = since.subsec_micros();
     let _ = write!(out, "{}.{micros:06}Z", second.trim_end_matches('Z'));
 }
 

@@ -14,14 +14,12 @@ mod buffer;
 mod combined;
 mod json;
 mod options;
-mod record;
 mod thread;
 
 use std::sync::Arc;
 
-pub(crate) use buffer::{LogCounters, LogWriter};
+pub(crate) use buffer::LogWriter;
 pub use options::{Access, LogFormat, LogOptions, LogReopen};
-pub(crate) use record::{LogRecord, RequestText};
 
 use crate::error::Error;
 use buffer::LogBuffers;
@@ -29,7 +27,7 @@ use buffer::LogBuffers;
 /// An open log. When the last clone is dropped, its thread writes what is queued and ends.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
-    buffers: Arc<LogBuffers>,
+    pub(crate) buffers: Arc<LogBuffers>,
     _closing: Arc<LogCloser>,
     options: LogOptions,
 }
@@ -37,11 +35,11 @@ pub(crate) struct AccessLog {
 impl AccessLog {
     /// Opens the file and starts the writer; nothing where the log is off.
     pub(crate) fn open(options: &LogOptions) -> Result<Option<AccessLog>, Error> {
-        let Some(target) = thread::LogSink::open(&options.access)? else {
+        let Some(target) = thread::open(&options.access)? else {
             return Ok(None);
         };
         let buffers = Arc::new(LogBuffers::default());
-        thread::start(target, Arc::clone(&buffers), options.reopen.clone())?;
+        thread::start(target, Arc::clone(&buffers), options)?;
         Ok(Some(AccessLog {
             _closing: Arc::new(LogCloser(Arc::clone(&buffers))),
             buffers,
@@ -55,22 +53,7 @@ impl AccessLog {
 
     /// A writer for one more worker.
     pub(crate) fn writer(&self) -> LogWriter {
-        let buffer = self.buffers.add();
-        LogWriter::new(
-            Arc::clone(&self.buffers),
-            buffer,
-            self.options.format,
-            self.options.queue_bytes_max,
-        )
-    }
-
-    pub(crate) fn counters(&self) -> &LogCounters {
-        self.buffers.counters()
-    }
-
-    /// Bytes that are not written yet.
-    pub(crate) fn queued(&self) -> u64 {
-        self.buffers.queued()
+        LogWriter::new(&self.buffers, &self.options)
     }
 }
 

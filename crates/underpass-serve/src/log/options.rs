@@ -84,6 +84,16 @@ impl From<PathBuf> for Access {
     }
 }
 
+impl Access {
+    /// For messages.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Access::Off | Access::Output => "standard output".into(),
+            Access::File(path) => path.display().to_string(),
+        }
+    }
+}
+
 /// A handle that reopens the file of a log. Clones are the same handle.
 #[derive(Clone, Debug, Default)]
 pub struct LogReopen {

@@ -2,75 +2,33 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::buffer::LogBuffers;
-use super::options::{Access, LogReopen};
+use super::options::{Access, LogOptions, LogReopen};
 use crate::error::Error;
 use crate::limits::LOG_LINGER;
 
 /// The mode of a new log: addresses and names of files are confidential.
 const MODE: u32 = 0o640;
 
-/// What is written to.
-#[derive(Debug)]
-pub(super) enum LogSink {
-    Output(io::Stdout),
-    File { file: File, path: PathBuf },
-}
-
-impl LogSink {
-    /// Opens it; nothing where the log is off.
-    pub(super) fn open(access: &Access) -> Result<Option<LogSink>, Error> {
-        match access {
-            Access::Off => Ok(None),
-            Access::Output => Ok(Some(LogSink::Output(io::stdout()))),
-            Access::File(path) => match append(path) {
-                Ok(file) => Ok(Some(LogSink::File {
-                    file,
-                    path: path.clone(),
-                })),
-                Err(source) => Err(Error::Log {
-                    path: path.clone(),
-                    source,
-                }),
-            },
-        }
-    }
-
-    /// Opens a file anew. Where that fails the old one is written on.
-    fn reopen(&mut self) -> io::Result<()> {
-        if let LogSink::File { file, path } = self {
-            *file = append(path)?;
-        }
-        Ok(())
-    }
-
-    fn name(&self) -> String {
-        match self {
-            LogSink::Output(_) => "standard output".into(),
-            LogSink::File { path, .. } => path.display().to_string(),
-        }
-    }
-}
-
-impl Write for LogSink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            // Bypasses the buffer of the standard library, which would split batches.
-            LogSink::Output(output) => Ok(rustix::io::write(output, bytes)?),
-            LogSink::File { file, .. } => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Opens what is written to: standard output or a file. Nothing where the log is off.
+pub(super) fn open(access: &Access) -> Result<Option<File>, Error> {
+    let opened = match access {
+        Access::Off => return Ok(None),
+        Access::Output => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        Access::File(path) => append(path),
+    };
+    opened.map(Some).map_err(|source| Error::Log {
+        path: access.name().into(),
+        source,
+    })
 }
 
 fn append(path: &Path) -> io::Result<File> {
@@ -78,35 +36,33 @@ fn append(path: &Path) -> io::Result<File> {
     options.append(true).create(true).mode(MODE).open(path)
 }
 
-/// Starts the writer. It ends when the shelves are closed and empty.
+/// Starts the writer. It ends when the buffers are closed and empty.
 pub(super) fn start(
-    target: LogSink,
+    target: File,
     buffers: Arc<LogBuffers>,
-    reopen: LogReopen,
+    options: &LogOptions,
 ) -> Result<(), Error> {
     let writer = LogThread {
         target,
+        access: options.access.clone(),
         buffers,
         batch: Vec::new(),
         line: LineState::Ended,
         fault: WriteFault::None,
-        reopened: reopen.times(),
-        reopen,
+        reopened: options.reopen.times(),
+        reopen: options.reopen.clone(),
     };
-    let spawned = thread::Builder::new()
-        .name("access-log".into())
-        .spawn(move || writer.run());
-    match spawned {
-        Ok(_thread) => Ok(()),
-        Err(source) => Err(Error::Thread {
-            doing: "start the access log's thread",
-            source,
-        }),
-    }
+    let thread = thread::Builder::new().name("access-log".into());
+    let spawned = thread.spawn(move || writer.run());
+    spawned.map(drop).map_err(|source| Error::Thread {
+        doing: "start the access log's thread",
+        source,
+    })
 }
 
 struct LogThread<T> {
     target: T,
+    access: Access,
     buffers: Arc<LogBuffers>,
     /// A buffer that is empty between two batches, and swapped for a full one.
     batch: Vec<u8>,
@@ -131,37 +87,41 @@ enum WriteFault {
     Told,
 }
 
-impl LogThread<LogSink> {
+impl LogThread<File> {
     fn run(mut self) {
         self.buffers.set_thread();
         self.reopen.wake_me();
         loop {
             self.wait();
-            // Asked before the last look: what is written until then is on the shelves.
+            // Asked before the last look: what is written until then is in the buffers.
             let closed = self.buffers.is_closed();
-            let unsettled = self.buffers.unsettled();
+            let _flushed = self.buffers.take_flushes();
             self.reopen_if_asked();
             self.write_all();
-            if let Some(asked) = unsettled {
-                self.buffers.settle(asked);
-            }
             if closed {
                 return;
             }
         }
     }
 
+    /// Opens a file anew. Where that fails the old one is written on.
     fn reopen_if_asked(&mut self) {
         let asked = self.reopen.times();
         if asked == self.reopened {
             return;
         }
         self.reopened = asked;
-        match self.target.reopen() {
-            Ok(()) => self.line = LineState::Ended,
+        let Access::File(path) = &self.access else {
+            return;
+        };
+        match append(path) {
+            Ok(file) => {
+                self.target = file;
+                self.line = LineState::Ended;
+            }
             Err(error) => tracing::warn!(
                 "cannot reopen the access log {}, writing to the old file continues: {error}",
-                self.target.name()
+                path.display()
             ),
         }
     }
@@ -176,7 +136,7 @@ impl LogThread<LogSink> {
         }
         let start = Instant::now();
         while let Some(left) = LOG_LINGER.checked_sub(start.elapsed()) {
-            let urgent = self.buffers.is_closed() || self.buffers.unsettled().is_some();
+            let urgent = self.buffers.is_closed() || self.buffers.has_flushes();
             if urgent || left < Duration::from_millis(1) {
                 return;
             }
@@ -186,22 +146,21 @@ impl LogThread<LogSink> {
 
     fn write_all(&mut self) {
         for buffer in self.buffers.all() {
-            if let Ok(mut lines) = buffer.0.lock() {
+            if let Ok(mut lines) = buffer.lock() {
                 std::mem::swap(&mut *lines, &mut self.batch);
             }
             if !self.batch.is_empty() {
-                let name = self.target.name();
-                self.write_batch(&name);
+                self.write_batch();
             }
         }
     }
 }
 
 impl<T: Write> LogThread<T> {
-    fn write_batch(&mut self, name: &str) {
+    fn write_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let (written, outcome) = self.write_lines(&batch);
-        let counters = self.buffers.counters();
+        let counters = &self.buffers.counters;
         let lines = count_lines(&batch[..written]);
         let failed = count_lines(&batch[written..]);
         counters.written_lines.fetch_add(lines, Ordering::Relaxed);
@@ -214,6 +173,7 @@ impl<T: Write> LogThread<T> {
             (Err(_), WriteFault::Told) => {}
             (Err(error), WriteFault::None) => {
                 self.fault = WriteFault::Told;
+                let name = self.access.name();
                 tracing::warn!("cannot write the access log {name}, lines are lost: {error}");
             }
         }
@@ -291,6 +251,7 @@ mod tests {
                 room,
                 content: Vec::new(),
             },
+            access: Access::File("disk".into()),
             buffers: Arc::default(),
             batch: Vec::new(),
             line: LineState::Ended,
@@ -302,7 +263,7 @@ mod tests {
 
     fn write(writer: &mut LogThread<Disk>, lines: &[u8]) {
         writer.batch = lines.to_vec();
-        writer.write_batch("disk");
+        writer.write_batch();
     }
 
     #[test]
@@ -315,7 +276,7 @@ mod tests {
         write(&mut writer, b"fourth\n");
         assert_eq!(writer.target.content, b"first\nse\nfourth\n");
         assert_eq!(writer.fault, WriteFault::None);
-        let counters = writer.buffers.counters();
+        let counters = &writer.buffers.counters;
         let counts = [&counters.written_lines, &counters.failed_lines];
         assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 3]);
     }
@@ -325,8 +286,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("no/such/folder");
         let access = Access::File(path.clone());
-        let error = LogSink::open(&access).unwrap_err().to_string();
+        let error = open(&access).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
-        assert!(LogSink::open(&Access::Off).unwrap().is_none());
+        assert!(open(&Access::Off).unwrap().is_none());
     }
 }

@@ -4,21 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::answer::explain::Explain;
+use crate::connection::exchange::ObservationLevel;
 use crate::log::{AccessLog, LogFormat};
 use crate::metrics::worker_metrics::WorkerMetrics;
-
-/// How much of exchanges is recorded. Each level includes those before it.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum ObservationLevel {
-    /// How many there are.
-    Counts,
-    /// How long they take.
-    Durations,
-    /// What clients sent.
-    RequestText,
-    /// The processor time they use, which takes system calls.
-    ProcessorTime,
-}
 
 /// The metrics of all workers, and the log.
 #[derive(Debug)]
@@ -59,18 +47,19 @@ impl MetricsRegistry {
         register
     }
 
-    /// The current metrics of all workers.
-    pub(crate) fn counts(&self) -> MetricsSnapshot {
+    /// The sums of all workers up to now, and how many workers run. Each count is in it once, even
+    /// while a worker ends.
+    pub(crate) fn totals(&self) -> (WorkerMetrics, usize) {
+        let totals = WorkerMetrics::default();
         let Ok(mut metrics) = self.metrics.lock() else {
-            return MetricsSnapshot::default();
+            return (totals, 0);
         };
         metrics.fold();
-        let mut all = metrics.working.clone();
-        all.push(Arc::clone(&metrics.ended));
-        MetricsSnapshot {
-            working: metrics.working.len(),
-            all,
+        for each in &metrics.working {
+            totals.absorb(each);
         }
+        totals.absorb(&metrics.ended);
+        (totals, metrics.working.len())
     }
 
     /// The number of a connection, from 1 on.
@@ -83,31 +72,24 @@ impl MetricsRegistry {
 #[derive(Debug, Default)]
 struct RegisteredMetrics {
     working: Vec<Arc<WorkerMetrics>>,
-    ended: Arc<WorkerMetrics>,
+    ended: WorkerMetrics,
 }
 
 impl RegisteredMetrics {
-    /// Adds up the metrics of workers that have ended. Metrics that a worker or a reader still
-    /// holds are left alone, so that a reader counts each number once.
+    /// Adds up the metrics of workers that have ended, whose files are closed.
     fn fold(&mut self) {
         let ended = &self.ended;
         self.working
             .retain_mut(|register| match Arc::get_mut(register) {
                 Some(last) => {
+                    last.files.closed.add(last.files.kept.value());
+                    last.files.kept.set(0);
                     ended.absorb(last);
                     false
                 }
                 None => true,
             });
     }
-}
-
-/// The metrics of all workers, to be added up.
-#[derive(Debug, Default)]
-pub(crate) struct MetricsSnapshot {
-    pub(crate) all: Vec<Arc<WorkerMetrics>>,
-    /// How many workers run.
-    pub(crate) working: usize,
 }
 
 /// Whether anybody can ask for metrics.
@@ -126,9 +108,9 @@ mod tests {
     use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
     use crate::request::request_line::Method;
 
-    fn answers(counts: &MetricsSnapshot) -> u64 {
-        let ends = counts.all.iter().flat_map(|register| &register.ends);
-        ends.map(Counter::value).sum()
+    fn answers(registry: &MetricsRegistry) -> u64 {
+        let (totals, _) = registry.totals();
+        totals.ends.iter().map(Counter::value).sum()
     }
 
     #[test]
@@ -145,30 +127,26 @@ mod tests {
                 );
                 register.files.kept.add(1);
             }
-            let counts = registry.counts();
-            assert_eq!(answers(&counts), 2 * generation);
-            assert_eq!((counts.working, counts.all.len()), (2, 3));
+            assert_eq!(answers(&registry), 2 * generation);
+            let (totals, working) = registry.totals();
+            assert_eq!((totals.files.kept.value(), working), (2, 2));
         }
-        let counts = registry.counts();
-        assert_eq!((counts.working, counts.all.len()), (0, 1));
-        let [ended] = &counts.all[..] else {
-            panic!("{counts:?}");
-        };
-        assert_eq!(ended.durations.counts[0].value(), 2000);
-        assert_eq!(ended.files.kept.value(), 0, "its files went with a worker");
-        assert_eq!(ended.files.closed.value(), 2000);
+        let (totals, working) = registry.totals();
+        assert_eq!(working, 0);
+        assert!(registry.metrics.lock().unwrap().working.is_empty());
+        assert_eq!(totals.durations.counts[0].value(), 2000);
+        assert_eq!(totals.files.kept.value(), 0, "its files went with a worker");
+        assert_eq!(totals.files.closed.value(), 2000);
     }
 
     #[test]
-    fn who_reads_while_a_worker_ends_has_its_counts_once() {
+    fn what_a_worker_counted_is_there_once_before_and_after_its_end() {
         let registry = MetricsRegistry::new(None, Explain::Off);
         let register = registry.register();
         register.exchange(Method::Get, Some(Status::Ok), ExchangeEnd::Complete, None);
-        let counts = registry.counts();
+        assert_eq!(answers(&registry), 1);
         drop(register);
-        assert_eq!(answers(&registry.counts()), 1, "as another reader has it");
-        assert_eq!(answers(&counts), 1);
-        drop(counts);
-        assert_eq!(answers(&registry.counts()), 1);
+        assert_eq!(answers(&registry), 1, "by the one that folds");
+        assert_eq!(answers(&registry), 1);
     }
 }

@@ -55,27 +55,19 @@ pub(crate) enum ExchangeEnd {
 }
 
 impl ExchangeEnd {
-    pub(crate) const ALL: [ExchangeEnd; 7] = [
-        ExchangeEnd::Complete,
-        ExchangeEnd::PeerGone,
-        ExchangeEnd::Stalled,
-        ExchangeEnd::TooSlow,
-        ExchangeEnd::Stopped,
-        ExchangeEnd::Truncated,
-        ExchangeEnd::Failed,
+    /// The words in logs and metrics, in the order of the variants.
+    pub(crate) const NAMES: [&str; 7] = [
+        "complete",
+        "peer_gone",
+        "stalled",
+        "too_slow",
+        "stopped",
+        "truncated",
+        "failed",
     ];
 
-    /// The word in logs and metrics.
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            ExchangeEnd::Complete => "complete",
-            ExchangeEnd::PeerGone => "peer_gone",
-            ExchangeEnd::Stalled => "stalled",
-            ExchangeEnd::TooSlow => "too_slow",
-            ExchangeEnd::Stopped => "stopped",
-            ExchangeEnd::Truncated => "truncated",
-            ExchangeEnd::Failed => "failed",
-        }
+        ExchangeEnd::NAMES[self as usize]
     }
 }
 
@@ -91,16 +83,8 @@ pub(crate) enum SlowClient {
 }
 
 impl SlowClient {
-    pub(crate) const ALL: [SlowClient; 3] = [SlowClient::Idle, SlowClient::Head, SlowClient::Body];
-
-    /// The option that says how late is too late.
-    pub(crate) const fn limit(self) -> &'static str {
-        match self {
-            SlowClient::Idle => "idle-timeout",
-            SlowClient::Head => "head-timeout",
-            SlowClient::Body => "body-timeout",
-        }
-    }
+    /// The options that say how late is too late, in the order of the variants.
+    pub(crate) const LIMITS: [&str; 3] = ["idle-timeout", "head-timeout", "body-timeout"];
 }
 
 /// Labels of methods.
@@ -221,17 +205,11 @@ pub struct ServeSummary {
     pub account: Account,
 }
 
-impl ServeSummary {
-    /// Adds what another worker has done.
-    pub fn add(&mut self, other: &ServeSummary) {
-        self.requests += other.requests;
-        self.account.add(&other.account);
-    }
-}
-
+/// Adds what another worker has done.
 impl AddAssign<&ServeSummary> for ServeSummary {
     fn add_assign(&mut self, other: &ServeSummary) {
-        self.add(other);
+        self.requests += other.requests;
+        self.account.add(&other.account);
     }
 }
 
@@ -242,8 +220,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) methods: [Counter; METHODS.len()],
     /// Of each of [`STATUSES`].
     pub(crate) statuses: StatusCounters,
-    /// Of each of [`ExchangeEnd::ALL`].
-    pub(crate) ends: [Counter; ExchangeEnd::ALL.len()],
+    /// Of each of [`ExchangeEnd::NAMES`].
+    pub(crate) ends: [Counter; ExchangeEnd::NAMES.len()],
     /// Of each of [`Mechanism::ALL`].
     pub(crate) bytes: [Counter; Mechanism::ALL.len()],
     pub(crate) calls: [Counter; Mechanism::ALL.len()],
@@ -255,8 +233,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) connections_ended: Counter,
     /// Of each of [`Rejected::NAMES`].
     pub(crate) rejected: [Counter; Rejected::NAMES.len()],
-    /// Of each of [`SlowClient::ALL`].
-    pub(crate) slow_clients: [Counter; SlowClient::ALL.len()],
+    /// Of each of [`SlowClient::LIMITS`].
+    pub(crate) slow_clients: [Counter; SlowClient::LIMITS.len()],
     /// How often there were as many connections as a worker may have.
     pub(crate) full: Counter,
     /// Connections closed while they waited for a request, to make room for others.
@@ -350,21 +328,20 @@ impl WorkerMetrics {
         }
     }
 
-    /// Adds what a worker has counted that has ended; its files are closed. Every kind of refusal
-    /// is kept, or a count could vanish: there are only as many as mechanisms and errors.
-    pub(crate) fn absorb(&self, ended: &WorkerMetrics) {
-        for (counter, ended) in self.counters().zip(ended.counters()) {
-            counter.add(ended.value());
+    /// Adds what a worker has counted. Every kind of refusal is kept, or a count could vanish:
+    /// there are only as many as mechanisms and errors.
+    pub(crate) fn absorb(&self, other: &WorkerMetrics) {
+        for (counter, other) in self.counters().zip(other.counters()) {
+            counter.add(other.value());
         }
-        self.files.closed.add(ended.files.kept.value());
-        if let (Ok(mut list), Ok(refusals)) = (self.refusals.lock(), ended.refusals.lock()) {
+        if let (Ok(mut list), Ok(refusals)) = (self.refusals.lock(), other.refusals.lock()) {
             for counted in refusals.iter() {
                 counted.add_to(&mut list, usize::MAX);
             }
         }
     }
 
-    /// All counters that only grow.
+    /// All counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
         let lists: [&[Counter]; 8] = [
             &self.methods,
@@ -385,6 +362,7 @@ impl WorkerMetrics {
             &self.full,
             &self.evicted,
             &self.durations.nanoseconds,
+            &self.files.kept,
             &self.files.hits,
             &self.files.misses,
             &self.files.closed,

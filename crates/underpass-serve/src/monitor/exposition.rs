@@ -12,10 +12,9 @@ use underpass::Mechanism;
 use underpass_net::{Rejected, ShutdownPhase};
 
 use crate::log::AccessLog;
-use crate::metrics::registry::{MetricsRegistry, MetricsSnapshot};
+use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{
-    Counter, DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SlowClient, WorkerMetrics,
-    cause_name,
+    DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SlowClient, WorkerMetrics, cause_name,
 };
 use crate::monitor::process::{self, ProcessFiles};
 
@@ -26,30 +25,21 @@ pub(super) fn text(
     process_files: &ProcessFiles,
     started: SystemTime,
 ) -> String {
-    let tallies = Tallies(board.counts());
+    let (totals, workers) = board.totals();
     let mut page = Page::default();
-    requests(&mut page, &tallies);
-    durations(&mut page, &tallies);
-    bytes(&mut page, &tallies);
-    refusals(&mut page, &tallies);
-    disk(&mut page, &tallies);
-    connections(&mut page, &tallies, phase);
-    files(&mut page, &tallies);
+    requests(&mut page, &totals);
+    durations(&mut page, &totals);
+    bytes(&mut page, &totals);
+    refusals(&mut page, &totals);
+    disk(&mut page, &totals);
+    connections(&mut page, &totals);
+    running(&mut page, phase, workers);
+    files(&mut page, &totals);
     if let Some(log) = &board.log {
         lines(&mut page, log);
     }
     about_process(&mut page, process_files, started);
     page.text
-}
-
-/// Those of all workers.
-struct Tallies(MetricsSnapshot);
-
-impl Tallies {
-    fn sum(&self, counter: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
-        let values = self.0.all.iter().map(|tally| counter(tally).value());
-        values.fold(0, u64::wrapping_add)
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -98,17 +88,16 @@ impl Page {
     }
 }
 
-fn requests(page: &mut Page, tallies: &Tallies) {
+fn requests(page: &mut Page, totals: &WorkerMetrics) {
     let name = "underpass_requests_total";
     page.family(name, Kind::Counter, "Requests answered, by method.");
-    for (number, method) in METHODS.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.methods[number]);
-        page.sample(name, &format!("{{method=\"{method}\"}}"), value);
+    for (method, count) in METHODS.into_iter().zip(&totals.methods) {
+        page.sample(name, &format!("{{method=\"{method}\"}}"), count.value());
     }
     let name = "underpass_responses_total";
     page.family(name, Kind::Counter, "Answers, by status.");
     for (number, status) in STATUSES.enumerate() {
-        let value = tallies.sum(|tally| tally.statuses.by_number(number));
+        let value = totals.statuses.by_number(number).value();
         if value > 0 {
             let class = status / 100;
             let labels = format!("{{code=\"{status}\",class=\"{class}xx\"}}");
@@ -117,67 +106,55 @@ fn requests(page: &mut Page, tallies: &Tallies) {
     }
     let name = "underpass_responses_ended_total";
     page.family(name, Kind::Counter, "Answers, by how they ended.");
-    for (number, end) in ExchangeEnd::ALL.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.ends[number]);
-        page.sample(name, &format!("{{end=\"{}\"}}", end.name()), value);
+    for (end, count) in ExchangeEnd::NAMES.into_iter().zip(&totals.ends) {
+        page.sample(name, &format!("{{end=\"{end}\"}}"), count.value());
     }
 }
 
-fn durations(page: &mut Page, tallies: &Tallies) {
+fn durations(page: &mut Page, totals: &WorkerMetrics) {
     let name = "underpass_request_duration_seconds";
     let help = "From the first byte of a request until its answer was handed to the kernel.";
     page.family(name, Kind::Histogram, help);
     let bucket = format!("{name}_bucket");
     let mut count = 0;
     for (number, upper) in DURATION_CLASSES.iter().enumerate() {
-        count += tallies.sum(|tally| &tally.durations.counts[number]);
+        count += totals.durations.counts[number].value();
         let labels = format!("{{le=\"{}\"}}", upper.as_secs_f64());
         page.sample(&bucket, &labels, count);
     }
-    count += tallies.sum(|tally| &tally.durations.counts[DURATION_CLASSES.len()]);
+    count += totals.durations.counts[DURATION_CLASSES.len()].value();
     page.sample(&bucket, "{le=\"+Inf\"}", count);
-    let nanoseconds = tallies.sum(|tally| &tally.durations.nanoseconds);
+    let nanoseconds = totals.durations.nanoseconds.value();
     page.sample(&format!("{name}_sum"), "", seconds(nanoseconds));
     page.sample(&format!("{name}_count"), "", count);
 }
 
-fn bytes(page: &mut Page, tallies: &Tallies) {
-    let name = "underpass_body_bytes_total";
-    let help = "Bytes of files that the kernel took for sending, by mechanism.";
-    page.family(name, Kind::Counter, help);
-    for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.bytes[number]);
-        page.sample(name, &format!("{{mechanism=\"{mechanism}\"}}"), value);
-    }
-    let name = "underpass_body_calls_total";
-    let help = "System calls made to move bytes of files, by mechanism.";
-    page.family(name, Kind::Counter, help);
-    for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.calls[number]);
-        page.sample(name, &format!("{{mechanism=\"{mechanism}\"}}"), value);
+fn bytes(page: &mut Page, totals: &WorkerMetrics) {
+    let bytes = "Bytes of files that the kernel took for sending, by mechanism.";
+    let calls = "System calls made to move bytes of files, by mechanism.";
+    for (name, help, counts) in [
+        ("underpass_body_bytes_total", bytes, &totals.bytes),
+        ("underpass_body_calls_total", calls, &totals.calls),
+    ] {
+        page.family(name, Kind::Counter, help);
+        for (mechanism, count) in Mechanism::ALL.into_iter().zip(counts) {
+            let labels = format!("{{mechanism=\"{mechanism}\"}}");
+            page.sample(name, &labels, count.value());
+        }
     }
     page.single(
         "underpass_other_bytes_total",
         Kind::Counter,
         "Bytes sent that are not of files as they lie there: heads, and what is made.",
-        tallies.sum(|tally| &tally.other_bytes),
+        totals.other_bytes.value(),
     );
 }
 
-fn refusals(page: &mut Page, tallies: &Tallies) {
-    let mut sums = Vec::new();
-    for tally in &tallies.0.all {
-        let Ok(refusals) = tally.refusals.lock() else {
-            continue;
-        };
-        for refused in refusals.iter() {
-            refused.add_to(&mut sums, usize::MAX);
-        }
-    }
+fn refusals(page: &mut Page, totals: &WorkerMetrics) {
     let name = "underpass_refusals_total";
     let help = "Answers in which the kernel refused a mechanism, by mechanism and cause.";
     page.family(name, Kind::Counter, help);
-    for refused in sums {
+    for refused in totals.refusals.lock().iter().flat_map(|list| list.iter()) {
         let refusal = refused.refusal;
         let (mechanism, cause) = (refusal.mechanism, cause_name(refusal.cause));
         let labels = format!("{{mechanism=\"{mechanism}\",cause=\"{cause}\"}}");
@@ -187,28 +164,28 @@ fn refusals(page: &mut Page, tallies: &Tallies) {
         "underpass_refusals_unlisted_total",
         Kind::Counter,
         "Refusals beyond the kinds that are listed.",
-        tallies.sum(|tally| &tally.refusals_unlisted),
+        totals.refusals_unlisted.value(),
     );
 }
 
-fn disk(page: &mut Page, tallies: &Tallies) {
+fn disk(page: &mut Page, totals: &WorkerMetrics) {
     page.single(
         "underpass_cold_reads_total",
         Kind::Counter,
         "Ranges of files that were not in the page cache and had to be waited for.",
-        tallies.sum(|tally| &tally.cold_reads),
+        totals.cold_reads.value(),
     );
     page.single(
         "underpass_cold_read_seconds_total",
         Kind::Counter,
         "Time answers waited for such ranges, with the wait for a thread that reads.",
-        seconds(tallies.sum(|tally| &tally.cold_nanoseconds)),
+        seconds(totals.cold_nanoseconds.value()),
     );
 }
 
-fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
-    let accepted = tallies.sum(|tally| &tally.connections_accepted);
-    let ended = tallies.sum(|tally| &tally.connections_ended);
+fn connections(page: &mut Page, totals: &WorkerMetrics) {
+    let accepted = totals.connections_accepted.value();
+    let ended = totals.connections_ended.value();
     page.single(
         "underpass_connections_accepted_total",
         Kind::Counter,
@@ -224,36 +201,35 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
     let name = "underpass_connections_turned_away_total";
     let help = "Connections closed before a request was read, by reason.";
     page.family(name, Kind::Counter, help);
-    for (number, reason) in Rejected::NAMES.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.rejected[number]);
-        page.sample(name, &format!("{{reason=\"{reason}\"}}"), value);
+    for (reason, count) in Rejected::NAMES.into_iter().zip(&totals.rejected) {
+        page.sample(name, &format!("{{reason=\"{reason}\"}}"), count.value());
     }
     let name = "underpass_connections_timed_out_total";
     let help = "Connections ended since the client was too slow, by the option that says so.";
     page.family(name, Kind::Counter, help);
-    for (number, late) in SlowClient::ALL.into_iter().enumerate() {
-        let value = tallies.sum(|tally| &tally.slow_clients[number]);
-        page.sample(name, &format!("{{limit=\"{}\"}}", late.limit()), value);
-    }
-    for (limit, end) in [
-        ("stall-timeout", ExchangeEnd::Stalled),
-        ("rate-min", ExchangeEnd::TooSlow),
-    ] {
-        let value = tallies.sum(|tally| &tally.ends[end as usize]);
-        page.sample(name, &format!("{{limit=\"{limit}\"}}"), value);
+    let while_sending = [
+        ("stall-timeout", &totals.ends[ExchangeEnd::Stalled as usize]),
+        ("rate-min", &totals.ends[ExchangeEnd::TooSlow as usize]),
+    ];
+    let slow_clients = SlowClient::LIMITS.into_iter().zip(&totals.slow_clients);
+    for (limit, count) in slow_clients.chain(while_sending) {
+        page.sample(name, &format!("{{limit=\"{limit}\"}}"), count.value());
     }
     page.single(
         "underpass_connections_max_reached_total",
         Kind::Counter,
         "Times that a worker had as many connections as it may have, and others waited.",
-        tallies.sum(|tally| &tally.full),
+        totals.full.value(),
     );
     page.single(
         "underpass_connections_evicted_total",
         Kind::Counter,
         "Connections closed while they waited for a request, to make room for others.",
-        tallies.sum(|tally| &tally.evicted),
+        totals.evicted.value(),
     );
+}
+
+fn running(page: &mut Page, phase: ShutdownPhase, workers: usize) {
     let name = "underpass_phase";
     page.family(name, Kind::Gauge, "1 for the phase the server is in.");
     for (each, word) in [
@@ -268,34 +244,34 @@ fn connections(page: &mut Page, tallies: &Tallies, phase: ShutdownPhase) {
         "underpass_workers",
         Kind::Gauge,
         "Workers that run, those of earlier configurations included.",
-        tallies.0.working,
+        workers,
     );
 }
 
-fn files(page: &mut Page, tallies: &Tallies) {
+fn files(page: &mut Page, totals: &WorkerMetrics) {
     page.single(
         "underpass_open_files",
         Kind::Gauge,
         "Files kept open for the next request.",
-        tallies.sum(|tally| &tally.files.kept),
+        totals.files.kept.value(),
     );
     let name = "underpass_open_file_lookups_total";
     let help = "Names looked up, by whether the file was kept open.";
     page.family(name, Kind::Counter, help);
-    let hits = tallies.sum(|tally| &tally.files.hits);
-    let misses = tallies.sum(|tally| &tally.files.misses);
+    let hits = totals.files.hits.value();
+    let misses = totals.files.misses.value();
     page.sample(name, "{result=\"hit\"}", hits);
     page.sample(name, "{result=\"miss\"}", misses);
     page.single(
         "underpass_open_files_closed_total",
         Kind::Counter,
         "Files not kept any longer: too old, deleted, replaced, or given up.",
-        tallies.sum(|tally| &tally.files.closed),
+        totals.files.closed.value(),
     );
 }
 
 fn lines(page: &mut Page, log: &AccessLog) {
-    let counters = log.counters();
+    let counters = &log.buffers.counters;
     let name = "underpass_log_lines_total";
     let help = "Lines of the access log, by what became of them.";
     page.family(name, Kind::Counter, help);
@@ -317,7 +293,7 @@ fn lines(page: &mut Page, log: &AccessLog) {
         "underpass_log_queued_bytes",
         Kind::Gauge,
         "Bytes of the access log that wait to be written.",
-        log.queued(),
+        log.buffers.queued(),
     );
 }
 

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use httpdate::fmt_http_date;
 use tokio::time::timeout;
 use underpass::Piece;
 use underpass_net::{Connection, ReadOutcome, ShutdownPhase, WhileDraining};
 
-use crate::http::date::date_bytes;
-use crate::http::decimal::push_decimal;
 use crate::http::status::{HttpError, Status};
 use crate::limits::METRICS_TIMEOUT;
 use crate::metrics::registry::MetricsRegistry;
 use crate::monitor::exposition;
 use crate::monitor::process::ProcessFiles;
 use crate::request::head::{HeadProgress, HeadScanner, RequestHead};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::Method;
-use crate::request::target::HttpTarget;
 
 /// What every answer is made of.
 #[derive(Debug)]
@@ -106,22 +105,13 @@ fn answer_refusal(refusal: HttpError) -> Vec<u8> {
 const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 fn written(status: Status, body: &str, method: Method) -> Vec<u8> {
-    let mut out = Vec::with_capacity(body.len() + 256);
-    for part in [
-        "HTTP/1.1 ",
+    let head = format!(
+        "HTTP/1.1 {}\r\nConnection: close\r\nCache-Control: no-store\r\nContent-Type: {MEDIA}\r\n\
+         Date: {}\r\nContent-Length: {}\r\n\r\n",
         status.line(),
-        "\r\nConnection: close\r\nCache-Control: no-store\r\nContent-Type: ",
-        MEDIA,
-        "\r\nDate: ",
-    ] {
-        out.extend_from_slice(part.as_bytes());
-    }
-    out.extend_from_slice(&date_bytes(SystemTime::now().into()));
-    out.extend_from_slice(b"\r\nContent-Length: ");
-    push_decimal(&mut out, body.len() as u64);
-    out.extend_from_slice(b"\r\n\r\n");
-    if method != Method::Head {
-        out.extend_from_slice(body.as_bytes());
-    }
-    out
+        fmt_http_date(SystemTime::now()),
+        body.len()
+    );
+    let body = if method == Method::Head { "" } else { body };
+    [head.as_bytes(), body.as_bytes()].concat()
 }

@@ -10,20 +10,13 @@ use crate::options::mistakes::mistakes;
 use crate::options::settings::ConfigOverride;
 
 impl ServerOptions {
-    /// Reads the configuration in a file. Roots that are relative are relative to its folder.
+    /// Reads the configuration in a file, if there is one, and `settings`, one after the other,
+    /// which beat what the file says. Relative roots are relative to the file's folder; those that
+    /// settings name, to the current folder.
     ///
     /// # Errors
-    /// [`Error::ConfigFile`] where the file or folder cannot be read, [`Error::Config`] where it
-    /// makes no sense.
-    pub fn load(file: &Path) -> Result<ServerOptions, Error> {
-        ServerOptions::load_with(Some(file), &[])
-    }
-
-    /// The same with `settings`, one after the other, which beat what the file says. A relative
-    /// root that they set is relative to the current folder.
-    ///
-    /// # Errors
-    /// As [`load`](ServerOptions::load); and [`Error::Config`] names the invalid settings.
+    /// [`Error::ConfigFile`] where the file cannot be read, [`Error::Config`] where it makes no
+    /// sense or a setting is invalid.
     pub fn load_with(
         file: Option<&Path>,
         settings: &[ConfigOverride],

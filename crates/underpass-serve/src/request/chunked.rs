@@ -22,14 +22,16 @@ pub(crate) struct ChunkedReader {
 
 #[derive(Clone, Copy, Debug)]
 enum ChunkedState {
-    Size { size: u64, digits: u8 },
-    Extension { size: u64 },
-    SizeFeed { size: u64 },
-    Data { left: u64 },
+    /// The size so far, and its digits.
+    Size(u64, u8),
+    Extension(u64),
+    SizeFeed(u64),
+    /// The bytes that are left.
+    Data(u64),
     DataReturn,
     DataFeed,
-    Trailer { line: TrailerLine },
-    TrailerFeed { line: TrailerLine },
+    Trailer(TrailerLine),
+    TrailerFeed(TrailerLine),
     Done,
 }
 
@@ -54,7 +56,7 @@ const MALFORMED: HttpError = HttpError::bad("the chunked body is malformed");
 impl ChunkedReader {
     pub(crate) fn new() -> ChunkedReader {
         ChunkedReader {
-            state: ChunkedState::Size { size: 0, digits: 0 },
+            state: ChunkedState::Size(0, 0),
             data: 0,
             extras: 0,
         }
@@ -71,7 +73,7 @@ impl ChunkedReader {
         while let Some(&byte) = input.get(taken) {
             match &mut self.state {
                 ChunkedState::Done => break,
-                ChunkedState::Data { left } => {
+                ChunkedState::Data(left) => {
                     let rest = input.len() - taken;
                     let step = rest.min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= step as u64;
@@ -96,8 +98,8 @@ impl ChunkedReader {
     /// Keeps count of what the byte just read brought.
     fn count(&mut self) -> Result<(), HttpError> {
         match self.state {
-            ChunkedState::Data { left } => self.data = self.data.saturating_add(left),
-            ChunkedState::Extension { .. } | ChunkedState::Trailer { .. } => self.extras += 1,
+            ChunkedState::Data(left) => self.data = self.data.saturating_add(left),
+            ChunkedState::Extension(_) | ChunkedState::Trailer(_) => self.extras += 1,
             _ => {}
         }
         match self.extras > CHUNK_EXTRAS_BYTES_MAX {
@@ -110,47 +112,28 @@ impl ChunkedReader {
 impl ChunkedState {
     /// The state after a byte that is not payload.
     fn next(self, byte: u8) -> Result<ChunkedState, HttpError> {
-        match (self, byte) {
-            (ChunkedState::Size { size, digits }, b'\r') if digits > 0 => {
-                Ok(ChunkedState::SizeFeed { size })
-            }
-            (ChunkedState::Size { size, digits }, b';') if digits > 0 => {
-                Ok(ChunkedState::Extension { size })
-            }
-            (ChunkedState::Size { size, digits }, _) if digits < 16 => {
+        use ChunkedState::{
+            DataFeed, DataReturn, Done, Extension, Size, SizeFeed, Trailer, TrailerFeed,
+        };
+        Ok(match (self, byte) {
+            (Size(size, 1..), b'\r') => SizeFeed(size),
+            (Size(size, 1..), b';') => Extension(size),
+            (Size(size, digits @ ..16), _) => {
                 let digit = char::from(byte).to_digit(16).ok_or(MALFORMED)?;
-                Ok(ChunkedState::Size {
-                    size: size << 4 | u64::from(digit),
-                    digits: digits + 1,
-                })
+                Size(size << 4 | u64::from(digit), digits + 1)
             }
-            (ChunkedState::Extension { size }, b'\r') => Ok(ChunkedState::SizeFeed { size }),
-            (ChunkedState::Extension { size }, _) if is_text(byte) => {
-                Ok(ChunkedState::Extension { size })
-            }
-            (ChunkedState::SizeFeed { size: 0 }, b'\n') => Ok(ChunkedState::Trailer {
-                line: TrailerLine::Empty,
-            }),
-            (ChunkedState::SizeFeed { size }, b'\n') => Ok(ChunkedState::Data { left: size }),
-            (ChunkedState::DataReturn, b'\r') => Ok(ChunkedState::DataFeed),
-            (ChunkedState::DataFeed, b'\n') => Ok(ChunkedState::Size { size: 0, digits: 0 }),
-            (ChunkedState::Trailer { line }, b'\r') if line != TrailerLine::Name => {
-                Ok(ChunkedState::TrailerFeed { line })
-            }
-            (ChunkedState::Trailer { line }, _) => Ok(ChunkedState::Trailer {
-                line: line.next(byte)?,
-            }),
-            (
-                ChunkedState::TrailerFeed {
-                    line: TrailerLine::Empty,
-                },
-                b'\n',
-            ) => Ok(ChunkedState::Done),
-            (ChunkedState::TrailerFeed { .. }, b'\n') => Ok(ChunkedState::Trailer {
-                line: TrailerLine::Empty,
-            }),
-            _ => Err(MALFORMED),
-        }
+            (Extension(size), b'\r') => SizeFeed(size),
+            (Extension(size), _) if is_text(byte) => Extension(size),
+            (SizeFeed(0), b'\n') => Trailer(TrailerLine::Empty),
+            (SizeFeed(size), b'\n') => ChunkedState::Data(size),
+            (DataReturn, b'\r') => DataFeed,
+            (DataFeed, b'\n') => Size(0, 0),
+            (Trailer(line), b'\r') if line != TrailerLine::Name => TrailerFeed(line),
+            (Trailer(line), _) => Trailer(line.next(byte)?),
+            (TrailerFeed(TrailerLine::Empty), b'\n') => Done,
+            (TrailerFeed(_), b'\n') => Trailer(TrailerLine::Empty),
+            _ => return Err(MALFORMED),
+        })
     }
 }
 

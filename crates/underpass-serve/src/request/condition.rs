@@ -16,9 +16,9 @@ use crate::http::validator::{EntityTag, LastModified, TagStrength, Validators};
 pub(crate) struct Conditions<'b> {
     pub(crate) if_match: Option<Cow<'b, [u8]>>,
     pub(crate) if_none_match: Option<Cow<'b, [u8]>>,
-    pub(crate) if_modified_since: Option<Cow<'b, [u8]>>,
-    pub(crate) if_unmodified_since: Option<Cow<'b, [u8]>>,
-    pub(crate) if_range: Option<Cow<'b, [u8]>>,
+    pub(crate) if_modified_since: Option<&'b [u8]>,
+    pub(crate) if_unmodified_since: Option<&'b [u8]>,
+    pub(crate) if_range: Option<&'b [u8]>,
 }
 
 /// What the conditions come to, for GET and HEAD.
@@ -43,7 +43,7 @@ impl Conditions<'_> {
 
     /// If-Match, compared strongly, else If-Unmodified-Since.
     fn is_expected_state(&self, file: &Validators) -> bool {
-        match (&self.if_match, &self.if_unmodified_since) {
+        match (&self.if_match, self.if_unmodified_since) {
             (Some(tags), _) => names(tags, &file.tag, TagComparison::Strong),
             (None, Some(date)) => match (LastModified::parse(date), file.modified) {
                 (Some(date), Some(modified)) => modified <= date,
@@ -55,7 +55,7 @@ impl Conditions<'_> {
 
     /// If-None-Match, compared weakly, else If-Modified-Since.
     fn is_known_state(&self, file: &Validators) -> bool {
-        match (&self.if_none_match, &self.if_modified_since) {
+        match (&self.if_none_match, self.if_modified_since) {
             (Some(tags), _) => names(tags, &file.tag, TagComparison::Weak),
             (None, Some(date)) => match (LastModified::parse(date), file.modified) {
                 (Some(date), Some(modified)) => modified <= date,
@@ -68,11 +68,11 @@ impl Conditions<'_> {
     /// Whether a `Range` applies: without If-Range always, with it if the client's part is
     /// of this very state.
     pub(crate) fn allow_range(&self, file: &Validators) -> bool {
-        match &self.if_range {
+        match self.if_range {
             None => true,
             Some(value) => {
                 let strong = file.tag.strength() == TagStrength::Strong;
-                strong && **value == *file.tag.as_bytes()
+                strong && value == file.tag.as_bytes()
                     || (file.modified.is_some() && LastModified::parse(value) == file.modified)
             }
         }
@@ -166,10 +166,10 @@ mod tests {
         let mut conditions = Conditions::default();
         for field in fields.split("; ") {
             let (name, value) = field.split_once(": ").unwrap();
-            let value = Some(Cow::Borrowed(value.as_bytes()));
+            let value = Some(value.as_bytes());
             match name {
-                "match" => conditions.if_match = value,
-                "none" => conditions.if_none_match = value,
+                "match" => conditions.if_match = value.map(Cow::Borrowed),
+                "none" => conditions.if_none_match = value.map(Cow::Borrowed),
                 "since" => conditions.if_modified_since = value,
                 "until" => conditions.if_unmodified_since = value,
                 "range" => conditions.if_range = value,

@@ -18,7 +18,7 @@ pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> 
         Forwarded::XForwardedFor => address,
     };
     let mut client = peer;
-    for member in FromRight::of(value.unwrap_or_default()) {
+    for member in from_right(value.unwrap_or_default()) {
         let is_trusted =
             client.map_or_else(|| proxies.trust_unix(), |client| proxies.trust(client));
         if !is_trusted {
@@ -32,44 +32,17 @@ pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> 
     client
 }
 
-/// The members of a list, the last one first. Commas within quotes are none.
-struct FromRight<'b> {
-    rest: Option<&'b [u8]>,
-}
-
-impl<'b> FromRight<'b> {
-    fn of(list: &'b [u8]) -> FromRight<'b> {
-        FromRight { rest: Some(list) }
-    }
-
-    fn member(&mut self) -> Option<&'b [u8]> {
-        let rest = self.rest?;
-        let mut is_quoted = false;
-        let comma = rest.iter().rposition(|&byte| {
-            is_quoted ^= byte == b'"';
-            byte == b',' && !is_quoted
-        });
-        let (before, member) = match comma {
-            Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
-            None => (None, rest),
-        };
-        self.rest = before;
-        Some(member.trim_ascii())
-    }
-}
-
-impl<'b> Iterator for FromRight<'b> {
-    type Item = &'b [u8];
-
-    /// Empty members are none (RFC 9110, section 5.6.1).
-    fn next(&mut self) -> Option<&'b [u8]> {
-        loop {
-            match self.member()? {
-                [] => {}
-                member => return Some(member),
-            }
-        }
-    }
+/// The members of a list, the last one first. Commas within quotes are none; empty members are none
+/// (RFC 9110, section 5.6.1).
+fn from_right(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut is_quoted = false;
+    let members = list.rsplit(move |&byte| {
+        is_quoted ^= byte == b'"';
+        byte == b',' && !is_quoted
+    });
+    members
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
 }
 
 /// The `for` of a member of `Forwarded`, if it is an address.

@@ -13,13 +13,14 @@
 
 use std::borrow::Cow;
 
+use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
+
 use crate::http::status::{HttpError, Status};
-use crate::limits::{EMPTY_LINES_MAX, RequestLimits};
+use crate::limits::{EMPTY_LINES_MAX, FIELDS_MAX, RequestLimits};
 use crate::request::condition::Conditions;
-use crate::request::fields::Fields;
-use crate::request::framing::{Framing, framing};
-use crate::request::request_line::{HttpVersion, Method, RequestLine};
-use crate::request::target::{HttpTarget, check_host};
+use crate::request::request_line::{
+    HttpTarget, HttpVersion, Method, RequestLine, check_authority, is_token,
+};
 
 /// The head of a valid request, with everything that a response depends on.
 #[derive(Debug, Eq, PartialEq)]
@@ -32,8 +33,8 @@ pub(crate) struct RequestHead<'b> {
     pub(crate) persistence: Persistence,
     pub(crate) framing: Framing,
     pub(crate) expect: Expectation,
-    pub(crate) conditions: Conditions<'b>,
-    pub(crate) range: Option<Cow<'b, [u8]>>,
+    pub(crate) conditions: Option<Conditions<'b>>,
+    pub(crate) range: Option<&'b [u8]>,
     /// The fields that nothing above was made of.
     pub(crate) fields: Fields<'b>,
 }
@@ -201,28 +202,22 @@ fn parse<'b>(
     mut fields: Fields<'b>,
 ) -> Result<RequestHead<'b>, HttpError> {
     let framing = framing(
-        &fields.content_length,
-        &fields.transfer_encoding,
+        fields.content_length,
+        fields.transfer_encoding,
         line.version,
     )?;
-    let host = check_host(&fields.host, line.version)?;
+    let host = check_host(fields.host, line.version)?;
     let (authority, target) = HttpTarget::parse(&head[line.target.clone()], line.method)?;
     Ok(RequestHead {
         method: line.method,
         version: line.version,
         authority: authority.or(host),
         target,
-        persistence: persistence(fields.connection.value(), line.version),
+        persistence: persistence(fields.connection.as_deref(), line.version),
         framing,
-        expect: expect(fields.expect.value(), line.version),
-        conditions: Conditions {
-            if_match: fields.if_match.take(),
-            if_none_match: fields.if_none_match.take(),
-            if_modified_since: fields.if_modified_since.take(),
-            if_unmodified_since: fields.if_unmodified_since.take(),
-            if_range: fields.if_range.take(),
-        },
-        range: fields.range.take(),
+        expect: expect(fields.expect.as_deref(), line.version),
+        conditions: fields.take_conditions(),
+        range: fields.range,
         fields,
     })
 }
@@ -262,12 +257,201 @@ fn expect(expect: Option<&[u8]>, version: HttpVersion) -> Expectation {
     }
 }
 
+/// Demands a `Host` of HTTP/1.1, and a well-formed one.
+fn check_host(host: Option<&[u8]>, version: HttpVersion) -> Result<Option<&[u8]>, HttpError> {
+    match (host, version) {
+        (None, HttpVersion::Http10) => Ok(None),
+        (None, HttpVersion::Http11) => Err(HttpError::bad("the Host field is missing")),
+        (Some(authority), _) => check_authority(authority).map(|()| host),
+    }
+}
+
+/// Declares the fields that matter here: those that a head has once, and those whose lines are
+/// joined by a comma, as RFC 9110, section 5.3, has it.
+macro_rules! fields {
+    (once { $($once:ident: $one:literal,)* } joined { $($joined:ident: $many:literal,)* }) => {
+        /// The fields that matter here, by name.
+        #[derive(Debug, Default, Eq, PartialEq)]
+        pub(crate) struct Fields<'b> {
+            $(pub(crate) $once: Option<&'b [u8]>,)*
+            $(pub(crate) $joined: Option<Cow<'b, [u8]>>,)*
+        }
+
+        impl<'b> Fields<'b> {
+            fn add(&mut self, name: &str, value: &'b [u8]) -> Result<(), HttpError> {
+                $(if name.eq_ignore_ascii_case($one) {
+                    return match self.$once.replace(value) {
+                        None => Ok(()),
+                        Some(_) => Err(HttpError::bad(concat!(
+                            "there is more than one ", $one, " field"
+                        ))),
+                    };
+                })*
+                $(if name.eq_ignore_ascii_case($many) {
+                    match &mut self.$joined {
+                        None => self.$joined = Some(Cow::Borrowed(value)),
+                        Some(lines) => {
+                            lines.to_mut().extend_from_slice(b", ");
+                            lines.to_mut().extend_from_slice(value);
+                        }
+                    }
+                    return Ok(());
+                })*
+                Ok(())
+            }
+        }
+    };
+}
+
+// Content-Type, Content-Range and credentials decide nothing here, but in front of this server or
+// behind it they do: whoever reads another one of two lines sees another request. Referer and
+// User-Agent are logged and nothing else.
+fields! {
+    once {
+        host: "Host",
+        content_length: "Content-Length",
+        transfer_encoding: "Transfer-Encoding",
+        range: "Range",
+        if_modified_since: "If-Modified-Since",
+        if_unmodified_since: "If-Unmodified-Since",
+        if_range: "If-Range",
+        origin: "Origin",
+        content_type: "Content-Type",
+        content_range: "Content-Range",
+        authorization: "Authorization",
+        proxy_authorization: "Proxy-Authorization",
+    }
+    joined {
+        connection: "Connection",
+        expect: "Expect",
+        if_match: "If-Match",
+        if_none_match: "If-None-Match",
+        accept: "Accept",
+        accept_encoding: "Accept-Encoding",
+        want_repr_digest: "Want-Repr-Digest",
+        referer: "Referer",
+        user_agent: "User-Agent",
+        forwarded: "Forwarded",
+        x_forwarded_for: "X-Forwarded-For",
+    }
+}
+
+impl<'b> Fields<'b> {
+    /// Reads the field lines of a complete head, the empty line included.
+    pub(crate) fn parse(lines: &'b [u8]) -> Result<Fields<'b>, HttpError> {
+        let mut headers = [EMPTY_HEADER; FIELDS_MAX];
+        match parse_headers(lines, &mut headers) {
+            Ok(Parsed::Complete((length, headers))) if length == lines.len() => {
+                let mut fields = Fields::default();
+                for header in headers {
+                    fields.add(header.name, header.value)?;
+                }
+                Ok(fields)
+            }
+            Err(httparse::Error::TooManyHeaders) => Err(HttpError::new(
+                Status::HeadTooLarge,
+                "the request head has too many fields",
+            )),
+            Err(httparse::Error::HeaderName) => Err(HttpError::bad("a field name is malformed")),
+            _ => Err(HttpError::bad("a field value is malformed")),
+        }
+    }
+
+    fn take_conditions(&mut self) -> Option<Conditions<'b>> {
+        let conditions = Conditions {
+            if_match: self.if_match.take(),
+            if_none_match: self.if_none_match.take(),
+            if_modified_since: self.if_modified_since,
+            if_unmodified_since: self.if_unmodified_since,
+            if_range: self.if_range,
+        };
+        (conditions != Conditions::default()).then_some(conditions)
+    }
+}
+
+/// How a request's body is framed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Framing {
+    /// There is none.
+    Empty,
+    /// As many bytes; at least one.
+    Length(u64),
+    Chunked,
+}
+
+/// Judges the two fields that frame a body.
+fn framing(
+    content_length: Option<&[u8]>,
+    transfer_encoding: Option<&[u8]>,
+    version: HttpVersion,
+) -> Result<Framing, HttpError> {
+    match (content_length, transfer_encoding) {
+        (None, None) => Ok(Framing::Empty),
+        (Some(value), None) => length(value),
+        (None, Some(_)) if version == HttpVersion::Http10 => {
+            Err(HttpError::bad("HTTP/1.0 has no Transfer-Encoding"))
+        }
+        (None, Some(codings)) => chunked(codings),
+        (Some(_), Some(_)) => Err(HttpError::bad(
+            "Content-Length and Transfer-Encoding exclude each other",
+        )),
+    }
+}
+
+/// Digits and nothing else, within what fits.
+fn length(value: &[u8]) -> Result<Framing, HttpError> {
+    const WRONG: HttpError = HttpError::bad("Content-Length is not a number");
+    if value.is_empty() {
+        return Err(WRONG);
+    }
+    let mut length = 0u64;
+    for byte in value {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(WRONG);
+        }
+        length = length
+            .checked_mul(10)
+            .and_then(|tens| tens.checked_add(digit.into()))
+            .ok_or(WRONG)?;
+    }
+    match length {
+        0 => Ok(Framing::Empty),
+        _ => Ok(Framing::Length(length)),
+    }
+}
+
+/// The last coding must be `chunked`, exactly once; no other is implemented.
+fn chunked(codings: &[u8]) -> Result<Framing, HttpError> {
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    if is_chunked(codings) {
+        return Ok(Framing::Chunked);
+    }
+    let mut before: Vec<&[u8]> = codings
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    match before.pop() {
+        Some(last) if is_chunked(last) => {}
+        _ => return Err(HttpError::bad("the last transfer coding is not chunked")),
+    }
+    let is_plain = |coding: &&[u8]| {
+        !coding.is_empty() && !is_chunked(coding) && coding.iter().all(|&byte| is_token(byte))
+    };
+    match before.iter().all(is_plain) {
+        true => Err(HttpError::new(
+            Status::NotImplemented,
+            "the only supported transfer coding is chunked",
+        )),
+        false => Err(HttpError::bad("Transfer-Encoding is malformed")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limits::FIELDS_MAX;
 
     /// The verdict on `head`, given in pieces of these sizes: how long the head is, or the status
     /// it is refused with; nothing while it is incomplete.
@@ -397,6 +581,162 @@ mod tests {
             let head = format!("GET / HTTP/{version}\r\nHost: a\r\nExpect: {value}\r\n\r\n");
             assert_eq!(parsed(head.as_bytes()).expect, expect, "{head}");
         }
+    }
+
+    /// Every field of RFC 9110 that a request has once at the most, and Origin of RFC 6454: what
+    /// two lines come to. Those that are not read here decide nothing anywhere.
+    #[test]
+    fn two_lines_of_a_singleton_field_are_refused() {
+        let twice = |name: &str| {
+            let lines = format!("{name}: 1\r\n{}: 1\r\n\r\n", name.to_uppercase());
+            Fields::parse(lines.as_bytes())
+                .map(drop)
+                .map_err(|error| error.status)
+        };
+        for refused in [
+            "Host",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Content-Type",
+            "Content-Range",
+            "Authorization",
+            "Proxy-Authorization",
+            "Range",
+            "If-Range",
+            "If-Modified-Since",
+            "If-Unmodified-Since",
+            "Origin",
+        ] {
+            assert_eq!(twice(refused), Err(Status::BadRequest), "{refused}");
+        }
+        for logged in ["Referer", "User-Agent"] {
+            assert_eq!(twice(logged), Ok(()), "{logged}");
+        }
+        for not_read in ["Content-Location", "Date", "From", "Max-Forwards"] {
+            assert_eq!(twice(not_read), Ok(()), "{not_read}");
+        }
+    }
+
+    #[test]
+    fn every_field_is_found_in_any_letter_case() {
+        for name in [
+            "Host",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Connection",
+            "Expect",
+            "Range",
+            "If-Match",
+            "If-None-Match",
+            "If-Modified-Since",
+            "If-Unmodified-Since",
+            "If-Range",
+            "Accept-Encoding",
+            "Want-Repr-Digest",
+        ] {
+            for spelt in [name.to_owned(), name.to_uppercase(), name.to_lowercase()] {
+                let mut fields = Fields::default();
+                fields.add(&spelt, b"x").unwrap();
+                let found = format!("{fields:?}").matches("Some").count();
+                assert_eq!(found, 1, "{spelt}");
+            }
+        }
+        let mut fields = Fields::default();
+        fields.add("X-Host", b"x").unwrap();
+        assert_eq!(fields, Fields::default());
+    }
+
+    #[test]
+    fn lines_of_one_name_are_joined() {
+        let fields = Fields::parse(b"Accept: a\r\naccept:  b \r\nACCEPT: c\r\n\r\n").unwrap();
+        assert_eq!(fields.accept.as_deref(), Some(&b"a, b, c"[..]));
+    }
+
+    #[test]
+    fn malformed_lines_are_refused() {
+        for wrong in [
+            &b"Host : x\r\n\r\n"[..],
+            b" Host: x\r\n\r\n",
+            b": x\r\n\r\n",
+            b"Host: x\r\n folded\r\n\r\n",
+            b"no colon\r\n\r\n",
+            b"nocolon\r\n\r\n",
+            b"Ho(st: x\r\n\r\n",
+            b"A: x\x01y\r\n\r\n",
+            b"A: x\0y\r\n\r\n",
+            b"A: x\ry\r\n\r\n",
+            b"A: x\r\r\n\r\n",
+        ] {
+            let refusal = Fields::parse(wrong).unwrap_err();
+            assert_eq!(refusal.status, Status::BadRequest, "{wrong:?}");
+        }
+        assert!(Fields::parse(b"A: \xff\xfe\tx\r\n\r\n").is_ok());
+    }
+
+    #[test]
+    fn the_number_of_fields_is_bounded() {
+        let lines = |count: usize| "A: b\r\n".repeat(count) + "\r\n";
+        assert!(Fields::parse(lines(FIELDS_MAX).as_bytes()).is_ok());
+        let refusal = Fields::parse(lines(FIELDS_MAX + 1).as_bytes()).unwrap_err();
+        assert_eq!(refusal.status, Status::HeadTooLarge);
+    }
+
+    fn lengths(value: &[u8]) -> Result<Framing, Status> {
+        framing(Some(value), None, HttpVersion::Http11).map_err(|error| error.status)
+    }
+
+    fn codings(value: &[u8]) -> Result<Framing, Status> {
+        framing(None, Some(value), HttpVersion::Http11).map_err(|error| error.status)
+    }
+
+    #[test]
+    fn a_length_is_digits() {
+        assert_eq!(lengths(b"005"), Ok(Framing::Length(5)));
+        assert_eq!(lengths(b"0"), Ok(Framing::Empty));
+        assert_eq!(
+            lengths(b"18446744073709551615"),
+            Ok(Framing::Length(u64::MAX))
+        );
+        for wrong in [
+            &b"+5"[..],
+            b"-5",
+            b"0x5",
+            b"5a",
+            b"5 5",
+            b"5, 5",
+            b"18446744073709551616",
+            b"",
+        ] {
+            assert_eq!(lengths(wrong), Err(Status::BadRequest), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_only_coding_is_chunked() {
+        for right in [&b"chunked"[..], b"Chunked", b"CHUNKED"] {
+            assert_eq!(codings(right), Ok(Framing::Chunked));
+        }
+        for wrong in [
+            &b"identity"[..],
+            b"x",
+            b"chunked, identity",
+            b"chunked, chunked",
+            b"chunked,",
+            b",chunked",
+            b"chunked;a=b",
+            b"gzip;q=1, chunked",
+            b"",
+        ] {
+            assert_eq!(codings(wrong), Err(Status::BadRequest), "{wrong:?}");
+        }
+        assert_eq!(codings(b"gzip, chunked"), Err(Status::NotImplemented));
+    }
+
+    #[test]
+    fn what_two_servers_could_read_differently_is_refused() {
+        let (one, chunked) = (Some(&b"5"[..]), Some(&b"chunked"[..]));
+        assert!(framing(one, chunked, HttpVersion::Http11).is_err());
+        assert!(framing(None, chunked, HttpVersion::Http10).is_err());
     }
 
     const LINES: &[&str] = &[

@@ -3,12 +3,9 @@
 pub(crate) mod accept;
 pub(crate) mod chunked;
 pub(crate) mod condition;
-pub(crate) mod fields;
 pub(crate) mod forwarded;
-pub(crate) mod framing;
 pub(crate) mod head;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod range;
 pub(crate) mod request_line;
-pub(crate) mod target;

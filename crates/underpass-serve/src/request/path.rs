@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::http::status::HttpError;
 
@@ -67,20 +67,32 @@ impl SitePath {
     /// Refused are an escape that is none, NUL, and what leads above the root. (RFC 3986 would stay
     /// at the root then, but nobody who asks for it means well.)
     pub(crate) fn parse(raw: &[u8]) -> Result<SitePath, HttpError> {
-        let mut path = PathBuilder {
-            bytes: Vec::with_capacity(raw.len() + ROOM),
-            segment: 0,
-        };
-        let mut rest = raw;
-        while let Some((byte, after)) = decode_first(rest)? {
-            rest = after;
-            match byte {
-                b'/' => path.end_segment()?,
-                0 => return Err(HttpError::bad("the path contains a NUL")),
-                _ => path.bytes.push(byte),
+        let decoded = decode(raw)?;
+        let mut bytes = Vec::with_capacity(raw.len() + ROOM);
+        let mut form = PathForm::Folder;
+        for segment in decoded.split(|&byte| byte == b'/') {
+            form = match segment {
+                b"" | b"." | b".." => PathForm::Folder,
+                _ => PathForm::File,
+            };
+            match segment {
+                b"" | b"." => {}
+                b".." if bytes.is_empty() => {
+                    return Err(HttpError::bad("the path leads above the root"));
+                }
+                b".." => {
+                    let parent = bytes.iter().rposition(|&byte| byte == b'/');
+                    bytes.truncate(parent.unwrap_or(0));
+                }
+                name => {
+                    if !bytes.is_empty() {
+                        bytes.push(b'/');
+                    }
+                    bytes.extend_from_slice(name);
+                }
             }
         }
-        path.finish()
+        Ok(SitePath { bytes, form })
     }
 
     /// Relative to the root; empty for the root itself.
@@ -163,47 +175,6 @@ impl fmt::Debug for SitePath {
     }
 }
 
-/// A path being normalised. `bytes` up to `segment` is normalised, each segment with a slash
-/// behind; from there on it is the segment at hand.
-struct PathBuilder {
-    bytes: Vec<u8>,
-    segment: usize,
-}
-
-impl PathBuilder {
-    fn end_segment(&mut self) -> Result<(), HttpError> {
-        match &self.bytes[self.segment..] {
-            b"" | b"." => self.bytes.truncate(self.segment),
-            b".." => self.drop_parent()?,
-            _ => self.bytes.push(b'/'),
-        }
-        self.segment = self.bytes.len();
-        Ok(())
-    }
-
-    fn drop_parent(&mut self) -> Result<(), HttpError> {
-        let Some((_, before)) = self.bytes[..self.segment].split_last() else {
-            return Err(HttpError::bad("the path leads above the root"));
-        };
-        let parent = before.iter().rposition(|&byte| byte == b'/');
-        self.bytes.truncate(parent.map_or(0, |slash| slash + 1));
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<SitePath, HttpError> {
-        let form = match &self.bytes[self.segment..] {
-            b"" | b"." | b".." => PathForm::Folder,
-            _ => PathForm::File,
-        };
-        self.end_segment()?;
-        self.bytes.pop_if(|last| *last == b'/');
-        Ok(SitePath {
-            bytes: self.bytes,
-            form,
-        })
-    }
-}
-
 /// One segment of a path, or a value of a query, as it may stand in a link.
 pub(crate) fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
     percent_encode(segment, LINKED)
@@ -211,35 +182,30 @@ pub(crate) fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
 
 /// A value of a query, as forms write it. What is no escape stays as it is.
 pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let [first, after @ ..] = rest {
-        let (byte, after) = match (first, decode_first(rest)) {
-            (b'+', _) => (b' ', after),
-            (_, Ok(Some(decoded))) => decoded,
-            _ => (*first, after),
-        };
-        decoded.push(byte);
-        rest = after;
-    }
-    decoded
+    let blanks: Vec<u8> = value
+        .iter()
+        .map(|&byte| if byte == b'+' { b' ' } else { byte })
+        .collect();
+    percent_decode(&blanks).collect()
 }
 
-/// The first byte that `raw` stands for, and what follows.
-fn decode_first(raw: &[u8]) -> Result<Option<(u8, &[u8])>, HttpError> {
-    match raw {
-        [] => Ok(None),
-        [b'%', high, low, rest @ ..] => match (hex_digit(*high), hex_digit(*low)) {
-            (Some(high), Some(low)) => Ok(Some((high << 4 | low, rest))),
-            _ => Err(HttpError::bad("the path contains a malformed escape")),
-        },
-        [b'%', ..] => Err(HttpError::bad("the path contains a malformed escape")),
-        [byte, rest @ ..] => Ok(Some((*byte, rest))),
+/// What a path stands for: every escape is one, and none is a NUL.
+fn decode(raw: &[u8]) -> Result<Cow<'_, [u8]>, HttpError> {
+    let mut marks = (0..raw.len()).filter(|&at| raw[at] == b'%');
+    if !marks.all(|at| is_escape(raw, at)) {
+        return Err(HttpError::bad("the path contains a malformed escape"));
+    }
+    let decoded: Cow<'_, [u8]> = percent_decode(raw).into();
+    match decoded.contains(&0) {
+        true => Err(HttpError::bad("the path contains a NUL")),
+        false => Ok(decoded),
     }
 }
 
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
+/// Whether the percent sign at `at` is followed by two digits.
+pub(crate) fn is_escape(raw: &[u8], at: usize) -> bool {
+    let digits = raw.get(at + 1..at + 3);
+    digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 #[cfg(test)]

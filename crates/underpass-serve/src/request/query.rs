@@ -3,6 +3,10 @@
 //! Pages add queries to their scripts and pictures (`app.js?hash=3f2a`), so whatever is
 //! not known, or has another value than one that is known, says nothing.
 
+use serde::Deserialize;
+use serde::de::value::{self, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
+
 use crate::http::digest::HashAlgorithm;
 use crate::request::path::decode_lossy;
 
@@ -22,7 +26,8 @@ pub(crate) struct Query {
 }
 
 /// How a listing is written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum ListingFormat {
     Html,
     Json,
@@ -38,9 +43,11 @@ pub(crate) enum Download {
 }
 
 /// How an archive is written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub(crate) enum ArchiveFormat {
+    #[serde(rename = "tar")]
     Plain,
+    #[serde(rename = "tar.zst")]
     Zstd,
 }
 
@@ -58,11 +65,14 @@ impl Query {
 
     fn read(&mut self, name: &[u8], value: &[u8]) {
         match name {
-            b"sort" => self.key = self.key.or(SortKey::named(value)),
-            b"order" => self.direction = self.direction.or(SortDirection::named(value)),
-            b"format" => self.format = self.format.or(ListingFormat::named(value)),
-            b"download" => self.download = self.download.or(Some(Download::named(value))),
-            b"hash" => self.hash = self.hash.or(HashAlgorithm::named(value)),
+            b"sort" => self.key = self.key.or(known(value)),
+            b"order" => self.direction = self.direction.or(known(value)),
+            b"format" => self.format = self.format.or(known(value)),
+            b"download" => {
+                let download = known(value).map_or(Download::File, Download::Archive);
+                self.download.get_or_insert(download);
+            }
+            b"hash" => self.hash = self.hash.or(known(value)),
             b"search" if self.search.is_empty() => self.search = decode_lossy(value),
             _ => {}
         }
@@ -85,31 +95,14 @@ impl Query {
     }
 }
 
-impl Download {
-    fn named(value: &[u8]) -> Download {
-        ArchiveFormat::named(value).map_or(Download::File, Download::Archive)
-    }
-}
-
-impl ListingFormat {
-    fn named(value: &[u8]) -> Option<ListingFormat> {
-        match value {
-            b"html" => Some(ListingFormat::Html),
-            b"json" => Some(ListingFormat::Json),
-            _ => None,
-        }
-    }
+/// What a value names, by the names that `Deserialize` has of it.
+fn known<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+    let value = std::str::from_utf8(value).ok()?;
+    let value: StrDeserializer<'_, value::Error> = value.into_deserializer();
+    T::deserialize(value).ok()
 }
 
 impl ArchiveFormat {
-    fn named(value: &[u8]) -> Option<ArchiveFormat> {
-        match value {
-            b"tar" => Some(ArchiveFormat::Plain),
-            b"tar.zst" => Some(ArchiveFormat::Zstd),
-            _ => None,
-        }
-    }
-
     /// What the archive's name ends with.
     pub(crate) fn extension(self) -> &'static str {
         match self {
@@ -133,27 +126,24 @@ pub(crate) struct SortOrder {
     pub(crate) direction: SortDirection,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum SortKey {
     Name,
     Size,
     Date,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub(crate) enum SortDirection {
+    #[serde(rename = "asc")]
     Ascending,
+    #[serde(rename = "desc")]
     Descending,
 }
 
 impl SortKey {
     pub(crate) const ALL: [SortKey; 3] = [SortKey::Name, SortKey::Size, SortKey::Date];
-
-    pub(crate) fn named(value: &[u8]) -> Option<SortKey> {
-        SortKey::ALL
-            .into_iter()
-            .find(|key| key.name().as_bytes() == value)
-    }
 
     /// As it stands in a query.
     pub(crate) fn name(self) -> &'static str {
@@ -166,14 +156,6 @@ impl SortKey {
 }
 
 impl SortDirection {
-    pub(crate) fn named(value: &[u8]) -> Option<SortDirection> {
-        match value {
-            b"asc" => Some(SortDirection::Ascending),
-            b"desc" => Some(SortDirection::Descending),
-            _ => None,
-        }
-    }
-
     /// As it stands in a query.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -1,8 +1,12 @@
-//! The request line: method, target, version, one space between them and nothing else.
+//! The request line (RFC 9112, section 3): method, target, version, one space between them and
+//! nothing else; and the host of a target or of the `Host` field (RFC 3986, section 3.2.2). The
+//! site is chosen by the name of the host alone, without its port and in any case.
 
+use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::http::status::{HttpError, Status};
+use crate::request::path::{SitePath, is_escape};
 
 /// A request line in three parts. The target is not parsed yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -105,6 +109,137 @@ fn is_target(byte: u8) -> bool {
     (byte > b' ' && byte != 0x7f) && byte != b'#'
 }
 
+/// A request target.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum HttpTarget<'b> {
+    /// Something of the site.
+    Path {
+        path: SitePath,
+        /// What follows the first `?`, as it came.
+        query: Option<&'b [u8]>,
+    },
+    /// The server itself: `OPTIONS *`.
+    Server,
+    /// Another server: what `CONNECT` names.
+    Authority,
+}
+
+impl<'b> HttpTarget<'b> {
+    /// Reads a target of the form that goes with `method`, and the authority that it names.
+    pub(crate) fn parse(
+        target: &'b [u8],
+        method: Method,
+    ) -> Result<(Option<&'b [u8]>, HttpTarget<'b>), HttpError> {
+        match (method, target) {
+            (Method::Connect, _) => Ok((None, HttpTarget::Authority)),
+            (Method::Options, b"*") => Ok((None, HttpTarget::Server)),
+            (_, [b'/', ..]) => Ok((None, origin(target)?)),
+            _ => absolute(target),
+        }
+    }
+}
+
+fn origin(target: &[u8]) -> Result<HttpTarget<'_>, HttpError> {
+    let (path, query) = match target.iter().position(|&byte| byte == b'?') {
+        Some(mark) => (&target[..mark], Some(&target[mark + 1..])),
+        None => (target, None),
+    };
+    Ok(HttpTarget::Path {
+        path: SitePath::parse(path)?,
+        query,
+    })
+}
+
+/// `http://authority/path`. Its authority beats the `Host` field.
+fn absolute(target: &[u8]) -> Result<(Option<&[u8]>, HttpTarget<'_>), HttpError> {
+    let rest = match split_scheme(target) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"http") => rest,
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"https") => {
+            return Err(HttpError::new(
+                Status::MisdirectedRequest,
+                "https is not supported on this port",
+            ));
+        }
+        _ => return Err(HttpError::bad("the target is neither a path nor a URL")),
+    };
+    let end = rest.iter().position(|byte| b"/?".contains(byte));
+    let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
+    check_authority(authority)?;
+    let target = match path {
+        [b'/', ..] => origin(path)?,
+        _ => HttpTarget::Path {
+            path: SitePath::parse(b"/")?,
+            query: path.split_first().map(|(_, query)| query),
+        },
+    };
+    Ok((Some(authority), target))
+}
+
+fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = target.iter().position(|&byte| byte == b':')?;
+    let rest = target[colon..].strip_prefix(b"://")?;
+    Some((&target[..colon], rest))
+}
+
+/// `host [ ":" port ]`, without user information.
+pub(crate) fn check_authority(authority: &[u8]) -> Result<(), HttpError> {
+    let (host, port) = split_port(authority);
+    match is_host(host) && is_port(port) {
+        true => Ok(()),
+        false => Err(HttpError::bad("the host is malformed")),
+    }
+}
+
+/// Nothing, or a number that is a port.
+fn is_port(port: &[u8]) -> bool {
+    let add = |number: u32, digit: &u8| match digit {
+        b'0'..=b'9' => Some(number * 10 + u32::from(digit - b'0')).filter(|&port| port <= 65_535),
+        _ => None,
+    };
+    port.iter().try_fold(0, add).is_some()
+}
+
+/// The name, and what follows its colon.
+pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
+    match authority.iter().rposition(|&byte| byte == b':') {
+        Some(colon) if !authority[colon..].contains(&b']') => {
+            (&authority[..colon], &authority[colon + 1..])
+        }
+        _ => (authority, &[]),
+    }
+}
+
+/// RFC 3986, section 3.2.2: an address in brackets, or a registered name, which has room for IPv4
+/// addresses.
+fn is_host(host: &[u8]) -> bool {
+    match host {
+        [b'[', b'v' | b'V', future @ .., b']'] => {
+            let dot = future.iter().position(|&byte| byte == b'.');
+            dot.is_some_and(|dot| {
+                let (version, address) = (&future[..dot], &future[dot + 1..]);
+                !version.is_empty()
+                    && !address.is_empty()
+                    && version.iter().all(u8::is_ascii_hexdigit)
+                    && address.iter().all(|&byte| is_name(byte) || byte == b':')
+            })
+        }
+        [b'[', address @ .., b']'] => {
+            let address = std::str::from_utf8(address);
+            address.is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok())
+        }
+        [] => false,
+        _ => host.iter().enumerate().all(|(at, &byte)| match byte {
+            b'%' => is_escape(host, at),
+            _ => is_name(byte),
+        }),
+    }
+}
+
+/// Unreserved characters and sub-delimiters.
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +289,100 @@ mod tests {
             "HTTP/1.",
         ] {
             assert_eq!(status(wrong), Err(Status::BadRequest), "{wrong}");
+        }
+    }
+
+    fn get(target: &str) -> Result<String, Status> {
+        match HttpTarget::parse(target.as_bytes(), Method::Get) {
+            Ok((_, HttpTarget::Path { path, query })) => Ok(format!(
+                "{path:?}{}",
+                query.map_or(String::new(), |query| format!("?{}", query.escape_ascii()))
+            )),
+            Ok(other) => Ok(format!("{other:?}")),
+            Err(error) => Err(error.status),
+        }
+    }
+
+    #[test]
+    fn the_four_forms() {
+        assert_eq!(get("/a?b?c"), Ok("a?b?c".into()));
+        assert_eq!(get("http://h/a?b"), Ok("a?b".into()));
+        assert_eq!(get("HTTP://h:80"), Ok("/".into()));
+        assert_eq!(get("http://h?b"), Ok("/?b".into()));
+        assert_eq!(get("https://h/"), Err(Status::MisdirectedRequest));
+        for wrong in [
+            "*",
+            "a",
+            "h:80",
+            "ftp://h/",
+            "http:///a",
+            "http://u@h/",
+            "http:/a",
+        ] {
+            assert_eq!(get(wrong), Err(Status::BadRequest), "{wrong}");
+        }
+        let server = HttpTarget::parse(b"*", Method::Options);
+        assert_eq!(server, Ok((None, HttpTarget::Server)));
+        let other = HttpTarget::parse(b"h:80", Method::Connect);
+        assert_eq!(other, Ok((None, HttpTarget::Authority)));
+    }
+
+    #[test]
+    fn names_addresses_and_ports() {
+        for right in [
+            "a",
+            "a.example",
+            "a:80",
+            "a:",
+            "127.0.0.1:8080",
+            "a:65535",
+            "a:00080",
+            "a%2Db%c3%bc",
+            "999.1.1.1",
+            "[::1]",
+            "[::1]:80",
+            "[::ffff:192.0.2.1]",
+            "[1:2:3:4:5:6:7:8]:1",
+            "[v1.a]",
+            "[V1F.a:b!]:80",
+        ] {
+            assert!(check_authority(right.as_bytes()).is_ok(), "{right}");
+        }
+        for wrong in [
+            "",
+            ":80",
+            "a/b",
+            "a b",
+            "u@a",
+            "a:8x",
+            "a:+8",
+            "a:b:80",
+            "[::1",
+            "[]",
+            "[::1]x",
+            "::1",
+            "a:65536",
+            "a:99999",
+            "a:18446744073709551617",
+            "a%zz",
+            "a%2",
+            "a%",
+            "a:%38",
+            "[ab..cd]",
+            "[1:2]",
+            "[1::2::3]",
+            "[1:2:3:4:5:6:7:8:9]",
+            "[127.0.0.1]",
+            "[::1%25lo]",
+            "[v1.]",
+            "[v.a]",
+            "[vg.a]",
+            "[v1a]",
+            "[v1.%41]",
+            "[v1.a]x",
+            "a\u{e9}",
+        ] {
+            assert!(check_authority(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::request::path::SitePath;
-use crate::site::resolve::{Resolved, find};
+use crate::site::file::Resolved;
+use crate::site::resolve::find;
 use crate::site::rules::{TryRule, UrlPath};
 use crate::site::sites::{ServedSite, ServedSites};
 

@@ -10,8 +10,7 @@
 //! when the client goes away the reading stops. A file that changes while it is read has no hash.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
@@ -20,7 +19,7 @@ use tokio::sync::Semaphore;
 use underpass::SharedFile;
 
 use crate::http::digest::{FileDigest, HashAlgorithm};
-use crate::http::validator::FileTime;
+use crate::http::validator::FileStamp;
 use crate::limits::{
     DATE_SETTLES_AFTER, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX, DIGESTS_WAITING_MAX, READ_BYTES,
 };
@@ -47,10 +46,7 @@ impl From<Errno> for DigestError {
 struct DigestKey {
     device: u64,
     inode: u64,
-    size: u64,
-    modified: FileTime,
-    /// The change time, which cannot be set.
-    changed: FileTime,
+    stamp: FileStamp,
     algorithm: HashAlgorithm,
 }
 
@@ -59,12 +55,7 @@ impl DigestKey {
         DigestKey {
             device: stat.st_dev,
             inode: stat.st_ino,
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: FileTime::of(stat),
-            changed: FileTime {
-                seconds: stat.st_ctime,
-                nanoseconds: stat.st_ctime_nsec as u32,
-            },
+            stamp: FileStamp::of(stat),
             algorithm,
         }
     }
@@ -75,7 +66,7 @@ impl DigestKey {
         let since = now
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
-        let latest = self.changed.max(self.modified).seconds;
+        let latest = self.stamp.changed.max(self.stamp.modified).seconds;
         let settles = i64::try_from(DATE_SETTLES_AFTER.as_secs()).unwrap_or(i64::MAX);
         i64::try_from(since.as_secs()).is_ok_and(|now| now.saturating_sub(latest) > settles)
     }
@@ -127,12 +118,14 @@ impl DigestCache {
         if let Some(digest) = self.known(key) {
             return Ok(digest);
         }
-        let wanted = Arc::new(StillWanted(AtomicBool::new(true)));
-        let _gone = CancelOnDrop(Arc::clone(&wanted));
-        let read = move || read(&file, key, &wanted);
+        // Dropped with this future.
+        let wanted = Arc::new(());
+        let is_wanted = Arc::downgrade(&wanted);
+        let read = move || read(&file, key, &is_wanted);
         let digest = tokio::task::spawn_blocking(read)
             .await
             .map_err(|_| DigestError::Failed(Errno::IO))??;
+        drop(wanted);
         if key.is_settled() {
             self.keep(key, digest);
         }
@@ -157,32 +150,15 @@ impl DigestCache {
     }
 }
 
-/// Whether the hash is still wanted.
-#[derive(Debug)]
-struct StillWanted(AtomicBool);
-
-/// Stops the reading when it is dropped.
-struct CancelOnDrop(Arc<StillWanted>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Reads a whole file, which must be the same before and after.
-fn read(
-    file: &SharedFile,
-    key: DigestKey,
-    wanted: &StillWanted,
-) -> Result<FileDigest, DigestError> {
+/// Reads a whole file, which must be the same before and after, for as long as `wanted` lives.
+fn read(file: &SharedFile, key: DigestKey, wanted: &Weak<()>) -> Result<FileDigest, DigestError> {
     let mut hasher = match key.algorithm {
         HashAlgorithm::Sha256 => FileHasher::Sha256(Sha256::new()),
         HashAlgorithm::Blake3 => FileHasher::Blake3(Box::default()),
     };
     let mut buffer = vec![0; READ_BYTES];
     let mut offset = 0;
-    while offset < key.size && wanted.0.load(Ordering::Relaxed) {
+    while offset < key.stamp.size && wanted.strong_count() > 0 {
         match rustix::io::pread(file, &mut buffer[..], offset) {
             Ok(0) => return Err(DigestError::Changed),
             Ok(read) => {
@@ -193,7 +169,7 @@ fn read(
             Err(errno) => return Err(DigestError::Failed(errno)),
         }
     }
-    if offset != key.size || DigestKey::of(&fstat(file)?, key.algorithm) != key {
+    if offset != key.stamp.size || DigestKey::of(&fstat(file)?, key.algorithm) != key {
         return Err(DigestError::Changed);
     }
     Ok(hasher.finish())
@@ -248,7 +224,8 @@ mod tests {
         let mut content = tempfile::tempfile().unwrap();
         content.write_all(b"hello").unwrap();
         let file = SharedFile::new(content.try_clone().unwrap().into());
-        let wanted = StillWanted(AtomicBool::new(true));
+        let kept = Arc::new(());
+        let wanted = Arc::downgrade(&kept);
         let before = key(&file);
         assert!(read(&file, before, &wanted).is_ok());
         content.write_all(b"!").unwrap();
@@ -262,8 +239,10 @@ mod tests {
         let content = tempfile::tempfile().unwrap();
         content.set_len(1 << 40).unwrap();
         let file = SharedFile::new(File::into(content));
-        let wanted = StillWanted(AtomicBool::new(false));
-        assert_eq!(read(&file, key(&file), &wanted), Err(DigestError::Changed));
+        assert_eq!(
+            read(&file, key(&file), &Weak::new()),
+            Err(DigestError::Changed)
+        );
     }
 
     #[test]

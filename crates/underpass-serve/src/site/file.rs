@@ -1,20 +1,69 @@
-//! A regular file of the site, open, with everything an answer says about it.
+//! A regular file of the site, open, with everything an answer says about it; and the files that a
+//! worker keeps open between requests, for a moment.
+//!
+//! Resolving a name and opening it is half of what a small answer costs the kernel, and popular
+//! files are asked for again at once. So a worker keeps the files it opened, each for
+//! [`OPEN_FILE_KEPT`] at most, and looks at the open file anew (`fstat`) for every answer:
+//!
+//! | what happens | when it shows |
+//! |---|---|
+//! | the file is written in place or truncated | at once: size and date are read each time |
+//! | it is deleted, or replaced by rename | at once: nothing links to the open file any more |
+//! | the same, while another name links to it | after [`OPEN_FILE_KEPT`] |
+//! | a folder or link on its path is replaced | after [`OPEN_FILE_KEPT`] |
+//! | a file appears that would be preferred (another index) | after [`OPEN_FILE_KEPT`] |
+//! | a copy in a content coding appears beside it | after [`OPEN_FILE_KEPT`] |
+//! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
+//! | it is written through a mapping | with its date, which the kernel may set later |
+//!
+//! Where inotify reports changes of a file ([`crate::site::watcher`]), it is looked at
+//! again only after one.
+//!
+//! Of a small file that is asked for more than once the content is kept too, as long as neither its
+//! size nor its times change: a hot answer is then one `recv` and one `send`.
+//!
+//! Whatever is answered is one state of one file that had this name within that time. An open file
+//! that was deleted keeps its space on disk; a sweep closes what is too old without a request.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::{Stat, fstat};
+use rustix::io::Errno;
 use underpass::SharedFile;
 use underpass::drive::tokio::read_cached;
 
 use crate::http::coding::Coding;
-use crate::http::validator::{FileTime, Validators};
-use crate::limits::CONTENT_BYTES_MAX;
+use crate::http::fields::push_field;
+use crate::http::validator::{FileStamp, Validators};
+use crate::limits::{CONTENT_BYTES_MAX, CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
+use crate::metrics::worker_metrics::WorkerMetrics;
 use crate::request::path::SitePath;
-use crate::site::rules::{EtagRecipe, RepresentationHeaders, push_field};
+use crate::site::folder::SiteFolder;
+use crate::site::rules::{EtagRecipe, RepresentationHeaders};
+use crate::site::watcher::{WatchedFile, WorkerWatcher};
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum Resolved {
+    File(SiteFile),
+    /// A folder that was asked for without its slash.
+    Folder(SitePath),
+    /// A folder, open: one without an index, or one that was asked for as itself.
+    NoIndex(SiteFolder),
+    /// Nothing that is served: no such name, hidden, no regular file, outside the root.
+    Nothing,
+    /// Permission is missing.
+    Forbidden,
+    /// Descriptors or memory are exhausted, or renames are faster than the resolution.
+    Busy(Errno),
+    /// The file system failed.
+    Failed(Errno),
+}
 
 /// An open file under the path that led to it.
 #[derive(Clone, Debug)]
@@ -29,7 +78,7 @@ pub(crate) struct SiteFile {
 #[derive(Debug)]
 pub(crate) struct FileSnapshot {
     pub(crate) descriptor: Arc<SharedFile>,
-    pub(crate) size: u64,
+    pub(crate) stamp: FileStamp,
     pub(crate) validators: Validators,
     pub(crate) label: Rc<RepresentationHeaders>,
     /// The fields of every answer with content of this file, written out: most answers to most
@@ -39,9 +88,6 @@ pub(crate) struct FileSnapshot {
     pub(crate) copies: PrecompressedCopies,
     /// What it holds, once that has been worth keeping.
     content: OnceCell<Vec<u8>>,
-    pub(crate) changed: FileTime,
-    /// The change time, which cannot be set.
-    touched: FileTime,
 }
 
 /// What is known of the copies of one state of a file.
@@ -71,11 +117,10 @@ impl SiteFile {
 
     /// A file whose state is known.
     pub(crate) fn known(path: SitePath, state: Rc<FileSnapshot>) -> SiteFile {
-        let save_as = None;
         SiteFile {
             path,
             state,
-            save_as,
+            save_as: None,
         }
     }
 
@@ -87,8 +132,7 @@ impl SiteFile {
 
     /// The same, to be saved under its own name.
     pub(crate) fn into_download(self) -> SiteFile {
-        let name = self.path.bytes().rsplit(|&byte| byte == b'/').next();
-        let save_as = name.map(Box::from);
+        let save_as = Some(self.path.name().into());
         SiteFile { save_as, ..self }
     }
 }
@@ -100,22 +144,21 @@ impl FileSnapshot {
         label: Rc<RepresentationHeaders>,
         now: SystemTime,
     ) -> FileSnapshot {
-        let (size, changed) = (size(stat), FileTime::of(stat));
+        let stamp = FileStamp::of(stat);
         let inode = match label.etag {
             EtagRecipe::MtimeSizeInode => Some(stat.st_ino),
             EtagRecipe::MtimeSize => None,
         };
-        let validators = Validators::new(changed, size, inode, label.coding, now);
+        let validators = Validators::new(stamp.modified, stamp.size, inode, label.coding, now);
+        let (ranges, coding) = (&b"\r\nAccept-Ranges: bytes"[..], label.coding);
         FileSnapshot {
+            fields: written(&validators, ranges, &label, coding),
             descriptor,
-            size,
-            fields: written(&validators, RANGES, &label, label.coding),
+            stamp,
             validators,
             label,
             content: OnceCell::new(),
             copies: PrecompressedCopies::default(),
-            changed,
-            touched: touched(stat),
         }
     }
 
@@ -123,53 +166,32 @@ impl FileSnapshot {
     fn compressed(&self, coding: Coding) -> FileSnapshot {
         let validators = self.validators.compressed(coding);
         FileSnapshot {
-            descriptor: Arc::clone(&self.descriptor),
-            size: self.size,
             fields: written(&validators, b"", &self.label, Some(coding)),
+            descriptor: Arc::clone(&self.descriptor),
+            stamp: self.stamp,
             validators,
             label: Rc::clone(&self.label),
             content: OnceCell::new(),
             copies: PrecompressedCopies::default(),
-            changed: self.changed,
-            touched: self.touched,
         }
     }
 
-    /// The same open file, as it is now.
+    /// The same open file, as it is now: this one if nothing has changed, its date having settled.
     pub(crate) fn looked_at_again(
         self: &Rc<FileSnapshot>,
         stat: &Stat,
         now: SystemTime,
     ) -> Rc<FileSnapshot> {
-        match self.is_as(stat) {
-            true => Rc::clone(self),
-            false => {
-                let descriptor = Arc::clone(&self.descriptor);
-                Rc::new(FileSnapshot::new(
-                    descriptor,
-                    stat,
-                    Rc::clone(&self.label),
-                    now,
-                ))
-            }
+        if self.stamp == FileStamp::of(stat) && self.validators.modified.is_some() {
+            return Rc::clone(self);
         }
-    }
-
-    /// Whether nothing of it has changed, its date having settled.
-    fn is_as(&self, stat: &Stat) -> bool {
-        self.looks_as(stat) && self.validators.modified.is_some()
-    }
-
-    /// Whether its size and its times are these.
-    fn looks_as(&self, stat: &Stat) -> bool {
-        self.size == size(stat)
-            && self.changed == FileTime::of(stat)
-            && self.touched == touched(stat)
+        let (descriptor, label) = (Arc::clone(&self.descriptor), Rc::clone(&self.label));
+        Rc::new(FileSnapshot::new(descriptor, stat, label, now))
     }
 
     /// Whether the open file still looks as this says: it is asked.
     pub(crate) fn is_still_so(&self) -> bool {
-        fstat(&self.descriptor).is_ok_and(|stat| self.looks_as(&stat))
+        fstat(&self.descriptor).is_ok_and(|stat| self.stamp == FileStamp::of(&stat))
     }
 
     /// What the file holds, if that is in memory.
@@ -180,13 +202,13 @@ impl FileSnapshot {
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
     /// shows could go unseen), and it is in the page cache. Returns how many bytes that takes.
     pub(crate) fn keep_content(&self) -> usize {
-        if self.size > CONTENT_BYTES_MAX
+        if self.stamp.size > CONTENT_BYTES_MAX
             || self.validators.modified.is_none()
             || self.content.get().is_some()
         {
             return 0;
         }
-        let content = read_cached(&self.descriptor, self.size as usize).unwrap_or_default();
+        let content = read_cached(&self.descriptor, self.stamp.size as usize).unwrap_or_default();
         match content.is_empty() {
             true => 0,
             false => self.content.get_or_init(|| content).len(),
@@ -211,18 +233,175 @@ fn written(
     fields
 }
 
-const RANGES: &[u8] = b"\r\nAccept-Ranges: bytes";
-
-fn touched(stat: &Stat) -> FileTime {
-    FileTime {
-        seconds: stat.st_ctime,
-        nanoseconds: stat.st_ctime_nsec as u32,
-    }
-}
-
 /// What the written fields need at most, about.
 const FIELDS_BYTES: usize = 192;
 
-fn size(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or(0)
+/// The files one worker keeps open.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFileCache {
+    metrics: Arc<WorkerMetrics>,
+    /// By [`SitePath::key`] of what was asked for.
+    kept: RefCell<HashMap<Vec<u8>, CachedFile>>,
+    /// Bytes of contents that were kept since there were no files.
+    contents: Cell<usize>,
+    watcher: Rc<WorkerWatcher>,
+}
+
+#[derive(Debug)]
+struct CachedFile {
+    /// Its own path, where another one leads to it: a folder's, or one without `.html`.
+    path: Option<SitePath>,
+    state: Rc<FileSnapshot>,
+    opened: SystemTime,
+    watched: Option<Rc<WatchedFile>>,
+}
+
+impl OpenFileCache {
+    /// None yet; what happens to them is counted in `metrics` and reported by `watcher`.
+    pub(crate) fn new(
+        metrics: Arc<WorkerMetrics>,
+        watcher: Rc<WorkerWatcher>,
+    ) -> Rc<OpenFileCache> {
+        Rc::new(OpenFileCache {
+            metrics,
+            watcher,
+            ..OpenFileCache::default()
+        })
+    }
+
+    /// What a path leads to, at the time `now`; `open` looks where none is kept. Call it within a
+    /// runtime of local tasks.
+    pub(crate) fn find(
+        self: &Rc<OpenFileCache>,
+        path: SitePath,
+        now: SystemTime,
+        open: impl Fn(SitePath) -> Resolved,
+    ) -> Resolved {
+        if let Some((own, state)) = self.kept(&path, now) {
+            self.metrics.files.hits.add(1);
+            return Resolved::File(SiteFile::known(own.unwrap_or(path), state));
+        }
+        self.metrics.files.misses.add(1);
+        match open(path.clone()) {
+            Resolved::File(file) => {
+                self.keep(&path, &file, now);
+                Resolved::File(file)
+            }
+            // Descriptors ran out: those kept here are the first to go.
+            Resolved::Busy(Errno::MFILE | Errno::NFILE) if self.give_up() => open(path),
+            found => found,
+        }
+    }
+
+    /// The file that this path leads to, if it is kept and still has a name.
+    fn kept(
+        &self,
+        path: &SitePath,
+        now: SystemTime,
+    ) -> Option<(Option<SitePath>, Rc<FileSnapshot>)> {
+        let key = path.key();
+        let mut kept = self.kept.borrow_mut();
+        let entry = kept.get_mut(&*key)?;
+        if !entry.is_fresh(now) {
+            return None;
+        }
+        if entry.is_unchanged() {
+            return Some((entry.path.clone(), Rc::clone(&entry.state)));
+        }
+        if entry.watched.is_none() {
+            // Before it is looked at for the second time.
+            entry.watched = self.watcher.add(&*entry.state.descriptor);
+        }
+        match fstat(&entry.state.descriptor) {
+            Ok(stat) if stat.st_nlink > 0 => {
+                entry.state = entry.state.looked_at_again(&stat, now);
+                self.keep_content(&entry.state);
+                Some((entry.path.clone(), Rc::clone(&entry.state)))
+            }
+            _ => {
+                kept.remove(&*key);
+                self.count_closed(1);
+                None
+            }
+        }
+    }
+
+    fn keep_content(&self, state: &FileSnapshot) {
+        if self.contents.get() < CONTENTS_BYTES_MAX {
+            let bytes = state.keep_content();
+            self.contents.set(self.contents.get() + bytes);
+        }
+    }
+
+    fn keep(self: &Rc<OpenFileCache>, asked: &SitePath, file: &SiteFile, now: SystemTime) {
+        let key = asked.key();
+        let mut kept = self.kept.borrow_mut();
+        if kept.len() >= OPEN_FILES_MAX && !kept.contains_key(&*key) {
+            return;
+        }
+        if kept.is_empty() {
+            tokio::task::spawn_local(sweep(Rc::downgrade(self)));
+        }
+        let entry = CachedFile {
+            path: (*asked != file.path).then(|| file.path.clone()),
+            state: Rc::clone(&file.state),
+            opened: now,
+            watched: None,
+        };
+        match kept.insert(key.into_owned(), entry) {
+            None => self.metrics.files.kept.add(1),
+            Some(_old) => self.metrics.files.closed.add(1),
+        }
+    }
+
+    /// Closes all that is not being sent. Says whether there was any.
+    fn give_up(&self) -> bool {
+        let mut kept = self.kept.borrow_mut();
+        let count = kept.len();
+        kept.clear();
+        self.contents.set(0);
+        self.count_closed(count);
+        count > 0
+    }
+
+    fn count_closed(&self, count: usize) {
+        let (metrics, count) = (&self.metrics.files, count as u64);
+        metrics.closed.add(count);
+        metrics.kept.set(metrics.kept.value().saturating_sub(count));
+    }
+}
+
+impl CachedFile {
+    /// Whether the last look at the file still holds: no event reported a change since, and its
+    /// date has settled, so that responses do not depend on the time.
+    fn is_unchanged(&self) -> bool {
+        let is_quiet = |watched: &Rc<WatchedFile>| !watched.changed.replace(false);
+        self.state.validators.modified.is_some() && self.watched.as_ref().is_some_and(is_quiet)
+    }
+
+    /// A clock that was set back ends it too.
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        now.duration_since(self.opened)
+            .is_ok_and(|age| age < OPEN_FILE_KEPT)
+    }
+}
+
+/// Closes what is too old, until there is nothing left to close.
+async fn sweep(files: Weak<OpenFileCache>) {
+    loop {
+        tokio::time::sleep(OPEN_FILE_KEPT).await;
+        let Some(files) = files.upgrade() else {
+            return;
+        };
+        let now = SystemTime::now();
+        let mut kept = files.kept.borrow_mut();
+        let before = kept.len();
+        kept.retain(|_, entry| entry.is_fresh(now));
+        files.count_closed(before - kept.len());
+        let contents = kept.values().filter_map(|entry| entry.state.content());
+        files.contents.set(contents.map(<[u8]>::len).sum());
+        if kept.is_empty() {
+            return;
+        }
+    }
 }

@@ -2,37 +2,26 @@
 //!
 //! Everything after opening is decided on the open descriptor, so nothing can change between
 //! looking and sending.
+//!
+//! Copies of a file in a content coding lie beside it: `app.js.br` for `app.js`. One that is older
+//! than the file was made of another state of it and is not used. What is beside a file is looked
+//! up when a client accepts that coding, and remembered, missing or not, for as long as the file is
+//! kept open; for each answer the copy is looked at anew, as the file is.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::SystemTime;
 
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
+use crate::http::coding::Coding;
 use crate::request::path::{PathForm, SitePath};
 use crate::site::beneath::{OPEN, open};
-use crate::site::file::SiteFile;
+use crate::site::file::{Precompressed, Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::RepresentationHeaders;
 use crate::site::sites::ServedSite;
-
-/// What a path leads to.
-#[derive(Debug)]
-pub(crate) enum Resolved {
-    File(SiteFile),
-    /// A folder that was asked for without its slash.
-    Folder(SitePath),
-    /// A folder, open: one without an index, or one that was asked for as itself.
-    NoIndex(SiteFolder),
-    /// Nothing that is served: no such name, hidden, no regular file, outside the root.
-    Nothing,
-    /// Permission is missing.
-    Forbidden,
-    /// Descriptors or memory are exhausted, or renames are faster than the resolution.
-    Busy(Errno),
-    /// The file system failed.
-    Failed(Errno),
-}
 
 /// Opens what a path leads to, at the time `now`.
 pub(crate) fn find(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
@@ -49,7 +38,7 @@ pub(crate) fn folder(site: &ServedSite, path: SitePath) -> Resolved {
         name => name,
     };
     let flags = OPEN | OFlags::DIRECTORY;
-    let opened = open(site.root(), name, flags, site.rules.symlinks);
+    let opened = open(site.root(), name, flags, site.rules.options.symlinks);
     let opened = opened.and_then(|opened| SiteFolder::new(opened, site, path));
     opened.map_or_else(missing, Resolved::NoIndex)
 }
@@ -57,7 +46,7 @@ pub(crate) fn folder(site: &ServedSite, path: SitePath) -> Resolved {
 /// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the
 /// folder of the name.
 fn named(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
-    let page = site.rules.pretty.then(|| path.with_suffix(".html"));
+    let page = site.rules.options.pretty.then(|| path.with_suffix(".html"));
     let found = at(site, path, now);
     match (found, page) {
         (found @ (Resolved::Folder(_) | Resolved::Nothing), Some(page)) => {
@@ -72,7 +61,7 @@ fn named(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
 
 /// Opens the first index of a folder that is there; where none is, the folder.
 fn index(site: &ServedSite, folder: SitePath, now: SystemTime) -> Resolved {
-    for name in &site.rules.index {
+    for name in &site.rules.options.index {
         let index = folder.join(name.as_str().as_bytes(), PathForm::File);
         match at(site, index, now) {
             Resolved::Folder(_) | Resolved::Nothing => {}
@@ -94,7 +83,7 @@ pub(crate) fn open_file(
     now: SystemTime,
     label: impl FnOnce(&[u8]) -> RepresentationHeaders,
 ) -> Resolved {
-    match open(site.root(), path.bytes(), OPEN, site.rules.symlinks) {
+    match open(site.root(), path.bytes(), OPEN, site.rules.options.symlinks) {
         Ok(opened) => known(opened, path, now, label),
         Err(errno) => missing(errno),
     }
@@ -139,6 +128,53 @@ fn missing(errno: Errno) -> Resolved {
             Resolved::Busy(errno)
         }
         _ => Resolved::Failed(errno),
+    }
+}
+
+/// The copy of `file` in a coding, if there is one of this state of it, at the time `now`.
+pub(crate) fn precompressed(
+    site: &ServedSite,
+    file: &SiteFile,
+    coding: Coding,
+    now: SystemTime,
+) -> Option<SiteFile> {
+    let mut copies = file.state.copies.borrow_mut();
+    let copy = &mut copies[coding.index()];
+    copy.look_again(now);
+    if matches!(copy, Precompressed::Unknown) {
+        *copy = look_for(site, file, coding, now);
+    }
+    match copy {
+        Precompressed::There(state) if state.stamp.modified >= file.state.stamp.modified => {
+            Some(SiteFile {
+                path: file.path.with_suffix(coding.suffix()),
+                state: Rc::clone(state),
+                save_as: file.save_as.clone(),
+            })
+        }
+        _ => None,
+    }
+}
+
+impl Precompressed {
+    fn look_again(&mut self, now: SystemTime) {
+        if let Precompressed::There(state) = self {
+            *self = match fstat(&state.descriptor) {
+                Ok(stat) if stat.st_nlink > 0 => {
+                    Precompressed::There(state.looked_at_again(&stat, now))
+                }
+                _ => Precompressed::Unknown,
+            };
+        }
+    }
+}
+
+fn look_for(site: &ServedSite, file: &SiteFile, coding: Coding, now: SystemTime) -> Precompressed {
+    let path = file.path.with_suffix(coding.suffix());
+    let label = |_: &[u8]| site.rules.label(file.path.bytes(), Some(coding));
+    match open_file(site, path, now, label) {
+        Resolved::File(copy) => Precompressed::There(copy.state),
+        _ => Precompressed::Missing,
     }
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct ServedSite {
 /// All that one server serves. The first site answers for every name that none has.
 #[derive(Debug)]
 pub(crate) struct ServedSites {
-    sites: Vec<ServedSite>,
-    names: HostNames,
+    pub(crate) all: Vec<ServedSite>,
+    pub(crate) names: HostNames,
     /// The root of the file system, where links of a site may lead anywhere.
     everything: Option<OwnedFd>,
 }
@@ -76,11 +76,11 @@ impl ServedSites {
             let name = name.to_string();
             Error::NameTaken { name }
         })?;
-        let sites: Vec<_> = options
+        let all: Vec<_> = options
             .iter()
             .map(ServedSite::open)
             .collect::<Result<_, _>>()?;
-        if sites.is_empty() {
+        if all.is_empty() {
             return Err(Error::NoSite);
         }
         let leads_anywhere = options.iter().any(|site| site.symlinks == Symlinks::All);
@@ -89,18 +89,10 @@ impl ServedSites {
             false => None,
         };
         Ok(ServedSites {
-            sites,
+            all,
             names,
             everything,
         })
-    }
-
-    /// The number of the site that answers for an authority.
-    pub(crate) fn number_of(&self, authority: Option<&[u8]>) -> usize {
-        match self.sites.len() {
-            1 => 0,
-            _ => self.names.number_of(authority),
-        }
     }
 
     /// The folders beneath which everything is that may be opened.
@@ -108,11 +100,7 @@ impl ServedSites {
         let everything = self.everything.as_ref().map(OwnedFd::as_fd);
         match everything {
             Some(everything) => vec![everything],
-            None => self.sites.iter().map(ServedSite::root).collect(),
+            None => self.all.iter().map(ServedSite::root).collect(),
         }
-    }
-
-    pub(crate) fn all(&self) -> &[ServedSite] {
-        &self.sites
     }
 }

@@ -208,6 +208,10 @@ impl<'d> Draft<'d> {
                 ("ftp://b", Some("other scheme")),
                 ("http://u@b", Some("host")),
                 ("http://b:x", Some("host")),
+                ("http://b:65536", Some("host")),
+                ("http://[1:2]", Some("host")),
+                ("http://b%zz", Some("host")),
+                ("http://[v1.a]:80", None),
                 ("http://", Some("host")),
             ]);
             self.oddities.extend(oddity);
@@ -313,6 +317,7 @@ impl<'d> Draft<'d> {
             "HOST:a",
             "host:  a.example:8080 ",
             "Host: [::1]:80",
+            "Host: [v1.a]",
             "Host: 127.0.0.1",
         ];
         let odd = [
@@ -323,6 +328,11 @@ impl<'d> Draft<'d> {
             "Host: a:8x",
             "Host: [::1",
             "Host: a:1:2",
+            "Host: a:65536",
+            "Host: a%zz",
+            "Host: [1:2]",
+            "Host: [ab..cd]",
+            "Host: [v1]",
             "Host: a\r\nHost: a",
             "Host: a\r\nHost: b",
             "X: y",
@@ -489,7 +499,7 @@ impl<'d> Draft<'d> {
         self.field(format!("Range: {unit}{value}"));
         if self.dice.chance(1) {
             self.field("Range: bytes=0-9");
-            self.is_odd("two Range lines");
+            self.is_odd("two lines");
         }
     }
 
@@ -531,6 +541,18 @@ impl<'d> Draft<'d> {
                 self.is_odd("long line");
                 return;
             }
+            15 => (b"Content-Type: a/b\r\nContent-Type: a/b", "two lines"),
+            16 => (b"Origin: http://a\r\norigin: http://b", "two lines"),
+            17 => (
+                b"Authorization: Basic eA==\r\nAuthorization: x",
+                "two lines",
+            ),
+            18 => {
+                let date = "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT";
+                self.field(date);
+                (date.as_bytes(), "two lines")
+            }
+            19 => (b"If-Range: \"x\"\r\nIf-Range: \"x\"", "two lines"),
             _ => return,
         };
         self.field(field);

@@ -87,9 +87,37 @@ pub(crate) const DIFFERENCES: &[(&str, Differences)] = &[
         &[
             ("Range: bytes=5-2", "416 */1000 open"),
             ("Range: bytes=abc", "416 */1000 open"),
-            (r"Range: bytes=0-9\r\nRange: bytes=0-9", "206 0-9/1000 open"),
             ("Range: bytes=0-9,5-2", "206 0-9/1000 open"),
             ("Range: bytes=0-9,x", "416 */1000 open"),
+        ],
+    ),
+    (
+        "RFC 9110, section 5.3: lines of a field that is no list cannot be joined",
+        &[(r"Range: bytes=0-9\r\nRange: bytes=0-9", "206 0-9/1000 open")],
+    ),
+    (
+        "RFC 3986, section 3.2.2: brackets hold an address, and ports are numbers of 16 bits",
+        &[
+            (
+                r"GET /f.txt HTTP/1.1\r\nHost: x:99999\r\n\r\n",
+                "200 whole open",
+            ),
+            (
+                r"GET /f.txt HTTP/1.1\r\nHost: x%zz\r\n\r\n",
+                "200 whole open",
+            ),
+            (
+                r"GET /f.txt HTTP/1.1\r\nHost: [1:2]\r\n\r\n",
+                "200 whole open",
+            ),
+            (
+                r"GET http://x:99999/f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+                "200 whole open",
+            ),
+            (
+                r"GET http://[1:2]/f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+                "200 whole open",
+            ),
         ],
     ),
     (

@@ -124,7 +124,7 @@ impl Server {
         self.server.running().shutdown().escalate();
         let mut summary = ServeSummary::default();
         for worker in self.server.running().join() {
-            summary.add(&worker);
+            summary += &worker;
         }
         summary
     }

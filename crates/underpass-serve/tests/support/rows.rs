@@ -180,7 +180,7 @@ pub(crate) fn single_ranges() -> Vec<Row> {
         ("Range: items=0-9", "200 whole open"),
         ("Range: BYTES=0-9", "206 0-9/1000 open"),
         ("Range: bytes=,,0-9", "206 0-9/1000 open"),
-        ("Range: bytes=0-9\r\nRange: bytes=0-9", "200 whole open"),
+        ("Range: bytes=0-9\r\nRange: bytes=0-9", "400 closed"),
     ]));
     all.extend(table([
         (
@@ -269,6 +269,37 @@ pub(crate) fn targets_hosts_and_versions() -> Vec<Row> {
         ("GET /f.txt HTTP/1.1\r\nHost: a b\r\n\r\n", "400 closed"),
         ("GET /f.txt HTTP/1.1\r\nHost: u@a\r\n\r\n", "400 closed"),
         ("GET /f.txt HTTP/1.1\r\nHost: a:8x\r\n\r\n", "400 closed"),
+        ("GET /f.txt HTTP/1.1\r\nHost: x:99999\r\n\r\n", "400 closed"),
+        ("GET /f.txt HTTP/1.1\r\nHost: x%zz\r\n\r\n", "400 closed"),
+        ("GET /f.txt HTTP/1.1\r\nHost: [1:2]\r\n\r\n", "400 closed"),
+        (
+            "GET /f.txt HTTP/1.1\r\nHost: [ab..cd]\r\n\r\n",
+            "400 closed",
+        ),
+        (
+            "GET /f.txt HTTP/1.1\r\nHost: [v1.a]\r\n\r\n",
+            "200 whole open",
+        ),
+        (
+            "GET http://x:99999/f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+            "400 closed",
+        ),
+        (
+            "GET http://x%zz/f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+            "400 closed",
+        ),
+        (
+            "GET http://[1:2]/f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+            "400 closed",
+        ),
+        (
+            "GET http://[ab..cd]/f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+            "400 closed",
+        ),
+        (
+            "GET http://[v1.a]/f.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+            "200 whole open",
+        ),
         (
             "GET /f.txt HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
             "200 whole open",

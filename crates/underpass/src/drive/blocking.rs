@@ -33,8 +33,19 @@ pub struct Progress {
     /// Bytes that were taken from the source and have not reached the sink. While there are none,
     /// the next call may wait for the source.
     pub held: u64,
-    /// Bytes to move in all, if that is known.
+    /// Bytes to move in all, if that is known, which may be none. A source that is read until it
+    /// ends has a total when it has ended.
     pub total: Option<u64>,
+}
+
+impl Progress {
+    /// Returns how much of the total has reached the sink, in percent and rounded down: 100 when
+    /// all has, and not before. `None` while no total is known.
+    pub fn percent(&self) -> Option<u8> {
+        let (done, total) = (u128::from(self.done), u128::from(self.total?));
+        let percent = (done * 100).checked_div(total).unwrap_or(100);
+        Some(u8::try_from(percent).unwrap_or(100))
+    }
 }
 
 /// A hook that is called between two calls: [`ControlFlow::Break`] cancels the transfer.
@@ -154,12 +165,17 @@ impl<'a> Driver<'a> {
     /// both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
     /// on and not truncated.
     ///
+    /// Source and sink may be ranges of one file, as its device and inode numbers show, if these do
+    /// not overlap. A sink that was opened with `O_APPEND` is written at its end, wherever
+    /// [`Sink::to`] is, and only by [`Mechanism::ReadWrite`].
+    ///
     /// A sink that is a file must not be used through the same descriptor, or a duplicate of it, at
     /// the same time: sendfile writes at the shared position. To write ranges in parallel, open the
     /// file once for each.
     ///
     /// # Errors
     /// [`Error`], whose account is exact. What the sink has got stays.
+    /// [`Fault::Overlap`](crate::Fault::Overlap) before anything is moved.
     pub fn run<F: AsFd, G: AsFd>(
         self,
         source: &Source<F>,
@@ -233,6 +249,7 @@ impl<'a> Driver<'a> {
 ///
 /// # Errors
 /// [`Error`]: its account is exactly what reached the sink, which is left as it is.
+/// [`Fault::Overlap`](crate::Fault::Overlap) where both are the same file.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::vocabulary::account::{Mechanism, Scope};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Owed, Side, Sink, Source, Writes};
+use crate::vocabulary::error::Fault;
 use crate::vocabulary::limits::SPLICED_BYTES_MIN;
 use reason::Reason;
 
@@ -42,13 +43,16 @@ impl Plan {
         self.tiers[0]
     }
 
-    /// A mechanism that was wanted and had been refused before, with its errno.
-    pub(crate) fn refused_before(&self) -> Option<(Mechanism, Errno)> {
-        self.left_out()
+    /// Why there is nothing to try: a mechanism that was refused before is named with its errno.
+    pub(crate) fn fault(&self) -> (Option<Mechanism>, Fault, Option<Errno>) {
+        let fault = self
+            .left_out()
             .find_map(|(mechanism, reason)| match reason {
-                Reason::Refused(_, errno) => Some((mechanism, errno)),
+                Reason::Overlaps => Some((None, Fault::Overlap, None)),
+                Reason::Refused(_, errno) => Some((Some(mechanism), Fault::Refused, Some(errno))),
                 _ => None,
-            })
+            });
+        fault.unwrap_or((None, Fault::Refused, None))
     }
 
     /// The one to try after `mechanism` was refused.
@@ -288,6 +292,9 @@ fn admit<F, G>(
     kernel: &KernelFacts,
     policy: &Policy,
 ) -> Result<(), Reason> {
+    if overlaps(source, sink) {
+        return Err(Reason::Overlaps);
+    }
     let asked = policy.choice == Choice::Only(mechanism)
         || (mechanism == Mechanism::Clone && policy.cloning == Cloning::Always);
     match accepts(mechanism, &source.end, &sink.end) {
@@ -335,6 +342,24 @@ fn allowed<F, G>(
         Err(Reason::Aliases)
     } else {
         Ok(())
+    }
+}
+
+/// Whether what is written lands where the same file is read. The calls that move inside the kernel
+/// refuse that, or pass on pages that are overwritten on the way.
+fn overlaps<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
+    let (from, to) = (&source.end, &sink.end);
+    let same = from.kind.has_offsets() && from.kind == to.kind && from.inode > 0;
+    if !same || (from.device, from.inode) != (to.device, to.inode) {
+        return false;
+    }
+    let start = match to.writes {
+        Writes::AtOffset => sink.to,
+        Writes::Appends => to.size,
+    };
+    match source.owed {
+        Owed::Exactly(len) => start.abs_diff(source.from) < len,
+        Owed::ToEnd => true,
     }
 }
 

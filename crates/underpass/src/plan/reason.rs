@@ -35,6 +35,8 @@ pub enum Reason {
     SeesNoZeros,
     /// The caller asked for another mechanism only.
     NotAsked,
+    /// Source and sink are ranges of one file that overlap: what is written would be read again.
+    Overlaps,
     /// The caller accepts no references to the source's pages in flight.
     Aliases,
     /// It was refused before, with a scope that includes this pair.
@@ -67,6 +69,7 @@ impl fmt::Display for Reason {
             Self::MayKeepHoles => f.write_str("may keep holes"),
             Self::SeesNoZeros => f.write_str("cannot find zeros"),
             Self::NotAsked => f.write_str("another mechanism was requested"),
+            Self::Overlaps => f.write_str("the ranges overlap in the same file"),
             Self::Aliases => f.write_str("would send references to the source's pages"),
             Self::Refused(Scope::Kernel, errno) => {
                 write!(f, "not available on this kernel: {}", errno::Named(*errno))

@@ -18,7 +18,9 @@ use rustix::io::Errno;
 
 use crate::plan::{Plan, is_whole};
 use crate::vocabulary::account::{Account, Cause, Mechanism, Refusal, Scope};
-use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Owed, Sink, Source, Writes};
+use crate::vocabulary::endpoint::{
+    Endpoint, EndpointKind, Owed, Sink, Source, Writes, within_offsets,
+};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
     FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
@@ -96,14 +98,24 @@ enum Question {
 }
 
 impl Transfer {
-    /// A transfer at its beginning. An empty plan fails at the first step.
+    /// A transfer at its beginning. An empty plan and offsets that no file has fail at the first
+    /// step.
     pub fn new<F, G>(source: &Source<F>, sink: &Sink<G>, plan: Plan) -> Self {
+        let len = match source.owed {
+            Owed::Exactly(len) => len,
+            Owed::ToEnd => 0,
+        };
+        let beyond =
+            |end: Endpoint, from, len| end.kind.has_offsets() && within_offsets(from, len).is_err();
         let phase = match (plan.first(), source.owed) {
             (_, Owed::Exactly(0)) => Phase::Done,
+            _ if beyond(source.end, source.from, len) || beyond(sink.end, sink.to, 0) => {
+                Phase::Failed(None, Fault::Kernel, Some(Errno::OVERFLOW))
+            }
             (Some(mechanism), _) => Phase::Moving(mechanism),
             (None, _) => {
-                let (mechanism, errno) = plan.refused_before().unzip();
-                Phase::Failed(mechanism, Fault::Refused, errno)
+                let (mechanism, fault, errno) = plan.fault();
+                Phase::Failed(mechanism, fault, errno)
             }
         };
         let between_files =
@@ -166,7 +178,12 @@ impl Transfer {
                 (Some(mechanism), Fault::Cancelled, None)
             }
         };
-        let (lost, account) = (self.relay.held(), Box::new(self.account));
+        // A file still has what was read of it.
+        let lost = match self.source.kind.has_offsets() {
+            true => 0,
+            false => self.relay.held(),
+        };
+        let account = Box::new(self.account);
         Err(Error {
             fault,
             mechanism,
@@ -377,7 +394,7 @@ impl Transfer {
     /// Bytes still to move; `u64::MAX` where only the source's end will show it.
     fn left(&self) -> u64 {
         match self.owed {
-            Owed::Exactly(total) => total - self.done,
+            Owed::Exactly(total) => total.saturating_sub(self.done),
             Owed::ToEnd => u64::MAX,
         }
     }

@@ -203,7 +203,8 @@ impl Account {
 
     /// Returns the payload bytes that reached the sink, by any mechanism.
     pub fn bytes(&self) -> u64 {
-        self.usage.iter().map(|usage| usage.bytes).sum()
+        let bytes = self.usage.iter().map(|usage| usage.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// Returns the payload bytes that crossed into user space and back.
@@ -214,11 +215,11 @@ impl Account {
 
     /// Adds what another transfer moved.
     pub fn add(&mut self, other: &Account) {
-        for (mine, theirs) in self.usage.iter_mut().zip(&other.usage) {
-            mine.bytes += theirs.bytes;
-            mine.calls += theirs.calls;
+        for mechanism in Mechanism::ALL {
+            let MechanismUsage { bytes, calls } = other.of(mechanism);
+            self.record(mechanism, bytes, calls);
         }
-        self.holes += other.holes;
+        self.holes = self.holes.saturating_add(other.holes);
         self.asides += other.asides;
         self.refusals_unlisted += other.refusals_unlisted;
         for refusal in &other.refusals {
@@ -229,8 +230,8 @@ impl Account {
     /// Adds bytes and calls of one mechanism that were counted elsewhere.
     pub fn record(&mut self, mechanism: Mechanism, bytes: u64, calls: u64) {
         let usage = &mut self.usage[mechanism.index()];
-        usage.bytes += bytes;
-        usage.calls += calls;
+        usage.bytes = usage.bytes.saturating_add(bytes);
+        usage.calls = usage.calls.saturating_add(calls);
     }
 
     pub(crate) fn called(&mut self, mechanism: Mechanism) {

@@ -131,6 +131,9 @@ pub struct Endpoint {
     /// `st_dev`. Only ever a key to remember refusals by, never a reason to try or not to try:
     /// Btrfs subvolumes differ and still clone.
     pub device: u64,
+    /// `st_ino`: with the device it shows that both ends are one file, whose ranges must not
+    /// overlap. 0 where it is not known.
+    pub inode: u64,
     /// `st_size` in bytes; 0 for everything but files, and for files that don't know (procfs).
     pub size: u64,
     /// Bytes allocated on disk (`st_blocks` × 512). Less than `size`: there are holes.
@@ -144,6 +147,8 @@ pub struct Endpoint {
 pub struct FileStat {
     /// `st_dev`.
     pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
     /// `st_size` in bytes.
     pub size: u64,
     /// Bytes allocated on disk (`st_blocks` × 512).
@@ -157,6 +162,7 @@ impl FileStat {
     pub fn of(metadata: &std::fs::Metadata) -> Option<Self> {
         metadata.is_file().then(|| Self {
             device: metadata.dev(),
+            inode: metadata.ino(),
             size: metadata.len(),
             allocated: metadata.blocks() * 512,
             block_bytes: metadata.blksize(),
@@ -176,6 +182,7 @@ impl Endpoint {
             waits: Waits::Blocks,
             writes: Writes::AtOffset,
             device: stat.device,
+            inode: stat.inode,
             size: stat.size,
             allocated: stat.allocated,
             block_bytes: stat.block_bytes,
@@ -195,6 +202,7 @@ impl Endpoint {
             waits: Waits::Polls,
             writes: Writes::AtOffset,
             device: 0,
+            inode: 0,
             size,
             allocated: size,
             block_bytes: 4096,

@@ -11,10 +11,15 @@ pub struct Named(pub Errno);
 
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meaning = std::io::Error::from(self.0).to_string();
-        let meaning = meaning.split(" (os error").next().unwrap_or_default();
-        write!(f, "{} ({meaning})", name(self.0))
+        write!(f, "{} ({})", name(self.0), meaning(self.0))
     }
+}
+
+/// The C library's words for an errno (`Invalid cross-device link`).
+pub fn meaning(errno: Errno) -> String {
+    let mut meaning = std::io::Error::from(errno).to_string();
+    meaning.truncate(meaning.rfind(" (os error").unwrap_or(meaning.len()));
+    meaning
 }
 
 macro_rules! names {

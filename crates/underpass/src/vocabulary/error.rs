@@ -14,6 +14,8 @@ use crate::vocabulary::errno;
 pub enum Fault {
     /// No mechanism that the policy allows works for this pair.
     Refused,
+    /// Source and sink are ranges of one file that overlap. Nothing was moved.
+    Overlap,
     /// The caller's hook cancelled it.
     Cancelled,
     /// The source ended before the promised length.
@@ -42,6 +44,7 @@ impl Fault {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Refused => "no allowed mechanism works here",
+            Self::Overlap => "source and sink overlap in the same file",
             Self::Cancelled => "cancelled",
             Self::Truncated => "the source ended early",
             Self::PeerGone => "the peer closed the connection",
@@ -66,8 +69,8 @@ pub struct Error {
     pub mechanism: Option<Mechanism>,
     /// The errno of the call that failed, if one failed.
     pub errno: Option<Errno>,
-    /// Bytes that were taken from the source and did not reach the sink. They are lost where the
-    /// source is a pipe or a socket.
+    /// Bytes that were taken from a pipe, a socket or a character device and did not reach the
+    /// sink: nobody can read them again. Of a file or a block device nothing is lost.
     pub lost: u64,
     /// What reached the sink, and how. It stays there.
     pub account: Box<Account>,
@@ -88,7 +91,7 @@ impl Error {
     /// Returns the bytes that reached the sink, holes included: the range of the source up to there
     /// is done.
     pub fn moved(&self) -> u64 {
-        self.account.bytes() + self.account.holes
+        self.account.bytes().saturating_add(self.account.holes)
     }
 }
 
@@ -108,7 +111,7 @@ impl fmt::Display for Error {
         if self.lost > 0 {
             write!(
                 f,
-                ", {} more were taken from the source and are lost",
+                ", {} more were read from the stream and are lost",
                 self.lost
             )?;
         }
@@ -136,6 +139,7 @@ impl From<Error> for io::Error {
         let kind = match (error.fault, error.errno) {
             (Fault::Truncated, _) => io::ErrorKind::UnexpectedEof,
             (Fault::Cancelled, _) => io::ErrorKind::Interrupted,
+            (Fault::Overlap, _) => io::ErrorKind::InvalidInput,
             (Fault::TimedOut, _) => io::ErrorKind::TimedOut,
             (_, Some(errno)) => io::Error::from(errno).kind(),
             (_, None) => io::ErrorKind::Other,

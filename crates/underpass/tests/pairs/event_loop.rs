@@ -2,18 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Advice, fadvise};
+use tokio::io::Interest;
 use tokio::runtime::{Builder, Runtime};
-use underpass::drive::tokio::{Sender, Stream, Turn, recv_file, relay_streams, send_file};
+use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Stream, Turn, relay};
 use underpass::limits::{SPLICED_BYTES_MIN, TURN_BYTES_MIN};
 use underpass::{
-    Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed, SharedFile,
+    Account, Errno, Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed,
+    SharedFile,
 };
 
-use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
+use crate::ends::{Mode, content_of, file, file_of, pipe, set_mode, tcp, terminal, unix};
 use crate::relays::{check_half_close, check_reset};
 use underpass_testkit::{self as testkit, assert_same, within};
 
@@ -37,6 +40,30 @@ pub(crate) fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinH
         from.read_to_end(&mut got).expect("reads");
         got
     })
+}
+
+pub(crate) async fn send_file(
+    kernel: &Kernel,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+    socket: &impl Stream,
+) -> Result<Account, Error> {
+    let mut sender = FileSender::new(file, offset, len)?;
+    sender.run(socket, kernel).await?;
+    Ok(sender.into_account())
+}
+
+pub(crate) async fn recv_file(
+    kernel: &Kernel,
+    socket: &impl Stream,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+) -> Result<Account, Error> {
+    let mut receiver = FileReceiver::new(file, offset, len)?;
+    receiver.run(socket, kernel).await?;
+    Ok(receiver.into_account())
 }
 
 #[test]
@@ -154,21 +181,21 @@ fn receiving_reports_an_early_end_and_a_reset() {
     });
 }
 
-fn relay(near: TcpStream, far: TcpStream) -> Relayed {
+fn relayed(near: TcpStream, far: TcpStream) -> Relayed {
     runtime().block_on(async {
         let (near, far) = (stream(near), stream(far));
-        relay_streams(&Kernel::probe(), &near, &far).await
+        relay(&Kernel::probe(), &near, &far).await
     })
 }
 
 #[test]
 fn a_half_close_is_kept() {
-    within(|| check_half_close(relay));
+    within(|| check_half_close(relayed));
 }
 
 #[test]
 fn a_reset_ends_both_directions() {
-    within(|| check_reset(relay));
+    within(|| check_reset(relayed));
 }
 
 #[test]
@@ -281,4 +308,82 @@ pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
         true => Mechanism::Splice,
         false => Mechanism::Sendfile,
     }
+}
+
+/// What somebody takes for a stream.
+struct Pretended(OwnedFd);
+
+impl Stream for Pretended {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    async fn ready(&self, _: Interest) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn try_io<R>(
+        &self,
+        _: Interest,
+        call: impl FnOnce() -> std::io::Result<R>,
+    ) -> std::io::Result<R> {
+        call()
+    }
+}
+
+/// A pipe that nobody writes to, a terminal that nobody types on and a socket that nobody reads
+/// from would each stop the event loop.
+#[test]
+fn what_would_block_the_event_loop_is_refused() {
+    within(|| {
+        let (kernel, policy) = (Kernel::probe(), Policy::default());
+        let (reads, writes) = pipe();
+        let (_computer, screen) = terminal();
+        let (unix, _other) = unix();
+        for fd in [
+            reads.as_fd(),
+            writes.as_fd(),
+            screen.as_fd(),
+            unix.as_fd(),
+            std::fs::File::open("/dev/zero").expect("zeros").as_fd(),
+        ] {
+            let receiver = FileReceiver::new(fd, 0, 1).map(|_| ());
+            assert_eq!(receiver, Err(Errno::SPIPE), "received into");
+            let sender = FileSender::new(fd, 0, 1).map(|_| ());
+            assert_eq!(sender, Err(Errno::SPIPE), "sent from");
+        }
+        runtime().block_on(async {
+            let socket = stream(tcp().0);
+            let shared = SharedFile::new(reads.try_clone().expect("a clone"));
+            for len in [1, 1 << 20] {
+                let file = shared.clone();
+                let mut outbox = Outbox::new();
+                outbox.push(Piece::Bytes(b"head".to_vec()));
+                outbox.push(Piece::Range(FileRange {
+                    file,
+                    offset: 0,
+                    len,
+                }));
+                let mut sender = Sender::new();
+                while let Ok(turn) = sender
+                    .turn(&mut outbox, &socket, &kernel, &policy, 1 << 20)
+                    .await
+                {
+                    assert_eq!(turn, Turn::More, "{len}");
+                }
+            }
+            let not = Pretended(reads);
+            let (there, back) = relay(&kernel, &socket, &not).await;
+            for way in [there, back] {
+                let error = way.expect_err("a pipe");
+                assert!(
+                    [Some(Errno::NOTSOCK), None].contains(&error.errno),
+                    "{error}"
+                );
+            }
+            let mut receiver = FileReceiver::new(file(), 0, 1).expect("a receiver");
+            let error = receiver.run(&not, &kernel).await.expect_err("a pipe");
+            assert_eq!(error.errno, Some(Errno::NOTSOCK));
+        });
+    });
 }

@@ -432,3 +432,141 @@ fn an_early_end_of_a_stream_is_truncated_with_all_that_came() {
         assert_same(&content_of(&to), &content, mechanism.name());
     }
 }
+
+#[test]
+fn ranges_of_one_file_that_overlap_are_refused_and_left_alone() {
+    const LEN: u64 = 1_000_000;
+    let content = testkit::content(36, LEN as usize);
+    let file = file_of(&content);
+    let mut policies = Mechanism::ALL.map(Policy::only).to_vec();
+    policies.push(Policy::default());
+    for policy in policies {
+        for (from, to) in [(0, 0), (0, 1), (1, 0), (0, 4096), (65_536, 0), (0, 699_999)] {
+            let source = Source::range(&file, from, 700_000).expect("a range");
+            let sink = Sink::at(file.try_clone().expect("a clone"), to).expect("a sink");
+            let what = format!("{from} to {to}, {:?}", policy.choice);
+            let error = run(policy, &source, &sink).expect_err(&what);
+            assert_eq!((error.fault, error.moved()), (Fault::Overlap, 0), "{what}");
+            assert!(error.to_string().contains("overlap"), "{error}");
+            assert_same(&content_of(&file), &content, &what);
+        }
+    }
+    let error = copy_file(&Kernel::unprobed(), &file, &file).expect_err("itself");
+    assert_eq!(error.fault, Fault::Overlap);
+}
+
+#[test]
+fn ranges_of_one_file_side_by_side_are_copied() {
+    let content = testkit::content(37, 300_000);
+    for (from, to) in [(0, 100_000), (100_000, 0), (200_000, 300_000)] {
+        let file = file_of(&content);
+        let source = Source::range(&file, from, 100_000).expect("a range");
+        let sink = Sink::at(&file, to).expect("a sink");
+        run(Policy::default(), &source, &sink).expect("copies");
+        let mut expected = content.clone();
+        expected.resize(expected.len().max(to as usize + 100_000), 0);
+        expected.copy_within(from as usize..from as usize + 100_000, to as usize);
+        assert_same(&content_of(&file), &expected, "one range copied");
+    }
+}
+
+#[test]
+fn a_file_appended_to_itself_grows_by_what_it_was_and_not_without_end() {
+    let (file, path) = named(&testkit::content(38, 100_000));
+    let appending = File::options().append(true).open(path).expect("opens");
+    let sink = Sink::new(&appending).expect("a sink");
+    let source = Source::range(&file, 0, 100_000).expect("a range");
+    run(Policy::default(), &source, &sink).expect("what was there");
+    assert_eq!(file.metadata().expect("metadata").len(), 200_000);
+    let mut endless = source;
+    endless.owed = Owed::ToEnd;
+    let sink = Sink::new(&appending).expect("a sink");
+    let error = run(Policy::default(), &endless, &sink).expect_err("never ends");
+    assert_eq!(error.fault, Fault::Overlap);
+    assert_eq!(file.metadata().expect("metadata").len(), 200_000);
+}
+
+/// What the hook is shown, from the first call to the last.
+fn watched(
+    policy: Policy,
+    source: &Source<impl AsFd>,
+    sink: &Sink<impl AsFd>,
+    meddle: impl Fn(),
+) -> (Result<Account, Error>, Vec<Progress>) {
+    let mut shown = Vec::new();
+    let mut watch = |progress| {
+        if shown.len() == 2 {
+            meddle();
+        }
+        shown.push(progress);
+        ControlFlow::Continue(())
+    };
+    let moved = Driver::new(&Kernel::unprobed())
+        .policy(policy)
+        .call_bytes_max(100_000)
+        .watch(&mut watch)
+        .run(source, sink);
+    (moved, shown)
+}
+
+#[test]
+fn progress_ends_at_100_percent_exactly_when_all_has_moved() {
+    let mut policies = COPYING.map(Policy::only).to_vec();
+    policies.push(Policy::default());
+    for policy in policies {
+        for (len, grows) in [(0, 0), (1, 0), (1_000_000, 0), (1_000_000, 300_000)] {
+            let from = file_of(&testkit::content(50, len));
+            let source = Source::whole(&from).expect("a source");
+            let to = file();
+            let sink = Sink::new(&to).expect("a sink");
+            let meddle = || from.set_len((len + grows) as u64).expect("a length");
+            let (moved, shown) = watched(policy, &source, &sink, meddle);
+            let what = format!("{len} + {grows}, {:?}", policy.choice);
+            if len == 0 && moved.is_err() {
+                continue; // Forced, in-kernel copies may refuse a file of size 0.
+            }
+            moved.expect(&what);
+            let (last, before) = shown.split_last().expect("shown");
+            assert_eq!(last.percent(), Some(100), "{what} {last:?}");
+            assert_eq!(Some(last.done), last.total, "{what}");
+            for progress in before.iter().filter(|before| before.done < last.done) {
+                assert!(progress.percent() < Some(100), "{what} {progress:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn progress_of_what_shrinks_stays_below_100_percent() {
+    let from = file_of(&testkit::content(51, 1_000_000));
+    let source = Source::whole(&from).expect("a source");
+    let to = file();
+    let sink = Sink::new(&to).expect("a sink");
+    let meddle = || from.set_len(400_000).expect("shorter");
+    let (moved, shown) = watched(Policy::only(Mechanism::ReadWrite), &source, &sink, meddle);
+    assert_eq!(moved.expect_err("too short").fault, Fault::Truncated);
+    let last = shown.last().expect("shown");
+    assert_eq!((last.done, last.percent()), (400_000, Some(40)));
+}
+
+#[test]
+fn progress_of_a_stream_has_no_total_until_it_ends() {
+    let (ours, mut theirs) = unix();
+    theirs.write_all(&[7; 5000]).expect("room in the socket");
+    drop(theirs);
+    let source = Source::whole(&ours).expect("a source");
+    let to = file();
+    let sink = Sink::new(&to).expect("a sink");
+    let (moved, shown) = watched(Policy::default(), &source, &sink, || ());
+    assert_eq!(moved.expect("moves").bytes(), 5000);
+    let (last, before) = shown.split_last().expect("shown");
+    assert!(before.iter().all(|progress| progress.percent().is_none()));
+    assert_eq!((last.percent(), last.total), (Some(100), Some(5000)));
+}
+
+/// A file with this content that can be opened again.
+fn named(content: &[u8]) -> (File, tempfile::TempPath) {
+    let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    file.write_all(content).expect("room on the disk");
+    file.into_parts()
+}

@@ -1,6 +1,6 @@
 //! Peers that close early, reset, stall or never were there: an error that says so, and a count
 //! that is exact. The process lives on, whatever SIGPIPE would do to it by default; what a default
-//! disposition does is shown beside `sys::signals`.
+//! disposition does is shown beside `sys`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,9 @@ use underpass::{
     drive::blocking::Driver, send_file,
 };
 
-use crate::ends::{Mode, content_of, file, file_of, memory, pipe, set_mode, tcp, unix};
+use crate::ends::{
+    Made, Mode, Origin, content_of, file, file_of, memory, pipe, set_mode, tcp, unix,
+};
 use underpass_testkit::{self as testkit, assert_same, within};
 
 const TO_STREAMS: [Mechanism; 3] = [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite];
@@ -257,9 +259,14 @@ fn check_pipes() {
     let kernel = Kernel::unprobed();
     let (lost, kept) = (testkit::content(26, 1 << 20), testkit::content(27, 1 << 20));
     let from = file_of(&lost);
-    let run = |from: &File, to: OwnedFd| {
+    let run = |from: &File, to: OwnedFd, held: &mut u64| {
+        let mut watch = |progress: Progress| {
+            *held = progress.held;
+            ControlFlow::Continue(())
+        };
         Driver::new(&kernel)
             .policy(Policy::only(Mechanism::Splice))
+            .watch(&mut watch)
             .run(
                 &Source::whole(from).expect("a source"),
                 &Sink::new(to).expect("a sink"),
@@ -268,10 +275,14 @@ fn check_pipes() {
     for _ in 0..20 {
         let (ours, theirs) = unix();
         drop(theirs);
-        let error = run(&from, ours.into()).expect_err("gone");
-        assert!(error.lost > 0, "{error}");
+        let mut held = 0;
+        let error = run(&from, ours.into(), &mut held).expect_err("gone");
+        assert!(held > 0, "{error}");
+        assert_eq!(error.lost, 0, "the file has all of it: {error}");
+        assert!(!error.to_string().contains("lost"), "{error}");
         let to = file();
-        run(&file_of(&kept), to.try_clone().expect("a clone").into()).expect("copies");
+        let sink = to.try_clone().expect("a clone").into();
+        run(&file_of(&kept), sink, &mut held).expect("copies");
         assert_same(&content_of(&to), &kept, "the next transfer");
     }
 }
@@ -307,5 +318,29 @@ fn what_a_pipe_holds_is_written_when_the_sink_refuses_it() {
         assert!(account.crossed() > 0, "{account}");
         assert_eq!(account.bytes(), 700_001, "{account}");
         assert_same(&content_of(&to), &content, "the whole stream");
+    }
+}
+
+/// What a file was read for is in the file still.
+#[test]
+fn only_what_a_stream_gave_can_be_lost() {
+    let content = testkit::content(39, 50_000);
+    for made in [Made::File, Made::Memory, Made::Pipe, Made::Tcp, Made::Unix] {
+        for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
+            let origin = Origin::make(made, Mode::Blocking, 39, content.len());
+            let (gone, theirs) = unix();
+            drop(theirs);
+            let source = Source::whole(&origin.fd).expect("a source");
+            let error = Driver::new(&Kernel::unprobed())
+                .policy(Policy::only(mechanism))
+                .run(&source, &Sink::new(&gone).expect("a sink"))
+                .expect_err("nobody is there");
+            let what = format!("{made:?} by {mechanism}: {error}");
+            let is_stream = !matches!(made, Made::File | Made::Memory);
+            // From a pipe splice moves pages on at once, or none.
+            let holds = is_stream && !(made == Made::Pipe && mechanism == Mechanism::Splice);
+            assert_eq!(error.lost > 0, holds, "{what}");
+            assert_eq!(error.to_string().contains("are lost"), holds, "{what}");
+        }
     }
 }

@@ -6,12 +6,12 @@ use std::io::{Read, Write};
 use std::pin::pin;
 use std::task::Poll;
 
-use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Turn, recv_file, send_file};
+use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Turn};
 use underpass::limits::TURN_BYTES_MIN;
 use underpass::{Fault, Kernel, Mechanism, Outbox, Piece, Policy};
 
 use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
-use crate::event_loop::{cool, range, reader, runtime, stream};
+use crate::event_loop::{cool, range, reader, recv_file, runtime, send_file, stream};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
 /// What becomes of a future that is dropped the first time it waits.

@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use rustix::fs::{StatVfs, statvfs};
 
-use self::program::Reflink;
 use self::source::{CopySource, TreeSize};
 use super::folders::run_in_each;
+use super::sample::{self as read, PlayMetric, PlaySample};
 use super::sizes::{parse_size, size_label};
-use super::transfer::{self, TransferMetric, TransferSample};
+
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::process::{self, CommandSpec, Processors};
@@ -34,7 +34,7 @@ use crate::machine::file_system;
 use crate::machine::window::observe_children;
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::interleave::Played;
-use crate::rounds::metric::{MetricReader, read_all};
+use crate::rounds::metric::read_all;
 use crate::rounds::runner::RoundRunner;
 
 /// How many threads our own contenders use. Each of them is compared with all others.
@@ -83,19 +83,19 @@ pub struct TreeOptions {
     programs: Vec<NamedCommand>,
 }
 
-const METRICS: [TransferMetric; 9] = [
-    MetricReader {
+const METRICS: [PlayMetric; 9] = [
+    PlayMetric {
         label: "time of a copy",
-        ..transfer::WALL
+        ..read::WALL
     },
-    transfer::CPU,
-    transfer::CPU_PER_THOUSAND_FILES,
-    transfer::CPU_PER_GIB,
-    transfer::PEAK_RESIDENT,
-    transfer::USER,
-    transfer::SYSTEM,
-    transfer::CONTEXT_SWITCHES,
-    transfer::PAGE_FAULTS,
+    read::CPU,
+    read::CPU_PER_THOUSAND_FILES,
+    read::CPU_PER_GIB,
+    read::PEAK_RESIDENT,
+    read::USER,
+    read::SYSTEM,
+    read::ITS_CONTEXT_SWITCHES,
+    read::ITS_PAGE_FAULTS,
 ];
 
 impl Measurable for TreeOptions {
@@ -108,21 +108,19 @@ impl Measurable for TreeOptions {
     }
 
     /// Copies each kind with all contenders, in each directory.
-    fn run(&self, setting: &ExperimentContext, runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         run_in_each(&self.folders, setting, "tree", |folder| {
             let mut experiments = Vec::new();
             let shares_blocks = source::shares_blocks(folder)?;
             for kind in self.kinds() {
                 let reflink = match (kind, shares_blocks) {
                     (SourceKind::Clone, false) => continue,
-                    (SourceKind::Clone, true) => Reflink::Always,
-                    (SourceKind::File | SourceKind::Sparse, true) => Reflink::Never,
+                    (SourceKind::Clone, true) => Some("--reflink=always"),
+                    (SourceKind::File | SourceKind::Sparse, true) => Some("--reflink=never"),
                     // With an explicit option, GNU cp falls back to read and write.
-                    (SourceKind::File | SourceKind::Sparse, false) | (SourceKind::Tree, _) => {
-                        Reflink::Default
-                    }
+                    (SourceKind::File | SourceKind::Sparse, false) | (SourceKind::Tree, _) => None,
                 };
-                if !runner.is_stopped() {
+                if !setting.runner.is_stopped() {
                     let source = self.source(kind, setting.scale);
                     let mut contenders = TreeContenders {
                         kind,
@@ -136,10 +134,9 @@ impl Measurable for TreeOptions {
                         copies: 0,
                         processors: setting.processors,
                         programs: Vec::new(),
-                        left_out: Vec::new(),
                         list: ContenderList::default(),
                     };
-                    experiments.extend(contenders.run(&self.programs, runner)?);
+                    experiments.extend(contenders.run(&self.programs, &setting.runner)?);
                 }
             }
             Ok(experiments)
@@ -184,7 +181,8 @@ enum Blocks {
 
 struct TreeContenders {
     kind: SourceKind,
-    reflink: Reflink,
+    /// The option about sharing blocks.
+    reflink: Option<&'static str>,
     source: CopySource,
     /// Where copies go.
     folder: PathBuf,
@@ -196,7 +194,6 @@ struct TreeContenders {
     copies: u64,
     processors: Processors,
     programs: Vec<(NamedCommand, String)>,
-    left_out: Vec<String>,
     list: ContenderList,
 }
 
@@ -215,8 +212,6 @@ impl TreeContenders {
         }
         runner.progress.begin(&self.title(None));
         self.admit_all(others)?;
-        let names = self.programs.iter().map(|(named, _)| named.name.clone());
-        self.list = ContenderList::of(names);
         let weight = weight_of(self.source);
         let played = runner.play(self, weight, TreeContenders::observe)?;
         self.tidy_up()?;
@@ -238,16 +233,14 @@ impl TreeContenders {
             let named = named?;
             let is_own = self.programs.len() < JOBS.len();
             match self.copy_and_compare(&named) {
-                Err(Error::Contender(why) | Error::Answer(why)) if !is_own => {
-                    self.left_out.push(format!("not measured: {why}"));
-                }
+                Err(error) if !is_own => self.list.reject(error)?,
                 Ok(Blocks::Shared) if !is_own && self.kind == SourceKind::File => {
-                    let name = &named.name;
-                    let why = format!("not measured: {name} shares blocks despite its options");
-                    self.left_out.push(why);
+                    let why = format!("{} shares blocks despite its options", named.name);
+                    self.list.reject(Error::Contender(why))?;
                 }
                 compared => {
                     compared?;
+                    self.list.admit(&named.name);
                     let version = process::version_of(&self.command(&named, Path::new("")));
                     self.programs.push((named, version));
                 }
@@ -277,7 +270,7 @@ impl TreeContenders {
         }
     }
 
-    fn observe(&mut self, contender: usize) -> Result<TransferSample> {
+    fn observe(&mut self, contender: usize) -> Result<PlaySample> {
         let to = self.next_copy()?;
         let command = self.command(&self.programs[contender].0, &to);
         let limit = self.disk_bytes_max();
@@ -291,17 +284,14 @@ impl TreeContenders {
                 copied.entries, copied.bytes, self.size.entries, self.size.bytes
             )));
         }
-        Ok(TransferSample {
-            window,
-            times: 1,
+        let bytes = match self.kind {
+            SourceKind::File => self.size.bytes,
+            SourceKind::Sparse | SourceKind::Clone | SourceKind::Tree => 0,
+        };
+        Ok(PlaySample {
             files: self.source.files(),
-            bytes: match self.kind {
-                SourceKind::File => self.size.bytes,
-                SourceKind::Sparse | SourceKind::Clone | SourceKind::Tree => 0,
-            },
-            stored_bytes: 0,
-            paths: Vec::new(),
             peak_resident_bytes,
+            ..PlaySample::of(window, 1, bytes)
         })
     }
 
@@ -375,7 +365,7 @@ impl TreeContenders {
 
     /// The experiment in which one of our own contenders comes first, so that it is compared with
     /// the others.
-    fn describe(&self, first: usize, played: &Played<TransferSample>, rounds: usize) -> Experiment {
+    fn describe(&self, first: usize, played: &Played<PlaySample>, rounds: usize) -> Experiment {
         let mut order: Vec<usize> = (0..self.programs.len()).collect();
         order[..=first].rotate_right(1);
         let contenders = order.iter().map(|&place| {
@@ -407,7 +397,7 @@ impl TreeContenders {
             rounds,
             contenders,
             cases: vec![case],
-            notes: self.left_out.clone(),
+            notes: self.list.missing(),
             ..Experiment::default()
         }
     }

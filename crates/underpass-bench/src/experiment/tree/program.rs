@@ -25,15 +25,6 @@ const LIFE_MIN: Duration = Duration::from_millis(100);
 /// The placeholder for an option about sharing blocks.
 const REFLINK: &str = "{reflink}";
 
-/// What an option says about sharing blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reflink {
-    /// No option: the program's default.
-    Default,
-    Never,
-    Always,
-}
-
 /// This program, copying with this many threads.
 pub(crate) fn own(jobs: usize) -> Result<NamedCommand> {
     let program = process::own_program()?;
@@ -48,32 +39,20 @@ pub(crate) fn own(jobs: usize) -> Result<NamedCommand> {
     })
 }
 
-/// The command that copies `from` to `to`.
+/// The command that copies `from` to `to`, with an option about sharing blocks or without any.
 pub(crate) fn command(
     named: &NamedCommand,
-    reflink: Reflink,
+    reflink: Option<&str>,
     from: &Path,
     to: &Path,
 ) -> CommandSpec {
-    let option = match reflink {
-        Reflink::Default => None,
-        Reflink::Never => Some("--reflink=never"),
-        Reflink::Always => Some("--reflink=always"),
-    };
-    let words = named.words.iter();
-    let named = NamedCommand {
-        name: named.name.clone(),
-        words: words
-            .filter(|word| *word != REFLINK || option.is_some())
-            .cloned()
-            .collect(),
-    };
+    let mut named = named.clone();
+    named
+        .words
+        .retain(|word| word != REFLINK || reflink.is_some());
     let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
-    named.command(&[
-        ("{from}", &from),
-        ("{to}", &to),
-        (REFLINK, option.unwrap_or_default()),
-    ])
+    let reflink = (REFLINK, reflink.unwrap_or_default());
+    named.command(&[("{from}", &from), ("{to}", &to), reflink])
 }
 
 /// Runs a program on all processors to its end; returns its peak resident memory in bytes, if it
@@ -138,10 +117,10 @@ mod tests {
             let program = command(&named, reflink, Path::new("/f"), Path::new("/t"));
             program.command
         };
-        assert_eq!(words(Reflink::Default), ["cp", "-r", "/f", "/t"]);
+        assert_eq!(words(None), ["cp", "-r", "/f", "/t"]);
         let always = ["cp", "-r", "--reflink=always", "/f", "/t"];
-        assert_eq!(words(Reflink::Always), always);
-        assert_eq!(words(Reflink::Never)[2], "--reflink=never");
+        assert_eq!(words(Some("--reflink=always")), always);
+        assert_eq!(words(Some("--reflink=never"))[2], "--reflink=never");
     }
 
     #[test]
@@ -150,7 +129,7 @@ mod tests {
         let to = folder.path().join("to");
         let endless = "endless=sh -c 'while :; do head -c 1M /dev/zero; done > {to}'";
         let named: NamedCommand = endless.parse().unwrap();
-        let program = command(&named, Reflink::Default, &to, &to);
+        let program = command(&named, None, &to, &to);
         let stopped = run(&program, &Processors::find(), &to, Some(8 << 20));
         assert!(matches!(stopped, Err(Error::Answer(_))), "{stopped:?}");
     }
@@ -159,7 +138,7 @@ mod tests {
     fn a_program_has_peak_memory() {
         let folder = tempfile::tempdir().unwrap();
         let named: NamedCommand = "sleeper=sleep 0.2".parse().unwrap();
-        let program = command(&named, Reflink::Default, folder.path(), folder.path());
+        let program = command(&named, None, folder.path(), folder.path());
         let peak = run(&program, &Processors::find(), folder.path(), None).unwrap();
         assert!(peak.is_some_and(|peak| peak > 100 << 10), "{peak:?}");
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, SeekFrom, fadvise, ioctl_ficlone, seek};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
+use walkdir::WalkDir;
 
 use crate::content::{self, Sha256Hash};
 use crate::error::{ErrorContext as _, Result};
@@ -200,18 +201,10 @@ pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
 
 /// Visits a path and everything below it, each directory before its entries, in the order of names.
 fn visit(root: &Path, look: &mut impl FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
-    let mut pending = vec![root.to_owned()];
-    while let Some(path) = pending.pop() {
-        let context = || format!("looking at {}", path.display());
-        let metadata = fs::symlink_metadata(&path).context(context)?;
-        if metadata.is_dir() {
-            let entries = fs::read_dir(&path).context(context)?;
-            let names: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-            let mut names = names.context(context)?;
-            names.sort_unstable_by(|a, b| b.cmp(a));
-            pending.extend(names);
-        }
-        look(&path, &metadata)?;
+    for entry in WalkDir::new(root).sort_by_file_name() {
+        let looked = entry.and_then(|entry| Ok((entry.metadata()?, entry)));
+        let (metadata, entry) = looked.context(|| format!("looking below {}", root.display()))?;
+        look(entry.path(), &metadata)?;
     }
     Ok(())
 }

@@ -1,19 +1,17 @@
 //! Bars for a case that stands alone: one below the other, names above them, figures beside them.
 
-use plotters::coord::ranged1d::Ranged;
-use plotters::element::Rectangle;
-use plotters::style::Color;
-use plotters::style::text_anchor::{HPos, VPos};
+use maud::{Markup, html};
 
-use super::palette::{GRID, INK, MUTED, PAPER};
 use super::scale::AxisScale;
-use super::{Area, ChartText, DrawResult, FINE, colour, line, svg, text, whisker, width};
+use super::{
+    ChartText, GRID, INK, MUTED, PAPER, TextSide, colour, line, px, svg, text, whisker, width,
+};
 use crate::document::Unit;
 
 /// The height of a row: the name, its bar, and space.
-const ROW: i32 = 38 * FINE;
-const TOP: i32 = 26 * FINE;
-const BOTTOM: i32 = 26 * FINE;
+const ROW: f64 = 38.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 26.0;
 
 pub(in super::super) struct BarChart {
     pub(in super::super) words: ChartText,
@@ -35,76 +33,57 @@ pub(in super::super) struct Bar {
 }
 
 impl BarChart {
-    /// An SVG element this many pixels wide, as high as it needs to be.
-    pub(in super::super) fn draw(&self, wide: i32) -> String {
-        let high = TOP + self.bars.len() as i32 * ROW + BOTTOM;
-        svg(&self.words, (wide * FINE, high), |area| {
-            let reach = self.bars.iter().map(Bar::reach).fold(0.0, f64::max);
-            let scale = AxisScale::from_zero(reach, self.unit);
-            let figures = self.bars.iter().map(|bar| width(&bar.figure)).max();
-            let across = (4 * FINE, wide * FINE - figures.unwrap_or(0) - 14 * FINE);
-            let x = |value: f64| scale.map(&value, across);
-            let label = scale.labelled(&self.label);
-            text(area, &label, (0, 2 * FINE), (HPos::Left, VPos::Top), INK)?;
-            draw_ticks(area, &scale, x, high - BOTTOM)?;
-            for (bar, top) in self.bars.iter().zip((TOP..).step_by(ROW as usize)) {
-                bar.draw_on(area, top, x)?;
+    /// This many pixels wide, as high as it needs to be.
+    pub(in super::super) fn draw(&self, wide: f64) -> Markup {
+        let bottom = TOP + self.bars.len() as f64 * ROW;
+        let reach = self.bars.iter().map(Bar::reach).fold(0.0, f64::max);
+        let scale = AxisScale::from_zero(reach, self.unit);
+        let figures = self.bars.iter().map(|bar| width(&bar.figure));
+        let right = wide - figures.fold(0.0, f64::max) - 14.0;
+        let x = |value: f64| scale.place(value, (4.0, right));
+        let drawing = html! {
+            (text(&scale.labelled(&self.label), (0.0, 2.0), TextSide::Below, INK))
+            @for (tick, _) in &scale.ticks {
+                (line(&[(x(*tick), TOP), (x(*tick), bottom)], GRID, 1.0))
             }
-            Ok(())
-        })
+            @for (at, label) in scale.apart((4.0, right)) {
+                @let at = (at.max(width(label) / 2.0), bottom + 8.0);
+                (text(label, at, TextSide::CentredBelow, MUTED))
+            }
+            @for (row, bar) in self.bars.iter().enumerate() {
+                (bar.draw(TOP + row as f64 * ROW, x))
+            }
+        };
+        svg(&self.words, (wide, bottom + BOTTOM), drawing)
     }
-}
-
-/// Draws a line at each tick, and labels where there is room.
-fn draw_ticks(
-    area: &Area<'_>,
-    scale: &AxisScale,
-    x: impl Fn(f64) -> i32,
-    bottom: i32,
-) -> DrawResult {
-    let mut free_from = i32::MIN;
-    for (tick, label) in &scale.ticks {
-        let at = x(*tick);
-        line(
-            area,
-            &[(at, TOP), (at, bottom)],
-            GRID.stroke_width(FINE as u32),
-        )?;
-        let half = width(label) / 2;
-        let middle = at.max(half);
-        if middle - half >= free_from {
-            let below = (middle, bottom + 8 * FINE);
-            text(area, label, below, (HPos::Center, VPos::Top), MUTED)?;
-            free_from = middle + half + 6 * FINE;
-        }
-    }
-    Ok(())
 }
 
 impl Bar {
-    fn draw_on(&self, area: &Area<'_>, top: i32, x: impl Fn(f64) -> i32) -> DrawResult {
-        let above = (x(0.0), top + 6 * FINE);
-        text(area, &self.name, above, (HPos::Left, VPos::Top), INK)?;
-        let (from, to) = (top + 20 * FINE, top + 34 * FINE);
-        let middle = i32::midpoint(from, to);
-        let mut done = 0.0;
-        for &(series, value) in &self.parts {
-            let corners = [(x(done), from), (x(done + value), to)];
-            area.draw(&Rectangle::new(corners, colour(series).filled()))?;
-            done += value;
+    fn draw(&self, top: f64, x: impl Fn(f64) -> f64) -> Markup {
+        let (from, to) = (top + 20.0, top + 34.0);
+        let middle = f64::midpoint(from, to);
+        let ends = self
+            .range
+            .map(|(low, high)| [(x(low), middle), (x(high), middle)]);
+        let starts = self.parts.iter().scan(0.0, |done: &mut f64, (_, value)| {
+            *done += value;
+            Some(*done - value)
+        });
+        html! {
+            (text(&self.name, (x(0.0), top + 6.0), TextSide::Below, INK))
+            @for (start, (series, value)) in starts.zip(&self.parts) {
+                rect x=(px(x(start))) y=(px(from)) width=(px(x(start + value) - x(start)))
+                    height=(px(to - from)) fill=(colour(*series)) {}
+            }
+            @if let Some(ends) = ends {
+                (whisker(ends, (0.0, 4.0), PAPER, 3.0))
+                (whisker(ends, (0.0, 4.0), INK, 1.5))
+            }
+            @if let Some(at) = self.stroke.map(&x) {
+                (line(&[(at, from - 3.0), (at, to + 3.0)], INK, 2.0))
+            }
+            (text(&self.figure, (x(self.reach()) + 7.0, middle), TextSide::Right, INK))
         }
-        let thick = 3 * FINE as u32;
-        if let Some((low, high)) = self.range {
-            let (ends, cap) = ([(x(low), middle), (x(high), middle)], (0, 4 * FINE));
-            whisker(area, ends, cap, PAPER.stroke_width(thick))?;
-            whisker(area, ends, cap, INK.stroke_width(thick / 2))?;
-        }
-        if let Some(at) = self.stroke {
-            let across = [(x(at), from - 3 * FINE), (x(at), to + 3 * FINE)];
-            line(area, &across, INK.stroke_width(2 * FINE as u32))?;
-        }
-        let behind = (x(self.reach()) + 7 * FINE, middle);
-        text(area, &self.figure, behind, (HPos::Left, VPos::Center), INK)
     }
 
     /// The rightmost value of all that is drawn.

@@ -1,20 +1,18 @@
 //! Lines over an axis: sizes, time, or shares of requests.
 
-use plotters::chart::ChartBuilder;
-use plotters::coord::ranged1d::Ranged;
-use plotters::style::text_anchor::{HPos, VPos};
-use plotters::style::{Color, TRANSPARENT};
+use maud::{Markup, html};
 
-use super::palette::{GRID, INK, MUTED};
 use super::scale::AxisScale;
-use super::{
-    Area, ChartText, DrawResult, FINE, FONT, colour, line, mark, style, svg, text, whisker, width,
-};
+use super::{ChartText, GRID, INK, MUTED, TextSide, colour, line, mark, svg, text, whisker, width};
 use crate::document::Unit;
 
 /// Contenders stand beside each other by at most this much, so that their ranges can be seen.
-const ASIDE: i32 = 3 * FINE;
-const TICK: i32 = 4 * FINE;
+const ASIDE: f64 = 3.0;
+/// Between a label and its axis.
+const GAP: f64 = 6.0;
+/// Room for the labels above and below the plane.
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 46.0;
 /// Marks along a line of many points.
 const FEW: usize = 5;
 
@@ -75,115 +73,87 @@ impl LineChart {
         }
     }
 
-    /// An SVG element of this size in pixels.
-    pub(in super::super) fn draw(&self, (wide, high): (i32, i32)) -> String {
-        let size = (wide * FINE, high * FINE);
-        svg(&self.words, size, |area| self.draw_on(area, size))
+    /// An SVG element of this size.
+    pub(in super::super) fn draw(&self, (wide, high): (f64, f64)) -> Markup {
+        let (x, y) = (&self.x, self.y());
+        let across = self.across(&y, wide);
+        let down = (high - BOTTOM, TOP);
+        let step = self.step(across);
+        let first = step * (self.series.len() as f64 - 1.0) / 2.0;
+        let drawing = html! {
+            @for (tick, label) in &y.ticks {
+                @let at = y.place(*tick, down);
+                (line(&[(across.0, at), (across.1, at)], GRID, 1.0))
+                (text(label, (across.0 - GAP, at), TextSide::Left, MUTED))
+            }
+            @for (at, label) in x.apart(across) {
+                (line(&[(at, down.0), (at, down.1)], GRID, 1.0))
+                (text(label, (at, down.0 + GAP), TextSide::CentredBelow, MUTED))
+            }
+            (line(&[(across.0, down.1), (across.0, down.0), (across.1, down.0)], MUTED, 1.0))
+            (text(&y.labelled(&self.label), (0.0, 2.0), TextSide::Below, INK))
+            (text(&x.labelled(&self.x_label), (wide - 1.0, high - 3.0), TextSide::Above, INK))
+            // The first contender is drawn last and lies on top.
+            @for (index, series) in self.series.iter().enumerate().rev() {
+                @let aside = step * index as f64 - first;
+                (self.draw_series(series, |at| x.place(at, across) + aside, |at| y.place(at, down)))
+            }
+        };
+        svg(&self.words, (wide, high), drawing)
     }
 
-    fn draw_on(&self, area: &Area<'_>, (wide, high): (i32, i32)) -> DrawResult {
-        let y = self.y();
-        let (left, right) = self.margins(&y, wide);
-        let plane_wide = wide - left - right;
-        let mut x = self.x.clone();
-        x.ticks = apart(&x, plane_wide);
-        let mut chart = ChartBuilder::on(area)
-            .margin_top(30 * FINE)
-            .margin_right(right)
-            .x_label_area_size(46 * FINE)
-            .y_label_area_size(left)
-            .build_cartesian_2d(x.clone(), y.clone())?;
-        chart
-            .configure_mesh()
-            .bold_line_style(GRID.stroke_width(FINE as u32))
-            .light_line_style(TRANSPARENT)
-            .axis_style(MUTED.stroke_width(FINE as u32))
-            .label_style(style(MUTED))
-            .set_all_tick_mark_size(TICK)
-            .x_label_formatter(&|at| x.label_at(*at))
-            .y_label_formatter(&|at| y.label_at(*at))
-            .draw()?;
-        let label = y.labelled(&self.label);
-        text(area, &label, (0, 2 * FINE), (HPos::Left, VPos::Top), INK)?;
-        let (label, corner) = (x.labelled(&self.x_label), (wide - FINE, high - 3 * FINE));
-        text(area, &label, corner, (HPos::Right, VPos::Bottom), INK)?;
-        let plane = chart.plotting_area();
-        let step = self.step(plane_wide);
-        let first = step * (self.series.len() as i32 - 1) / 2;
-        // The first contender is drawn last and lies on top.
-        for (index, series) in self.series.iter().enumerate().rev() {
-            let at = |x: f64, y: f64| {
-                let (x, y) = plane.map_coordinate(&(x, y));
-                (x + step * index as i32 - first, y)
-            };
-            self.draw_series(area, series, at)?;
-        }
-        Ok(())
-    }
-
-    /// Room for labels at the left and at the right.
-    fn margins(&self, y: &AxisScale, wide: i32) -> (i32, i32) {
+    /// The ends of the plane between the labels at the left and at the right.
+    fn across(&self, y: &AxisScale, wide: f64) -> (f64, f64) {
         let labels = y.ticks.iter().map(|(_, label)| width(label));
-        let left = labels.max().unwrap_or(0) + 2 * TICK + FINE;
+        let left = labels.fold(0.0, f64::max) + GAP + 2.0;
         // Half of the last label reaches beyond its tick, which may be within the plane.
-        let beyond = self.x.ticks.last().map_or(0, |(at, label)| {
-            let within = wide - self.x.map(at, (0, wide));
-            width(label) / 2 - within * 3 / 4
+        let beyond = self.x.ticks.last().map_or(0.0, |(at, label)| {
+            let within = wide - self.x.place(*at, (0.0, wide));
+            width(label) / 2.0 - within * 0.75
         });
-        (left, beyond.max(8 * FINE))
+        (left, wide - beyond.max(8.0))
     }
 
     fn draw_series(
         &self,
-        area: &Area<'_>,
         series: &Series,
-        at: impl Fn(f64, f64) -> (i32, i32),
-    ) -> DrawResult {
+        x: impl Fn(f64) -> f64,
+        y: impl Fn(f64) -> f64,
+    ) -> Markup {
         let ink = colour(series.place);
-        for point in series.points.iter().filter(|point| point.range.is_some()) {
-            let faint = ink.mix(0.6).stroke_width(3 * FINE as u32 / 2);
-            let ends = point.ends().map(|y| at(point.x, y));
-            whisker(area, ends, (3 * FINE, 0), faint)?;
-        }
-        let points: Vec<_> = series.points.iter().map(|p| at(p.x, p.y)).collect();
-        line(area, &points, ink.stroke_width(2 * FINE as u32))?;
+        let points = series.points.iter().map(|point| (x(point.x), y(point.y)));
+        let points: Vec<_> = points.collect();
         let every = match self.marks {
             Marks::Every => 1,
             Marks::Few => points.len().div_ceil(FEW).max(1),
         };
-        // Lines of many points have their marks at different places.
-        let mut marked = points.iter().skip(series.place % every).step_by(every);
-        marked.try_for_each(|&at| mark(area, series.place, at))
+        html! {
+            g opacity="0.6" {
+                @for point in series.points.iter().filter(|point| point.range.is_some()) {
+                    (whisker(point.ends().map(|end| (x(point.x), y(end))), (3.0, 0.0), &ink, 1.5))
+                }
+            }
+            (line(&points, &ink, 2.0))
+            // Lines of many points have their marks at different places.
+            @for at in points.iter().skip(series.place % every).step_by(every) {
+                (mark(series.place, *at))
+            }
+        }
     }
 
     /// How far series stand beside each other: together less than a tenth of the space between two
     /// cases, and not at all without ranges.
-    fn step(&self, wide: i32) -> i32 {
+    fn step(&self, (left, right): (f64, f64)) -> f64 {
         let ticks = self.x.ticks.iter();
-        let mut places: Vec<i32> = ticks.map(|(at, _)| self.x.map(at, (0, wide))).collect();
-        places.sort_unstable();
-        let gap = places.windows(2).map(|pair| pair[1] - pair[0]).min();
-        let count = self.series.len().max(1) as i32;
+        let mut places: Vec<f64> = ticks
+            .map(|(at, _)| self.x.place(*at, (left, right)))
+            .collect();
+        places.sort_by(f64::total_cmp);
+        let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
+        let gap = gaps.fold(right - left, f64::min);
         match self.points().any(|point| point.range.is_some()) {
-            true => (gap.unwrap_or(wide) / 2 / count).min(ASIDE),
-            false => 0,
+            true => (gap / 2.0 / self.series.len().max(1) as f64).min(ASIDE),
+            false => 0.0,
         }
     }
-}
-
-/// The ticks whose labels don't touch: the last one, and of the others as many as fit.
-fn apart(scale: &AxisScale, wide: i32) -> Vec<(f64, String)> {
-    let gap = (FONT / 2.0) as i32 * FINE;
-    let mut taken: Vec<(i32, i32)> = Vec::new();
-    let mut ticks = scale.ticks.clone();
-    ticks.reverse();
-    ticks.retain(|(at, label)| {
-        let (middle, half) = (scale.map(at, (0, wide)), (width(label) + gap) / 2);
-        let (from, to) = (middle - half, middle + half);
-        let is_free = taken.iter().all(|&(start, end)| to <= start || end <= from);
-        taken.extend(is_free.then_some((from, to)));
-        is_free
-    });
-    ticks.reverse();
-    ticks
 }

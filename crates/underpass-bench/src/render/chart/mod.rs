@@ -1,42 +1,48 @@
-//! Charts as SVG elements inside an HTML page.
+//! Charts as SVG elements inside an HTML page, in pixels.
 //!
-//! Colours are the light ones of [`palette`]; the page's style sheet replaces them in dark mode. A
-//! pixel is [`FINE`] units of the drawing, because plotters rounds to whole units. Legends are HTML
-//! outside of the charts: there they don't cover data, and the browser wraps them.
+//! Colours are variables of the page's style sheet, for light and dark mode. Marks are drawn once,
+//! in [`marks`], and used by name. Legends are HTML outside of the charts: there they don't cover
+//! data, and the browser wraps them.
 
 mod bars;
 mod lines;
-pub(super) mod palette;
 mod scale;
 #[cfg(test)]
 mod tests;
 
-use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
-use plotters::element::{Circle, PathElement, Polygon};
-use plotters::prelude::{IntoDrawingArea, RGBColor, SVGBackend, Text, TextStyle};
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, ShapeStyle};
+use maud::{Markup, html};
 
 pub(super) use bars::{Bar, BarChart};
 pub(super) use lines::{LineChart, Marks, Point, Series};
-use palette::{PAPER, SERIES, shape_of};
 pub(super) use scale::{AxisScale, nines};
 
-/// Units of the drawing in a pixel.
-const FINE: i32 = 4;
-/// Height of letters, in pixels.
+/// Height of letters.
 const FONT: f64 = 12.0;
-/// The factor by which plotters divides a font's size.
-const PLOTTERS_FONT: f64 = 1.24;
 /// A letter's width as a share of its height, rounded up.
 const LETTER: f64 = 0.58;
 
-/// The size of a mark in a legend.
-const KEY: (i32, i32) = (28 * FINE, 14 * FINE);
+/// How many colours the style sheet has, and how many marks there are.
+const SERIES: usize = 12;
+/// Prime to it: a repeated colour has another mark.
+const LAP_SHIFT: usize = 5;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type DrawResult = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
+const INK: &str = "var(--ink)";
+const MUTED: &str = "var(--muted)";
+const GRID: &str = "var(--grid)";
+const PAPER: &str = "var(--paper)";
+
+const CIRCLE: &str = "M-4.5,0a4.5,4.5 0 1 0 9,0a4.5,4.5 0 1 0-9,0z";
+const SQUARE: &str = "M-3.8-3.8h7.6v7.6h-7.6z";
+const UP: &str = "M0-4.5L5,4.5H-5z";
+const DIAMOND: &str = "M0-5.4L5.4,0L0,5.4L-5.4,0z";
+const DOWN: &str = "M0,4.5L5-4.5H-5z";
+const PLUS: &str = "M-1.6-5h3.2v3.4h3.4v3.2h-3.4v3.4h-3.2v-3.4h-3.4v-3.2h3.4z";
+const CROSS: &str = "M0-2.3L2.4-4.7L4.7-2.4L2.3,0L4.7,2.4L2.4,4.7L0,2.3L-2.4,4.7L-4.7,2.4L-2.3,0\
+    L-4.7-2.4L-2.4-4.7z";
+
+/// Filled, and then hollow; none depends on colour.
+const FILLED: [&str; 7] = [CIRCLE, SQUARE, UP, DIAMOND, DOWN, PLUS, CROSS];
+const HOLLOW: [&str; SERIES - FILLED.len()] = [CIRCLE, SQUARE, UP, DIAMOND, DOWN];
 
 /// The texts of a chart for people who can't see it.
 #[derive(Clone)]
@@ -47,134 +53,105 @@ pub(super) struct ChartText {
     pub(super) description: String,
 }
 
-/// Draws on a canvas of this many units; returns an SVG element for an HTML page.
-fn svg(words: &ChartText, size: (i32, i32), draw: impl FnOnce(&Area<'_>) -> DrawResult) -> String {
-    let (id, title) = (&words.id, escaped(&words.title));
-    let attributes = format!(
-        "xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\""
-    );
-    let description = escaped(&words.description);
-    let texts =
-        format!("\n<title id=\"{id}-t\">{title}</title>\n<desc id=\"{id}-d\">{description}</desc>");
-    element(&attributes, &texts, size, draw)
+fn svg(words: &ChartText, (wide, high): (f64, f64), drawing: Markup) -> Markup {
+    let id = &words.id;
+    let size = format!("0 0 {wide} {high}");
+    html! {
+        svg viewBox=(size) role="img" aria-labelledby={ (id) "-t " (id) "-d" } {
+            title id={ (id) "-t" } { (words.title) }
+            desc id={ (id) "-d" } { (words.description) }
+            (drawing)
+        }
+    }
 }
 
-fn element(
-    attributes: &str,
-    texts: &str,
-    (wide, high): (i32, i32),
-    draw: impl FnOnce(&Area<'_>) -> DrawResult,
-) -> String {
-    let mut drawing = String::new();
-    {
-        let size = (wide.unsigned_abs(), high.unsigned_abs());
-        let area = SVGBackend::with_string(&mut drawing, size).into_drawing_area();
-        // Drawing into memory doesn't fail.
-        let _ = draw(&area).and_then(|()| area.present());
+/// The marks that all charts of a page use, each with a rim in the colour of the paper.
+pub(super) fn marks() -> Markup {
+    let filled = FILLED.map(|outline| (outline, "currentColor", PAPER));
+    let hollow = HOLLOW.map(|outline| (outline, PAPER, "currentColor"));
+    html! {
+        svg.marks aria-hidden="true" {
+            @for (index, (outline, fill, stroke)) in filled.iter().chain(&hollow).enumerate() {
+                path id={ "m" (index) } d=(outline) fill=(fill) stroke=(stroke) stroke-width="1.5"
+                    paint-order="stroke" {}
+            }
+        }
     }
-    let inside = drawing.split_once('>').map_or("", |(_, inside)| inside);
-    format!("<svg viewBox=\"0 0 {wide} {high}\" {attributes}>{texts}{inside}")
 }
 
 /// A line with the mark of a series, for a legend.
-pub(super) fn swatch(series: usize) -> String {
-    let (wide, middle) = (KEY.0, KEY.1 / 2);
-    element("aria-hidden=\"true\"", "", KEY, |area| {
-        let style = colour(series).stroke_width(2 * FINE as u32);
-        line(area, &[(0, middle), (wide, middle)], style)?;
-        mark(area, series, (wide / 2, middle))
-    })
+pub(super) fn swatch(series: usize) -> Markup {
+    html! {
+        svg viewBox="0 0 28 14" aria-hidden="true" {
+            (line(&[(0.0, 7.0), (28.0, 7.0)], &colour(series), 2.0))
+            (mark(series, (14.0, 7.0)))
+        }
+    }
 }
 
 /// A rectangle in the colour of a series, for the legend of bars.
-pub(super) fn patch(series: usize) -> String {
-    element("aria-hidden=\"true\"", "", KEY, |area| {
-        area.margin(0, 0, KEY.0 / 4, KEY.0 / 4)
-            .fill(&colour(series))
-    })
-}
-
-fn colour(series: usize) -> RGBColor {
-    SERIES[series % SERIES.len()].light
-}
-
-fn text(
-    area: &Area<'_>,
-    text: &str,
-    at: (i32, i32),
-    (h, v): (HPos, VPos),
-    ink: RGBColor,
-) -> DrawResult {
-    let style = style(ink).pos(Pos::new(h, v));
-    area.draw(&Text::new(text.to_owned(), at, style))
-}
-
-fn style(ink: RGBColor) -> TextStyle<'static> {
-    let size = FONT * f64::from(FINE) * PLOTTERS_FONT;
-    TextStyle {
-        color: ink.to_backend_color(),
-        ..TextStyle::from(("sans-serif", size))
+pub(super) fn patch(series: usize) -> Markup {
+    html! {
+        svg viewBox="0 0 28 14" aria-hidden="true" {
+            rect x="7" width="14" height="14" fill=(colour(series)) {}
+        }
     }
 }
 
-/// The maximum width of a text, in units of the drawing.
-fn width(text: &str) -> i32 {
-    (text.chars().count() as f64 * FONT * LETTER).ceil() as i32 * FINE
+fn colour(series: usize) -> String {
+    format!("var(--s{})", series % SERIES)
 }
 
-fn line(area: &Area<'_>, points: &[(i32, i32)], style: ShapeStyle) -> DrawResult {
-    area.draw(&PathElement::new(points, style))
+fn mark(series: usize, (x, y): (f64, f64)) -> Markup {
+    let shape = (series + series / SERIES * LAP_SHIFT) % SERIES;
+    html! { use href={ "#m" (shape) } x=(px(x)) y=(px(y)) color=(colour(series)) {} }
+}
+
+/// Where a text is, seen from its point.
+#[derive(Clone, Copy)]
+enum TextSide {
+    /// To the right and below.
+    Below,
+    /// To the left and above.
+    Above,
+    Left,
+    Right,
+    CentredBelow,
+}
+
+fn text(text: &str, (x, y): (f64, f64), side: TextSide, ink: &str) -> Markup {
+    let (anchor, dy) = match side {
+        TextSide::Below => ("start", "0.76em"),
+        TextSide::Above => ("end", "-0.5ex"),
+        TextSide::Left => ("end", "0.5ex"),
+        TextSide::Right => ("start", "0.5ex"),
+        TextSide::CentredBelow => ("middle", "0.76em"),
+    };
+    html! {
+        text x=(px(x)) y=(px(y)) font-size=(FONT) text-anchor=(anchor) dy=(dy) fill=(ink) { (text) }
+    }
+}
+
+/// The maximum width of a text.
+fn width(text: &str) -> f64 {
+    (text.chars().count() as f64 * FONT * LETTER).ceil()
+}
+
+fn line(points: &[(f64, f64)], stroke: &str, width: f64) -> Markup {
+    let points = points.iter().map(|(x, y)| format!("{},{}", px(*x), px(*y)));
+    let points = points.collect::<Vec<_>>().join(" ");
+    html! { polyline fill="none" stroke=(stroke) stroke-width=(width) points=(points) {} }
 }
 
 /// A stroke over a range, with a cap at each end that reaches this far to both sides.
-fn whisker(
-    area: &Area<'_>,
-    ends: [(i32, i32); 2],
-    cap: (i32, i32),
-    style: ShapeStyle,
-) -> DrawResult {
-    line(area, &ends, style)?;
-    ends.into_iter().try_for_each(|(x, y)| {
-        line(
-            area,
-            &[(x - cap.0, y - cap.1), (x + cap.0, y + cap.1)],
-            style,
-        )
-    })
-}
-
-/// The mark of a series, with a rim in the colour of the paper.
-fn mark(area: &Area<'_>, series: usize, (x, y): (i32, i32)) -> DrawResult {
-    let shape = shape_of(series);
-    let corners = shape.corners();
-    let draw = |radius: i32, ink: RGBColor| {
-        if corners.is_empty() {
-            return area.draw(&Circle::new((x, y), radius, ink.filled()));
-        }
-        let scaled = |share: f64| (share * f64::from(radius)).round() as i32;
-        let corners = corners.iter();
-        let points = corners.map(|(right, down)| (x + scaled(*right), y + scaled(*down)));
-        area.draw(&Polygon::new(points.collect::<Vec<_>>(), ink))
-    };
-    draw(6 * FINE, PAPER)?;
-    draw(9 * FINE / 2, colour(series))?;
-    match shape.is_hollow {
-        true => draw(9 * FINE / 4, PAPER),
-        false => Ok(()),
+fn whisker(ends: [(f64, f64); 2], (right, down): (f64, f64), stroke: &str, width: f64) -> Markup {
+    let cap = |(x, y): (f64, f64)| [(x - right, y - down), (x + right, y + down)];
+    html! {
+        @for points in [ends, cap(ends[0]), cap(ends[1])] { (line(&points, stroke, width)) }
     }
 }
 
-/// For HTML and SVG, between tags and within double quotes.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            other => out.push(other),
-        }
-    }
-    out
+/// A tenth of a pixel is enough.
+fn px(value: f64) -> String {
+    format!("{:.1}", value + 0.0)
 }

@@ -1,12 +1,9 @@
-//! Axes: plotters' linear and logarithmic coordinates, with the unit's prefix at their ticks.
+//! Axes: linear and logarithmic, with the unit's prefix at their ticks.
 
 use std::ops::Range;
 
-use plotters::coord::combinators::{IntoLogRange, LogCoord};
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
-use plotters::coord::types::RangedCoordf64;
-
 use super::super::figure::Prefix;
+use super::{FONT, width};
 use crate::document::Unit;
 
 /// Values that differ by more than this factor are on a logarithmic axis.
@@ -42,9 +39,12 @@ impl AxisScale {
         let high = if high > 0.0 { high } else { 1.0 };
         let prefix = Prefix::of(high, unit);
         let high = high / prefix.divisor;
-        let ticks = RangedCoordf64::from(0.0..high).key_points(TICKS_MAX);
+        let least = high / TICKS_MAX as f64;
+        let power = 10_f64.powf(least.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|one| one * power);
+        let step = steps.into_iter().find(|step| *step >= least);
+        let step = step.unwrap_or(least);
         // The last tick is at the end.
-        let step = ticks[1] - ticks[0];
         let steps = (high / step - 1e-9).ceil() as usize;
         let ticks = (0..=steps).map(|count| count as f64 * step);
         AxisScale::with_prefix(false, ticks.collect(), prefix)
@@ -132,30 +132,30 @@ impl AxisScale {
         }
     }
 
-    /// The label of the tick at a value.
-    pub(super) fn label_at(&self, value: f64) -> String {
-        let tick = self.ticks.iter().find(|(at, _)| *at == value);
-        tick.map_or(String::new(), |(_, label)| label.clone())
+    /// Where a value is between the two ends of the axis.
+    pub(super) fn place(&self, value: f64, (from, to): (f64, f64)) -> f64 {
+        let Range { start, end } = self.range;
+        let share = match self.is_logarithmic {
+            true => (value / start).ln() / (end / start).ln(),
+            false => (value - start) / (end - start),
+        };
+        from + (to - from) * share
     }
-}
 
-impl Ranged for AxisScale {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        match self.is_logarithmic {
-            true => LogCoord::from(self.range.clone().log_scale()).map(value, limit),
-            false => RangedCoordf64::from(self.range.clone()).map(value, limit),
+    /// The places of the ticks whose labels don't touch: the last one, and of the others as many as
+    /// fit.
+    pub(super) fn apart(&self, ends: (f64, f64)) -> Vec<(f64, &str)> {
+        let mut taken: Vec<(f64, &str)> = Vec::new();
+        for (tick, label) in self.ticks.iter().rev() {
+            let at = self.place(*tick, ends);
+            let touches = |&(other, text): &(f64, &str)| {
+                (at - other).abs() < (width(label) + width(text) + FONT) / 2.0
+            };
+            if !taken.iter().any(touches) {
+                taken.push((at, label));
+            }
         }
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.ticks.iter().map(|(at, _)| *at).collect()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.range.clone()
+        taken
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::super::plots::{Legend, Plot, plots};
 use super::super::tests::sample;
-use super::palette::hex;
 use super::*;
 use crate::document::Experiment;
 
@@ -24,18 +23,6 @@ impl Element {
         self.attributes
             .get(attribute)
             .is_some_and(|own| own == value)
-    }
-
-    /// The middle of a mark.
-    fn middle(&self) -> Option<(f64, f64)> {
-        match self.name.as_str() {
-            "circle" => Some((self.number("cx"), self.number("cy"))),
-            "polygon" => {
-                let (x0, y0, x1, y1) = self.corners();
-                Some(((x0 + x1) / 2.0, (y0 + y1) / 2.0))
-            }
-            _ => None,
-        }
     }
 
     /// Left, top, right, bottom of what has points.
@@ -161,7 +148,7 @@ impl HoldWorkload {
     fn is_good(&self, ticks: &[(f64, f64)]) -> bool {
         ticks
             .iter()
-            .all(|&(value, place)| (self.place(value) - place).abs() <= f64::from(FINE))
+            .all(|&(value, place)| (self.place(value) - place).abs() <= 1.0)
     }
 }
 
@@ -193,10 +180,13 @@ fn vertical(svg: &[Element]) -> HoldWorkload {
     HoldWorkload::of(&svg.iter().filter(is_tick).map(tick).collect::<Vec<_>>())
 }
 
-/// Places of the marks of a series, from the left: of each two of them the coloured, not its rim.
+/// Places of the marks of a series, from the left.
 fn marks(svg: &[Element], place: usize) -> Vec<(f64, f64)> {
-    let own = svg.iter().filter(|one| one.is("fill", &hex(colour(place))));
-    let mut marks: Vec<(f64, f64)> = own.filter_map(Element::middle).collect();
+    let ink = colour(place);
+    let own = svg
+        .iter()
+        .filter(|one| one.name == "use" && one.is("color", &ink));
+    let mut marks: Vec<_> = own.map(|one| (one.number("x"), one.number("y"))).collect();
     marks.sort_by(|a, b| a.0.total_cmp(&b.0));
     marks
 }
@@ -236,7 +226,7 @@ fn marks_of_line_charts_read_back_as_the_medians() {
             let relative = metric.strip_suffix("-relative");
             let metric = relative.unwrap_or(metric);
             for svg in [&plot.svg, plot.narrow.as_ref().unwrap()] {
-                let svg = elements(svg);
+                let svg = elements(&svg.0);
                 let reading = vertical(&svg);
                 let firsts = medians(&experiment, metric, 0);
                 for place in 0..experiment.contenders.len() {
@@ -257,7 +247,7 @@ fn marks_of_line_charts_read_back_as_the_medians() {
                     for ((_, y), median) in marks.iter().zip(&expected) {
                         let off = (reading.place(*median) - y).abs();
                         let seen = reading.value(*y);
-                        assert!(off <= f64::from(FINE), "{metric}: {seen} for {median}");
+                        assert!(off <= 1.0, "{metric}: {seen} for {median}");
                         read += 1;
                     }
                 }
@@ -275,7 +265,7 @@ fn bars_end_at_the_medians() {
             .iter()
             .filter(|plot| matches!(plot.legend, Legend::None))
         {
-            let svg = elements(&plot.svg);
+            let svg = elements(&plot.svg.0);
             let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
             let factor = factor(&svg);
             let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("x"));
@@ -284,7 +274,7 @@ fn bars_end_at_the_medians() {
             let reading = HoldWorkload::of(&ticks);
             let metric = plot.words.id.trim_start_matches("e-");
             for place in 0..experiment.contenders.len() {
-                let ink = hex(colour(place));
+                let ink = colour(place);
                 let bar = svg
                     .iter()
                     .find(|one| one.name == "rect" && one.is("fill", &ink));
@@ -292,12 +282,9 @@ fn bars_end_at_the_medians() {
                     .map(|bar| (bar.number("x"), bar.number("width")))
                     .unwrap();
                 let median = medians(&experiment, metric, place)[0];
-                assert!(
-                    (reading.place(0.0) - from).abs() <= f64::from(FINE),
-                    "{metric} from 0"
-                );
+                assert!((reading.place(0.0) - from).abs() <= 1.0, "{metric} from 0");
                 let off = (reading.place(median) - from - to).abs();
-                assert!(off <= f64::from(FINE), "{metric}: {off} for {median}");
+                assert!(off <= 1.0, "{metric}: {off} for {median}");
                 read += 1;
             }
         }
@@ -312,7 +299,7 @@ fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
         .iter()
         .find(|plot| plot.words.id == "e-times")
         .unwrap();
-    let svg = elements(&plot.svg);
+    let svg = elements(&plot.svg.0);
     let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
     let factor = factor(&svg);
     let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("x"));
@@ -324,7 +311,7 @@ fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
             .collect::<Vec<_>>(),
     );
     let ends = |series: usize| -> Vec<f64> {
-        let ink = hex(colour(series));
+        let ink = colour(series);
         let own = svg
             .iter()
             .filter(|one| one.name == "rect" && one.is("fill", &ink));
@@ -332,7 +319,7 @@ fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
             .collect()
     };
     let strokes = svg.iter().filter(|one| one.name == "polyline");
-    let strokes = strokes.filter(|one| one.is("stroke", &hex(palette::INK)));
+    let strokes = strokes.filter(|one| one.is("stroke", INK));
     let strokes: Vec<f64> = strokes.map(|one| one.corners().0).collect();
     for place in 0..experiment.contenders.len() {
         let [user, system, wall] =
@@ -343,7 +330,7 @@ fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
             (strokes.clone(), wall),
         ];
         for (places, value) in shown {
-            assert!((reading.place(value) - places[place]).abs() <= f64::from(FINE));
+            assert!((reading.place(value) - places[place]).abs() <= 1.0);
         }
     }
 }
@@ -358,7 +345,8 @@ fn latencies_and_timelines_read_back() {
                 .iter()
                 .find(|one| one.words.id.starts_with(id))
                 .unwrap()
-                .svg,
+                .svg
+                .0,
         )
     };
     let svg = plot("ec0-latencies");
@@ -371,7 +359,7 @@ fn latencies_and_timelines_read_back() {
         let marks = marks(&svg, latencies.contender);
         assert_eq!(marks.len(), reported.clone().count());
         for ((_, y), (_, took)) in marks.iter().zip(reported) {
-            assert!((reading.place(*took) - y).abs() <= f64::from(FINE));
+            assert!((reading.place(*took) - y).abs() <= 1.0);
         }
     }
     let svg = plot("ec0-t0");
@@ -381,7 +369,7 @@ fn latencies_and_timelines_read_back() {
         .iter()
         .filter(|one| one.label == "resident memory")
     {
-        let ink = hex(colour(timeline.contender));
+        let ink = colour(timeline.contender);
         let line = svg
             .iter()
             .find(|one| one.name == "polyline" && one.is("stroke", &ink))
@@ -390,7 +378,7 @@ fn latencies_and_timelines_read_back() {
         let heights = points.map(|point| point.split_once(',').unwrap().1.parse::<f64>().unwrap());
         assert_eq!(heights.clone().count(), timeline.points.len());
         for (y, (_, value)) in heights.zip(&timeline.points) {
-            assert!((reading.place(*value) - y).abs() <= f64::from(FINE));
+            assert!((reading.place(*value) - y).abs() <= 1.0);
         }
     }
 }
@@ -404,14 +392,14 @@ fn no_texts_overlap_and_nothing_lies_outside() {
             .flat_map(|plot| [Some(&plot.svg), plot.narrow.as_ref()])
             .flatten()
         {
-            let all = elements(svg);
+            let all = elements(&svg.0);
             let view = all[0].attributes["viewBox"].split(' ').skip(2);
             let view: Vec<f64> = view.map(|part| part.parse().unwrap()).collect();
             let boxes = all.iter().filter(|one| one.name == "text");
             let boxes: Vec<_> = boxes.map(|one| (&one.text, one.text_box())).collect();
             texts += boxes.len();
             let others = all.iter().filter_map(|one| match one.name.as_str() {
-                "polyline" | "polygon" => Some((&one.text, one.corners())),
+                "polyline" => Some((&one.text, one.corners())),
                 _ => None,
             });
             for (text, (left, top, right, bottom)) in boxes.iter().copied().chain(others) {
@@ -437,7 +425,7 @@ fn no_texts_overlap_and_nothing_lies_outside() {
 fn a_chart_describes_itself_to_those_who_cannot_see_it() {
     for (_, plots) in all_plots() {
         for plot in plots {
-            let svg = elements(&plot.svg);
+            let svg = elements(&plot.svg.0);
             assert!(svg[0].is("role", "img"));
             let named = svg[0].attributes["aria-labelledby"]
                 .split(' ')
@@ -446,5 +434,51 @@ fn a_chart_describes_itself_to_those_who_cannot_see_it() {
                 assert!(element.is("id", &id) && !element.text.is_empty());
             }
         }
+    }
+}
+
+/// The colours of the series, and that of the paper first, in light and in dark mode.
+fn colours() -> [Vec<u32>; 2] {
+    let style = include_str!("../page.css");
+    let (light, dark) = style.split_once("prefers-color-scheme").unwrap();
+    [light, dark].map(|style| {
+        let of = |name: &str| {
+            let declared = style.split_once(&format!("{name}:#")).unwrap().1;
+            u32::from_str_radix(&declared[..6], 16).unwrap()
+        };
+        let series = (0..SERIES).map(|index| of(&format!("--s{index}")));
+        [of("--paper")].into_iter().chain(series).collect()
+    })
+}
+
+/// <https://www.w3.org/TR/WCAG22/#dfn-relative-luminance>
+fn luminance(colour: u32) -> f64 {
+    let [_, red, green, blue] = colour.to_be_bytes();
+    let linear = |part: u8| match f64::from(part) / 255.0 {
+        dark @ ..0.040_45 => dark / 12.92,
+        light => ((light + 0.055) / 1.055).powf(2.4),
+    };
+    0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+}
+
+#[test]
+fn every_series_stands_out_from_its_paper_and_has_a_colour_of_its_own() {
+    for colours in colours() {
+        for (index, colour) in colours.iter().enumerate().skip(1) {
+            let (one, paper) = (luminance(*colour), luminance(colours[0]));
+            let contrast = (one.max(paper) + 0.05) / (one.min(paper) + 0.05);
+            assert!(contrast >= 3.0, "series {} has {contrast}", index - 1);
+            assert!(!colours[..index].contains(colour));
+        }
+    }
+}
+
+#[test]
+fn a_repeated_colour_has_another_mark() {
+    for series in 0..SERIES {
+        let laps = [0, 1, 2].map(|lap| mark(series + lap * SERIES, (0.0, 0.0)).0);
+        let colour = format!("color=\"{}\"", colour(series));
+        assert!(laps.iter().all(|mark| mark.contains(&colour)));
+        assert!(laps[0] != laps[1] && laps[1] != laps[2] && laps[0] != laps[2]);
     }
 }

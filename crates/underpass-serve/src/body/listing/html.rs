@@ -2,18 +2,19 @@
 //! script, which filters the rows during typing.
 
 use std::borrow::Cow;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
-use crate::http::base64::base64;
-use crate::http::calendar::Moment;
+use crate::http::calendar::{minutes, rfc3339};
 use crate::request::path::encoded;
-use crate::request::query::{SortDirection, SortKey};
+use crate::request::query::{SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -22,7 +23,7 @@ const ICONS: &str = include_str!("icons.svg");
 /// Nothing is loaded, and nothing is run or styled but what this program put into the page:
 /// whatever a name contains.
 pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = |content: &str| base64(&Sha256::digest(content));
+    let hash = |content: &str| BASE64_STANDARD.encode(Sha256::digest(content));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
          form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -32,153 +33,114 @@ pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// What stands before anything is read: head, where we are, the search.
-pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) {
-    let name = String::from_utf8_lossy(view.path.name());
-    let title = if name.is_empty() { "Files" } else { &*name };
-    push(
+pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
+    let title = match view.path.name() {
+        b"" => b"Files",
+        name => name,
+    };
+    write!(
         out,
-        &[
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-            &escaped(title),
-            "</title>\n<style>",
-            STYLE,
-            "</style>\n</head>\n<body>\n",
-            ICONS,
-            "<a class=\"skip\" href=\"#files\">Skip to the files</a>\n<header>\n",
-        ],
-    );
-    crumbs(out, view);
-    tools(out, view);
-    push(out, &["</header>\n<main id=\"files\" tabindex=\"-1\">\n"]);
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n{ICONS}\
+         <a class=\"skip\" href=\"#files\">Skip to the files</a>\n<header>\n",
+        escaped(title)
+    )?;
+    crumbs(out, view)?;
+    tools(out, view)?;
+    write!(out, "</header>\n<main id=\"files\" tabindex=\"-1\">\n")
 }
 
 /// The way from the root to here: the last one is where we are.
-fn crumbs(out: &mut Vec<u8>, view: &ListingView) {
+fn crumbs(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     let path = view.path.bytes();
     let segments: Vec<_> = path
         .split(|&byte| byte == b'/')
         .filter(|segment| !segment.is_empty())
         .collect();
-    push(out, &["<nav aria-label=\"Folders above\">\n<ol>"]);
+    write!(out, "<nav aria-label=\"Folders above\">\n<ol>")?;
     let names = std::iter::once(&b"Files"[..]).chain(segments.iter().copied());
     for (depth, name) in names.enumerate() {
-        let shown = escaped_lossy(name);
-        match segments.len() - depth {
-            0 => push(
+        let shown = escaped(name);
+        match "../".repeat(segments.len() - depth).as_str() {
+            "" => write!(
                 out,
-                &[
-                    "<li><h1 aria-current=\"page\"><bdi>",
-                    &shown,
-                    "</bdi></h1></li>",
-                ],
-            ),
-            up => push(
-                out,
-                &[
-                    "<li><a href=\"",
-                    &"../".repeat(up),
-                    "\"><bdi>",
-                    &shown,
-                    "</bdi></a></li>",
-                ],
-            ),
+                "<li><h1 aria-current=\"page\"><bdi>{shown}</bdi></h1></li>"
+            )?,
+            up => write!(out, "<li><a href=\"{up}\"><bdi>{shown}</bdi></a></li>")?,
         }
     }
-    push(out, &["</ol>\n</nav>\n"]);
+    write!(out, "</ol>\n</nav>\n")
 }
 
-fn tools(out: &mut Vec<u8>, view: &ListingView) {
-    push(
+fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
+    write!(
         out,
-        &[
-            "<div class=\"tools\">\n<form role=\"search\">\n\
+        "<div class=\"tools\">\n<form role=\"search\">\n\
          <label for=\"search\">Search this folder</label>\n\
          <input id=\"search\" name=\"search\" type=\"search\" placeholder=\"Search this folder\" \
-         autocomplete=\"off\" spellcheck=\"false\" value=\"",
-            &escaped_lossy(&view.search),
-            "\">\n",
-        ],
-    );
-    if view.order.key != SortKey::Name || view.order.direction != SortDirection::Ascending {
+         autocomplete=\"off\" spellcheck=\"false\" value=\"{}\">\n",
+        escaped(&view.search)
+    )?;
+    if (view.order.key, view.order.direction) != (SortKey::Name, SortDirection::Ascending) {
         let (sort, order) = (view.order.key.name(), view.order.direction.name());
-        push(
+        writeln!(
             out,
-            &[
-                "<input type=\"hidden\" name=\"sort\" value=\"",
-                sort,
-                "\">",
-                "<input type=\"hidden\" name=\"order\" value=\"",
-                order,
-                "\">\n",
-            ],
-        );
+            "<input type=\"hidden\" name=\"sort\" value=\"{sort}\">\
+             <input type=\"hidden\" name=\"order\" value=\"{order}\">"
+        )?;
     }
-    push(out, &["<button>Search</button>\n</form>\n"]);
+    write!(out, "<button>Search</button>\n</form>\n")?;
     if view.archives == Offer::On {
-        push(
+        writeln!(
             out,
-            &[
-                "<a class=\"button\" href=\"?download=tar\" download>",
-                "<svg aria-hidden=\"true\"><use href=\"#i-save\"/></svg>",
-                "<span>Download folder</span></a>\n",
-            ],
-        );
+            "<a class=\"button\" href=\"?download=tar\" download>\
+             <svg aria-hidden=\"true\"><use href=\"#i-save\"/></svg>\
+             <span>Download folder</span></a>"
+        )?;
     }
-    push(out, &["</div>\n"]);
+    writeln!(out, "</div>")
 }
 
 /// What stands before the first row.
-pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) {
+pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> io::Result<()> {
     if sorting == Sorting::Unsorted {
-        push(
+        writeln!(
             out,
-            &[
-                "<p class=\"note\">This folder is too large to be sorted: its entries are in the \
-             order in which they are stored.</p>\n",
-            ],
-        );
+            "<p class=\"note\">This folder is too large to be sorted: its entries are in the \
+             order in which they are stored.</p>"
+        )?;
     }
     if !view.search.is_empty() {
-        push(
+        writeln!(
             out,
-            &[
-                "<p class=\"note\">Names that contain <q>",
-                &escaped_lossy(&view.search),
-                "</q>. <a href=\"?",
-                &sort_query(
-                    view,
-                    view.order.key,
-                    view.order.direction,
-                    Searched::Dropped,
-                ),
-                "\">Show all</a></p>\n",
-            ],
-        );
+            "<p class=\"note\">Names that contain <q>{}</q>. <a href=\"?{}\">Show all</a></p>",
+            escaped(&view.search),
+            sort_query(view.order, b"")
+        )?;
     }
-    push(
+    write!(
         out,
-        &["<table>\n<caption>Folders and files</caption>\n<thead>\n<tr>"],
-    );
+        "<table>\n<caption>Folders and files</caption>\n<thead>\n<tr>"
+    )?;
     for key in SortKey::ALL {
-        column(out, view, key, sorting);
+        column(out, view, key, sorting)?;
     }
-    push(out, &["</tr>\n</thead>\n<tbody id=\"rows\">\n"]);
+    write!(out, "</tr>\n</thead>\n<tbody id=\"rows\">\n")?;
     if !view.path.bytes().is_empty() {
-        push(
+        writeln!(
             out,
-            &[
-                "<tr class=\"up\"><th scope=\"row\"><a href=\"../\">",
-                "<svg aria-hidden=\"true\"><use href=\"#i-up\"/></svg>",
-                "<span>Parent folder</span></a></th><td></td><td></td></tr>\n",
-            ],
-        );
+            "<tr class=\"up\"><th scope=\"row\"><a href=\"../\">\
+             <svg aria-hidden=\"true\"><use href=\"#i-up\"/></svg>\
+             <span>Parent folder</span></a></th><td></td><td></td></tr>"
+        )?;
     }
+    Ok(())
 }
 
 /// The head of a column: a link that sorts by it, the other way round where it is sorted already.
-fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting) {
+fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting) -> io::Result<()> {
     let (label, class) = match key {
         SortKey::Name => ("Name", "name"),
         SortKey::Size => ("Size", "size"),
@@ -191,148 +153,90 @@ fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting)
         SortDirection::Ascending => (" aria-sort=\"ascending\"", " \u{2191}"),
         SortDirection::Descending => (" aria-sort=\"descending\"", " \u{2193}"),
     };
-    let next = match is_sorted {
+    let direction = match is_sorted {
         true => order.direction.reversed(),
         false => SortDirection::Ascending,
     };
-    push(
+    let query = sort_query(SortOrder { key, direction }, &view.search);
+    write!(
         out,
-        &[
-            "<th scope=\"col\" class=\"",
-            class,
-            "\"",
-            sorted,
-            "><a href=\"?",
-            &sort_query(view, key, next, Searched::Kept),
-            "\">",
-            label,
-            "<span aria-hidden=\"true\">",
-            mark,
-            "</span></a></th>",
-        ],
-    );
-}
-
-/// What becomes of the search in a link.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Searched {
-    Kept,
-    Dropped,
+        "<th scope=\"col\" class=\"{class}\"{sorted}><a href=\"?{query}\">\
+         {label}<span aria-hidden=\"true\">{mark}</span></a></th>"
+    )
 }
 
 /// A query, escaped for an attribute.
-fn sort_query(
-    view: &ListingView,
-    key: SortKey,
-    direction: SortDirection,
-    searched: Searched,
-) -> String {
-    let mut query = format!("sort={}&amp;order={}", key.name(), direction.name());
-    if searched == Searched::Kept && !view.search.is_empty() {
+fn sort_query(order: SortOrder, search: &[u8]) -> String {
+    let (key, direction) = (order.key.name(), order.direction.name());
+    let mut query = format!("sort={key}&amp;order={direction}");
+    if !search.is_empty() {
         query.push_str("&amp;search=");
-        query.extend(encoded(&view.search));
+        query.extend(encoded(search));
     }
     query
 }
 
 /// One row.
-pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) {
-    let (class, icon, slash) = match entry.kind {
-        FolderEntryKind::Folder => ("folder", "#i-folder", "/"),
-        FolderEntryKind::File { .. } => ("file", "#i-file", ""),
+pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) -> io::Result<()> {
+    let (class, slash) = match entry.kind {
+        FolderEntryKind::Folder => ("folder", "/"),
+        FolderEntryKind::File { .. } => ("file", ""),
     };
-    push(out, &["<tr><th scope=\"row\"><a href=\"./"]);
+    write!(out, "<tr><th scope=\"row\"><a href=\"./")?;
     for part in encoded(&entry.name) {
-        push(out, &[part]);
+        out.extend_from_slice(part.as_bytes());
     }
-    push(
+    write!(
         out,
-        &[
-            slash,
-            "\" class=\"",
-            class,
-            "\"><svg aria-hidden=\"true\"><use href=\"",
-            icon,
-            "\"/></svg><bdi>",
-            &escaped_lossy(&entry.name),
-            slash,
-            "</bdi></a></th>",
-        ],
-    );
+        "{slash}\" class=\"{class}\"><svg aria-hidden=\"true\"><use href=\"#i-{class}\"/></svg>\
+         <bdi>{}{slash}</bdi></a></th>",
+        escaped(&entry.name)
+    )?;
     match entry.kind {
-        FolderEntryKind::Folder => push(out, &["<td></td>"]),
-        FolderEntryKind::File { size } => push(
+        FolderEntryKind::Folder => write!(out, "<td></td>")?,
+        FolderEntryKind::File { size } => write!(
             out,
-            &[
-                "<td title=\"",
-                &grouped(size),
-                &plural(size, " byte"),
-                "\">",
-                &human(size),
-                "</td>",
-            ],
-        ),
+            "<td title=\"{}\">{}</td>",
+            counted(size, "byte"),
+            human(size)
+        )?,
     }
-    let moment = Moment::of(entry.changed);
-    // Writing into memory cannot fail.
-    let _ = writeln!(
+    let moment = rfc3339(entry.changed);
+    writeln!(
         out,
         "<td><time datetime=\"{moment}\" title=\"{moment}\">{}</time></td></tr>",
-        moment.minutes()
-    );
+        minutes(entry.changed)
+    )
 }
 
 /// What stands behind the last row.
-pub(crate) fn close(out: &mut Vec<u8>, view: &ListingView, tally: ListingTotals) {
-    push(out, &["</tbody>\n</table>\n"]);
-    let none = match (tally.entries(), view.search.is_empty()) {
-        (0, true) => "This folder is empty.",
-        (0, false) => "No name here contains that.",
-        _ => "Nothing matches.",
+pub(crate) fn close(
+    out: &mut Vec<u8>,
+    view: &ListingView,
+    totals: ListingTotals,
+) -> io::Result<()> {
+    let (none, hidden) = match (totals.entries(), view.search.is_empty()) {
+        (0, true) => ("This folder is empty.", ""),
+        (0, false) => ("No name here contains that.", ""),
+        _ => ("Nothing matches.", " hidden"),
     };
-    let hidden = if tally.entries() == 0 { "" } else { " hidden" };
-    push(
+    write!(
         out,
-        &[
-            "<p id=\"none\" class=\"none\"",
-            hidden,
-            ">",
-            none,
-            "</p>\n</main>\n<footer>\n",
-        ],
-    );
-    let (folders, files) = (tally.folders, tally.files);
-    push(
-        out,
-        &[
-            "<p id=\"count\" role=\"status\">",
-            &grouped(folders),
-            &plural(folders, " folder"),
-            ", ",
-            &grouped(files),
-            &plural(files, " file"),
-            ", <span title=\"",
-            &grouped(tally.bytes),
-            &plural(tally.bytes, " byte"),
-            "\">",
-            &human(tally.bytes),
-            "</span></p>\n<p>Times are in UTC</p>\n</footer>\n<script>",
-            SCRIPT,
-            "</script>\n</body>\n</html>\n",
-        ],
-    );
+        "</tbody>\n</table>\n<p id=\"none\" class=\"none\"{hidden}>{none}</p>\n</main>\n<footer>\n\
+         <p id=\"count\" role=\"status\">{}, {}, <span title=\"{}\">{}</span></p>\n\
+         <p>Times are in UTC</p>\n</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        counted(totals.folders, "folder"),
+        counted(totals.files, "file"),
+        counted(totals.bytes, "byte"),
+        human(totals.bytes)
+    )
 }
 
-fn push(out: &mut Vec<u8>, parts: &[&str]) {
-    for part in parts {
-        out.extend_from_slice(part.as_bytes());
-    }
-}
-
-/// Text as it may stand in HTML, in attributes too.
-fn escaped(text: &str) -> Cow<'_, str> {
+/// A name as it may stand in HTML, in attributes too.
+fn escaped(name: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(name);
     if !text.contains(['&', '<', '>', '"', '\'']) {
-        return Cow::Borrowed(text);
+        return text;
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for character in text.chars() {
@@ -346,10 +250,6 @@ fn escaped(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(escaped)
-}
-
-fn escaped_lossy(name: &[u8]) -> String {
-    escaped(&String::from_utf8_lossy(name)).into_owned()
 }
 
 /// `1.2 MiB`, `340 B`: three digits at the most where there is a unit.
@@ -382,11 +282,10 @@ fn grouped(number: u64) -> String {
     grouped
 }
 
-fn plural(number: u64, word: &str) -> String {
-    match number {
-        1 => word.to_owned(),
-        _ => format!("{word}s"),
-    }
+/// `1 file`, `1,234 files`
+fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
 }
 
 #[cfg(test)]
@@ -423,7 +322,7 @@ mod tests {
                 nanoseconds: 0,
             },
         };
-        row(&mut out, &entry);
+        row(&mut out, &entry).unwrap();
         let row = String::from_utf8(out).unwrap();
         let link = "href=\"./a%22%3E%3Cscript%3E%26%27%FF:%23%3F%25%2F\"";
         assert!(row.contains(link), "{row}");

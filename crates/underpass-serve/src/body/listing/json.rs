@@ -1,31 +1,29 @@
 //! A listing for programs. Its schema is in docs/serve.md, and members are only ever added.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use serde::Serialize;
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
-use crate::http::calendar::Moment;
+use crate::http::calendar::rfc3339;
 use crate::request::path::encoded;
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 
 /// What stands before anything is read.
-pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) {
+pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     let mut path = b"/".to_vec();
     path.extend_from_slice(view.path.bytes());
     if path.len() > 1 {
         path.push(b'/');
     }
-    out.extend_from_slice(b"{\"path\":");
-    push(out, &String::from_utf8_lossy(&path));
+    let path = serde_json::to_string(&String::from_utf8_lossy(&path))?;
+    write!(out, "{{\"path\":{path}")
 }
 
 /// What stands before the first entry.
-pub(crate) fn begin(out: &mut Vec<u8>, sorting: Sorting) {
-    out.extend_from_slice(match sorting {
-        Sorting::Sorted => b",\"sorted\":true,\"entries\":[",
-        Sorting::Unsorted => b",\"sorted\":false,\"entries\":[",
-    });
+pub(crate) fn begin(out: &mut Vec<u8>, sorting: Sorting) -> io::Result<()> {
+    let is_sorted = sorting == Sorting::Sorted;
+    write!(out, ",\"sorted\":{is_sorted},\"entries\":[")
 }
 
 #[derive(Serialize)]
@@ -42,7 +40,7 @@ struct ListingRow<'e> {
 }
 
 /// One entry; `before` are listed already.
-pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) {
+pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) -> io::Result<()> {
     let lossy = String::from_utf8_lossy(&entry.name);
     let is_lossy = lossy.as_bytes() != entry.name;
     let (kind, size) = match entry.kind {
@@ -54,29 +52,23 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) {
         encoded_name: is_lossy.then(|| encoded(&entry.name).collect()),
         kind,
         size,
-        modified: Moment::of(entry.changed).to_string(),
+        modified: rfc3339(entry.changed),
     };
     out.extend_from_slice(if before == 0 { b"\n" } else { b",\n" });
-    push(out, &row);
+    Ok(serde_json::to_writer(out, &row)?)
 }
 
 /// What stands behind the last entry.
-pub(crate) fn close(out: &mut Vec<u8>, tally: ListingTotals) {
+pub(crate) fn close(out: &mut Vec<u8>, totals: ListingTotals) -> io::Result<()> {
     let ListingTotals {
         folders,
         files,
         bytes,
-    } = tally;
-    // Writing into memory cannot fail.
-    let _ = writeln!(
+    } = totals;
+    writeln!(
         out,
         "\n],\"folders\":{folders},\"files\":{files},\"bytes\":{bytes}}}"
-    );
-}
-
-fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    // Neither writing into memory nor a map of text can fail.
-    let _ = serde_json::to_writer(out, value);
+    )
 }
 
 #[cfg(test)]
@@ -95,7 +87,7 @@ mod tests {
                 nanoseconds: 0,
             },
         };
-        row(&mut out, &entry, 0);
+        row(&mut out, &entry, 0).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "\n{\"name\":\"a\u{fffd}\\\"/b\",\"encoded_name\":\"a%FF%22%2Fb\",\

@@ -13,29 +13,25 @@
 
 pub(crate) mod html;
 pub(crate) mod json;
-pub(crate) mod order;
 pub(crate) mod view;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
 use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
-use crate::limits::{LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
+use crate::limits::{LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
 use crate::request::query::ListingFormat;
 use crate::site::folder::{FolderEntries, FolderEntry, NextEntry, SiteFolder};
 
-/// Room in memory for the entries of all listings of a worker.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ListingMemory(Arc<AtomicUsize>);
-
-/// A part of it. Dropping it gives it back.
+/// A part of the memory that the listings of a worker have for entries, by bytes.
 #[derive(Debug)]
 struct MemoryShare {
-    room: ListingMemory,
-    bytes: usize,
+    room: Arc<Semaphore>,
+    taken: Option<OwnedSemaphorePermit>,
 }
 
 /// A listing being made.
@@ -62,12 +58,12 @@ impl FolderListing {
     pub(crate) fn new(
         view: ListingView,
         folder: SiteFolder,
-        room: &ListingMemory,
+        memory: &Arc<Semaphore>,
     ) -> io::Result<(FolderListing, Chunk)> {
         let mut opening = Chunk::new();
         match view.format {
-            ListingFormat::Html => html::open(opening.bytes(), &view),
-            ListingFormat::Json => json::open(opening.bytes(), &view),
+            ListingFormat::Html => html::open(opening.bytes(), &view)?,
+            ListingFormat::Json => json::open(opening.bytes(), &view)?,
         }
         let listing = FolderListing {
             view,
@@ -75,8 +71,8 @@ impl FolderListing {
             state: ListingState::Collecting(Vec::new()),
             tally: ListingTotals::default(),
             share: MemoryShare {
-                room: room.clone(),
-                bytes: 0,
+                room: Arc::clone(memory),
+                taken: None,
             },
         };
         Ok((listing, opening))
@@ -90,16 +86,15 @@ impl FolderListing {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
                 NextEntry::Passed => {}
-                NextEntry::End => return Ok(self.sort(collected, chunk)),
+                NextEntry::End => {
+                    self.view.order.sort(&mut collected);
+                    return self.begin(collected, Sorting::Sorted, chunk);
+                }
                 NextEntry::Seen(entry) => {
                     let fits = collected.len() < LISTED_ENTRIES_MAX && self.share.take(&entry);
                     collected.push(entry);
                     if !fits {
-                        self.begin(Sorting::Unsorted, chunk);
-                        return Ok(ListingState::Collected(
-                            collected.into_iter(),
-                            Sorting::Unsorted,
-                        ));
+                        return self.begin(collected, Sorting::Unsorted, chunk);
                     }
                 }
             }
@@ -108,33 +103,31 @@ impl FolderListing {
         Ok(ListingState::Collecting(collected))
     }
 
-    fn sort(&mut self, mut collected: Vec<FolderEntry>, chunk: &mut Chunk) -> ListingState {
-        self.view.order.sort(&mut collected);
-        self.begin(Sorting::Sorted, chunk);
-        ListingState::Collected(collected.into_iter(), Sorting::Sorted)
-    }
-
     fn look(&mut self) -> io::Result<NextEntry> {
         let search = &self.view.search;
         Ok(self.entries.next(|name| contains(name, search))?)
     }
 
     /// Rows of what was collected, until the batch is full. Says whether that were all.
-    fn pour(&mut self, rows: &mut vec::IntoIter<FolderEntry>, chunk: &mut Chunk) -> BodyProgress {
+    fn pour(
+        &mut self,
+        rows: &mut vec::IntoIter<FolderEntry>,
+        chunk: &mut Chunk,
+    ) -> io::Result<BodyProgress> {
         while !chunk.is_full() {
             match rows.next() {
-                Some(entry) => self.row(&entry, chunk),
-                None => return BodyProgress::End,
+                Some(entry) => self.row(&entry, chunk)?,
+                None => return Ok(BodyProgress::End),
             }
         }
-        BodyProgress::More
+        Ok(BodyProgress::More)
     }
 
     /// Rows as they are read. Says whether those were the last.
     fn read(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
-                NextEntry::Seen(entry) => self.row(&entry, chunk),
+                NextEntry::Seen(entry) => self.row(&entry, chunk)?,
                 NextEntry::Passed => {}
                 NextEntry::End => return Ok(BodyProgress::End),
             }
@@ -146,22 +139,30 @@ impl FolderListing {
         Ok(BodyProgress::More)
     }
 
-    fn begin(&self, sorting: Sorting, chunk: &mut Chunk) {
+    /// What stands before the rows of `collected`, which follow.
+    fn begin(
+        &self,
+        collected: Vec<FolderEntry>,
+        sorting: Sorting,
+        chunk: &mut Chunk,
+    ) -> io::Result<ListingState> {
         match self.view.format {
-            ListingFormat::Html => html::begin(chunk.bytes(), &self.view, sorting),
-            ListingFormat::Json => json::begin(chunk.bytes(), sorting),
+            ListingFormat::Html => html::begin(chunk.bytes(), &self.view, sorting)?,
+            ListingFormat::Json => json::begin(chunk.bytes(), sorting)?,
         }
+        Ok(ListingState::Collected(collected.into_iter(), sorting))
     }
 
-    fn row(&mut self, entry: &FolderEntry, chunk: &mut Chunk) {
+    fn row(&mut self, entry: &FolderEntry, chunk: &mut Chunk) -> io::Result<()> {
         match self.view.format {
-            ListingFormat::Html => html::row(chunk.bytes(), entry),
-            ListingFormat::Json => json::row(chunk.bytes(), entry, self.tally.entries()),
+            ListingFormat::Html => html::row(chunk.bytes(), entry)?,
+            ListingFormat::Json => json::row(chunk.bytes(), entry, self.tally.entries())?,
         }
         self.tally.count(entry);
+        Ok(())
     }
 
-    fn close(&self, chunk: &mut Chunk) {
+    fn close(&self, chunk: &mut Chunk) -> io::Result<()> {
         match self.view.format {
             ListingFormat::Html => html::close(chunk.bytes(), &self.view, self.tally),
             ListingFormat::Json => json::close(chunk.bytes(), self.tally),
@@ -177,13 +178,13 @@ impl BodyProducer for FolderListing {
                 return Ok(BodyProgress::More);
             }
             ListingState::Collected(mut rows, sorting) => {
-                match (self.pour(&mut rows, chunk), sorting) {
+                match (self.pour(&mut rows, chunk)?, sorting) {
                     (BodyProgress::More, _) => {
                         self.state = ListingState::Collected(rows, sorting);
                         return Ok(BodyProgress::More);
                     }
                     (BodyProgress::End, Sorting::Unsorted) => {
-                        self.share.give_back();
+                        self.share.taken = None;
                         return Ok(BodyProgress::More);
                     }
                     (BodyProgress::End, Sorting::Sorted) => {}
@@ -194,7 +195,7 @@ impl BodyProducer for FolderListing {
                 BodyProgress::End => {}
             },
         }
-        self.close(chunk);
+        self.close(chunk)?;
         Ok(BodyProgress::End)
     }
 }
@@ -202,21 +203,15 @@ impl BodyProducer for FolderListing {
 impl MemoryShare {
     /// Takes the room of one entry more, where there is any left.
     fn take(&mut self, entry: &FolderEntry) -> bool {
-        let bytes = entry.bytes();
-        let taken = self.room.0.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        taken + bytes <= LISTED_BYTES_MAX
-    }
-
-    fn give_back(&mut self) {
-        self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.bytes = 0;
-    }
-}
-
-impl Drop for MemoryShare {
-    fn drop(&mut self) {
-        self.give_back();
+        let bytes = u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
+        let Ok(more) = Arc::clone(&self.room).try_acquire_many_owned(bytes) else {
+            return false;
+        };
+        match &mut self.taken {
+            Some(taken) => taken.merge(more),
+            None => self.taken = Some(more),
+        }
+        true
     }
 }
 
@@ -231,6 +226,7 @@ fn contains(name: &[u8], search: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::LISTED_BYTES_MAX;
     use crate::site::folder::FolderEntryKind;
 
     #[test]
@@ -243,7 +239,7 @@ mod tests {
 
     #[test]
     fn room_is_given_back() {
-        let room = ListingMemory::default();
+        let room = Arc::new(Semaphore::new(LISTED_BYTES_MAX));
         let entry = FolderEntry {
             name: vec![b'a'; 100],
             kind: FolderEntryKind::Folder,
@@ -253,8 +249,8 @@ mod tests {
             },
         };
         let mut share = MemoryShare {
-            room: room.clone(),
-            bytes: 0,
+            room: Arc::clone(&room),
+            taken: None,
         };
         let mut taken = 0;
         while share.take(&entry) {
@@ -262,6 +258,6 @@ mod tests {
         }
         assert!(taken > 1000, "{taken}");
         drop(share);
-        assert_eq!(room.0.load(Ordering::Relaxed), 0);
+        assert_eq!(room.available_permits(), LISTED_BYTES_MAX);
     }
 }

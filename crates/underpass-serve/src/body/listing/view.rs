@@ -1,7 +1,9 @@
-//! What a listing is asked to be, and what it came to.
+//! What a listing is asked to be, the order of its entries, and what it came to.
+
+use std::cmp::Ordering;
 
 use crate::request::path::SitePath;
-use crate::request::query::{ListingFormat, SortOrder};
+use crate::request::query::{ListingFormat, SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
 
@@ -44,5 +46,136 @@ impl ListingTotals {
 
     pub(crate) fn entries(&self) -> u64 {
         self.folders + self.files
+    }
+}
+
+/// Folders first, and numbers in names by their value.
+impl SortOrder {
+    pub(crate) fn sort(self, entries: &mut [FolderEntry]) {
+        entries.sort_unstable_by(|one, other| self.compare(one, other));
+    }
+
+    /// No two entries are equal, since their names are not.
+    fn compare(self, one: &FolderEntry, other: &FolderEntry) -> Ordering {
+        let is_file = |entry: &FolderEntry| entry.kind != FolderEntryKind::Folder;
+        let by_name = || natural(&one.name, &other.name);
+        let by_key = match self.key {
+            SortKey::Name => by_name(),
+            SortKey::Size => one.size().cmp(&other.size()),
+            SortKey::Date => one.changed.cmp(&other.changed),
+        };
+        let by_key = match self.direction {
+            SortDirection::Ascending => by_key,
+            SortDirection::Descending => by_key.reverse(),
+        };
+        let folders_first = is_file(one).cmp(&is_file(other));
+        folders_first.then(by_key).then_with(by_name)
+    }
+}
+
+/// As people count: `a2` before `a10`, letters of ASCII without their case. What is equal so far
+/// is compared by its bytes.
+fn natural(one: &[u8], other: &[u8]) -> Ordering {
+    let (mut left, mut right) = (one, other);
+    while let ([first, ..], [second, ..]) = (left, right) {
+        let ordering = if first.is_ascii_digit() && second.is_ascii_digit() {
+            let (number, rest) = split_number(left);
+            left = rest;
+            let (other_number, rest) = split_number(right);
+            right = rest;
+            let by_length = number.len().cmp(&other_number.len());
+            by_length.then_with(|| number.cmp(other_number))
+        } else {
+            (left, right) = (&left[1..], &right[1..]);
+            let (first, second) = (first.to_ascii_lowercase(), second.to_ascii_lowercase());
+            first.cmp(&second)
+        };
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+    left.len().cmp(&right.len()).then_with(|| one.cmp(other))
+}
+
+/// The digits at the beginning without zeros before them, and what follows.
+fn split_number(name: &[u8]) -> (&[u8], &[u8]) {
+    let end = name.iter().position(|byte| !byte.is_ascii_digit());
+    let (digits, rest) = name.split_at(end.unwrap_or(name.len()));
+    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+    (&digits[zeros..], rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::http::validator::FileTime;
+
+    fn entry(name: &str, kind: FolderEntryKind, seconds: i64) -> FolderEntry {
+        FolderEntry {
+            name: name.into(),
+            kind,
+            changed: FileTime {
+                seconds,
+                nanoseconds: 0,
+            },
+        }
+    }
+
+    fn sorted(key: SortKey, direction: SortDirection) -> String {
+        let file = |name, size, seconds| entry(name, FolderEntryKind::File { size }, seconds);
+        let mut entries = [
+            file("a10", 5, 1),
+            file("a2", 5, 3),
+            entry("z", FolderEntryKind::Folder, 9),
+            file("B", 7, 2),
+            entry("y", FolderEntryKind::Folder, 0),
+        ];
+        SortOrder { key, direction }.sort(&mut entries);
+        let names = entries.map(|entry| String::from_utf8(entry.name).unwrap());
+        names.join(" ")
+    }
+
+    #[test]
+    fn folders_come_first_and_numbers_count() {
+        use {SortDirection::*, SortKey::*};
+        assert_eq!(sorted(Name, Ascending), "y z a2 a10 B");
+        assert_eq!(sorted(Name, Descending), "z y B a10 a2");
+        assert_eq!(sorted(Size, Ascending), "y z a2 a10 B");
+        assert_eq!(sorted(Size, Descending), "y z B a2 a10");
+        assert_eq!(sorted(Date, Ascending), "y z a10 B a2");
+        assert_eq!(sorted(Date, Descending), "z y a2 B a10");
+    }
+
+    #[test]
+    fn numbers_of_any_length_have_their_value() {
+        for (less, more) in [
+            ("a9", "a10"),
+            ("a009", "a10"),
+            ("1.9", "1.10"),
+            ("99999999999999999999998", "99999999999999999999999"),
+            ("a", "a1"),
+            ("a", "B"),
+            ("A", "a"),
+            ("01", "1"),
+            ("x1y", "x1z"),
+        ] {
+            let ordering = natural(less.as_bytes(), more.as_bytes());
+            assert_eq!(ordering, Ordering::Less, "{less} {more}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_an_order(names in vec(vec(prop::sample::select(&b"012aAb.-"[..]), 0..6), 3)) {
+            let [a, b, c] = [&names[0], &names[1], &names[2]];
+            prop_assert_eq!(natural(a, b), natural(b, a).reverse());
+            prop_assert_eq!(natural(a, b).is_eq(), a == b);
+            if natural(a, b).is_le() && natural(b, c).is_le() {
+                prop_assert!(natural(a, c).is_le());
+            }
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Which files are compressed while they are sent.
 
-use std::fmt;
-
 use serde::Deserialize;
 
 use crate::http::coding::{Acceptable, Coding};
@@ -83,16 +81,13 @@ impl CompressionRules {
         }
     }
 
-    pub(crate) fn is_off(&self) -> bool {
-        self.codings.is_empty()
-    }
-
     /// Whether files of this type are compressed; `no-transform` in `control` forbids it.
     pub(crate) fn is_for(&self, media: &MediaType, control: Option<&str>) -> Compressible {
         let named = media.name().to_ascii_lowercase();
         let stands = |patterns: &[MediaPattern]| patterns.iter().any(|of| of.matches(&named));
         let forbidden = control.is_some_and(forbids_changes);
-        match !self.is_off() && !forbidden && stands(&self.types) && !stands(&self.never) {
+        match !self.codings.is_empty() && !forbidden && stands(&self.types) && !stands(&self.never)
+        {
             true => Compressible::Yes,
             false => Compressible::No,
         }
@@ -165,16 +160,6 @@ impl MediaPattern {
                 let rest = media.strip_prefix(&self.before);
                 rest.is_some_and(|rest| rest.ends_with(after.as_str()))
             }
-        }
-    }
-}
-
-impl fmt::Display for MediaPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.before)?;
-        match &self.after {
-            Some(after) => write!(f, "*{after}"),
-            None => Ok(()),
         }
     }
 }

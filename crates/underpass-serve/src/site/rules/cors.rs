@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::field::push_field;
+use crate::http::fields::push_field;
 use crate::request::request_line::is_token;
 
 /// Which origins may read what is served, by scripts.
@@ -81,7 +81,7 @@ impl CorsOrigin {
                 let port = !(lower.starts_with("https://") && host.ends_with(":443")
                     || lower.starts_with("http://") && host.ends_with(":80"));
                 port && !host.contains('*')
-                    && crate::request::target::check_authority(host.as_bytes()).is_ok()
+                    && crate::request::request_line::check_authority(host.as_bytes()).is_ok()
             }
             None => lower == "*",
         };

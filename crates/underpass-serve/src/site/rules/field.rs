@@ -103,13 +103,6 @@ impl FieldValue {
     }
 }
 
-/// Appends a field, which begins with the line end of what stands before it.
-pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
-    for part in [b"\r\n", name.as_bytes(), b": ", value.as_ref()] {
-        head.extend_from_slice(part);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

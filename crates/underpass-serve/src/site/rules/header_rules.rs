@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
-use super::field::{FieldName, FieldValue, push_field};
+use super::field::{FieldName, FieldValue};
 use super::pattern::Pattern;
+use crate::http::fields::push_field;
 
 /// `Cache-Control` for files by pattern; the first rule that matches a file decides.
 #[derive(Clone, Debug, Deserialize)]
@@ -54,33 +55,33 @@ impl Default for SecurityOptions {
     }
 }
 
-/// The fields that restrict browsers, with their values.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SecurityFields<'o> {
-    pub(super) nosniff: bool,
-    pub(super) frame_options: Option<&'o str>,
-    pub(super) referrer_policy: Option<&'o str>,
-    pub(super) content_security_policy: Option<&'o str>,
+/// What an answer that is made here says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProducedFields {
+    /// The request field that it depends on.
+    pub(crate) varies_by: Option<&'static str>,
+    /// Where the site says none.
+    pub(crate) referrer_policy: Option<&'static str>,
+    /// Whatever the site says: nothing else is known to fit it.
+    pub(crate) content_security_policy: Option<&'static str>,
 }
 
-impl<'o> SecurityFields<'o> {
-    pub(super) fn of(options: &'o SecurityOptions) -> SecurityFields<'o> {
-        let said = |value: &'o Option<FieldValue>| value.as_ref().map(FieldValue::as_str);
-        SecurityFields {
-            nosniff: options.nosniff,
-            frame_options: said(&options.frame_options),
-            referrer_policy: said(&options.referrer_policy),
-            content_security_policy: said(&options.content_security_policy),
-        }
-    }
-
-    pub(super) fn fields(self) -> Vec<u8> {
+impl SecurityOptions {
+    /// The fields, written out, with those of an answer that is made here.
+    pub(super) fn fields(&self, own: ProducedFields) -> Vec<u8> {
         let mut fields = Vec::new();
         for (name, value) in [
             ("X-Content-Type-Options", self.nosniff.then_some("nosniff")),
-            ("X-Frame-Options", self.frame_options),
-            ("Referrer-Policy", self.referrer_policy),
-            ("Content-Security-Policy", self.content_security_policy),
+            ("X-Frame-Options", said(&self.frame_options)),
+            (
+                "Referrer-Policy",
+                said(&self.referrer_policy).or(own.referrer_policy),
+            ),
+            (
+                "Content-Security-Policy",
+                own.content_security_policy
+                    .or(said(&self.content_security_policy)),
+            ),
         ] {
             if let Some(value) = value {
                 push_field(&mut fields, name, value);
@@ -88,4 +89,8 @@ impl<'o> SecurityFields<'o> {
         }
         fields
     }
+}
+
+fn said(value: &Option<FieldValue>) -> Option<&str> {
+    value.as_ref().map(FieldValue::as_str)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::request::target::split_port;
+use crate::request::request_line::split_port;
 
 /// A host name that a site answers to: `example.org`, `*.example.org` for every name below it, or
 /// an address (`192.0.2.1`, `[2001:db8::1]`). Without a port; names beyond ASCII in punycode.

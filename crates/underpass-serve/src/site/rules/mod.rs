@@ -38,10 +38,10 @@ pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
 pub(crate) use exposure::{Extras, Offer, Visibility};
-pub(crate) use field::push_field;
+pub(crate) use header_rules::ProducedFields;
 pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
-pub(crate) use site_rules::{ProducedFields, RepresentationHeaders, SiteRules};
+pub(crate) use site_rules::{RepresentationHeaders, SiteRules};
 pub(crate) use tries::SoughtPath;
 
 /// Has types deserialised from text by their `parse`.

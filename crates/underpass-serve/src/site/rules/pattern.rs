@@ -1,7 +1,5 @@
 //! Patterns over the paths of files: `*.css`, `/assets/**`.
 
-use std::fmt;
-
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 
@@ -54,12 +52,6 @@ impl Pattern {
         use std::os::unix::ffi::OsStrExt;
 
         self.0.is_match(OsStr::from_bytes(path))
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.glob().glob())
     }
 }
 

@@ -18,7 +18,7 @@ use crate::request::path::{PathForm, SitePath, encode_path};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RedirectText")]
 pub struct Redirect {
-    from: RuleSubject,
+    from: RulePath,
     to: RedirectTarget,
     status: Status,
 }
@@ -27,9 +27,8 @@ pub struct Redirect {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RewriteText")]
 pub struct Rewrite {
-    from: RuleSubject,
-    to: SitePath,
-    star: TrailingStar,
+    from: RulePath,
+    to: RulePath,
 }
 
 #[derive(Deserialize)]
@@ -47,11 +46,11 @@ struct RewriteText {
     to: String,
 }
 
-/// What a rule is about.
+/// A path, or with a star everything beneath it.
 #[derive(Clone, Debug)]
-enum RuleSubject {
-    Exactly(SitePath),
-    Beneath(SitePath),
+struct RulePath {
+    path: SitePath,
+    star: TrailingStar,
 }
 
 /// Where a redirect leads: a path or an URL, up to the star.
@@ -117,7 +116,7 @@ impl Redirect {
                 ));
             }
         };
-        let (from, to) = (RuleSubject::parse(from)?, RedirectTarget::parse(to)?);
+        let (from, to) = (RulePath::parse(from)?, RedirectTarget::parse(to)?);
         from.check_star(to.star)?;
         let redirect = Redirect { from, to, status };
         match redirect.leads_to_itself() {
@@ -163,24 +162,22 @@ impl Rewrite {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn new(from: &str, to: &str) -> Result<Rewrite, String> {
-        let from = RuleSubject::parse(from)?;
-        let (to, star) = split_star(to)?;
-        from.check_star(star)?;
-        let to = parse_path(to)?;
-        Ok(Rewrite { from, to, star })
+        let (from, to) = (RulePath::parse(from)?, RulePath::parse(to)?);
+        from.check_star(to.star)?;
+        Ok(Rewrite { from, to })
     }
 
     /// What is looked for instead of `path`.
     pub(crate) fn meet(&self, path: &SitePath) -> Option<RewrittenPath> {
         let rest = self.from.rest(path)?;
-        Some(match self.star {
+        Some(match self.to.star {
             TrailingStar::There => RewrittenPath {
-                path: self.to.join(rest.beneath, rest.form),
+                path: self.to.path.join(rest.beneath, rest.form),
                 asked: RequestedPath::Tree(path.clone()),
             },
             TrailingStar::Missing => RewrittenPath {
-                path: self.to.clone(),
-                asked: match self.to == *path {
+                path: self.to.path.clone(),
+                asked: match self.to.path == *path {
                     true => RequestedPath::Same,
                     false => RequestedPath::Alone,
                 },
@@ -189,18 +186,16 @@ impl Rewrite {
     }
 }
 
-impl RuleSubject {
-    fn parse(from: &str) -> Result<RuleSubject, String> {
-        let (path, star) = split_star(from)?;
-        Ok(match star {
-            TrailingStar::There => RuleSubject::Beneath(parse_path(path)?),
-            TrailingStar::Missing => RuleSubject::Exactly(parse_path(path)?),
-        })
+impl RulePath {
+    fn parse(text: &str) -> Result<RulePath, String> {
+        let (path, star) = split_star(text)?;
+        let path = parse_path(path)?;
+        Ok(RulePath { path, star })
     }
 
     fn check_star(&self, to: TrailingStar) -> Result<(), String> {
-        match (self, to) {
-            (RuleSubject::Exactly(_), TrailingStar::There) => {
+        match (self.star, to) {
+            (TrailingStar::Missing, TrailingStar::There) => {
                 Err("`to` ends with a star, but `from` does not".to_owned())
             }
             _ => Ok(()),
@@ -210,22 +205,17 @@ impl RuleSubject {
     /// Whether it is about `path`, and what of it is beneath.
     fn rest<'p>(&self, path: &'p SitePath) -> Option<MatchedRest<'p>> {
         let form = path.form();
-        match self {
-            RuleSubject::Exactly(exact) => {
-                (exact == path).then_some(MatchedRest { beneath: b"", form })
-            }
-            RuleSubject::Beneath(folder) => {
-                let beneath = match folder.bytes() {
-                    b"" => path.bytes(),
-                    folder => match path.bytes().strip_prefix(folder)? {
-                        b"" if form == PathForm::Folder => b"",
-                        [b'/', beneath @ ..] => beneath,
-                        _ => return None,
-                    },
-                };
-                Some(MatchedRest { beneath, form })
-            }
-        }
+        let beneath = match (self.star, self.path.bytes()) {
+            (TrailingStar::Missing, _) if self.path == *path => b"",
+            (TrailingStar::Missing, _) => return None,
+            (TrailingStar::There, b"") => path.bytes(),
+            (TrailingStar::There, folder) => match path.bytes().strip_prefix(folder)? {
+                b"" if form == PathForm::Folder => b"",
+                [b'/', beneath @ ..] => beneath,
+                _ => return None,
+            },
+        };
+        Some(MatchedRest { beneath, form })
     }
 }
 

@@ -2,29 +2,26 @@
 
 use super::compress::{Compressible, CompressionRules};
 use super::cors::CorsRules;
-use super::exposure::{Extras, Hidden, Symlinks, Visibility};
-use super::field::push_field;
-use super::header_rules::{CacheRule, HeaderRule, SecurityFields, SecurityOptions};
+use super::exposure::{Extras, Hidden, Visibility};
+use super::header_rules::{HeaderRule, ProducedFields, SecurityOptions};
 use super::immutable::is_hash_named;
 use super::mime::MediaTypes;
 use super::pattern::Pattern;
-use super::redirect::{MatchedRedirect, Redirect, RequestedPath, Rewrite, RewrittenPath};
+use super::redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 use super::tries::{Candidate, TryRule};
-use super::url_path::FileName;
 use crate::http::coding::{Coding, is_compressed};
+use crate::http::fields::push_field;
 use crate::http::status::Status;
 use crate::http::validator::EtagRecipe;
 use crate::options::SiteOptions;
 use crate::request::path::SitePath;
 
-/// The rules of one site.
+/// The rules of one site: its options, and what is made of them once.
 #[derive(Debug)]
 pub(crate) struct SiteRules {
-    pub(crate) index: Vec<FileName>,
-    pub(crate) fallback: Option<SitePath>,
-    pub(crate) pretty: bool,
-    pub(crate) symlinks: Symlinks,
-    pub(crate) precompressed: Vec<Coding>,
+    pub(crate) options: SiteOptions,
+    /// Whether anything is sent in a content coding.
+    pub(crate) codes: bool,
     pub(crate) compress: CompressionRules,
     pub(crate) cors: Option<CorsRules>,
     pub(crate) extras: Extras,
@@ -34,18 +31,7 @@ pub(crate) struct SiteRules {
     pub(crate) varied_fields: Vec<u8>,
     /// What all answers have.
     security: Vec<u8>,
-    careful: SecurityOptions,
-    etag: EtagRecipe,
-    hidden: Hidden,
-    download: bool,
-    immutable: bool,
     types: MediaTypes,
-    cache: Vec<CacheRule>,
-    headers: Vec<HeaderRule>,
-    redirects: Vec<Redirect>,
-    rewrites: Vec<Rewrite>,
-    tries: Vec<TryRule>,
-    pages: Vec<(Status, SitePath)>,
 }
 
 /// What a site says of a file by its name alone.
@@ -67,7 +53,7 @@ impl SiteRules {
     /// Options that contradict each other, in words.
     pub(crate) fn new(options: &SiteOptions) -> Result<SiteRules, String> {
         let cors = CorsRules::new(&options.cors)?;
-        let security = SecurityFields::of(&options.security).fields();
+        let security = options.security.fields(ProducedFields::default());
         let by_origin = varies_by_origin(&cors);
         let codes = !options.precompressed.is_empty() || !options.compress.is_empty();
         let by_coding = codes.then_some("Accept-Encoding");
@@ -85,41 +71,23 @@ impl SiteRules {
         }
         options.tries.iter().try_for_each(TryRule::check)?;
         Ok(SiteRules {
-            index: options.index.clone(),
-            fallback: options.fallback.as_ref().map(|file| file.path().clone()),
-            pretty: options.pretty,
-            symlinks: options.symlinks,
-            precompressed: options.precompressed.clone(),
+            options: options.clone(),
+            codes,
             compress: CompressionRules::new(
                 &options.compress,
                 options.compress_bytes_min,
                 &options.compress_types,
             ),
             cors,
-            plain_fields,
-            varied_fields,
-            security,
-            careful: options.security.clone(),
             extras: Extras {
                 listing: options.listing.into(),
                 archives: options.archives.unwrap_or(options.listing).into(),
                 hashes: options.hashes.into(),
             },
-            etag: options.etag,
-            hidden: options.hidden,
-            download: options.download,
-            immutable: options.immutable,
+            plain_fields,
+            varied_fields,
+            security,
             types: MediaTypes::new(&options.types),
-            cache: options.cache.clone(),
-            headers: options.headers.clone(),
-            redirects: options.redirects.clone(),
-            rewrites: options.rewrites.clone(),
-            tries: options.tries.clone(),
-            pages: options
-                .error_pages
-                .iter()
-                .map(|(status, page)| (status.status(), page.path().clone()))
-                .collect(),
         })
     }
 
@@ -129,13 +97,13 @@ impl SiteRules {
         path: &SitePath,
         query: Option<&[u8]>,
     ) -> Option<MatchedRedirect> {
-        let mut redirects = self.redirects.iter();
+        let mut redirects = self.options.redirects.iter();
         redirects.find_map(|redirect| redirect.meet(path, query))
     }
 
     /// What is looked for: the first rewrite that is about this path is made, and no other.
     pub(crate) fn rewritten(&self, path: SitePath) -> RewrittenPath {
-        let mut rewrites = self.rewrites.iter();
+        let mut rewrites = self.options.rewrites.iter();
         let rewritten = rewrites.find_map(|rewrite| rewrite.meet(&path));
         let asked = RequestedPath::Same;
         rewritten.unwrap_or(RewrittenPath { path, asked })
@@ -149,60 +117,46 @@ impl SiteRules {
 
     /// What `path` may lead to, if a rule says so: the first that is about it.
     pub(crate) fn tries(&self, path: &SitePath) -> Option<&[Candidate]> {
-        let key = match self.tries[..] {
+        let key = match self.options.tries[..] {
             [] => return None,
             _ => path.key(),
         };
         let is_about = |rule: &&TryRule| rule.paths.iter().any(|pattern| pattern.matches(&key));
-        let rule = self.tries.iter().find(is_about)?;
+        let rule = self.options.tries.iter().find(is_about)?;
         Some(&rule.files)
     }
 
     /// Whether there is nothing at a path whatever is there.
     pub(crate) fn hides(&self, path: &SitePath) -> bool {
-        self.hidden == Hidden::Denied && path.is_hidden()
+        self.options.hidden == Hidden::Denied && path.is_hidden()
     }
 
     /// What of a folder may be seen.
     pub(crate) fn sight(&self) -> Visibility {
         Visibility {
-            hidden: self.hidden,
-            symlinks: self.symlinks,
+            hidden: self.options.hidden,
+            symlinks: self.options.symlinks,
         }
     }
 
     /// The fields of an answer that is made here and not found: as for files, but that browsers
     /// never guess what it is, and that what `own` says goes before what the site says.
     pub(crate) fn made_fields(&self, own: ProducedFields) -> Vec<u8> {
-        let guard = SecurityFields::of(&self.careful);
-        let guard = SecurityFields {
+        let security = SecurityOptions {
             nosniff: true,
-            referrer_policy: guard.referrer_policy.or(own.referrer_policy),
-            content_security_policy: own
-                .content_security_policy
-                .or(guard.content_security_policy),
-            ..guard
+            ..self.options.security.clone()
         };
-        let mut fields = guard.fields();
+        let mut fields = security.fields(own);
         let by_origin = varies_by_origin(&self.cors);
         push_vary(&mut fields, &[own.varies_by, by_origin]);
         fields
     }
 
-    /// Whether anything is sent in a content coding.
-    pub(crate) fn codes(&self) -> bool {
-        !self.precompressed.is_empty() || !self.compress.is_off()
-    }
-
-    /// Whether `?download` has an effect.
-    pub(crate) fn offers_downloads(&self) -> bool {
-        self.download
-    }
-
     /// The page of a status.
     pub(crate) fn page(&self, status: Status) -> Option<&SitePath> {
-        let mut pages = self.pages.iter();
-        pages.find(|(of, _)| *of == status).map(|(_, path)| path)
+        let mut pages = self.options.error_pages.iter();
+        let page = pages.find(|(of, _)| of.status() == status);
+        page.map(|(_, page)| page.path())
     }
 
     /// What is said of the file at `path`, or of its copy in a coding.
@@ -218,7 +172,7 @@ impl SiteRules {
             true => Compressible::No,
             false => self.compress.is_for(&media, control),
         };
-        let by_coding = !self.precompressed.is_empty() || compressible == Compressible::Yes;
+        let by_coding = !self.options.precompressed.is_empty() || compressible == Compressible::Yes;
         let vary = [
             by_coding.then_some("Accept-Encoding"),
             varies_by_origin(&self.cors),
@@ -229,24 +183,24 @@ impl SiteRules {
         RepresentationHeaders {
             content_type,
             fields,
-            etag: self.etag,
+            etag: self.options.etag,
             coding,
             compressible,
         }
     }
 
     fn cache_control(&self, path: &[u8]) -> Option<&str> {
-        let mut rules = self.cache.iter();
+        let mut rules = self.options.cache.iter();
         match rules.find(|rule| matches_any(&rule.paths, path)) {
             Some(rule) => Some(rule.control.as_str()),
-            None if self.immutable && is_hash_named(path) => Some(IMMUTABLE),
+            None if self.options.immutable && is_hash_named(path) => Some(IMMUTABLE),
             None => None,
         }
     }
 
     fn push_headers(&self, fields: &mut Vec<u8>, path: &[u8]) {
         let matching = |rule: &&HeaderRule| matches_any(&rule.paths, path);
-        let matching: Vec<_> = self.headers.iter().filter(matching).collect();
+        let matching: Vec<_> = self.options.headers.iter().filter(matching).collect();
         for (number, rule) in matching.iter().enumerate() {
             if !matching[..number]
                 .iter()
@@ -263,17 +217,6 @@ const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 fn matches_any(patterns: &[Pattern], path: &[u8]) -> bool {
     patterns.iter().any(|pattern| pattern.matches(path))
-}
-
-/// What an answer that is made here says of itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ProducedFields {
-    /// The request field that it depends on.
-    pub(crate) varies_by: Option<&'static str>,
-    /// Where the site says none.
-    pub(crate) referrer_policy: Option<&'static str>,
-    /// Whatever the site says: nothing else is known to fit it.
-    pub(crate) content_security_policy: Option<&'static str>,
 }
 
 fn varies_by_origin(cors: &Option<CorsRules>) -> Option<&'static str> {

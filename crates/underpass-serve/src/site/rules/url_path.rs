@@ -1,7 +1,5 @@
 //! Paths and names of files that a configuration speaks of.
 
-use std::fmt;
-
 use serde::Deserialize;
 
 use crate::request::path::{PathForm, SitePath};
@@ -43,12 +41,6 @@ pub(crate) fn parse_path(path: &str) -> Result<SitePath, String> {
         return Err(format!("the path {path:?} contains a query or a fragment"));
     }
     SitePath::parse(path.as_bytes()).map_err(|error| format!("{path:?}: {}", error.why))
-}
-
-impl fmt::Display for UrlPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "/{:?}", self.0)
-    }
 }
 
 impl FileName {

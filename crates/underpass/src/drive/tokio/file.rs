@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use ::tokio::io::Interest;
 use rustix::io::Errno;
 
-use super::sender::{Sender, StreamTransfer, Turn, ready};
+use super::sender::{Sender, StreamTransfer, Turn, ready, stream_end};
 use super::stream::{AlwaysReady, Stream};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
@@ -51,11 +51,14 @@ impl FileSender {
     /// Sends `len` bytes of `file` from `offset` on, by a duplicate of its descriptor.
     ///
     /// # Errors
-    /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated.
+    /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated; as
+    /// [`FileRange::source`], so that a pipe or a terminal never blocks the event loop.
     pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
         let file = SharedFile::new(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
+        let range = FileRange { file, offset, len };
+        range.source()?;
         let mut outbox = Outbox::new();
-        outbox.push(Piece::Range(FileRange { file, offset, len }));
+        outbox.push(Piece::Range(range));
         Ok(Self {
             outbox,
             sender: Sender::new(),
@@ -71,7 +74,9 @@ impl FileSender {
     }
 
     /// Sends at most `bytes_max` bytes, then lets other tasks have their chance. Waits for the
-    /// socket, and for parts of the file that are not in the page cache. Cancel safe.
+    /// socket, and for parts of the file that are not in the page cache. Cancel safe. The socket is
+    /// the same in all turns: what was learnt of it and whether it is corked is kept between them,
+    /// and a part of the file may be on its way to it.
     ///
     /// # Errors
     /// As [`Sender::turn`].
@@ -142,15 +147,20 @@ pub struct FileReceiver<F> {
 }
 
 impl<F: AsFd> FileReceiver<F> {
-    /// Receives `len` bytes into `file`, from `offset` on. The file is neither truncated nor
-    /// synced.
+    /// Receives `len` bytes into `file`, from `offset` on, or at its end if it was opened with
+    /// `O_APPEND`. The file is neither truncated nor synced.
     ///
     /// # Errors
-    /// As [`Sink::at`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1.
+    /// As [`Sink::at`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1; `ESPIPE` for what is
+    /// neither a regular file nor a block device, since writing to it may block the event loop.
     pub fn new(file: F, offset: u64, len: u64) -> Result<Self, Errno> {
         within_offsets(offset, len)?;
+        let sink = Sink::at(file, offset)?;
+        if !sink.end.kind.has_offsets() {
+            return Err(Errno::SPIPE);
+        }
         Ok(Self {
-            sink: Sink::at(file, offset)?,
+            sink,
             left: len,
             account: Account::default(),
             body: None,
@@ -233,7 +243,7 @@ impl<F: AsFd> FileReceiver<F> {
         let body = match &mut self.body {
             Some(body) => body,
             None => {
-                let source = Source::range(socket.descriptor(), 0, self.left)?;
+                let source = Source::range_of((), stream_end(socket)?, 0, self.left)?;
                 let plan = kernel.plan(&source, &self.sink, &Policy::default());
                 let raised = raised_by(self.sink.end.kind);
                 let mut body = StreamTransfer::new(&source, &self.sink, plan, raised);
@@ -284,44 +294,4 @@ impl<F: AsFd> FileReceiver<F> {
         };
         Err(Error::of_writing(fault, result.err(), &self.account))
     }
-}
-
-/// Sends `len` bytes of a file from `offset` on to a connected socket.
-///
-/// Does not block the runtime: cold parts of the file are read on its blocking threads. The bytes
-/// leave as references to the page cache: see [`Aliasing`](crate::Aliasing). Not cancel safe: a
-/// future that is dropped does not report how much it has sent. [`FileSender`] does.
-///
-/// # Errors
-/// As [`send_file`](crate::send_file); `EMFILE` where the file's descriptor can't be duplicated.
-pub async fn send_file<S: Stream>(
-    kernel: &Kernel,
-    file: impl AsFd,
-    offset: u64,
-    len: u64,
-    socket: &S,
-) -> Result<Account, Error> {
-    let mut sender = FileSender::new(file, offset, len)?;
-    sender.run(socket, kernel).await?;
-    Ok(sender.into_account())
-}
-
-/// Receives `len` bytes from a connected socket into a file, from `offset` on.
-///
-/// Waits for the socket on the event loop. Writing to the file may block it for as long as the
-/// kernel throttles writers. Not cancel safe: a future that is dropped does not report how much has
-/// arrived, and what is between socket and file is lost. [`FileReceiver`] keeps both.
-///
-/// # Errors
-/// As [`recv_file`](crate::recv_file).
-pub async fn recv_file<S: Stream>(
-    kernel: &Kernel,
-    socket: &S,
-    file: impl AsFd,
-    offset: u64,
-    len: u64,
-) -> Result<Account, Error> {
-    let mut receiver = FileReceiver::new(file, offset, len)?;
-    receiver.run(socket, kernel).await?;
-    Ok(receiver.into_account())
 }

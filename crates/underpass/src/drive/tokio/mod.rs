@@ -5,12 +5,16 @@
 //! whatever of a source file is not in the page cache is read ahead on the runtime's blocking
 //! threads before the call, so that one cold file does not stall the connections beside it.
 //!
-//! | what moves | all at once | in turns, cancel safe |
-//! |---|---|---|
-//! | a range of a file to a socket | [`send_file`] | [`FileSender`] |
-//! | bytes of a socket into a file | [`recv_file`] | [`FileReceiver`] |
-//! | heads and ranges to a socket | | [`Sender`] with an [`Outbox`](crate::Outbox) |
-//! | two sockets, both directions | [`relay_streams`] | |
+//! | what moves | by |
+//! |---|---|
+//! | a range of a file to a socket | [`FileSender`], all at once or in turns, cancel safe |
+//! | bytes of a socket into a file | [`FileReceiver`], the same |
+//! | heads and ranges to a socket | [`Sender`] with an [`Outbox`](crate::Outbox), in turns, cancel safe |
+//! | two sockets, both directions | [`relay`] |
+//!
+//! Files are regular files and block devices, sockets are stream sockets. Pipes and terminals are
+//! refused: they become ready as sockets do, but to wait for them is not implemented here, and
+//! without it they would block the event loop.
 
 mod file;
 mod relay;
@@ -18,7 +22,7 @@ mod residency;
 mod sender;
 mod stream;
 
-pub use file::{FileReceiver, FileSender, recv_file, send_file};
-pub use relay::relay_streams;
+pub use file::{FileReceiver, FileSender};
+pub use relay::relay;
 pub use sender::{Forecast, Residency, Sender, Turn, read_cached};
 pub use stream::Stream;

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use ::tokio::io::Interest;
 
-use super::sender::{StreamTransfer, ready};
+use super::sender::{StreamTransfer, ready, stream_end};
 use super::stream::Stream;
 use crate::drive::blocking::{Relayed, end_direction};
 use crate::drive::perform::raised_by;
@@ -21,9 +21,15 @@ use crate::vocabulary::limits::TURN_BYTES_MIN;
 
 /// Relays two connected sockets, both directions at once, until both have ended.
 ///
-/// A half-close is passed on, as by [`relay_streams`](crate::relay_streams). A direction that fails
-/// shuts both sockets down, so that the other one ends too.
-pub async fn relay_streams<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other: &T) -> Relayed {
+/// A half-close is passed on, as by [`relay_streams`](crate::relay_streams), which does the same on
+/// threads. A direction that fails shuts both sockets down, so that the other one ends too.
+///
+/// Not cancel safe: a future that is dropped leaves both sockets open, and what it had taken from
+/// one and not yet given to the other is gone. Close both then.
+///
+/// # Errors
+/// Of each direction, [`Error`]; `ENOTSOCK` for what is no socket.
+pub async fn relay<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other: &T) -> Relayed {
     let mut there = pin!(relay_one_way(kernel, one, other));
     let mut back = pin!(relay_one_way(kernel, other, one));
     let (mut went, mut came) = (None, None);
@@ -64,8 +70,8 @@ async fn relay_to_end<S: Stream, T: Stream>(
     from: &S,
     to: &T,
 ) -> Result<Account, Error> {
-    let source = Source::whole(from.descriptor())?;
-    let sink = Sink::new(to.descriptor())?;
+    let source = Source::of(from.descriptor(), stream_end(from)?);
+    let sink = Sink::of(to.descriptor(), stream_end(to)?);
     let plan = kernel.plan(&source, &sink, &Policy::default());
     let mut transfer = StreamTransfer::new(&source, &sink, plan, raised_by(sink.end.kind));
     transfer.machine.limit_calls(TURN_BYTES_MIN);

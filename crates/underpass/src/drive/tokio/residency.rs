@@ -47,7 +47,7 @@ pub(crate) fn read_cached(
 pub(crate) fn is_cached(file: impl AsFd, from: u64, len: u64) -> bool {
     let file = file.as_fd();
     let page = rustix::param::page_size() as u64;
-    let pages = (from + len).div_ceil(page) - from / page;
+    let pages = from.saturating_add(len).div_ceil(page) - from / page;
     let whole = match sys::cached_pages(file, from, len) {
         Ok(cached) => cached >= pages,
         Err(_) => true,
@@ -71,16 +71,17 @@ fn is_byte_cached(file: impl AsFd, at: u64) -> bool {
 pub(crate) async fn read_ahead(file: &Arc<SharedFile>, from: u64, len: u64) {
     let file = Arc::clone(file);
     let read = move || {
+        let end = from.saturating_add(len);
         let _hint = fadvise(
             &*file,
-            from + len,
+            end,
             NonZeroU64::new(READ_AHEAD_BYTES),
             Advice::WillNeed,
         );
         let Ok(null) = File::options().write(true).open("/dev/null") else {
             return;
         };
-        let (mut at, end) = (from, from + len);
+        let mut at = from;
         while at < end {
             let left = usize::try_from(end - at).unwrap_or(usize::MAX);
             match rustix::fs::sendfile(&null, &*file, Some(&mut at), left) {

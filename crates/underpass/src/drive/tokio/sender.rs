@@ -1,7 +1,7 @@
 //! Sending what an outbox owes.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Source, Waits};
 use crate::vocabulary::error::Error;
-use crate::vocabulary::limits::READ_AHEAD_BYTES;
+use crate::vocabulary::limits::{BUFFER_BYTES, READ_AHEAD_BYTES};
 
 /// What is left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,7 @@ impl Sender {
         let source = range.source().ok()?;
         let end = match self.socket {
             Some(socket) => socket.end,
-            None => Endpoint::of(sink.descriptor()).ok()?,
+            None => stream_end(sink).ok()?,
         };
         let sink = Sink::of((), end);
         let len = range.len.min(READ_AHEAD_BYTES);
@@ -273,7 +273,7 @@ impl Sender {
     ) -> Result<RangeTransfer, Errno> {
         let SocketFacts { end, raised } = match self.socket {
             Some(socket) => socket,
-            None => *self.socket.insert(SocketFacts::of(sink.descriptor())?),
+            None => *self.socket.insert(SocketFacts::of(sink)?),
         };
         let sink = Sink::of((), end);
         let source = range.source()?;
@@ -382,8 +382,8 @@ impl StreamTransfer {
 }
 
 impl SocketFacts {
-    fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
-        let end = Endpoint::of(socket)?;
+    fn of<S: Stream>(socket: &S) -> Result<Self, Errno> {
+        let end = stream_end(socket)?;
         let raised = raised_by(end.kind);
         Ok(Self { end, raised })
     }
@@ -420,6 +420,16 @@ impl RangeTransfer {
     }
 }
 
+/// Looks at a stream. Pipes and devices are no such thing: to wait for one of two ends that may both
+/// be the reason of an EAGAIN takes more than this driver knows of them.
+pub(super) fn stream_end<S: Stream>(stream: &S) -> Result<Endpoint, Errno> {
+    let end = Endpoint::of(stream.descriptor())?;
+    match end.kind.is_socket() || end.kind == EndpointKind::Other {
+        true => Ok(end),
+        false => Err(Errno::NOTSOCK),
+    }
+}
+
 fn send_flags(more: MsgMore) -> SendFlags {
     match more {
         MsgMore::Set => SendFlags::NOSIGNAL | SendFlags::MORE,
@@ -441,9 +451,17 @@ fn is_paced<S: Stream>(sink: &S) -> bool {
 ///
 /// Does not block.
 pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
-    let mut content = vec![0; len];
-    let read = residency::read_cached(file, &mut content, 0)?.ok()?;
-    (read == len).then_some(content)
+    let mut content = Vec::new();
+    while content.len() < len {
+        let start = content.len();
+        content.resize(len.min(start + BUFFER_BYTES), 0);
+        let read = residency::read_cached(file, &mut content[start..], start as u64)?.ok()?;
+        content.truncate(start + read);
+        if read == 0 {
+            return None;
+        }
+    }
+    Some(content)
 }
 
 /// Reads a small body behind its head: at once if it is in the page cache, else on another thread.

@@ -14,9 +14,7 @@ pub fn with_progress(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     let kernel = Kernel::probe();
     let mut percent = 0;
     let mut watch = |progress: Progress| {
-        if let Some(total) = progress.total {
-            percent = progress.done * 100 / total;
-        }
+        percent = progress.percent().unwrap_or(percent);
         ControlFlow::Continue(())
     };
     let account = Driver::new(&kernel)

@@ -5,11 +5,10 @@
 //! the same functions with random ones, so that no promise waits for a fuzzer to be broken. Where
 //! it is possible the promise is that a second, plainer reading comes to the same.
 //!
-//! This is no interface: it is there for tests, and with the feature `fuzz`.
+//! This is no interface: it is a part of the crate in its tests, and with the feature `fuzz`.
 
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
-mod dictionary;
 mod fields;
 
 use std::borrow::Cow;
@@ -26,10 +25,9 @@ use crate::request::condition::{ConditionResult, Conditions};
 use crate::request::head::{HeadProgress, HeadScanner};
 use crate::request::path::{PathForm, SitePath};
 use crate::request::range::{ByteRange, RangeSelection, select};
+use crate::request::request_line::HttpTarget;
 use crate::request::request_line::is_token;
-use crate::request::target::HttpTarget;
 
-pub use dictionary::dictionary;
 pub use fields::{accept, codings, forwarded, query};
 
 /// However a head is split over reads, the verdict is the same, about the same request, and its
@@ -325,18 +323,13 @@ pub fn conditions(data: &[u8]) {
     let now = UNIX_EPOCH + Duration::from_secs(2_000_000_000);
     let file = Validators::new(changed, 1000, Some(9), None, now);
     let mut lines = data.split(|&byte| byte == b'\n');
-    let mut next = || {
-        lines
-            .next()
-            .filter(|line| !line.is_empty())
-            .map(Cow::Borrowed)
-    };
+    let mut next = || lines.next().filter(|line| !line.is_empty());
     let asked = [next(), next(), next(), next()];
-    let verdict = |asked: &[Option<Cow<'_, [u8]>>; 4]| {
-        let [if_match, if_none_match, since, until] = asked.clone();
+    let verdict = |asked: &[Option<&[u8]>; 4]| {
+        let [if_match, if_none_match, since, until] = *asked;
         let conditions = Conditions {
-            if_match,
-            if_none_match,
+            if_match: if_match.map(Cow::Borrowed),
+            if_none_match: if_none_match.map(Cow::Borrowed),
             if_modified_since: since,
             if_unmodified_since: until,
             if_range: None,
@@ -344,7 +337,7 @@ pub fn conditions(data: &[u8]) {
         conditions.judge(&file)
     };
     let judged = verdict(&asked);
-    let mut without = asked.clone();
+    let mut without = asked;
     if without[0].is_some() {
         without[3] = None;
     }
@@ -366,14 +359,14 @@ pub fn conditions(data: &[u8]) {
     }
     let if_range = next();
     let conditions = Conditions {
-        if_range: if_range.clone(),
+        if_range,
         ..Conditions::default()
     };
     let is_state = |value: &[u8]| {
         names_it(value) || std::str::from_utf8(value).is_ok_and(|date| date.contains("94"))
     };
     let counts = conditions.allow_range(&file);
-    assert!(!counts || if_range.is_none_or(|value| is_state(&value)));
+    assert!(!counts || if_range.is_none_or(is_state));
 }
 
 /// A configuration is read or refused in words, and twice the same.

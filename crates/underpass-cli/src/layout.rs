@@ -1,54 +1,33 @@
-//! Colours, line wrapping, and lists of equal findings.
+//! Text for terminals: line wrapping, lists of equal findings, standard output.
 
-use std::io::IsTerminal;
+use std::io::{self, ErrorKind, Write};
 
-/// The width of the report in columns.
-pub(super) const WIDTH: usize = 80;
+/// The width of reports and of help in columns.
+pub(crate) const WIDTH: usize = 80;
 
-/// Whether to use colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Styling {
-    Colour,
-    Plain,
+/// Writes to standard output, with colours where a terminal shows them (`NO_COLOR`, `TERM=dumb`). A
+/// reader that has seen enough (`| head`) is no error.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
-/// The parameter of the terminal's "select graphic rendition".
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Style {
-    Bold = 1,
-    Dim = 2,
-    Red = 31,
-    Green = 32,
-    Yellow = 33,
-}
-
-impl Styling {
-    /// Colours on a capable terminal unless `NO_COLOR` is set.
-    pub(super) fn for_stdout() -> Self {
-        let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if std::io::stdout().is_terminal() && !forbidden && !dumb {
-            Self::Colour
-        } else {
-            Self::Plain
-        }
-    }
-
-    pub(super) fn apply(self, style: Style, text: &str) -> String {
-        match self {
-            Self::Colour => format!("\x1b[{}m{text}\x1b[0m", style as u8),
-            Self::Plain => text.to_owned(),
-        }
-    }
+/// `1 file`, `2 files`.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{plural}")
 }
 
 /// Wraps a text at blanks; the first line begins with `head`, the others are indented as much.
-pub(super) fn wrap(head: &str, text: &str) -> String {
+pub(crate) fn wrap(head: &str, text: &str) -> String {
     wrap_words(head, text.split(' '))
 }
 
 /// Wraps a list between its items.
-pub(super) fn wrap_list(head: &str, items: &[String]) -> String {
+pub(crate) fn wrap_list(head: &str, items: &[String]) -> String {
     let last = items.len().saturating_sub(1);
     let comma = |(at, item): (usize, &String)| item.clone() + if at < last { "," } else { "" };
     let items: Vec<_> = items.iter().enumerate().map(comma).collect();
@@ -91,7 +70,7 @@ fn visible(word: &str) -> impl Iterator<Item = char> + '_ {
 }
 
 /// Groups pairs by key, in the order of first occurrence.
-pub(super) fn grouped<K: PartialEq>(
+pub(crate) fn grouped<K: PartialEq>(
     met: impl Iterator<Item = (K, String)>,
 ) -> Vec<(K, Vec<String>)> {
     let mut groups: Vec<(K, Vec<String>)> = Vec::new();
@@ -145,15 +124,6 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(wrap("", "a\x1b[31mb"), "a\\u{1b}[31mb\n");
-    }
-
-    #[test]
-    fn plain_text_stays_plain() {
-        assert_eq!(Styling::Plain.apply(Style::Red, "no"), "no");
-        assert_eq!(
-            Styling::Colour.apply(Style::Green, "ok"),
-            "\x1b[32mok\x1b[0m"
-        );
     }
 
     #[test]
