@@ -239,3 +239,6 @@ pub(crate) const HANDOVER_BYTES_MAX: usize = 8 << 10;
 
 /// How long a successor has until it accepts connections. It opens folders and starts threads.
 pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a successor that has failed may take to end by itself: it prints why.
+pub(crate) const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use support::{Probe, Server, State};
-use underpass_serve::{ServerOptions, StatusAddress};
+use underpass_serve::ServerOptions;
 use underpass_testkit::{HttpClient, WAIT_MAX};
 
 const SMALL: &[u8] = b"small";
@@ -128,7 +128,7 @@ fn silent_connections_to_the_status_address_do_not_delay_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("status");
     let _server = server(4, |options| {
-        options.status.listen = Some(StatusAddress::Unix(path.clone()));
+        options.status.listen = Some(path.clone().into());
     });
     let start = Instant::now();
     let mut silent = Vec::new();

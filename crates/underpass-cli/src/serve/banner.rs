@@ -38,10 +38,19 @@ pub(super) fn greeting(
         "serving {shown} on {place} with {threads}; press Ctrl-C to stop\n\
          {rights}{confinement}\n{bodies}"
     );
-    if let Some(address) = &options.status.listen {
-        said.push_str(&format!("\nmetrics and health on {address}"));
+    if let Some(monitoring) = monitoring(running) {
+        said.push_str(&format!("\n{monitoring}"));
     }
     said
+}
+
+/// Where metrics and health are served.
+pub(super) fn monitoring(running: &Server<ServeSummary>) -> Option<String> {
+    let address = match running.operator_addresses().first()? {
+        Address::Tcp(address) => format!("http://{address}"),
+        address => address.to_string(),
+    };
+    Some(format!("metrics and health on {address}"))
 }
 
 /// Every address in a form that a browser, or curl with `--unix-socket`, accepts.

@@ -83,8 +83,11 @@ impl MetricsService {
                 written(Status::Ok, &text, method)
             }
             b"health" | b"ready" => match phase {
-                ShutdownPhase::Running => written(Status::Ok, "ok\n", method),
-                ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now => {
+                // A server retires when a successor has taken over on the same address.
+                ShutdownPhase::Running | ShutdownPhase::Retiring => {
+                    written(Status::Ok, "ok\n", method)
+                }
+                ShutdownPhase::Draining | ShutdownPhase::Now => {
                     written(Status::ServiceUnavailable, "stopping\n", method)
                 }
             },
