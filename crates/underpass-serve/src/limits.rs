@@ -81,17 +81,26 @@ pub(crate) const BATCH_BYTES_MAX: usize = 64 << 10;
 pub(crate) const ARCHIVE_RANGES_PER_BATCH: usize = 8;
 /// Folders within folders of an archive; each is a descriptor that stays open.
 pub(crate) const ARCHIVE_DEPTH_MAX: usize = 64;
-/// Archives that one worker makes at once: each has descriptors for its depth.
+/// Descriptors that an archive may have open: its folder, the folders within, and files. It starts
+/// only where its worker has so many left.
+pub(crate) const ARCHIVE_DESCRIPTORS: usize = 1 + ARCHIVE_DEPTH_MAX + ARCHIVE_RANGES_PER_BATCH;
+/// Archives that one worker makes at once.
 pub(crate) const ARCHIVES_MAX: usize = 16;
 /// Names of what was left out of an archive, kept until its end.
 pub(crate) const LEFT_OUT_BYTES_MAX: usize = 64 << 10;
 /// Answers that one worker compresses at once: each holds up to 4 MiB until its last byte is
 /// compressed. Beyond that, files are sent as they are.
 pub(crate) const COMPRESSIONS_MAX: usize = 16;
-/// Content that is compressed before something is sent: a few milliseconds of a thread.
-pub(crate) const COMPRESSED_PER_BATCH: usize = 1 << 20;
+/// Those of them that one worker compresses at the same moment. The others wait for their turn, and
+/// most of a worker's threads for disks are left to listings, archives and cold files.
+pub(crate) const COMPRESSING_MAX: usize = 2;
+/// How long a turn of compressing is, checked after each piece of [`READ_BYTES`]. Sixteen bodies
+/// have one each within the blink of an eye.
+pub(crate) const COMPRESSING_TURN: Duration = Duration::from_millis(4);
 /// Content read at once for hashing or compressing: fits into a core's cache.
 pub(crate) const READ_BYTES: usize = 128 << 10;
+/// What `Retry-After` says with 503, in seconds: long enough for an archive or a listing to leave.
+pub(crate) const RETRY_AFTER_SECONDS: u64 = 5;
 /// Files hashed at once by a whole server. The processor is there for the others.
 pub(crate) const DIGESTS_AT_ONCE_MAX: usize = 2;
 /// Requests that wait until another file is hashed.

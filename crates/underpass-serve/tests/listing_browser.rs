@@ -19,6 +19,8 @@ fn site() -> Server {
     }
     for (name, size) in [
         ("README.md", 2_140),
+        ("beach.jpg", 3_400_000),
+        ("song.flac", 14 << 20),
         ("chapter 1.pdf", 184_320),
         ("chapter 2.pdf", 1_310_720),
         ("chapter 10.pdf", 96_000),
@@ -40,10 +42,11 @@ fn site() -> Server {
     server
 }
 
-/// Runs the browser. Pages of this test come from the test.
+/// Runs the browser in a time zone 5½ hours ahead of UTC. Pages of this test come from the test.
 fn chromium(options: &[&str], url: &str) -> Vec<u8> {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new("chromium")
+        .env("TZ", "Asia/Kolkata")
         .args([
             "--headless=new",
             "--no-sandbox",
@@ -105,7 +108,7 @@ fn rows_labels_and_links_are_there_with_and_without_scripts() {
         (without_script(&server, target), "<body>"),
     ] {
         let dom = dom(&server, target);
-        assert_eq!(dom.matches("<tr><th scope=\"row\">").count(), 14, "{dom}");
+        assert_eq!(dom.matches("<tr><th scope=\"row\">").count(), 16, "{dom}");
         for part in [
             "<caption>Folders and files</caption>",
             "<label for=\"search\">",
@@ -113,7 +116,7 @@ fn rows_labels_and_links_are_there_with_and_without_scripts() {
             "href=\"?sort=size&amp;order=asc\"",
             "href=\"?download=tar\"",
             "<html lang=\"en\">",
-            "10 files",
+            "12 files",
         ] {
             assert!(dom.contains(part), "{part}: {dom}");
         }
@@ -122,23 +125,86 @@ fn rows_labels_and_links_are_there_with_and_without_scripts() {
     }
 }
 
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn times_are_the_viewers_and_without_the_script_in_utc() {
+    let server = site();
+    let target = "/shelf/?sort=date";
+    for (target, time, zone) in [
+        (target, "1994-11-06 14:19", "Times are in Asia/"),
+        (
+            without_script(&server, target),
+            "1994-11-06 08:49",
+            "Times are in UTC",
+        ),
+    ] {
+        let dom = dom_with(&server, target, |dom| dom.contains(zone));
+        assert_eq!(dom.matches(time).count(), 12, "{dom}");
+        assert!(dom.contains("datetime=\"1994-11-06T08:49:37.123456789Z\""));
+    }
+}
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn a_phone_shows_dates_and_sorts_within_its_window() {
+    let server = site();
+    server.write("shelf/phone.html", PHONE);
+    let dom = dom_with(&server, "/shelf/phone.html", is_finished);
+    assert!(
+        dom.contains("<output>Name, Size, Modified; 0 outside; 0 hidden</output>"),
+        "{dom}"
+    );
+}
+
+/// The listing's own style and rows in a document of the same content, in a column as narrow as a
+/// phone: what stands outside of it, and what cannot be seen.
+const PHONE: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><script>
+(async () => {
+  const answer = await fetch("./");
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const style = page.querySelector("style");
+  const phone = style.textContent.replace("(max-width: 40rem)", "all");
+  style.textContent = phone + "body { width: 336px }";
+  document.head.append(style);
+  const output = document.querySelector("output");
+  document.body.append(...page.body.children);
+  const end = document.body.getBoundingClientRect().right;
+  const cells = [...document.querySelectorAll("thead a, tbody th, tbody td")];
+  const full = cells.filter((cell) => cell.textContent);
+  const boxes = full.map((cell) => cell.getBoundingClientRect());
+  output.textContent = [...document.querySelectorAll("thead a")]
+    .map((head) => head.firstChild.textContent).join(", ") + "; " +
+    boxes.filter((box) => box.right > end).length + " outside; " +
+    boxes.filter((box) => box.width < 20 || box.height < 15).length + " hidden";
+})();
+</script>"##;
+
 /// A page of the test loads the listing into a frame of its own site, types and looks.
 #[test]
 #[ignore = "needs chromium; run by cargo xtask test"]
 fn typing_filters_the_rows() {
     let server = site();
     server.write("shelf/typed.html", TYPED);
-    // The browser dumps the page when it has loaded, on a busy machine before the script
-    // has come to its end.
-    let mut tries = (0..TRIES_MAX).map(|_| dom(&server, "/shelf/typed.html"));
-    let dom = tries.find(|dom| !dom.contains("<output></output>"));
-    let dom = dom.expect("the script comes to its end");
+    let dom = dom_with(&server, "/shelf/typed.html", is_finished);
     assert!(
         dom.contains(
-            "<output>chapter 1.pdf, chapter 2.pdf, chapter 10.pdf / 3 of 15 shown</output>"
+            "<output>chapter 1.pdf, chapter 2.pdf, chapter 10.pdf / 3 of 17 shown</output>"
         ),
         "{dom}"
     );
+}
+
+/// Whether the script of a page of the test has come to its end.
+fn is_finished(dom: &str) -> bool {
+    !dom.contains("<output></output>")
+}
+
+/// The browser dumps a page when it has loaded, on a busy machine before the script has come to its
+/// end: then it is asked again.
+fn dom_with(server: &Server, target: &str, is_complete: impl Fn(&str) -> bool) -> String {
+    let mut tries = (0..TRIES_MAX).map(|_| dom(server, target));
+    let dom = tries.find(|dom| is_complete(dom));
+    dom.expect("the script comes to its end")
 }
 
 /// Each takes a second or two.

@@ -457,7 +457,7 @@ fn refused_attributes_are_reported_if_they_were_demanded() {
 fn a_list_that_grew_and_a_long_value_are_read() {
     let mut buffer = vec![0; 4];
     let mut calls = 0;
-    let value = attributes::read(&mut buffer, |buffer| {
+    let value = file_handle::read(&mut buffer, |buffer| {
         calls += 1;
         match buffer.get_mut(..60_000) {
             Some(place) => place.fill(7),
@@ -467,7 +467,7 @@ fn a_list_that_grew_and_a_long_value_are_read() {
     });
     assert_eq!(value.map(<[u8]>::len), Ok(60_000));
     assert_eq!(calls, 2);
-    let gone = attributes::read(&mut buffer, |_| Err(Errno::NODATA));
+    let gone = file_handle::read(&mut buffer, |_| Err(Errno::NODATA));
     assert_eq!(gone, Err(Errno::NODATA));
 }
 

@@ -37,7 +37,7 @@ impl Connector {
             worker: Rc::new(WorkerState::new(
                 limits.clone(),
                 policy,
-                ConnectionSet::new([usize::MAX]),
+                ConnectionSet::new([usize::MAX], usize::MAX),
                 Arc::default(),
                 Shutdown::new(),
             )),

@@ -32,7 +32,7 @@ use underpass::drive::tokio::{Forecast, Sender};
 use crate::connection::input::Input;
 use crate::connection::socket::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
-use crate::connection::worker_state::{Awaited, ConnectionGuard, WorkerState};
+use crate::connection::worker_state::{Awaited, ConnectionGuard, DescriptorRoom, WorkerState};
 use crate::error::ConnectionError;
 use crate::listen::address::PeerAddress;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
@@ -186,9 +186,11 @@ impl Connection {
         &mut self.state.outbox
     }
 
-    /// The input to read and the outbox to answer into, both at once.
-    pub fn parts(&mut self) -> (&[u8], &mut Outbox) {
-        (self.state.input.bytes(), &mut self.state.outbox)
+    /// The input to read, the outbox to answer into, and what may be reserved for the answer.
+    pub fn parts(&mut self) -> (&[u8], &mut Outbox, DescriptorRoom<'_>) {
+        let state = &mut *self.state;
+        let room = DescriptorRoom(&state.worker);
+        (state.input.bytes(), &mut state.outbox, room)
     }
 
     /// The phase of the worker. From [`ShutdownPhase::Retiring`] on this connection should end with

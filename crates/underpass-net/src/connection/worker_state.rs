@@ -10,6 +10,7 @@
 //! longest idle, then those that have sent only a part of a request.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -98,6 +99,9 @@ pub(crate) struct ConnectionSet {
     phase: Cell<ShutdownPhase>,
     entries: RefCell<Slab<ConnectionEntry>>,
     groups: Vec<ConnectionGroup>,
+    /// What the worker may have open: two for each connection of a client, and what is reserved.
+    descriptors_max: usize,
+    reserved: Cell<usize>,
     /// Notified whenever a connection ends. Only the worker's own loop waits for it.
     ended: Notify,
 }
@@ -142,12 +146,26 @@ pub(crate) struct ConnectionGuard {
     number: usize,
 }
 
+/// Descriptors that a worker keeps for a response which needs more of them than a connection has.
+/// Dropping it gives them back.
+pub struct DescriptorReservation {
+    worker: Rc<WorkerState>,
+    count: usize,
+}
+
+/// What a worker has left to reserve.
+#[derive(Clone, Copy)]
+pub struct DescriptorRoom<'w>(pub(crate) &'w Rc<WorkerState>);
+
 /// The group of clients' connections.
 pub(crate) const CLIENTS: usize = 0;
 
 impl ConnectionSet {
     /// An empty set; `maxima` are those of the groups.
-    pub(crate) fn new(maxima: impl IntoIterator<Item = usize>) -> ConnectionSet {
+    pub(crate) fn new(
+        maxima: impl IntoIterator<Item = usize>,
+        descriptors_max: usize,
+    ) -> ConnectionSet {
         let group = |max| ConnectionGroup {
             count: Cell::new(0),
             max,
@@ -156,6 +174,8 @@ impl ConnectionSet {
             phase: Cell::new(ShutdownPhase::Running),
             entries: RefCell::default(),
             groups: maxima.into_iter().map(group).collect(),
+            descriptors_max,
+            reserved: Cell::new(0),
             ended: Notify::new(),
         }
     }
@@ -171,8 +191,13 @@ impl ConnectionSet {
 
     /// Whether a group may have one more.
     pub(crate) fn has_room(&self, group: usize) -> bool {
-        let group = &self.groups[group];
-        group.count.get() < group.max
+        let (count, max) = (self.groups[group].count.get(), self.groups[group].max);
+        let taken = count.saturating_add(1).saturating_mul(2);
+        let reserved = self.reserved.get();
+        let is_left = reserved == 0
+            || group != CLIENTS
+            || taken.saturating_add(reserved) <= self.descriptors_max;
+        count < max && is_left
     }
 
     /// Whether every group may have one more.
@@ -297,6 +322,37 @@ impl ConnectionGuard {
 
     fn with_entry<R>(&self, change: impl FnOnce(&mut ConnectionEntry) -> R) -> R {
         change(&mut self.worker.connections.entries.borrow_mut()[self.number])
+    }
+}
+
+impl DescriptorRoom<'_> {
+    /// Reserves so many, unless less than half of the worker's descriptors were left for other
+    /// connections.
+    pub fn reserve(self, count: usize) -> Option<DescriptorReservation> {
+        let set = &self.0.connections;
+        let (reserved, connections) = (set.reserved.get(), set.groups[CLIENTS].count.get());
+        let taken = connections.saturating_mul(2).saturating_add(reserved);
+        (taken.saturating_add(count) <= set.descriptors_max / 2).then(|| {
+            set.reserved.set(reserved + count);
+            let worker = Rc::clone(self.0);
+            DescriptorReservation { worker, count }
+        })
+    }
+}
+
+impl fmt::Debug for DescriptorReservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DescriptorReservation")
+            .field(&self.count)
+            .finish()
+    }
+}
+
+impl Drop for DescriptorReservation {
+    fn drop(&mut self) {
+        let set = &self.worker.connections;
+        set.reserved.set(set.reserved.get() - self.count);
+        set.ended.notify_one();
     }
 }
 

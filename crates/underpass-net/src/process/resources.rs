@@ -22,20 +22,19 @@ pub(crate) fn connections(limits: &ConnectionLimits) -> usize {
     };
     // A refusal leaves the limit as it is, and it is read again below.
     let _ = setrlimit(Resource::Nofile, raised);
-    let allowed = getrlimit(Resource::Nofile).current;
-    carried(allowed).clamp(1, limits.connections_max)
+    // Each connection may need a second descriptor for the file it is sent.
+    (descriptors() / 2).clamp(1, limits.connections_max)
 }
 
-/// Each connection may need a second descriptor for the file it is sent. Where there are few, half
-/// of them are for connections all the same.
-fn carried(descriptors: Option<u64>) -> usize {
-    match descriptors {
-        None => usize::MAX,
-        Some(count) => {
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
-            (count - DESCRIPTORS_ASIDE.min(count / 2)) / 2
-        }
-    }
+/// How many descriptors there may be for connections and what they are sent.
+pub(crate) fn descriptors() -> usize {
+    left(getrlimit(Resource::Nofile).current)
+}
+
+fn left(descriptors: Option<u64>) -> usize {
+    let count = descriptors.and_then(|count| usize::try_from(count).ok());
+    // Where there are few, half of them are for connections all the same.
+    count.map_or(usize::MAX, |count| count - DESCRIPTORS_ASIDE.min(count / 2))
 }
 
 #[cfg(test)]
@@ -43,10 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_counts_twice_and_some_are_left_aside() {
-        assert_eq!(carried(None), usize::MAX);
-        assert_eq!(carried(Some(1_024)), (1_024 - DESCRIPTORS_ASIDE) / 2);
-        assert_eq!(carried(Some(64)), 16);
-        assert_eq!(carried(Some(1)), 0);
+    fn some_descriptors_are_left_aside() {
+        assert_eq!(left(None), usize::MAX);
+        assert_eq!(left(Some(1_024)), 1_024 - DESCRIPTORS_ASIDE);
+        assert_eq!(left(Some(64)), 32);
+        assert_eq!(left(Some(1)), 1);
     }
 }

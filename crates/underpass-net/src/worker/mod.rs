@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::limits::{ConnectionLimits, READERS_MAX, STOP_NOW_TIMEOUT};
 use crate::listen::address::PeerAddress;
 use crate::listen::listeners::AssignedSocket;
+use crate::process::resources;
 use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase, reached};
@@ -127,7 +128,8 @@ impl<P: Protocol> PreparedWorker<P> {
                 if self.started.recv().is_ok() {
                     let (limits, workers) = (config.limits, config.workers);
                     let maxima = group_maxima(&config.listeners, limits.connections_max, workers);
-                    let connections = ConnectionSet::new(maxima);
+                    let connections =
+                        ConnectionSet::new(maxima, resources::descriptors() / workers.max(1));
                     let worker =
                         WorkerState::new(limits, config.policy, connections, shared, shutdown);
                     runtime.block_on(work::<P>(

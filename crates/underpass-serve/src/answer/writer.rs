@@ -12,11 +12,9 @@ use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
 use crate::http::digest::FileDigest;
-use crate::http::fields::DATE_BYTES;
-use crate::http::fields::push_attachment;
-use crate::http::fields::push_decimal;
-use crate::http::fields::push_field;
+use crate::http::fields::{DATE_BYTES, push_attachment, push_decimal, push_field};
 use crate::http::status::Status;
+use crate::limits::RETRY_AFTER_SECONDS;
 use crate::request::head::Persistence;
 use crate::request::path::SitePath;
 use crate::request::range::{ByteRange, RangeSelection};
@@ -172,6 +170,10 @@ fn send_text(
         Subject::File => &rules.varied_fields,
     });
     head.push(&text.fields);
+    if text.error.status == Status::ServiceUnavailable {
+        head.push(b"\r\nRetry-After: ");
+        push_decimal(&mut head.bytes, RETRY_AFTER_SECONDS);
+    }
     match page {
         Some(page) => {
             let whole = ByteRange::whole(page.state.stamp.size);

@@ -2,24 +2,29 @@
 //! read, and written again in another form, all of it on blocking threads.
 //!
 //! ```text
-//!  archive, file ─► Batch ─► pieces ─► read ─► encoder ─► Batch ─► one chunk
+//!  archive, file ─► Chunk ─► pieces ─► read ─► buffer ─► encoder ─► Chunk
+//!                   └──── a step for disks ────┘        └─ processor ─┘
 //! ```
+//!
+//! What has to be read from a disk is read before a step that compresses it: such a step reads on
+//! only from the page cache, so no disk delays the bodies that wait for their turn.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IoSliceMut, Write};
+use std::time::{Duration, Instant};
 
 use brotli::CompressorWriter;
 use brotli::enc::BrotliEncoderParams;
 use flate2::write::GzEncoder;
-use rustix::io::pread;
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use tokio::sync::OwnedSemaphorePermit;
-use underpass::{FileRange, Piece};
+use underpass::{FileRange, Piece, SharedFile};
 use zstd::stream::write::Encoder as ZstdEncoder;
 
-use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
+use crate::body::producer::{BodyProducer, BodyProgress, Chunk, Work};
 use crate::http::coding::Coding;
-use crate::limits::{BATCH_BYTES_MAX, COMPRESSED_PER_BATCH, READ_BYTES};
+use crate::limits::{BATCH_BYTES_MAX, COMPRESSING_TURN, READ_BYTES};
 
 /// What zstd takes for its own default. Its window of 2 MiB is within the 8 MiB that every client
 /// has to have (RFC 9659).
@@ -38,12 +43,14 @@ const BROTLI_WINDOW_BITS: i32 = 19;
 pub(crate) struct Compressed<F> {
     producer: F,
     progress: BodyProgress,
-    /// Pieces that are not compressed yet.
+    /// Pieces that are not compressed yet, and what was read of the first one.
     pieces: VecDeque<Piece>,
+    buffer: Vec<u8>,
+    /// How long a step compresses.
+    turn: Duration,
     /// Until the end of the body is written: then its memory and its place are free, however long
     /// the end takes to leave.
     encoder: Option<Encoder>,
-    buffer: Vec<u8>,
 }
 
 /// What is compressed of a file: all of it, at the size it had.
@@ -145,72 +152,99 @@ impl<F: BodyProducer> Compressed<F> {
             producer,
             progress: BodyProgress::More,
             pieces: VecDeque::new(),
-            encoder: Some(encoder),
             buffer: Vec::new(),
+            turn: COMPRESSING_TURN,
+            encoder: Some(encoder),
         }
     }
 
-    /// Compresses the next piece, or as much of it as is read at once. Says how much that was;
-    /// nothing means that there is no piece left.
-    fn compress(&mut self, encoder: &mut Encoder) -> io::Result<usize> {
-        match self.pieces.pop_front() {
-            None => Ok(0),
+    /// Reads of what comes next as much as is read at once, from disks where it has to.
+    fn read(&mut self) -> io::Result<()> {
+        if self.pieces.is_empty() && self.progress == BodyProgress::More {
+            let mut produced = Chunk::new();
+            self.progress = self.producer.next(&mut produced)?;
+            self.pieces = produced.into_pieces().into();
+        }
+        match self.fill(|file, buffer, offset| pread(file, buffer, offset)) {
+            Ok(Some(0)) => Err(io::Error::other("a file was truncated while it was sent")),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Reads on from memory. What is not there is left to [`read`](Self::read): on old kernels such
+    /// a call may find nothing before the end of a file, and not every file system has it.
+    fn read_cached(&mut self) {
+        let _missing = self.fill(|file, buffer, offset| {
+            let buffers = &mut [IoSliceMut::new(buffer)];
+            preadv2(file, buffers, offset, ReadWriteFlags::NOWAIT)
+        });
+    }
+
+    /// Fills the empty buffer with the next piece, which is read if it is a range. Returns how much
+    /// was read.
+    fn fill(
+        &mut self,
+        read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Result<usize, Errno>,
+    ) -> Result<Option<usize>, Errno> {
+        match self.pieces.front_mut() {
+            None => Ok(None),
             Some(Piece::Bytes(bytes) | Piece::Joined { bytes, .. }) => {
-                encoder.write(&bytes)?;
-                Ok(bytes.len())
+                self.buffer.append(bytes);
+                self.pieces.pop_front();
+                Ok(None)
             }
-            Some(Piece::Range(range)) => self.compress_range(range, encoder),
-        }
-    }
-
-    fn compress_range(&mut self, range: FileRange, encoder: &mut Encoder) -> io::Result<usize> {
-        let wanted = usize::try_from(range.len).unwrap_or(READ_BYTES);
-        self.buffer.resize(wanted.min(READ_BYTES), 0);
-        let read = match pread(&*range.file, &mut self.buffer[..], range.offset) {
-            Ok(0) => return Err(io::Error::other("a file was truncated while it was sent")),
-            Ok(read) => read,
-            Err(rustix::io::Errno::INTR) => 0,
-            Err(errno) => return Err(errno.into()),
-        };
-        encoder.write(&self.buffer[..read])?;
-        let left = range.len - read as u64;
-        if left > 0 {
-            self.pieces.push_front(Piece::Range(FileRange {
-                offset: range.offset + read as u64,
-                len: left,
-                ..range
-            }));
-        }
-        Ok(read.max(1))
-    }
-
-    /// As much as fits into a batch. Nothing is left when the feed has ended and so have its
-    /// pieces.
-    fn fill(&mut self, encoder: &mut Encoder) -> io::Result<BodyProgress> {
-        let mut compressed = 0;
-        while compressed < COMPRESSED_PER_BATCH && encoder.made().len() < BATCH_BYTES_MAX {
-            if self.pieces.is_empty() {
-                if self.progress == BodyProgress::End {
-                    return Ok(BodyProgress::End);
+            Some(Piece::Range(range)) => {
+                let wanted = usize::try_from(range.len).unwrap_or(READ_BYTES);
+                self.buffer.resize(wanted.min(READ_BYTES), 0);
+                let count = read(&range.file, &mut self.buffer, range.offset);
+                self.buffer.truncate(count.unwrap_or(0));
+                let count = count?;
+                range.offset += count as u64;
+                range.len -= count as u64;
+                if range.len == 0 {
+                    self.pieces.pop_front();
                 }
-                let mut produced = Chunk::new();
-                self.progress = self.producer.next(&mut produced)?;
-                self.pieces = produced.into_pieces().into();
-                // What was looked at and left out is work too.
-                compressed += COMPRESSED_PER_BATCH / 16;
+                Ok(Some(count))
             }
-            compressed += self.compress(encoder)?;
         }
-        Ok(BodyProgress::More)
+    }
+
+    /// Compresses what is in memory, until the turn or the room is over. The body has ended when
+    /// there is nothing left, and nothing to come.
+    fn compress(&mut self, encoder: &mut Encoder) -> io::Result<BodyProgress> {
+        let start = Instant::now();
+        loop {
+            encoder.write(&self.buffer)?;
+            self.buffer.clear();
+            if self.has_ended() {
+                return Ok(BodyProgress::End);
+            }
+            if start.elapsed() >= self.turn || encoder.made().len() >= BATCH_BYTES_MAX {
+                return Ok(BodyProgress::More);
+            }
+            self.read_cached();
+            if self.work() == Work::Disk {
+                return Ok(BodyProgress::More);
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.buffer.is_empty() && self.pieces.is_empty() && self.progress == BodyProgress::End
     }
 }
 
 impl<F: BodyProducer> BodyProducer for Compressed<F> {
     fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
+        if self.work() == Work::Disk {
+            self.read()?;
+            return Ok(BodyProgress::More);
+        }
         let Some(mut encoder) = self.encoder.take() else {
             return Ok(BodyProgress::End);
         };
-        let progress = self.fill(&mut encoder)?;
+        let progress = self.compress(&mut encoder)?;
         match progress {
             BodyProgress::More => {
                 chunk.bytes().append(encoder.made());
@@ -219,6 +253,13 @@ impl<F: BodyProducer> BodyProducer for Compressed<F> {
             BodyProgress::End => chunk.bytes().append(&mut encoder.finish()?),
         }
         Ok(progress)
+    }
+
+    fn work(&self) -> Work {
+        match self.buffer.is_empty() && !self.has_ended() {
+            true => Work::Disk,
+            false => Work::Processor,
+        }
     }
 
     fn made(&self) -> &'static str {
@@ -306,6 +347,50 @@ mod tests {
             }
             .unwrap();
             assert_eq!(plain, content, "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_is_over_ends_with_the_piece_and_a_disk_is_read_between_turns() {
+        let folder = underpass_testkit::disk_folder();
+        let path = folder.path().join("file");
+        let content = b"one line of a long story, ".repeat(40_000);
+        std::fs::write(&path, &content).unwrap();
+        let open = std::fs::File::open(&path).unwrap();
+        open.sync_all().unwrap();
+        let pieces = content.len().div_ceil(READ_BYTES);
+        // In the page cache, whatever the file system thinks of reading from it alone; and on disk.
+        for (turn, advice) in [
+            (Duration::ZERO, rustix::fs::Advice::WillNeed),
+            (Duration::MAX, rustix::fs::Advice::DontNeed),
+        ] {
+            rustix::fs::fadvise(&open, 0, None, advice).unwrap();
+            let range = FileRange {
+                file: SharedFile::new(open.try_clone().unwrap().into()),
+                offset: 0,
+                len: content.len() as u64,
+            };
+            let encoder = Encoder::new(Coding::Gzip, None, None).unwrap();
+            let mut producer = Compressed::new(WholeFile(range), encoder);
+            producer.turn = turn;
+            let mut work = Vec::new();
+            loop {
+                work.push(producer.work());
+                let before = producer.buffer.len();
+                let progress = producer.next(&mut Chunk::new()).unwrap();
+                if *work.last().unwrap() == Work::Disk {
+                    assert!(before == 0 && producer.buffer.len() <= READ_BYTES);
+                }
+                if progress == BodyProgress::End {
+                    break;
+                }
+            }
+            assert_eq!(work[..2], [Work::Disk, Work::Processor]);
+            let turns = work.iter().filter(|work| **work == Work::Processor).count();
+            match turn {
+                Duration::ZERO => assert!(turns >= pieces, "{turns} of {pieces}"),
+                _ => assert!(turns <= pieces, "{turns} of {pieces}"),
+            }
         }
     }
 

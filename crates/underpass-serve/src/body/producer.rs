@@ -3,9 +3,13 @@
 //!
 //! ```text
 //!   outbox empty ─► BodyProducer::next, on a blocking thread ─► Chunk ─► outbox ─► flush ─┐
-//!        ▲                                                                                │
+//!        ▲          (a turn first, if it takes processor time)                            │
 //!        └────────────────────────────────────────────────────────────────────────────────┘
 //! ```
+//!
+//! Bodies take turns: a step is short, and who has had one waits behind all that wait already.
+//! Steps that take processor time leave most threads of a worker to those that wait for disks, so
+//! that a listing passes sixteen files that are being compressed.
 //!
 //! A chunk consists of bytes and ranges of files, and is sent as one chunk of the chunked coding
 //! (RFC 9112, section 7.1); to a client of HTTP/1.0 as it is, and the end of the connection is the
@@ -15,26 +19,42 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use underpass::{FileRange, Outbox, Piece};
-use underpass_net::{Connection, ConnectionError};
+use underpass_net::{Connection, ConnectionError, DescriptorReservation};
 
 use crate::limits::BATCH_BYTES_MAX;
 use crate::request::request_line::HttpVersion;
 
 /// Produces a body, chunk by chunk.
 pub(crate) trait BodyProducer: fmt::Debug + Send {
-    /// Adds the next pieces to `chunk`. It may wait for disks, and returns when the chunk is full
-    /// or after a bounded amount of work.
+    /// Adds the next pieces to `chunk`, if there are any yet. Returns when the chunk is full or
+    /// after a bounded amount of work of the kind that [`work`](BodyProducer::work) has announced.
     ///
     /// # Errors
     /// The body cannot be completed.
     fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress>;
 
+    /// What the next step does.
+    fn work(&self) -> Work {
+        Work::Disk
+    }
+
     /// How the body is produced, for debugging.
     fn made(&self) -> &'static str {
         "produced in memory while it is sent"
     }
+}
+
+/// What a step of a body takes time for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Work {
+    /// It may wait for a disk.
+    Disk,
+    /// It computes, and waits for nothing.
+    Processor,
 }
 
 /// Whether a body goes on.
@@ -111,11 +131,13 @@ impl Chunk {
         self.pieces.iter().map(in_memory).sum::<usize>() >= BATCH_BYTES_MAX
     }
 
-    /// The pieces, to send them in another form.
+    /// The pieces that are not empty, to send them in another form.
     pub(crate) fn into_pieces(mut self) -> Vec<Piece> {
         if let Some(Piece::Bytes(first)) = self.pieces.first_mut() {
             first.drain(..SIZE_LINE_BYTES);
         }
+        self.pieces
+            .retain(|piece| !matches!(piece, Piece::Bytes(bytes) if bytes.is_empty()));
         self.pieces
     }
 
@@ -165,6 +187,8 @@ pub(crate) struct StartedBody {
     pub(crate) fields: Vec<u8>,
     /// What is sent, for messages about failures.
     pub(crate) what: String,
+    /// Descriptors that it needs beside one.
+    pub(crate) reserved: Option<DescriptorReservation>,
 }
 
 /// A body that is being sent.
@@ -174,6 +198,8 @@ pub(crate) struct ProducedBody {
     delimiter: BodyDelimiter,
     /// What is sent, for messages about failures.
     pub(crate) what: String,
+    /// Given back when the body has ended.
+    reserved: Option<DescriptorReservation>,
 }
 
 /// Why a body is incomplete.
@@ -199,6 +225,7 @@ impl ProducedBody {
             producer: started.producer,
             delimiter,
             what: started.what,
+            reserved: started.reserved,
         }
     }
 
@@ -207,30 +234,20 @@ impl ProducedBody {
         self.producer.made()
     }
 
-    /// Sends what is in the outbox and then the body. Returns where it ended: with a chunk, or with
-    /// the connection.
+    /// Sends what is in the outbox and then the body; steps that take processor time wait for one
+    /// of `turns`. Returns where it ended: with a chunk, or with the connection.
     pub(crate) async fn send(
         self,
         connection: &mut Connection,
+        turns: &Arc<Semaphore>,
     ) -> Result<BodyDelimiter, BodyError> {
-        // The producer is on a blocking thread while it works, and here while its chunk is sent.
-        let ProducedBody {
-            mut producer,
-            delimiter,
-            ..
-        } = self;
+        let (mut producer, delimiter) = (self.producer, self.delimiter);
+        let _reserved = self.reserved;
         loop {
             connection.flush().await?;
-            let work = tokio::task::spawn_blocking(move || {
-                let mut chunk = Chunk::new();
-                let progress = producer.next(&mut chunk);
-                (producer, chunk, progress)
-            });
-            let (back, chunk, progress) = work
-                .await
-                .map_err(|error| BodyError::Source(io::Error::other(error)))?;
+            let stepped = step(producer, turns).await.map_err(BodyError::Source)?;
+            let (back, chunk, progress) = stepped;
             producer = back;
-            let progress = progress.map_err(BodyError::Source)?;
             chunk.frame(delimiter, progress, connection.outbox());
             if progress == BodyProgress::End {
                 connection.flush().await?;
@@ -240,9 +257,33 @@ impl ProducedBody {
     }
 }
 
+/// One step of a body. The producer is on a blocking thread while it works, and here while its
+/// chunk is sent.
+async fn step(
+    mut producer: Box<dyn BodyProducer>,
+    turns: &Arc<Semaphore>,
+) -> io::Result<(Box<dyn BodyProducer>, Chunk, BodyProgress)> {
+    // The semaphore is fair: the next turn is that of the body that has waited longest.
+    let turn = match producer.work() {
+        Work::Disk => None,
+        Work::Processor => Some(Arc::clone(turns).acquire_owned().await),
+    };
+    let work = tokio::task::spawn_blocking(move || {
+        let mut chunk = Chunk::new();
+        let progress = producer.next(&mut chunk);
+        // Taken until here, even where the client has gone away.
+        drop(turn);
+        progress.map(|progress| (producer, chunk, progress))
+    });
+    work.await.map_err(io::Error::other)?
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, mpsc};
+
     use super::*;
+    use crate::limits::{COMPRESSING_MAX, COMPRESSIONS_MAX};
 
     fn framed(content: &[u8], delimiter: BodyDelimiter, progress: BodyProgress) -> String {
         let mut batch = Chunk::new();
@@ -280,5 +321,116 @@ mod tests {
         let expected = [b"1000\r\n", &content[..], b"\r\n"].concat();
         let framed = framed(&content, BodyDelimiter::LastChunk, BodyProgress::More);
         assert_eq!(framed, bytes(&expected));
+    }
+
+    /// Makes steps of one kind, each when it is allowed to, and notes its number.
+    #[derive(Debug)]
+    struct Steps {
+        number: usize,
+        work: Work,
+        left: usize,
+        allowed: Option<Arc<Mutex<mpsc::Receiver<()>>>>,
+        made: Arc<Mutex<Vec<usize>>>,
+    }
+
+    impl BodyProducer for Steps {
+        fn next(&mut self, _: &mut Chunk) -> io::Result<BodyProgress> {
+            if let Some(allowed) = &self.allowed {
+                let _ended = allowed.lock().unwrap().recv();
+            }
+            self.made.lock().unwrap().push(self.number);
+            self.left -= 1;
+            Ok(match self.left {
+                0 => BodyProgress::End,
+                _ => BodyProgress::More,
+            })
+        }
+
+        fn work(&self) -> Work {
+            self.work
+        }
+    }
+
+    async fn run(steps: Steps, turns: Arc<Semaphore>) {
+        let mut producer: Box<dyn BodyProducer> = Box::new(steps);
+        loop {
+            let (back, _, progress) = step(producer, &turns).await.unwrap();
+            producer = back;
+            if progress == BodyProgress::End {
+                return;
+            }
+        }
+    }
+
+    /// With as many blocking threads as a worker has.
+    fn block_on(test: impl Future<Output = ()>) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(8).build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, test);
+    }
+
+    #[test]
+    fn a_listing_passes_bodies_that_are_being_compressed() {
+        block_on(async {
+            let turns = Arc::new(Semaphore::new(COMPRESSING_MAX));
+            let made = Arc::new(Mutex::default());
+            let (allow, allowed) = mpsc::channel();
+            let allowed = Arc::new(Mutex::new(allowed));
+            let body = |number, work, allowed| Steps {
+                number,
+                work,
+                left: 10,
+                allowed,
+                made: Arc::clone(&made),
+            };
+            let start = |steps| tokio::task::spawn_local(run(steps, Arc::clone(&turns)));
+            let compressed: Vec<_> = (1..=COMPRESSIONS_MAX)
+                .map(|number| start(body(number, Work::Processor, Some(Arc::clone(&allowed)))))
+                .collect();
+            // They have begun, and none of them goes on before the listing is complete.
+            while turns.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            start(body(0, Work::Disk, None)).await.unwrap();
+            assert_eq!(*made.lock().unwrap(), [0; 10]);
+            drop(allow);
+            for task in compressed {
+                task.await.unwrap();
+            }
+            assert_eq!(made.lock().unwrap().len(), 10 * (1 + COMPRESSIONS_MAX));
+        });
+    }
+
+    #[test]
+    fn bodies_that_are_compressed_take_turns() {
+        const BODIES: usize = 5;
+        block_on(async {
+            let turns = Arc::new(Semaphore::new(1));
+            let made = Arc::new(Mutex::default());
+            let tasks: Vec<_> = (0..BODIES)
+                .map(|number| {
+                    let steps = Steps {
+                        number,
+                        work: Work::Processor,
+                        left: 20,
+                        allowed: None,
+                        made: Arc::clone(&made),
+                    };
+                    tokio::task::spawn_local(run(steps, Arc::clone(&turns)))
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            // One waits behind those that wait already, so it is overtaken once at most.
+            let mut counts = [0; BODIES];
+            for &number in made.lock().unwrap().iter() {
+                counts[number] += 1;
+                let (Some(least), Some(most)) = (counts.iter().min(), counts.iter().max()) else {
+                    unreachable!("there are bodies");
+                };
+                assert!(most - least <= 2, "{counts:?}");
+            }
+        });
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
 use underpass::FileRange;
+use underpass_net::DescriptorRoom;
 
 use crate::answer::decide::{Production, TextResponse};
 use crate::body::archive::Archive;
@@ -18,7 +19,9 @@ use crate::http::coding::Coding;
 use crate::http::fields::push_attachment;
 use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
-use crate::limits::{ARCHIVES_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX};
+use crate::limits::{
+    ARCHIVE_DESCRIPTORS, ARCHIVES_MAX, COMPRESSING_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX,
+};
 use crate::request::query::{ArchiveFormat, ListingFormat};
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
@@ -31,6 +34,8 @@ pub(crate) struct BodyProducers {
     listing_memory: Arc<Semaphore>,
     archives: Arc<Semaphore>,
     compressions: Arc<Semaphore>,
+    /// For steps that take processor time.
+    pub(crate) turns: Arc<Semaphore>,
 }
 
 impl Default for BodyProducers {
@@ -39,6 +44,7 @@ impl Default for BodyProducers {
             listing_memory: Arc::new(Semaphore::new(LISTED_BYTES_MAX)),
             archives: Arc::new(Semaphore::new(ARCHIVES_MAX)),
             compressions: Arc::new(Semaphore::new(COMPRESSIONS_MAX)),
+            turns: Arc::new(Semaphore::new(COMPRESSING_MAX)),
         }
     }
 }
@@ -57,10 +63,11 @@ impl BodyProducers {
         &self,
         production: Production,
         site: &ServedSite,
+        room: DescriptorRoom<'_>,
     ) -> Result<StartedBody, TextResponse> {
         match production {
             Production::Listing(folder, view) => self.list(folder, view, &site.rules),
-            Production::Archive(folder, format) => self.archive(folder, format, site),
+            Production::Archive(folder, format) => self.archive(folder, format, site, room),
             Production::Compressed(file, coding, permit) => compress(file, coding, permit),
         }
         .map_err(|error| match error {
@@ -83,6 +90,7 @@ impl BodyProducers {
             opening,
             fields,
             what,
+            reserved: None,
         })
     }
 
@@ -91,9 +99,12 @@ impl BodyProducers {
         folder: SiteFolder,
         format: ArchiveFormat,
         site: &ServedSite,
+        room: DescriptorRoom<'_>,
     ) -> Result<StartedBody, StartError> {
         let permit = Arc::clone(&self.archives).try_acquire_owned();
         let permit = permit.map_err(|_| StartError::Busy)?;
+        let reserved = room.reserve(ARCHIVE_DESCRIPTORS);
+        let reserved = reserved.ok_or(StartError::Busy)?;
         let what = format!("the archive of {:?}", folder.path);
         let name = match folder.path.name() {
             b"" => site.called.as_bytes().to_vec(),
@@ -112,6 +123,7 @@ impl BodyProducers {
             opening: Chunk::new(),
             fields: archive_fields(&name, format, &site.rules),
             what,
+            reserved: Some(reserved),
         })
     }
 }
@@ -156,6 +168,7 @@ fn compress(
         opening: Chunk::new(),
         fields,
         what: format!("{:?} as {}", file.path, coding.name()),
+        reserved: None,
     })
 }
 

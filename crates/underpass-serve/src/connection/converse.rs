@@ -204,7 +204,7 @@ impl<'c> Exchanges<'c> {
     fn begin(&mut self, head: &HeadScanner) -> Result<ExchangeStep<'c>, HttpError> {
         let worker = self.worker;
         let (phase, peer) = (self.connection.phase(), self.connection.client().ip());
-        let (input, outbox) = self.connection.parts();
+        let (input, outbox, room) = self.connection.parts();
         let bytes = &input[..head.length()];
         let request = head.parse(input)?;
         self.exchange
@@ -216,12 +216,12 @@ impl<'c> Exchanges<'c> {
                 Persistence::Close => LastRequest::Announced,
                 Persistence::KeepAlive => LastRequest::Open,
             };
-            let answer = worker.answer(request, persistence, outbox);
+            let answer = worker.answer(request, persistence, outbox, room);
             ExchangeStep::Send(persistence, last, answer)
         } else if let Some(body) = RequestBody::to_skip(&request, &worker.shared.limits) {
             ExchangeStep::Skip(body, bytes.to_vec())
         } else {
-            let answer = worker.answer(request, Persistence::Close, outbox);
+            let answer = worker.answer(request, Persistence::Close, outbox, room);
             ExchangeStep::Send(Persistence::Close, LastRequest::Open, answer)
         };
         self.connection.consume(head.length());
@@ -252,7 +252,8 @@ impl<'c> Exchanges<'c> {
             }
             Err(SkipError::Gone) => return NextStep::Drop,
         };
-        let answer = worker.answer(request, persistence, self.connection.outbox());
+        let (_, outbox, room) = self.connection.parts();
+        let answer = worker.answer(request, persistence, outbox, room);
         self.send_answer(persistence, answer).await
     }
 
@@ -327,7 +328,9 @@ impl<'c> Exchanges<'c> {
         mut body: ProducedBody,
     ) -> NextStep {
         let what = std::mem::take(&mut body.what);
-        let sent = body.send(self.connection).await;
+        let sent = body
+            .send(self.connection, &self.worker.producers.turns)
+            .await;
         self.record(match &sent {
             Ok(_) => ExchangeEnd::Complete,
             Err(BodyError::Source(_)) => ExchangeEnd::Failed,

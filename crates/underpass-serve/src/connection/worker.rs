@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
-use underpass_net::{Forwarded, LogThrottle, Occurrence, Proxies};
+use underpass_net::{DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
 
 use crate::answer::decide::{HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide};
 use crate::answer::explain::Explain;
@@ -59,7 +60,7 @@ pub struct Worker {
     throttle: LogThrottle,
     /// The buffer for the next head. One for the worker, so that idle connections have none.
     head_buffer: RefCell<Vec<u8>>,
-    producers: BodyProducers,
+    pub(crate) producers: BodyProducers,
     pub(crate) metrics: Arc<WorkerMetrics>,
     log: Option<LogWriter>,
     /// The buffer for the text of the next request.
@@ -96,7 +97,12 @@ impl Lookup for SiteLookup<'_> {
     }
 
     fn folder(&self, path: SitePath) -> Resolved {
-        folder(self.site, path)
+        match folder(self.site, path.clone()) {
+            Resolved::Busy(Errno::MFILE | Errno::NFILE) if self.files.give_up() => {
+                folder(self.site, path)
+            }
+            found => found,
+        }
     }
 
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
@@ -161,6 +167,7 @@ impl Worker {
         request: RequestHead<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
+        room: DescriptorRoom<'_>,
     ) -> Answer<'_> {
         let now = SystemTime::now();
         let sites = &self.shared.sites;
@@ -178,7 +185,7 @@ impl Worker {
         match decide(request, rules, &self.shared.limits, &lookup) {
             Response::Ready(ready) => Answer::Written(self.write(ready, &context, &lookup, outbox)),
             Response::Produced(production) => {
-                Answer::Written(match self.producers.start(production, lookup.site) {
+                Answer::Written(match self.producers.start(production, lookup.site, room) {
                     Ok(started) => {
                         write_produced(started, &context, self.head_buffer.take(), outbox)
                     }

@@ -355,7 +355,7 @@ impl OpenFileCache {
     }
 
     /// Closes all that is not being sent. Says whether there was any.
-    fn give_up(&self) -> bool {
+    pub(crate) fn give_up(&self) -> bool {
         let mut kept = self.kept.borrow_mut();
         let count = kept.len();
         kept.clear();

@@ -9,6 +9,7 @@
 //! All of it waits for disks: call it on blocking threads.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use rustix::io::Errno;
@@ -24,8 +25,8 @@ use crate::site::sites::ServedSite;
 pub(crate) struct SiteFolder {
     pub(crate) path: SitePath,
     descriptor: OwnedFd,
-    /// Where its links are followed from.
-    root: OwnedFd,
+    /// Where its links are followed from: the site's own descriptor.
+    root: Arc<OwnedFd>,
     sight: Visibility,
 }
 
@@ -48,25 +49,20 @@ pub(crate) enum FolderEntryKind {
 #[derive(Debug)]
 pub(crate) struct FolderEntries {
     dir: Dir,
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     sight: Visibility,
     /// The folder's path, with a slash behind where it is not the root; a name is put there.
     prefix: Vec<u8>,
 }
 
 impl SiteFolder {
-    pub(crate) fn new(
-        descriptor: OwnedFd,
-        site: &ServedSite,
-        path: SitePath,
-    ) -> Result<SiteFolder, Errno> {
-        let root = rustix::io::fcntl_dupfd_cloexec(site.root(), 0)?;
-        Ok(SiteFolder {
+    pub(crate) fn new(descriptor: OwnedFd, site: &ServedSite, path: SitePath) -> SiteFolder {
+        SiteFolder {
             path,
             descriptor,
-            root,
+            root: Arc::clone(&site.root),
             sight: site.rules.sight(),
-        })
+        }
     }
 
     /// Which of its names may be seen.

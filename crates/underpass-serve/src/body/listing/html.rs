@@ -1,13 +1,16 @@
 //! A listing for people: one page without anything from elsewhere. All of it works without the
-//! script, which filters the rows during typing.
+//! script, which filters the rows during typing and shows times in the viewer's time zone.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
+use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
 use crate::http::calendar::{minutes, rfc3339};
 use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey, SortOrder};
@@ -45,7 +48,7 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n{ICONS}\
          <a class=\"skip\" href=\"#files\">Skip to the files</a>\n<header>\n",
-        escaped(title)
+        shown(title)
     )?;
     crumbs(out, view)?;
     tools(out, view)?;
@@ -62,7 +65,7 @@ fn crumbs(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     write!(out, "<nav aria-label=\"Folders above\">\n<ol>")?;
     let names = std::iter::once(&b"Files"[..]).chain(segments.iter().copied());
     for (depth, name) in names.enumerate() {
-        let shown = escaped(name);
+        let shown = shown(name);
         match "../".repeat(segments.len() - depth).as_str() {
             "" => write!(
                 out,
@@ -116,7 +119,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> 
         writeln!(
             out,
             "<p class=\"note\">Names that contain <q>{}</q>. <a href=\"?{}\">Show all</a></p>",
-            escaped(&view.search),
+            shown(&view.search),
             sort_query(view.order, b"")
         )?;
     }
@@ -178,9 +181,9 @@ fn sort_query(order: SortOrder, search: &[u8]) -> String {
 
 /// One row.
 pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) -> io::Result<()> {
-    let (class, slash) = match entry.kind {
-        FolderEntryKind::Folder => ("folder", "/"),
-        FolderEntryKind::File { .. } => ("file", ""),
+    let (class, icon, slash) = match entry.kind {
+        FolderEntryKind::Folder => ("folder", "folder", "/"),
+        FolderEntryKind::File { .. } => ("file", icon(&entry.name), ""),
     };
     write!(out, "<tr><th scope=\"row\"><a href=\"./")?;
     for part in encoded(&entry.name) {
@@ -188,9 +191,9 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) -> io::Result<()> {
     }
     write!(
         out,
-        "{slash}\" class=\"{class}\"><svg aria-hidden=\"true\"><use href=\"#i-{class}\"/></svg>\
+        "{slash}\" class=\"{class}\"><svg aria-hidden=\"true\"><use href=\"#i-{icon}\"/></svg>\
          <bdi>{}{slash}</bdi></a></th>",
-        escaped(&entry.name)
+        shown(&entry.name)
     )?;
     match entry.kind {
         FolderEntryKind::Folder => write!(out, "<td></td>")?,
@@ -224,7 +227,8 @@ pub(crate) fn close(
         out,
         "</tbody>\n</table>\n<p id=\"none\" class=\"none\"{hidden}>{none}</p>\n</main>\n<footer>\n\
          <p id=\"count\" role=\"status\">{}, {}, <span title=\"{}\">{}</span></p>\n\
-         <p>Times are in UTC</p>\n</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+         <p id=\"zone\">Times are in UTC</p>\n</footer>\n\
+         <script>{SCRIPT}</script>\n</body>\n</html>\n",
         counted(totals.folders, "folder"),
         counted(totals.files, "file"),
         counted(totals.bytes, "byte"),
@@ -232,7 +236,50 @@ pub(crate) fn close(
     )
 }
 
-/// A name as it may stand in HTML, in attributes too.
+/// The symbol for the kind of a file, by its name.
+fn icon(name: &[u8]) -> &'static str {
+    let name = Path::new(OsStr::from_bytes(name));
+    let media = mime_guess::from_path(name).first_raw().unwrap_or("");
+    let ending = name.extension().unwrap_or_default().as_bytes();
+    match media.split_once('/') {
+        Some(("image", _)) => "image",
+        Some(("audio", _)) => "sound",
+        Some(("video", _)) => "video",
+        _ if ARCHIVES
+            .iter()
+            .any(|known| ending.eq_ignore_ascii_case(known)) =>
+        {
+            "archive"
+        }
+        Some(("text", _)) => "text",
+        Some((_, "pdf" | "json" | "xml" | "rtf" | "x-sh")) => "text",
+        _ => "file",
+    }
+}
+
+/// Endings of files that contain other files.
+const ARCHIVES: [&[u8]; 14] = [
+    b"7z", b"bz2", b"deb", b"gz", b"iso", b"jar", b"lz4", b"rar", b"rpm", b"tar", b"tgz", b"xz",
+    b"zip", b"zst",
+];
+
+/// A name as people see it, as HTML: what they could not see is spelt out.
+fn shown(name: &[u8]) -> Cow<'_, str> {
+    let escaped = escaped(name);
+    if !escaped.contains(is_invisible) {
+        return escaped;
+    }
+    let mut shown = String::with_capacity(escaped.len() + 16);
+    for character in escaped.chars() {
+        match is_invisible(character) {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Text as it may stand in HTML, in attributes too.
 fn escaped(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
     if !text.contains(['&', '<', '>', '"', '\'']) {
@@ -329,6 +376,41 @@ mod tests {
         let shown = "<bdi>a&quot;&gt;&lt;script&gt;&amp;&#39;\u{fffd}:#?%/</bdi>";
         assert!(row.contains(shown), "{row}");
         assert!(row.contains("title=\"1 byte\""), "{row}");
+    }
+
+    #[test]
+    fn what_nobody_could_see_is_spelt_out() {
+        for (name, expected) in [
+            (&b"a\nb\tc"[..], r"a\nb\tc"),
+            (b"\x1b[31m<", r"\u{1b}[31m&lt;"),
+            (b"\x7f", r"\u{7f}"),
+            ("\u{9b}x".as_bytes(), r"\u{9b}x"),
+            ("photo\u{202e}gpj.exe".as_bytes(), r"photo\u{202e}gpj.exe"),
+            (
+                "\u{dc}ber \u{65e5}\u{672c}".as_bytes(),
+                "\u{dc}ber \u{65e5}\u{672c}",
+            ),
+        ] {
+            assert_eq!(shown(name), expected);
+        }
+        assert_eq!(escaped(b"a\nb"), "a\nb", "a search is sent again as it was");
+    }
+
+    #[test]
+    fn files_have_symbols_by_their_kind() {
+        for (name, symbol) in [
+            ("a.JPG", "image"),
+            ("a.flac", "sound"),
+            ("a.mkv", "video"),
+            ("a.tar.gz", "archive"),
+            ("README.md", "text"),
+            ("a.pdf", "text"),
+            ("a", "file"),
+            ("jpg", "file"),
+        ] {
+            assert_eq!(icon(name.as_bytes()), symbol, "{name}");
+            assert!(ICONS.contains(&format!("id=\"i-{symbol}\"")), "{symbol}");
+        }
     }
 
     #[test]

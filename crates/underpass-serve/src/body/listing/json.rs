@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use serde::Serialize;
 
-use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
+use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
 use crate::http::calendar::rfc3339;
 use crate::request::path::encoded;
 use crate::site::folder::{FolderEntry, FolderEntryKind};
@@ -16,8 +16,8 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     if path.len() > 1 {
         path.push(b'/');
     }
-    let path = serde_json::to_string(&String::from_utf8_lossy(&path))?;
-    write!(out, "{{\"path\":{path}")
+    out.extend_from_slice(b"{\"path\":");
+    push(out, &String::from_utf8_lossy(&path))
 }
 
 /// What stands before the first entry.
@@ -55,7 +55,18 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) -> io::Re
         modified: rfc3339(entry.changed),
     };
     out.extend_from_slice(if before == 0 { b"\n" } else { b",\n" });
-    Ok(serde_json::to_writer(out, &row)?)
+    push(out, &row)
+}
+
+/// Appends a value; what could not be seen, or would talk to a terminal, is escaped.
+fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+    for character in serde_json::to_string(value)?.chars() {
+        match is_invisible(character) {
+            true => write!(out, "\\u{:04x}", u32::from(character))?,
+            false => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    Ok(())
 }
 
 /// What stands behind the last entry.
@@ -93,5 +104,15 @@ mod tests {
             "\n{\"name\":\"a\u{fffd}\\\"/b\",\"encoded_name\":\"a%FF%22%2Fb\",\
              \"type\":\"file\",\"size\":7,\"modified\":\"1994-11-06T08:49:37Z\"}"
         );
+    }
+
+    #[test]
+    fn what_nobody_could_see_is_escaped() {
+        let mut out = Vec::new();
+        let name = "a\n\u{1b}\u{7f}\u{9b}\u{202e}\u{fc}";
+        push(&mut out, name).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "\"a\\n\\u001b\\u007f\\u009b\\u202e\u{fc}\"");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
     }
 }

@@ -38,7 +38,8 @@ struct MemoryShare {
 #[derive(Debug)]
 pub(crate) struct FolderListing {
     view: ListingView,
-    entries: FolderEntries,
+    /// Until all of them are read: a page that waits for its client keeps no folder open.
+    entries: Option<FolderEntries>,
     state: ListingState,
     tally: ListingTotals,
     share: MemoryShare,
@@ -67,7 +68,7 @@ impl FolderListing {
         }
         let listing = FolderListing {
             view,
-            entries: folder.into_entries()?,
+            entries: Some(folder.into_entries()?),
             state: ListingState::Collecting(Vec::new()),
             tally: ListingTotals::default(),
             share: MemoryShare {
@@ -104,8 +105,14 @@ impl FolderListing {
     }
 
     fn look(&mut self) -> io::Result<NextEntry> {
-        let search = &self.view.search;
-        Ok(self.entries.next(|name| contains(name, search))?)
+        let Some(entries) = &mut self.entries else {
+            return Ok(NextEntry::End);
+        };
+        let next = entries.next(|name| contains(name, &self.view.search))?;
+        if let NextEntry::End = next {
+            self.entries = None;
+        }
+        Ok(next)
     }
 
     /// Rows of what was collected, until the batch is full. Says whether that were all.

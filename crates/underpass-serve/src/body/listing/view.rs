@@ -49,6 +49,16 @@ impl ListingTotals {
     }
 }
 
+/// Whether a character has no shape of its own, or changes that of others: control characters,
+/// marks and overrides of the writing direction, separators of lines.
+pub(crate) fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
 /// Folders first, and numbers in names by their value.
 impl SortOrder {
     pub(crate) fn sort(self, entries: &mut [FolderEntry]) {

@@ -1,0 +1,116 @@
+//! The real server with 1,024 descriptors, and clients that take all that they can get: plain files
+//! are served meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use support::{BINARY, Server};
+use underpass_testkit::{HttpClient, wait_until};
+
+fn server(options: &[&str]) -> Server {
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 1024; exec \"$0\" \"$@\"", BINARY]);
+    let server = Server::by(limited, options);
+    write(&server, "small", "small");
+    server
+}
+
+fn write(server: &Server, name: &str, content: impl AsRef<[u8]>) {
+    fs::create_dir_all(server.path(name).parent().unwrap()).unwrap();
+    server.write(name, content);
+}
+
+/// Asks for something and reads nothing but the head of the answer. Returns its status, too.
+fn ask(server: &Server, target: &str, fields: &str) -> (HttpClient, u16) {
+    let mut client = HttpClient::connect_slow(server.address());
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+    let head = client.head();
+    if head.status == 503 {
+        assert!(head.field("retry-after").is_some(), "{}", head.head);
+    }
+    (client, head.status)
+}
+
+#[test]
+fn unread_listings_leave_room_for_plain_files() {
+    let server = server(&[]);
+    for number in 0..1_500 {
+        let name = format!("listed/{number:04}{}", "n".repeat(200));
+        write(&server, &name, "");
+    }
+    let unread: Vec<_> = (0..390).map(|_| ask(&server, "/listed/", "")).collect();
+    assert!(unread.iter().all(|(_, status)| *status == 200));
+    for _ in 0..20 {
+        assert_eq!(server.get("/small").body, b"small");
+    }
+    // One that is read is complete.
+    let page = server.get("/listed/?format=json");
+    assert_eq!(page.text().matches("\"name\"").count(), 1_500);
+}
+
+#[test]
+fn unread_archives_leave_room_for_plain_files_and_for_listings() {
+    let server = server(&[]);
+    let deep = "d/".repeat(60);
+    for number in 0..20 {
+        write(&server, &format!("{deep}{number}"), vec![7; 4 << 20]);
+    }
+    let ask_all = |format: &str| -> Vec<_> {
+        let target = format!("/d/?download={format}");
+        (0..20).map(|_| ask(&server, &target, "")).collect()
+    };
+    let mut unread = ask_all("tar");
+    unread.extend(ask_all("tar.zst"));
+    let count = |wanted| {
+        unread
+            .iter()
+            .filter(|(_, status)| *status == wanted)
+            .count()
+    };
+    assert!(count(200) > 0 && count(503) > 0, "{}", count(200));
+    assert_eq!(count(200) + count(503), unread.len());
+    wait_until("all of it is open", || server.descriptors() > 200);
+    let others: Vec<_> = (0..200).map(|_| ask(&server, "/d/", "").0).collect();
+    assert_eq!(server.get("/small").body, b"small");
+    drop((unread, others));
+    wait_until("room for an archive", || {
+        ask(&server, "/d/?download=tar", "").1 == 200
+    });
+    let end = server.stop();
+    end.assert_success();
+    assert_eq!(end.errors, "");
+}
+
+#[test]
+fn unread_bodies_of_all_kinds_leave_room_for_plain_files() {
+    let server = server(&["--compress", "br,gzip", "--set", "site.hashes=true"]);
+    let line = "a line of a story that goes on and on, and has an end\n";
+    let mut noise = vec![0; 8 << 20];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut noise))
+        .unwrap();
+    for number in 0..100 {
+        write(&server, &format!("story/{number}.txt"), line.repeat(100));
+    }
+    write(&server, "noise.txt", &noise);
+    let mut unread = Vec::new();
+    for _ in 0..80 {
+        unread.push(ask(&server, "/noise.txt", "Accept-Encoding: br\r\n"));
+        unread.push(ask(&server, "/noise.txt", "Range: bytes=0-3,9-4000000\r\n"));
+        unread.push(ask(
+            &server,
+            "/noise.txt",
+            "Want-Repr-Digest: sha-256=1\r\n",
+        ));
+        unread.push(ask(&server, "/story/", ""));
+    }
+    assert!(unread.iter().all(|(_, status)| [200, 206].contains(status)));
+    for number in 0..100 {
+        let name = format!("/story/{number}.txt");
+        assert_eq!(server.get(&name).status, 200);
+    }
+}
