@@ -313,13 +313,13 @@ impl Transfer {
         let Some(op) = self.next_op() else {
             return self.over();
         };
-        match (self.phase, op.call(), op.mechanism()) {
-            (Phase::Moving(_), Some(call), Some(mechanism)) => {
+        match (self.phase, op.mechanism()) {
+            (Phase::Moving(_), Some(mechanism)) => {
                 self.account.called(mechanism);
-                let verdict = verdict(call, result, &self.situation());
+                let verdict = verdict(op, result, &self.situation());
                 self.follow(op, mechanism, verdict, result.err())
             }
-            (Phase::Asking(mechanism, question), ..) => {
+            (Phase::Asking(mechanism, question), _) => {
                 self.account.asides += 1;
                 self.answer(mechanism, question, result)
             }
