@@ -556,6 +556,27 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_is_spliced_at_once_and_others_through_one_that_holds_bytes() {
+        let of = |from, to| {
+            let (source, sink) = (Source::sample(from), Sink::sample(to));
+            let only = Policy::only(Mechanism::Splice);
+            let plan = plan(&source, &sink, &KernelFacts::default(), &only);
+            Transfer::new(&source, &sink, plan)
+        };
+        let (file, pipe) = (EndpointKind::File, EndpointKind::Pipe);
+        for (from, to) in [(pipe, file), (file, pipe)] {
+            assert!(matches!(of(from, to).next_op(), Some(Op::Splice { .. })));
+        }
+        let mut relayed = of(EndpointKind::Tcp, file);
+        assert!(matches!(relayed.next_op(), Some(Op::Fill { .. })));
+        relayed.record(Ok(20));
+        assert_eq!((relayed.held(), relayed.done()), (20, 0));
+        relayed.record(Ok(15));
+        assert_eq!((relayed.held(), relayed.done()), (5, 15));
+        assert_eq!(relayed.finish().expect_err("cancelled").lost, 5);
+    }
+
+    #[test]
     fn a_call_moves_no_more_than_its_limit() {
         for (limit, len) in [(0, 1), (20, 20), (u64::MAX, 50)] {
             let mut transfer = transfer(Owed::Exactly(50));
