@@ -86,10 +86,10 @@ pub(super) fn url(address: &SocketAddr) -> String {
     format!("http://{address}/")
 }
 
-/// The number of requests and the account of all bodies.
+/// The number of requests, and how all bodies were sent.
 pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = counted(summary.requests, "request");
-    format!("stopped after {requests}: {}", summary.account)
+    format!("stopped after {requests}: {summary}")
 }
 
 /// Prints a line; a closed standard output is no reason to stop serving.
