@@ -32,8 +32,8 @@ impl Binary {
         self.target.is("bin") && !self.profile.test
     }
 
-    pub(crate) fn is_integration_test(&self) -> bool {
-        self.target.is("test") && self.profile.test
+    pub(crate) fn is_test(&self) -> bool {
+        self.profile.test
     }
 }
 
@@ -86,12 +86,12 @@ mod tests {
         assert_eq!(test.manifest_path, Path::new("/w/a/Cargo.toml"));
         assert_eq!(test.executable, Path::new("/t/kernel-1"));
         assert_eq!(test.target.name, "kernel");
-        assert!(test.is_integration_test() && !test.is_program());
+        assert!(test.is_test() && !test.is_program());
         let program = line
             .replace("\"test\":true", "\"test\":false")
             .replace("[\"test\"]", "[\"bin\"]");
         let program = Binary::of_message(&program).expect("a binary");
-        assert!(program.is_program() && !program.is_integration_test());
+        assert!(program.is_program() && !program.is_test());
     }
 
     #[test]

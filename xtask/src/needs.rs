@@ -77,7 +77,7 @@ fn named_need(name: &str) -> Result<&'static Need, String> {
 }
 
 /// Why something could not be run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Lack {
     reason: String,
     /// Root or a package: whoever sets up the machine can provide it. Otherwise the kernel or the

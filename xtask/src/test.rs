@@ -160,7 +160,7 @@ fn list(tree: &Tree) {
     println!("tests with needs:");
     for test in system::all(tree) {
         println!("  {test}: {}", test.purpose);
-        test.needs.iter().for_each(|need| println!("    {need}"));
+        test.needs().keys().for_each(|need| println!("    {need}"));
     }
     println!("needs:");
     for need in Need::all() {

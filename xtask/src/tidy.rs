@@ -34,10 +34,6 @@ pub(crate) struct TidyArguments {
 
 type TidyRule = (&'static str, fn(&Tree) -> Vec<Complaint>);
 
-/// The rules whose complaints are printed but are no errors yet. The source is larger than its
-/// limit: what a change adds has to go elsewhere.
-const PENDING: &[&str] = &["lines of source"];
-
 const RULES: &[TidyRule] = &[
     ("sizes of files, functions and lines", |tree| {
         sizes::check(tree, sizes::EXCEPTIONS)
@@ -85,18 +81,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Fallible<
     }
 }
 
-/// What all the rules but the pending ones say, printed rule by rule.
+/// What the rules say, printed rule by rule.
 pub(crate) fn complaints(tree: &Tree) -> Vec<Complaint> {
     RULES
         .iter()
-        .flat_map(|(name, rule)| {
-            let mut complaints = printed(name, rule(tree));
-            if PENDING.contains(name) && !complaints.is_empty() {
-                println!("  (this rule is pending: {} warnings)", complaints.len());
-                complaints.clear();
-            }
-            complaints
-        })
+        .flat_map(|(name, rule)| printed(name, rule(tree)))
         .collect()
 }
 

@@ -143,17 +143,18 @@ impl Package {
             .filter(|dependency| dependency.path.is_some() && dependency.kind.is_none())
     }
 
-    /// The integration-test targets.
+    /// The targets that have tests: integration tests, the library or program itself.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &BuildTarget> {
-        self.targets.iter().filter(|target| target.is("test"))
+        let targets = self.targets.iter();
+        targets.filter(|target| ["test", "lib", "bin"].iter().any(|kind| target.is(kind)))
     }
 }
 
 impl BuildTarget {
     /// Whether a file belongs to the target with this root: the root itself and, for
-    /// `tests/NAME/main.rs`, what stands beside it.
+    /// `tests/NAME/main.rs` and the like, what is beside it.
     pub(crate) fn has(root: &str, path: &str) -> bool {
-        let folder = root.strip_suffix("main.rs");
+        let folder = root.strip_suffix("main.rs").or(root.strip_suffix("lib.rs"));
         path == root || folder.is_some_and(|folder| path.starts_with(folder))
     }
 

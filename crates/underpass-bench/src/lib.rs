@@ -37,6 +37,7 @@ mod load;
 mod machine;
 mod measure;
 mod render;
+mod report_file;
 mod rounds;
 pub mod stats;
 
@@ -51,3 +52,4 @@ pub use experiment::{
 pub use machine::Machine;
 pub use machine::network::{become_isolated, set_up_loopback};
 pub use measure::{Benchmark, RunSettings, measure};
+pub use report_file::write_report;

@@ -1,6 +1,7 @@
 //! Text for terminals: line wrapping, lists of equal findings, standard output.
 
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 
 /// The width of reports and of help in columns.
 pub(crate) const WIDTH: usize = 80;
@@ -12,6 +13,15 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// The columns of a terminal; `otherwise` where there is none.
+pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
+    let size = rustix::termios::tcgetwinsize(of);
+    match size.map_or(0, |size| size.ws_col) {
+        0 => otherwise,
+        columns => columns.into(),
     }
 }
 

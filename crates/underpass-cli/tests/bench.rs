@@ -4,8 +4,10 @@
 #[path = "support/bench.rs"]
 mod support;
 
+use std::fs::File;
 use std::net::TcpListener;
-use std::process::Command;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -334,6 +336,36 @@ fn sink() -> (ChildProcess, u16) {
         }
     }
     panic!("no two free ports next to each other");
+}
+
+#[test]
+fn a_report_goes_through_links_and_into_open_descriptors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    symlink("/dev/stdout", at("link")).expect("a link");
+    symlink("behind", at("other")).expect("a link");
+    let output = File::create(at("output")).expect("room");
+    let status = Command::new(BINARY)
+        .args(["bench", "copy", "--sizes", "10KiB", "--rounds", "1"])
+        .args(["--patience", "0", "--scratch"])
+        .arg(folder.path())
+        .arg("--json")
+        .arg(at("link"))
+        .arg("--markdown")
+        .arg(at("other"))
+        .stdin(Stdio::null())
+        .stdout(output)
+        .status();
+    assert!(status.expect("it runs").success());
+    let links = [at("link"), at("other")];
+    assert!(links.iter().all(|link| link.is_symlink()));
+    let output = std::fs::read_to_string(at("output")).expect("text");
+    let (json, text) = output.split_once("\n}\n").expect("JSON, then text");
+    let json: Value = serde_json::from_str(&format!("{json}}}")).expect("JSON");
+    assert_eq!(json["outcome"], "complete");
+    assert!(!text.trim().is_empty());
+    let markdown = std::fs::read_to_string(at("behind")).expect("Markdown");
+    assert!(markdown.contains('|'), "{markdown}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::process::Stdio;
 use look::{Before, Entries, Entry, look, shown};
 use support::{BINARY, run_faults};
 use trees::{Content, Fill, Kind, Node, Piece, build};
-use underpass_testkit::{ChildProcess, ExitReport, disk_folder, strace};
+use underpass_testkit::{ChildProcess, ExitReport, disk_folder, run, strace};
 
 /// The operand: the first call that names it begins what is of interest.
 const OPERAND: &str = "origin";
@@ -37,7 +37,7 @@ const fn call(names: &'static [&'static str], faults: &'static [&'static str]) -
     Call { names, faults }
 }
 
-const CALLS: [Call; 20] = [
+const CALLS: [Call; 21] = [
     call(
         &["openat", "openat2"],
         &[
@@ -92,6 +92,7 @@ const CALLS: [Call; 20] = [
         &["EOPNOTSUPP", "EIO", "ENOSPC", "EXDEV", "EPERM"],
     ),
     call(&["lseek", "ftruncate"], &["EINVAL", "EIO", "EPERM"]),
+    call(&["close"], &["EIO", "ENOSPC", "EDQUOT"]),
 ];
 
 /// Names one call by which the others are to be met with.
@@ -179,6 +180,66 @@ fn a_copy_is_complete_or_the_exit_code_is_not_0() {
     let (cases, absent) = cases(&ground);
     assert!(absent.is_empty(), "never called: {absent:?}");
     run_faults(&cases, |number, case| ground.run(number, case));
+}
+
+/// Network file systems report only when a file is closed that what was written is lost.
+#[test]
+#[ignore = "needs root and strace; run by cargo xtask test"]
+fn a_copy_whose_file_can_not_be_closed_has_failed() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    for (options, is_over) in [
+        (&["-j", "1"][..], false),
+        (&["-j", "1"], true),
+        (&["-j", "1", "--atomic"], false),
+        (&["-j", "1", "--atomic", "-b"], true),
+        (&["-j", "1", "--atomic", "--resume"], true),
+    ] {
+        let copy = |when: usize| {
+            let injection = format!("inject=close:error=ENOSPC:when={when}");
+            fs::write(path("from"), "new").expect("room");
+            let _ = fs::remove_file(path("to"));
+            let _ = fs::remove_file(path("to~"));
+            if is_over {
+                fs::write(path("to"), "old").expect("room");
+            }
+            let mut strace = strace(&path("log"), &["trace=close", &injection]);
+            let cp = strace
+                .args([BINARY, "cp"])
+                .args(options)
+                .args(["from", "to"]);
+            run(cp.current_dir(folder.path()))
+        };
+        let mut failed = 0;
+        for when in 1.. {
+            let report = copy(when);
+            if !fs::read_to_string(path("log"))
+                .expect("a log")
+                .contains("INJECTED")
+            {
+                break;
+            }
+            if report.errors.contains("error while loading") {
+                // The program has not begun.
+                continue;
+            }
+            let is_named = report
+                .errors
+                .contains("failed to close 'to': No space left on device");
+            assert_eq!(
+                report.code,
+                Some(i32::from(is_named)),
+                "{options:?}: {report:?}"
+            );
+            failed += usize::from(is_named);
+            if is_named && options.contains(&"--atomic") {
+                let old = fs::read_to_string(path("to")).ok();
+                assert_eq!(old.as_deref(), is_over.then_some("old"), "{options:?}");
+                assert!(!path("to~").exists(), "nothing was backed up");
+            }
+        }
+        assert_eq!(failed, 1, "{options:?}, over {is_over}");
+    }
 }
 
 impl fmt::Debug for Case {

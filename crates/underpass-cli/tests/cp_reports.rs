@@ -87,6 +87,37 @@ fn every_line_of_json_is_an_object() {
 }
 
 #[test]
+fn a_pattern_that_makes_no_sense_is_an_invalid_argument() {
+    let folder = scratch();
+    for options in [&[][..], &["--json"]] {
+        let mut command = tool(folder.path());
+        let done = run(command
+            .args(options)
+            .args(["-r", "--exclude", "{a", "s", "d"]));
+        assert_eq!((done.code, &*done.output), (Some(1), ""));
+        let begin = "underpass cp: the pattern '{a': unclosed alternate group";
+        assert!(done.errors.starts_with(begin), "{done:?}");
+        assert!(
+            done.errors.contains("Try 'underpass cp --help'"),
+            "{done:?}"
+        );
+        assert!(!folder.path().join("d").exists());
+    }
+    let alternatives = ["-rv", "--exclude", "{big,odd*}", "s", "d"];
+    let done = run(tool(folder.path()).args(alternatives));
+    assert_eq!((done.code, &*done.output), (Some(0), "'s' -> 'd'\n"));
+}
+
+#[test]
+fn one_byte_is_not_several() {
+    let folder = scratch();
+    std::fs::write(folder.path().join("one"), "1").expect("room");
+    let done = run(tool(folder.path()).args(["--explain", "one", "d"]));
+    assert!(!done.output.contains("1 bytes"), "{}", done.output);
+    assert!(done.output.contains("1 byte by "), "{}", done.output);
+}
+
+#[test]
 fn a_dry_run_reports_and_does_nothing() {
     let folder = scratch();
     let done = run(tool(folder.path()).args(["--dry-run", "-r", "s", "d"]));
@@ -164,15 +195,20 @@ fn a_signal_ends_it_and_what_was_done_is_reported() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = scratch();
         let mut cp = tool(folder.path());
-        let child = ChildProcess::spawn(cp.args(["--bwlimit=64", "-r", "s", "d"]));
-        let done = stopped(child, &folder.path().join("d/big"), signal);
+        let child = ChildProcess::spawn(cp.args(["--bwlimit=64", "s/big", "d"]));
+        let done = stopped(child, &folder.path().join("d"), signal);
         assert_eq!(done.code, Some(code), "{done:?}");
         let reported = &done.errors;
         assert!(
             reported.contains("underpass cp: stopped copying 's/big' after"),
             "{reported}"
         );
-        assert!(reported.contains("underpass cp: stopped: "), "{reported}");
+        let last = reported.lines().last().expect("lines");
+        let copied = std::fs::metadata(folder.path().join("d")).expect("a part");
+        let bytes = copied.len();
+        let account =
+            format!("underpass cp: stopped: nothing copied, 1 file incomplete, {bytes} bytes");
+        assert!(last.starts_with(&account), "{reported} {bytes}");
     }
 }
 
@@ -232,13 +268,15 @@ fn a_closed_output_ends_the_program() {
             .expect("d")
             .count();
         std::fs::remove_dir_all(folder.path().join("d")).expect("goes");
-        assert!(done.stderr.is_empty(), "{done:?}");
-        (done.status, copied)
+        let errors = String::from_utf8(done.stderr).expect("text");
+        (done.status, copied, errors)
     };
-    let (status, copied) = left(tool(folder.path()));
+    let (status, copied, errors) = left(tool(folder.path()));
     assert_eq!((status.code(), copied), (Some(1), 3002), "the copy goes on");
-    let (status, _) = left(as_cp(folder.path()));
+    assert_eq!(errors, "underpass cp: write error: Broken pipe\n");
+    let (status, _, errors) = left(as_cp(folder.path()));
     assert_eq!(status.signal(), Some(13), "as every program");
+    assert_eq!(errors, "");
 }
 
 #[test]

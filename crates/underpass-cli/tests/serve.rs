@@ -16,7 +16,7 @@ const SIZE: usize = 24 << 20;
 
 #[test]
 fn the_greeting_and_the_summary_are_complete() {
-    let server = Server::start();
+    let server = Server::with(&["-v"]);
     server.write("small", "small");
     server.write("large", vec![b'l'; SIZE]);
     assert_contains(server.greeting(), &["Ctrl-C"]);
@@ -51,7 +51,7 @@ fn confined_threads(server: &Server) -> Vec<(String, bool)> {
 
 #[test]
 fn workers_are_confined_as_reported_and_serve() {
-    let server = Server::start();
+    let server = Server::with(&["-v"]);
     let holds = server.greeting().contains("confined by Landlock (ABI ");
     let why = server.greeting().contains("workers are not confined: ");
     assert!(holds != why, "{}", server.greeting());
@@ -62,7 +62,7 @@ fn workers_are_confined_as_reported_and_serve() {
         let is_worker = thread.starts_with("worker-") || thread.starts_with("tokio");
         assert_eq!(is_confined, is_worker && holds, "{thread}");
     }
-    let free = Server::with(&["--confine", "off"]);
+    let free = Server::with(&["-v", "--confine", "off"]);
     assert!(free.greeting().contains("not confined, as configured"));
     assert!(
         confined_threads(&free)
@@ -77,7 +77,7 @@ const SIZES: [usize; 4] = [1, 5000, 100_000, 3 << 20];
 #[test]
 fn by_only_one_mechanism_bodies_are_right_and_travel_by_no_other() {
     for only in ["sendfile", "splice", "read_write"] {
-        let server = Server::with(&["--only", only]);
+        let server = Server::with(&["-v", "--only", only]);
         let greeting = server.greeting();
         let alone = greeting.contains(&format!("bodies are sent by {only}: "))
             && !greeting.contains("falls back to");
@@ -165,7 +165,7 @@ fn a_taken_port_is_reported_with_what_to_do() {
     let address = server.address().to_string();
     let second = serve(&["--listen", &address]);
     let port = format!("port {} is in use", server.address().port());
-    second.assert_failed(1, &[&port, "--listen"]);
+    second.assert_failed(1, &[&port, "--port"]);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn what_cannot_be_served_is_reported() {
         output.assert_failed(1, &[folder, said]);
     }
     serve(&["--listen", "192.0.2.1:8080"]).assert_failed(1, &["no such address"]);
-    for usage in [["--listen", "8080"], ["--workers", "0"]] {
+    for usage in [["--listen", "80808"], ["--port", "x"], ["--workers", "0"]] {
         serve(&usage).assert_failed(2, &[]);
     }
 }

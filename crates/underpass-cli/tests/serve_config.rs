@@ -94,6 +94,7 @@ fn flags_override_the_configuration() {
     );
     let file = file.to_str().unwrap();
     let server = Server::with(&[
+        "-v",
         "--config",
         file,
         "--index",
@@ -101,7 +102,7 @@ fn flags_override_the_configuration() {
         "--cache-control",
         "no-store",
     ]);
-    assert_contains(server.greeting(), &["1 worker;"]);
+    assert_contains(server.greeting(), &["\n1 worker\n"]);
     for name in ["a", "c", ".hidden"] {
         server.write(name, name);
     }
@@ -180,8 +181,8 @@ fn the_environment_stands_behind_the_flags() {
         .env("UNDERPASS_LISTEN", "192.0.2.1:1")
         .env("UNDERPASS_WORKERS", "5")
         .env("UNDERPASS_CORS", "*");
-    let server = Server::by(command, &[]);
-    assert_contains(server.greeting(), &["1 worker;"]);
+    let server = Server::by(command, &["-v"]);
+    assert_contains(server.greeting(), &["\n1 worker\n"]);
     server.write("a", "a");
     assert_eq!(server.get("/").body, b"a");
     assert!(head(&server, "/a").contains("Access-Control-Allow-Origin: *"));

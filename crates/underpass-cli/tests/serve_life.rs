@@ -50,6 +50,48 @@ fn get(address: SocketAddr, target: &str) -> Vec<u8> {
     HttpClient::connect(address).get(target).body
 }
 
+/// What is served stays the folder that was opened, and that is said.
+#[test]
+fn a_root_that_is_replaced_is_reported_once_and_served_after_a_reload() {
+    let releases = tempfile::tempdir().unwrap();
+    let current = releases.path().join("current");
+    let release = |name: &str| {
+        fs::create_dir(releases.path().join(name)).unwrap();
+        fs::write(releases.path().join(name).join("f"), name).unwrap();
+        let next = releases.path().join("next");
+        symlink(name, &next).unwrap();
+        fs::rename(next, &current).unwrap();
+    };
+    release("one");
+    let process = ServerProcess::serve(underpass(), &["--workers", "2"], &current);
+    let address = process.address();
+    assert_eq!(get(address, "/f"), b"one");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let client = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                get(address, "/none");
+            }
+        }
+    });
+    release("two");
+    process.hear("current leads to another folder now; the former one is still served. SIGHUP");
+    assert_eq!(get(address, "/f"), b"one");
+    process.reload();
+    assert_eq!(get(address, "/f"), b"two");
+    let other = releases.path().join("other");
+    fs::rename(releases.path().join("two"), &other).unwrap();
+    process.hear("current does not exist any more; the renamed folder is still served");
+    assert_eq!(get(address, "/f"), b"two");
+    fs::remove_dir_all(other).unwrap();
+    process.hear("current was removed; nothing is served any more");
+    is_over.store(true, Ordering::Relaxed);
+    client.join().unwrap();
+    let end = process.stop();
+    assert_eq!(end.errors.matches("current ").count(), 3, "{}", end.errors);
+}
+
 /// Clients that ask without a pause, each in its own way, until they are to stop. Every one of
 /// them panics at the first connection that is refused or reset, and at the first wrong body.
 struct Load {

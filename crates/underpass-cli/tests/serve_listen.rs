@@ -6,7 +6,7 @@
 mod support;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
@@ -46,11 +46,7 @@ fn several_addresses_are_printed_and_all_are_answered() {
     let server = start(&["127.0.0.1:0", "127.0.0.2:0", &unix], folder.path());
     let greeting = server.greeting();
     assert!(greeting.contains(&unix), "{greeting}");
-    let addresses: Vec<_> = greeting
-        .split("http://")
-        .skip(1)
-        .map(|rest| rest.split('/').next().unwrap().parse().unwrap())
-        .collect();
+    let addresses = addresses(&server);
     assert_eq!(addresses.len(), 2, "{greeting}");
     for address in addresses {
         let got = HttpClient::connect(address).get("/f");
@@ -60,6 +56,78 @@ fn several_addresses_are_printed_and_all_are_answered() {
     server
         .stop()
         .assert_output(&["stopped after 3 requests", "bytes by sendfile"]);
+}
+
+/// Every TCP address of a greeting.
+fn addresses(server: &ServerProcess) -> Vec<SocketAddr> {
+    let greeting = server.greeting();
+    let urls = greeting.split("http://").skip(1);
+    urls.map(|rest| rest.split('/').next().unwrap().parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn what_people_type_is_listened_on_and_every_address_is_printed() {
+    let (folder, content) = folder(100);
+    let typed: [(&[&str], bool); 8] = [
+        (&["-p", "0"], false),
+        (&["--port=0"], false),
+        (&["--listen", "0"], false),
+        (&["--listen", "localhost:0"], false),
+        (&["--listen", "localhost", "-p", "0"], false),
+        (&["--listen", "127.0.0.1", "-p", "0"], false),
+        (&["--listen", ":0"], true),
+        (&["--listen", "0.0.0.0", "-p", "0"], true),
+    ];
+    for (options, is_everywhere) in typed {
+        let mut command = underpass();
+        command.arg("serve").args(options).arg(folder.path());
+        let server = ServerProcess::spawn(&mut command);
+        let addresses = addresses(&server);
+        assert!(!addresses.is_empty(), "{options:?}");
+        for address in &addresses {
+            assert_eq!(HttpClient::connect(*address).get("/f").body, content);
+        }
+        let is_others = |address: &SocketAddr| !address.ip().is_loopback();
+        assert!(
+            is_everywhere || !addresses.iter().any(is_others),
+            "{options:?}"
+        );
+        assert!(addresses.last().unwrap().ip().is_loopback(), "{options:?}");
+        server.stop().assert_success();
+    }
+}
+
+#[test]
+fn a_port_of_the_command_line_overrides_the_environment_and_contradicts_another() {
+    let (folder, _) = folder(1);
+    let mut command = underpass();
+    command.env("UNDERPASS_LISTEN", "192.0.2.1:1");
+    command.args(["serve", "-p", "0"]).arg(folder.path());
+    ServerProcess::spawn(&mut command).stop().assert_success();
+    let two = serve(&["--listen", "127.0.0.1:81", "-p", "82"]);
+    two.assert_failed(1, &["two different ports are given"]);
+    let nobody = serve(&["--listen", "no-such-name.invalid:80"]);
+    nobody.assert_failed(2, &["no-such-name.invalid:80"]);
+}
+
+#[test]
+fn the_greeting_is_short_and_its_details_are_asked_for() {
+    let (folder, _) = folder(1);
+    let server = start(&["127.0.0.1:0"], folder.path());
+    let (first, rest) = server.greeting().split_once('\n').unwrap();
+    let shown = format!(
+        "serving {} on http://{}/",
+        folder.path().display(),
+        server.address()
+    );
+    assert_eq!(first, shown);
+    assert!(rest.lines().count() <= 2, "{rest}");
+    assert!(
+        rest.ends_with("press Ctrl-C to stop; -v shows more\n"),
+        "{rest}"
+    );
+    assert!(!rest.contains("bodies"), "{rest}");
 }
 
 #[test]

@@ -26,6 +26,6 @@ pub use report::event::{
 pub use report::problem::{OtherEnd, Problem, ProblemKind, ProblemMessage, Severity};
 pub use report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
 pub use report::reporter::{CopyEnd, CopyProgress, CopySummary};
-pub use run::CopyContext;
-pub use walk::operands::copy;
+pub use run::{CopyContext, RunStart};
+pub use walk::operands::{begin, copy};
 pub use walk::survey::survey;

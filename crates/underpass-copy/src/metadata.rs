@@ -8,7 +8,6 @@
 //! everything else that decides who may do what is in place; times come last, since all of the
 //! others touch the file.
 
-mod attributes;
 mod file_handle;
 #[cfg(test)]
 mod tests;
@@ -278,7 +277,7 @@ impl MetadataCopy<'_> {
         if self.creation == Creation::Existing && self.mode == FinalMode::OfSource {
             // The new owner gets no more than both modes allow, and nobody else gets anything.
             // Where this fails, so does what follows.
-            let _ = attributes::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
+            let _ = file_handle::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
         }
         dest.chown(Some(user), group).map_err(|errno| {
             if matches!(errno, Errno::PERM | Errno::INVAL) {
@@ -311,12 +310,12 @@ impl MetadataCopy<'_> {
 
     fn set_attributes(&mut self, source: &FileHandle<'_>, dest: &FileHandle<'_>) {
         if self.wishes.xattr.is_wanted() {
-            let elsewhere = self.wants_label().then_some(attributes::SELINUX);
-            let found = attributes::copy_all(source, dest, elsewhere);
+            let elsewhere = self.wants_label().then_some(file_handle::SELINUX);
+            let found = file_handle::copy_all(source, dest, elsewhere);
             self.errors.extend(to_tell(self.wishes.xattr, found));
         }
         if self.wants_label() {
-            let found = attributes::copy_label(source, dest);
+            let found = file_handle::copy_label(source, dest);
             self.errors.extend(to_tell(self.wishes.context, found));
         }
     }
@@ -329,7 +328,7 @@ impl MetadataCopy<'_> {
     ) {
         let found = match (self.mode, source) {
             (FinalMode::AsMade, _) => Vec::new(),
-            (FinalMode::OfSource, Some(source)) => attributes::copy_lists(
+            (FinalMode::OfSource, Some(source)) => file_handle::copy_lists(
                 source,
                 dest,
                 self.mode_of_source(dest, owner),
@@ -337,15 +336,15 @@ impl MetadataCopy<'_> {
             ),
             // What can't be read can't be granted either.
             (FinalMode::OfSource, None) => {
-                attributes::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
+                file_handle::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
             }
             (FinalMode::OnlyThese(mode), _) => {
-                attributes::set_only(dest, mode | self.inherited(dest))
+                file_handle::set_only(dest, mode | self.inherited(dest))
             }
             (FinalMode::Changed { with, without }, _) => {
                 let now = dest.stat().map(|now| now.st_mode & (PERMISSIONS | SPECIAL));
                 let result = now.and_then(|now| dest.chmod((now | with) & !without));
-                attributes::mode_error(result).into_iter().collect()
+                file_handle::mode_error(result).into_iter().collect()
             }
         };
         if self.wishes.mode != PreserveLevel::BestEffort {

@@ -6,9 +6,11 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use rustix::fs::{Mode, Stat, Timespec, fchmod, syncfs};
+use rustix::fs::{Mode, Stat, fchmod, syncfs};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use underpass::Kernel;
 
 use crate::fs::folder::{Folder, changed_at};
@@ -23,6 +25,10 @@ use crate::tree::level::{FolderFinish, FolderPair, Level};
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
+/// How often the clock is looked at while its next tick is waited for, and how many times at most.
+const TICK_POLL: Duration = Duration::from_micros(200);
+const TICK_POLLS: u32 = 500;
+
 /// What a copy is given beside its options.
 #[derive(Clone, Copy)]
 pub struct CopyContext<'a> {
@@ -34,6 +40,8 @@ pub struct CopyContext<'a> {
     pub progress: &'a CopyProgress,
     /// Set by another thread, stops the copy within 100 ms.
     pub stop: &'a AtomicBool,
+    /// When it began: what [`begin`](crate::begin) returned.
+    pub start: RunStart,
 }
 
 /// A copy that is going on.
@@ -52,9 +60,43 @@ pub(crate) struct CopyRun<'a> {
     pub(crate) unclosed: AtomicUsize,
     /// File systems to sync at the end, each with something open on it.
     pub(crate) to_sync: Mutex<HashMap<u64, OwnedFd>>,
-    /// By the fine clock: since Linux 6.13 a time of change is fine where somebody has looked at
-    /// the file before, and by the coarse clock what was changed a moment ago would be newer.
-    pub(crate) began: Timespec,
+}
+
+/// When a run began, by the clock that the kernel stamps inodes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunStart {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl RunStart {
+    /// The present moment. What is changed from now on has this time or a later one; so may have
+    /// what was changed since the last tick of the clock.
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Self {
+            seconds: now.tv_sec,
+            nanoseconds: now.tv_nsec,
+        }
+    }
+
+    /// Waits for the next tick, 1 to 10 ms later: what was changed before has an earlier time.
+    /// Where the clock stands still, the present moment.
+    pub(crate) fn at_next_tick() -> Self {
+        let before = Self::now();
+        for _ in 0..TICK_POLLS {
+            std::thread::sleep(TICK_POLL);
+            if Self::now() != before {
+                break;
+            }
+        }
+        Self::now()
+    }
+
+    /// Whether something was changed after the run began.
+    fn is_before(self, changed: &Stat) -> bool {
+        changed_at(changed) >= (self.seconds, self.nanoseconds)
+    }
 }
 
 /// How many sources there are, and where they go.
@@ -73,7 +115,7 @@ impl CopyRun<'_> {
 
     /// Whether a symbolic link appeared after the run began: it is not followed.
     pub(crate) fn is_newer_than_run(&self, link: &Stat) -> bool {
-        changed_at(link) > (self.began.tv_sec, self.began.tv_nsec)
+        self.context.start.is_before(link)
     }
 
     /// Puts the metadata of `source` on `dest`, as the options say, and reports what failed.

@@ -6,6 +6,10 @@ mod support;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use support::{Probe, Server, State, pattern};
 use underpass_testkit::HttpClient;
@@ -55,6 +59,39 @@ fn members(archive: &[u8]) -> Vec<Member> {
 
 fn names(members: &[Member]) -> Vec<&str> {
     members.iter().map(|member| &member.name[..]).collect()
+}
+
+/// Links that take turns with files while an archive is made: it is whole all the same.
+#[test]
+fn names_that_change_their_kind_meanwhile_do_not_end_an_archive() {
+    let server = Server::start();
+    server.write("probe", "probe");
+    let folder = server.site().join("d");
+    for number in 0..20 {
+        server.write(&format!("d/file-{number}"), "file");
+        symlink("file-0", folder.join(format!("link-{number}"))).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let swap = |number: usize| {
+                let [file, link] =
+                    ["file", "link"].map(|kind| folder.join(format!("{kind}-{number}")));
+                renameat_with(CWD, file, CWD, link, RenameFlags::EXCHANGE).unwrap();
+            };
+            while !is_over.load(Ordering::Relaxed) {
+                (1..20).for_each(swap);
+            }
+        });
+        let mut client = server.connect();
+        let whole = (0..300).all(|_| {
+            client.ask("/d/?download=tar");
+            let archive = client.try_response("GET");
+            archive.is_ok_and(|archive| !members(&archive.body).is_empty())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert!(whole, "an archive broke off");
+    });
 }
 
 fn site() -> Server {

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::symlink;
@@ -138,31 +139,84 @@ fn links_that_only_proc_has_are_not_followed() {
 }
 
 #[test]
-fn what_is_no_file_is_not_opened_for_long() {
+fn what_is_no_file_is_not_opened() {
     let server = site();
     let root = server.site();
-    mknodat(
-        CWD,
-        root.join("fifo"),
-        FileType::Fifo,
-        Mode::RUSR | Mode::WUSR,
-        0,
-    )
-    .unwrap();
+    let fifo = root.join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
-    // As an ordinary user there is no device to be made, and the row is about nothing.
-    let _ = mknodat(
-        CWD,
-        root.join("null"),
-        FileType::CharacterDevice,
-        Mode::RUSR,
-        0x103,
-    );
+    let (report, opened) = std::sync::mpsc::channel();
+    let path = fifo.clone();
+    let writer = std::thread::spawn(move || {
+        let mut writer = fs::OpenOptions::new().write(true).open(path).unwrap();
+        report.send(()).unwrap();
+        writer.write_all(b"for the reader").unwrap();
+    });
     let mut client = server.connect();
-    for name in ["fifo", "socket", "null"] {
-        assert_eq!(client.get(&format!("/{name}")).status, 404, "{name}");
-        assert_eq!(client.state(), State::Open);
+    for _ in 0..100 {
+        for name in ["fifo", "socket", "?download=tar"] {
+            let status = if name.starts_with('?') { 200 } else { 404 };
+            assert_eq!(client.get(&format!("/{name}")).status, status, "{name}");
+            assert_eq!(client.state(), State::Open);
+        }
     }
+    assert!(
+        opened.try_recv().is_err(),
+        "the server is the FIFO's reader"
+    );
+    assert_eq!(fs::read(&fifo).unwrap(), b"for the reader");
+    opened.recv_timeout(WAIT_MAX).unwrap();
+    writer.join().unwrap();
+}
+
+/// The names of the request decide, not those that a link leads to: what a link with a visible name
+/// shows is the will of whoever made it. Volumes of Kubernetes are made of such links.
+#[test]
+fn a_link_shows_a_hidden_target_and_nothing_hidden_beneath_it() {
+    let layout = |server: &Server| {
+        server.write("..2026_11_22/config/a.json", "a");
+        server.write("..2026_11_22/config/.git/secret", SECRET);
+        let root = server.site();
+        symlink("..2026_11_22", root.join("..data")).unwrap();
+        symlink("..data/config", root.join("config")).unwrap();
+        symlink("..data/config/a.json", root.join("a.json")).unwrap();
+        symlink(".", root.join("self")).unwrap();
+    };
+    let server = site();
+    layout(&server);
+    for (target, status) in [
+        ("/a.json", 200),
+        ("/config/a.json", 200),
+        ("/self/config/a.json", 200),
+        ("/config/.git/secret", 404),
+        ("/self/..data/config/a.json", 404),
+        ("/..data/config/a.json", 404),
+        ("/..2026_11_22/config/a.json", 404),
+        ("/config/%2egit/secret", 404),
+    ] {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    let listed = |target: &str| String::from_utf8(server.get(target).body).unwrap();
+    assert!(listed("/?format=json").contains("\"config\""));
+    assert!(!listed("/?format=json").contains("..data"));
+    assert!(!listed("/config/?format=json").contains(".git"));
+    let strict = with_secrets(Server::configured("symlinks = 'none'"));
+    layout(&strict);
+    for target in ["/a.json", "/config/a.json", "/self/config/a.json"] {
+        assert_eq!(strict.get(target).status, 404, "{target}");
+    }
+}
+
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn a_device_is_not_found() {
+    let server = site();
+    let path = server.site().join("null");
+    let null = rustix::fs::makedev(1, 3);
+    mknodat(CWD, path, FileType::CharacterDevice, Mode::RUSR, null).unwrap();
+    let mut client = server.connect();
+    assert_eq!(client.get("/null").status, 404);
+    assert_eq!(client.state(), State::Open);
 }
 
 #[test]

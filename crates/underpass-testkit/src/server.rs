@@ -33,7 +33,7 @@ impl ServerProcess {
     pub fn spawn(command: &mut Command) -> Self {
         let process = ChildProcess::spawn(command);
         // The last line of the greeting.
-        process.hear("bodies ");
+        process.hear("press Ctrl-C to stop");
         Self {
             server: process.traced_pid(),
             greeting: process.output(),
@@ -155,7 +155,7 @@ mod tests {
 
     /// A program that greets as the server does, and ends by itself at SIGTERM.
     fn stand_in(also: &str) -> ServerProcess {
-        let greet = "echo serving http://127.0.0.1:4711/; echo bodies leave";
+        let greet = "echo serving http://127.0.0.1:4711/; echo press Ctrl-C to stop";
         let script = format!("trap 'exit 7' TERM; {also} {greet}; while :; do :; done");
         ServerProcess::spawn(Command::new("sh").args(["-c", &script]))
     }

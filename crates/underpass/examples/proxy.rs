@@ -3,6 +3,8 @@
 //!
 //!     cargo run -p underpass --example proxy -- 127.0.0.1:4000 example.org:80
 //!
+//! With `:0` as the port the kernel chooses one; the first line says which.
+//!
 //! Half-closes are kept: a client may end its request and still read the answer.
 
 use std::error::Error;
@@ -18,7 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     // One for all connections: it keeps their pipes.
     let kernel = Arc::new(Kernel::probe());
-    for client in TcpListener::bind(address)?.incoming() {
+    let listener = TcpListener::bind(address)?;
+    println!("{}", listener.local_addr()?);
+    for client in listener.incoming() {
         let (client, server, kernel) = (client?, server.clone(), Arc::clone(&kernel));
         std::thread::spawn(move || match TcpStream::connect(&server) {
             Ok(server) => {

@@ -3,6 +3,8 @@
 //!     cargo run -p underpass --features tokio --example send_tokio -- 127.0.0.1:4000 big.iso
 //!     nc 127.0.0.1 4000 > copy.iso
 //!
+//! With `:0` as the port the kernel chooses one; the first line says which.
+//!
 //! A file that is not in the page cache is read ahead on other threads: nobody waits for its disk.
 
 use std::error::Error;
@@ -19,6 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: send_tokio ADDRESS FILE".into());
     };
     let listener = TcpListener::bind(address).await?;
+    println!("{}", listener.local_addr()?);
     let kernel = Arc::new(Kernel::probe());
     loop {
         let (socket, peer) = listener.accept().await?;

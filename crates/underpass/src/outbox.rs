@@ -455,7 +455,7 @@ impl Outbox {
     /// Records a wait for the disk, because a range was not in the page cache.
     pub fn waited_for_disk(&mut self, span: Duration) {
         self.stats.cold_reads += 1;
-        self.stats.cold_time += span;
+        self.stats.cold_time = self.stats.cold_time.saturating_add(span);
     }
 
     /// Returns an error of the driver with the account up to now. `errno` is that of the call that
@@ -593,6 +593,7 @@ mod tests {
         assert_eq!(due(&outbox, &AUTO), Some(("more", 4)));
         send(&mut outbox, 3);
         assert_eq!(due(&outbox, &AUTO), Some(("more", 1)));
+        assert!(!outbox.is_empty());
         send(&mut outbox, 1);
         assert_eq!(due(&outbox, &AUTO), Some(("range", large)));
         let mut moved = Account::default();
@@ -613,6 +614,7 @@ mod tests {
         );
         send(&mut outbox, 4);
         assert!(outbox.is_empty() && outbox.due(&AUTO).is_none());
+        assert_eq!(outbox.account().bytes() + outbox.account().holes, large);
         assert_eq!(outbox.take_account().bytes(), large - 3);
         assert_eq!(outbox.take_send_stats().bytes, 8);
         assert_eq!(outbox.sent_bytes(), 0);
@@ -740,6 +742,9 @@ mod tests {
         outbox.advance(MAX, MAX);
         assert!(outbox.is_empty());
         assert_eq!(outbox.sent_bytes(), MAX);
+        outbox.waited_for_disk(Duration::MAX);
+        outbox.waited_for_disk(Duration::MAX);
+        assert_eq!(outbox.take_send_stats().cold_time, Duration::MAX);
         let mut greedy = Outbox::new().joined_bytes_max(MAX);
         greedy.push(Piece::Bytes(vec![7]));
         greedy.push(range(0, 1 << 60));

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_type;
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::outbox::FileRange;
@@ -58,9 +59,10 @@ impl<F: AsFd> Source<F> {
     /// that grows is moved up to the size it has now.
     ///
     /// # Errors
-    /// As [`Endpoint::of`].
+    /// As [`Endpoint::of`]; `EPROTOTYPE` for a socket of messages (datagrams): what a call does not
+    /// take of a message is lost.
     pub fn whole(fd: F) -> Result<Self, Errno> {
-        let end = Endpoint::of(&fd)?;
+        let end = source_end(&fd)?;
         Ok(Self::of(fd, end))
     }
 
@@ -83,9 +85,9 @@ impl<F: AsFd> Source<F> {
     /// Exactly `len` bytes: of a file or block device from `from` on, of a stream the next ones.
     ///
     /// # Errors
-    /// As [`Endpoint::of`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1, as no file can.
+    /// As [`whole`](Self::whole); `EOVERFLOW` where the range ends beyond 2⁶³ − 1, as no file can.
     pub fn range(fd: F, from: u64, len: u64) -> Result<Self, Errno> {
-        let end = Endpoint::of(&fd)?;
+        let end = source_end(&fd)?;
         Self::range_of(fd, end, from, len)
     }
 }
@@ -125,6 +127,16 @@ impl FileRange {
     }
 }
 
+/// Looks at what is to be read as a stream or a file.
+pub(crate) fn source_end(fd: impl AsFd) -> Result<Endpoint, Errno> {
+    let end = Endpoint::of(&fd)?;
+    let is_message = |of: SocketType| of != SocketType::STREAM;
+    match end.kind == EndpointKind::Other && socket_type(fd).is_ok_and(is_message) {
+        true => Err(Errno::PROTOTYPE),
+        false => Ok(end),
+    }
+}
+
 fn kind_of(fd: BorrowedFd<'_>, file_type: FileType) -> Result<EndpointKind, Errno> {
     Ok(match file_type {
         FileType::RegularFile => EndpointKind::File,
@@ -137,7 +149,7 @@ fn kind_of(fd: BorrowedFd<'_>, file_type: FileType) -> Result<EndpointKind, Errn
 }
 
 fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
-    if rustix::net::sockopt::socket_type(fd)? != SocketType::STREAM {
+    if socket_type(fd)? != SocketType::STREAM {
         return Ok(EndpointKind::Other);
     }
     Ok(match rustix::net::sockopt::socket_domain(fd)? {

@@ -217,8 +217,8 @@ impl Drop for SignalGuard {
     }
 }
 
-/// Whether this process ignores a signal, given by its number. One that was ignored when the program
-/// started (nohup, a script's background job) should stay ignored. Does not block.
+/// Whether this process ignores a signal, given by its number. One that was ignored when the
+/// program started (nohup, a script's background job) should stay ignored. Does not block.
 pub fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a null new action only asks; `action` is valid for writes, and all-zero is a valid

@@ -121,6 +121,14 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_wait_is_one_that_the_kernel_can_count() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for span in [Duration::ZERO, Duration::from_millis(1), Duration::MAX] {
+            assert_eq!(defer_accept(&listener, span), Ok(()), "{span:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_tcp_socket_is_refused() {
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(reached(&socket), Err(Errno::OPNOTSUPP));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::cargo::run_tests;
 use super::report::TestReport;
@@ -11,15 +11,15 @@ use crate::artifacts::Binary;
 use crate::needs::{self, Lack, Need};
 use crate::packages;
 use crate::tidy::{Ignored, Tree};
-use crate::workspace::{BuildTarget, Fallible, Package, Workspace};
+use crate::workspace::{BuildTarget, Fallible, Package, Workspace, output};
 
-/// An integration-test target whose tests are marked
-/// `#[ignore = "needs …; run by cargo xtask test"]`. Where one needs mounts, all of them run in a
-/// private mount namespace.
+/// A test target, some of whose tests are marked
+/// `#[ignore = "needs …; run by cargo xtask test"]`.
 pub(super) struct SystemTest<'a> {
     package: &'a Package,
     target: &'a BuildTarget,
-    pub(super) needs: Vec<&'static Need>,
+    /// The needs of each marked test, by its name without its module.
+    needs_of: BTreeMap<&'a str, Vec<&'static Need>>,
     /// The first sentence of its documentation.
     pub(super) purpose: String,
 }
@@ -43,14 +43,10 @@ pub(super) fn all(tree: &Tree) -> Vec<SystemTest<'_>> {
             .rust()
             .filter(|(path, ..)| BuildTarget::has(&root, path));
         let tests = files.flat_map(|(_, _, rust)| &rust.tests);
-        let reasons = tests.filter_map(|test| match &test.ignored {
-            Ignored::Because(reason) => needs::of_reason(reason).ok(),
+        let marked = tests.filter_map(|test| match &test.ignored {
+            Ignored::Because(reason) => Some((&*test.name, needs::of_reason(reason).ok()?)),
             Ignored::No => None,
         });
-        let needs: BTreeMap<_, _> = reasons
-            .flatten()
-            .map(|need| (need.to_string(), need))
-            .collect();
         let text = tree.text(&root).unwrap_or_default();
         let lines = text.lines().map_while(|line| line.strip_prefix("//! "));
         let purpose = Vec::from_iter(lines).join(" ");
@@ -58,29 +54,46 @@ pub(super) fn all(tree: &Tree) -> Vec<SystemTest<'_>> {
         SystemTest {
             package,
             target,
-            needs: needs.into_values().collect(),
+            needs_of: marked.collect(),
             purpose: purpose.to_owned(),
         }
     });
-    tests.filter(|test| !test.needs.is_empty()).collect()
+    tests.filter(|test| !test.needs_of.is_empty()).collect()
 }
 
 impl SystemTest<'_> {
-    fn lack(&self) -> Option<Lack> {
-        self.needs.iter().find_map(|need| need.lack())
+    /// Every need of its tests.
+    pub(super) fn needs(&self) -> BTreeMap<String, &'static Need> {
+        let needs = self.needs_of.values().flatten();
+        needs.map(|need| (need.to_string(), *need)).collect()
+    }
+
+    /// The listed tests that can be run, and the others by what they lack.
+    fn sorted(&self, listed: Vec<String>) -> (Vec<String>, BTreeMap<Lack, u64>) {
+        let (mut able, mut unable) = (Vec::new(), BTreeMap::new());
+        for path in listed {
+            let name = path.rsplit("::").next().unwrap_or(&path);
+            let mut needs = self.needs_of.get(name).into_iter().flatten();
+            match needs.find_map(|need| need.lack()) {
+                Some(lack) => *unable.entry(lack).or_default() += 1,
+                None => able.push(path),
+            }
+        }
+        (able, unable)
     }
 
     fn binary<'b>(&self, binaries: &'b [Binary]) -> Option<&'b Binary> {
         binaries.iter().find(|binary| {
-            binary.is_integration_test()
-                && binary.target.name == self.target.name
+            binary.is_test()
+                && binary.target == *self.target
                 && binary.manifest_path == self.package.manifest_path
         })
     }
 
-    /// Runs the test where and as cargo would: in its package's directory, with the tool's path.
-    fn command(&self, test: &Binary, binaries: &[Binary]) -> Command {
-        let mut command = if self.needs.iter().any(|need| need.is_mounts()) {
+    /// Runs tests where and as cargo would: in the package's directory, with the tool's path. Where
+    /// one of the target needs mounts, all of them run in a private mount namespace.
+    fn command(&self, test: &Binary, names: &[String], binaries: &[Binary]) -> Command {
+        let mut command = if self.needs().values().any(|need| need.is_mounts()) {
             let [program, arguments @ ..] = needs::PRIVATE_MOUNTS;
             let mut command = Command::new(program);
             command.args(arguments).arg(&test.executable);
@@ -90,7 +103,8 @@ impl SystemTest<'_> {
         };
         let directory = test.manifest_path.parent().unwrap_or(Path::new("."));
         command
-            .arg("--ignored")
+            .args(["--ignored", "--exact"])
+            .args(names)
             .current_dir(directory)
             .env("CARGO_MANIFEST_DIR", directory)
             .env("PATH", needs::search_path());
@@ -104,7 +118,11 @@ impl SystemTest<'_> {
 
 impl fmt::Display for SystemTest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} --test {}", self.package.name, self.target.name)
+        let (package, name) = (&self.package.name, &self.target.name);
+        match self.target.is("test") {
+            true => write!(f, "{package} --test {name}"),
+            false => write!(f, "{package} --lib"),
+        }
     }
 }
 
@@ -117,8 +135,8 @@ pub(super) fn run(
     let tree = Tree::read(workspace)?;
     let tests = all(&tree);
     if packages == Packages::Install {
-        let needs = tests.iter().flat_map(|test| &test.needs);
-        packages::install(&needs.filter_map(|need| need.missing_package()).collect())?;
+        let needs = tests.iter().flat_map(|test| test.needs().into_values());
+        packages::install(&needs.filter_map(Need::missing_package).collect())?;
     }
     for test in tests {
         println!("\n   {test}");
@@ -126,29 +144,30 @@ pub(super) fn run(
             report.fail(format!("{test} was not built"));
             continue;
         };
-        match (count(&binary.executable)?, test.lack()) {
-            (0, _) => report.fail(format!("{test} has no test that is marked")),
-            (tests, Some(lack)) => {
-                println!("   not run: {lack}");
-                report.not_run(test.to_string(), tests, lack);
-            }
-            (_, None) => {
-                run_tests(&test.to_string(), test.command(binary, binaries), report)?;
-            }
+        let (able, unable) = test.sorted(marked(&binary.executable)?);
+        if able.is_empty() && unable.is_empty() {
+            report.fail(format!("{test} has no test that is marked"));
+        }
+        for (lack, tests) in unable {
+            println!("   {tests} not run: {lack}");
+            report.not_run(test.to_string(), tests, lack);
+        }
+        if !able.is_empty() {
+            let command = test.command(binary, &able, binaries);
+            run_tests(&test.to_string(), command, report)?;
         }
     }
     Ok(())
 }
 
-/// The number of tests in the binary that are marked.
-fn count(executable: &Path) -> Fallible<u64> {
-    let listed = Command::new(executable)
-        .args(["--list", "--ignored", "--format", "terse"])
-        .stdin(Stdio::null())
-        .output()?;
-    let listed = String::from_utf8_lossy(&listed.stdout);
-    let tests = listed.lines().filter(|line| line.ends_with(": test"));
-    Ok(tests.count() as u64)
+/// The tests in the binary that are marked, with their modules.
+fn marked(executable: &Path) -> Fallible<Vec<String>> {
+    let mut list = Command::new(executable);
+    let listed = output(list.args(["--list", "--ignored", "--format", "terse"]))?;
+    let tests = listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"));
+    Ok(tests.map(str::to_owned).collect())
 }
 
 #[cfg(test)]
@@ -159,16 +178,17 @@ mod tests {
     use crate::workspace::fake::ours;
 
     fn built(package: &str, target: &str, kind: &str) -> Binary {
+        let root = format!("/w/{package}/tests/{target}/main.rs");
         let message = json!({
             "manifest_path": format!("/w/{package}/Cargo.toml"),
-            "target": {"name": target, "kind": [kind], "src_path": "/w"},
+            "target": {"name": target, "kind": [kind], "src_path": root},
             "profile": {"test": kind == "test"},
             "executable": format!("/t/{package}-{target}"),
         });
         serde_json::from_value(message).expect("a binary")
     }
 
-    fn marked(needs: &str) -> String {
+    fn with_test(needs: &str) -> String {
         let reason = format!("needs {needs}; run by cargo xtask test");
         format!("//! It mounts.\n#[test]\n#[ignore = \"{reason}\"]\nfn a() {{}}\n")
     }
@@ -187,11 +207,11 @@ mod tests {
 
     #[test]
     fn targets_need_what_their_tests_need() {
-        let tree = tree(&marked("mounts"), &marked("root and mounts"));
+        let tree = tree(&with_test("mounts"), &with_test("root and mounts"));
         let tests = all(&tree);
         let described = tests.iter().map(|test| {
-            let needs = test.needs.iter().map(ToString::to_string);
-            (test.to_string(), &*test.purpose, needs.collect())
+            let needs = test.needs().into_keys().collect();
+            (test.to_string(), &*test.purpose, needs)
         });
         let needs: Vec<_> = ["mounts (package mount)", "root"].map(str::to_owned).into();
         let expected = ("a --test kernel".to_owned(), "It mounts", needs);
@@ -200,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_target_is_found_among_its_namesakes() {
-        let tree = tree(&marked("mounts"), "");
+        let tree = tree(&with_test("mounts"), "");
         let binaries = [
             built("b", "kernel", "test"),
             built("a", "kernel", "bin"),
@@ -215,13 +235,13 @@ mod tests {
     fn mounts_are_private_and_the_tool_is_known() {
         let binaries = [built("cli", "underpass", "bin")];
         let test = built("a", "kernel", "test");
-        let tree = tree(&marked("mounts"), "");
-        let command = all(&tree)[0].command(&test, &binaries);
+        let tree = tree(&with_test("mounts"), "");
+        let command = all(&tree)[0].command(&test, &["m::a".to_owned()], &binaries);
         let words = [command.get_program()]
             .into_iter()
             .chain(command.get_args());
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-        let expected = "unshare --mount --propagation private /t/a-kernel --ignored";
+        let expected = "unshare --mount --propagation private /t/a-kernel --ignored --exact m::a";
         assert_eq!(words.join(" "), expected);
         let mut set = command.get_envs();
         let tool = set.find(|(name, _)| *name == "CARGO_BIN_EXE_underpass");

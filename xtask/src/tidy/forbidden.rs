@@ -23,6 +23,9 @@ const UNFINISHED: &[&str] = &["todo", "dbg", "unimplemented"];
 /// The only shell script: continuous integration needs a first word to say.
 const SHELL_SCRIPT: &str = ".ci/run";
 
+/// What a merge leaves where it could not decide.
+const CONFLICTS: [&str; 2] = ["<<<<<<< ", ">>>>>>> "];
+
 const REGISTRY: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
@@ -66,6 +69,9 @@ fn in_text(path: &str, text: &str) -> Vec<Complaint> {
         }));
         if line.ends_with([' ', '\t', '\r']) && !path.contains(TEST_DATA) {
             complaints.push(Complaint::at(path, number, "trailing white space"));
+        }
+        if CONFLICTS.iter().any(|mark| line.starts_with(mark)) {
+            complaints.push(Complaint::at(path, number, "an unresolved merge"));
         }
         if path == "Cargo.lock" && line.starts_with("source = ") && line != REGISTRY {
             complaints.push(Complaint::at(
@@ -156,6 +162,10 @@ mod tests {
             ["a.rs:2: a tab"]
         );
         assert_eq!(complaints("a.md", "a \n"), ["a.md:1: trailing white space"]);
+        assert_eq!(
+            complaints("a.md", "<<<<<<< HEAD\n"),
+            ["a.md:1: an unresolved merge"]
+        );
         assert!(complaints("crates/a/tests/data/head.txt", "a \r\n").is_empty());
     }
 

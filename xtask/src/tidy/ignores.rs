@@ -1,5 +1,5 @@
-//! A test is left out of a plain `cargo test` only where `cargo xtask test` runs it: it is in an
-//! integration test, it names what it needs, and so do all tests beside it.
+//! A test is left out of a plain `cargo test` only where `cargo xtask test` runs it: it is in a
+//! target with tests, and it names what it needs.
 
 use super::code::{Ignored, Tree};
 use super::complaint::Complaint;
@@ -14,33 +14,16 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let tests = tree
         .rust()
         .flat_map(|(path, _, rust)| rust.tests.iter().map(move |test| (path, test)));
-    let tests: Vec<_> = tests.collect();
-    let is_ignored = |root: &str| {
-        let mut tests = tests.iter();
-        tests.any(|(path, test)| BuildTarget::has(root, path) && test.ignored != Ignored::No)
-    };
-    let faults = tests.iter().filter_map(|(path, test)| {
-        let root = roots.iter().find(|root| BuildTarget::has(root, path));
-        let fault = match (&test.ignored, root) {
-            (Ignored::Because(_), None) => "is ignored, but in no integration test".to_owned(),
-            (Ignored::Because(reason), Some(_)) => {
-                format!(
-                    "is ignored for a reason that {}",
-                    needs::of_reason(reason).err()?
-                )
-            }
-            (Ignored::No, Some(root)) if is_ignored(root) => {
-                "is beside tests with needs: mark it #[ignore = \"needs …; run by cargo xtask \
-                 test\"]"
-                    .to_owned()
-            }
-            (Ignored::No, _) => return None,
+    let faults = tests.filter_map(|(path, test)| {
+        let Ignored::Because(reason) = &test.ignored else {
+            return None;
         };
-        Some(Complaint::at(
-            path,
-            test.line,
-            format!("`{}` {fault}", test.name),
-        ))
+        let fault = match roots.iter().any(|root| BuildTarget::has(root, path)) {
+            false => "but in no target with tests".to_owned(),
+            true => format!("for a reason that {}", needs::of_reason(reason).err()?),
+        };
+        let text = format!("`{}` is ignored {fault}", test.name);
+        Some(Complaint::at(path, test.line, text))
     });
     faults.chain(uncompiled_examples(tree)).collect()
 }
@@ -88,8 +71,8 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_test_outside_of_integration_tests_is_found() {
-        assert_eq!(complaints_at("a/src/lib.rs", MARKED).len(), 1);
+    fn a_marked_test_in_no_target_is_found() {
+        assert_eq!(complaints_at("a/examples/e.rs", MARKED).len(), 1);
     }
 
     #[test]
@@ -102,13 +85,6 @@ mod tests {
             let text = format!("#[test]\n#[ignore{reason}]\nfn it() {{}}\n");
             assert_eq!(complaints(&text).len(), 1, "{reason}");
         }
-    }
-
-    #[test]
-    fn an_unmarked_test_beside_marked_ones_is_found() {
-        let found = complaints(&format!("{MARKED}#[test]\nfn other() {{}}\n"));
-        assert!(found.len() == 1 && found[0].starts_with("a/tests/kernel.rs:5: `other` is beside"));
-        assert_eq!(complaints("#[test]\nfn other() {}\n"), [""; 0]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::document::{Document, SCHEMA};
 use crate::error::{Error, ErrorContext, Result};
+use crate::report_file::write_report;
 
 impl Document {
     /// Reads a file that `--json` has written.
@@ -40,34 +41,17 @@ impl Document {
         }
     }
 
-    /// Writes the document as indented JSON with a newline at its end. The file is replaced
-    /// atomically: a concurrent reader gets the whole old one or the whole new one.
+    /// Writes the document as indented JSON with a newline at its end.
     ///
     /// # Errors
     ///
-    /// [`Error::System`] if no file can be created in the directory; the old file stays.
+    /// As [`write_report`].
     pub fn write(&self, path: &Path) -> Result<()> {
-        let context = || format!("write {}", path.display());
         let mut json = serde_json::to_vec_pretty(self)
             .map_err(io::Error::other)
-            .context(context)?;
+            .context(|| format!("write {}", path.display()))?;
         json.push(b'\n');
-        if path.exists() && !path.is_file() {
-            // A pipe or a device such as /dev/stdout is written to and not replaced.
-            return fs::write(path, json).context(context);
-        }
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new();
-        let file = file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = file.tempfile_in(directory).context(context)?;
-        fs::write(file.path(), json).context(context)?;
-        file.persist(path)
-            .map_err(|refused| refused.error)
-            .context(context)?;
-        Ok(())
+        write_report(path, json)
     }
 
     /// Describes a list whose length differs from the number of contenders.

@@ -106,7 +106,8 @@ struct MeasureArguments {
 }
 
 /// Measures and reports. Exit codes: 0 all done; 1 an error, or something got worse; 2 the results
-/// can't be compared; 130, 143 stopped by SIGINT, SIGTERM, with a report of what was complete by then.
+/// can't be compared; 130, 143 stopped by SIGINT, SIGTERM, with a report of what was complete by
+/// then.
 pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
     let (benchmarks, common) = match arguments.command {
         None => (everything(), arguments.common),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use underpass_bench::compare::{Changes, compare};
 use underpass_bench::document::Document;
+use underpass_bench::write_report;
 
 pub(super) fn message(error: underpass_bench::Error) -> String {
     error.to_string()
@@ -92,8 +93,7 @@ fn read(path: &Path) -> Result<Document, String> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    let written = std::fs::write(path, text);
-    written.map_err(|error| format!("cannot write '{}': {error}", path.display()))
+    write_report(path, text).map_err(message)
 }
 
 /// Prints on standard output, which may be closed.
@@ -103,7 +103,5 @@ pub(super) fn print(text: &str) {
 
 /// The width of the terminal, or one that fits everywhere.
 pub(super) fn text_columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { 100 } else { columns }
+    crate::layout::columns(std::io::stdout(), 100)
 }

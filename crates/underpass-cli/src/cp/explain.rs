@@ -32,17 +32,33 @@ pub(super) fn summary(summary: &CopySummary) -> String {
     format!("summary: {}; {}", counts(summary), summary.account)
 }
 
-/// What is said at the end of a copy with errors.
-pub(super) fn ended(summary: &CopySummary) -> String {
+/// Files of which a part was copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct IncompleteFiles {
+    /// Because the copy was stopped.
+    pub(super) stopped: u64,
+    /// Of all of them.
+    pub(super) bytes: u64,
+}
+
+/// What is said at the end of a copy with errors. Bytes of incomplete files count, too: messages
+/// name them.
+pub(super) fn ended(summary: &CopySummary, incomplete: IncompleteFiles) -> String {
     let how = match summary.ended {
         CopyEnd::Stopped => "stopped",
         CopyEnd::ByItself => "not all could be copied",
     };
-    format!(
-        "{how}: {}, {} bytes",
-        counts(summary),
-        summary.account.bytes()
-    )
+    let IncompleteFiles { stopped, bytes } = incomplete;
+    let others = CopySummary {
+        errors: summary.errors.saturating_sub(stopped),
+        ..summary.clone()
+    };
+    let stopped = match stopped {
+        0 => String::new(),
+        _ => format!(", {} incomplete", counted(stopped, "file")),
+    };
+    let bytes = counted(summary.account.bytes().saturating_add(bytes), "byte");
+    format!("{how}: {}{stopped}, {bytes}", counts(&others))
 }
 
 fn counts(summary: &CopySummary) -> String {
@@ -158,8 +174,21 @@ mod tests {
             ..CopySummary::default()
         };
         assert_eq!(
-            ended(&some),
+            ended(&some, IncompleteFiles::default()),
             "not all could be copied: 3 files, 1 folder copied, 1 error, 0 bytes"
+        );
+        let stopped = CopySummary {
+            errors: 1,
+            ended: CopyEnd::Stopped,
+            ..CopySummary::default()
+        };
+        let incomplete = IncompleteFiles {
+            stopped: 1,
+            bytes: 67_108_864,
+        };
+        assert_eq!(
+            ended(&stopped, incomplete),
+            "stopped: nothing copied, 1 file incomplete, 67108864 bytes"
         );
     }
 }

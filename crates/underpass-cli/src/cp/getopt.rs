@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::request::{ArgumentOrder, CpEnvironment, CpRequest, Draft, command};
+use super::request::{ArgumentOrder, CalledAs, CpEnvironment, CpRequest, Draft, command};
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 use super::words::UsageError;
 
@@ -20,7 +20,7 @@ pub(super) fn parse(
         has_selinux: environment.has_selinux,
         ..Draft::default()
     };
-    for item in Getopt::new(words, environment.order) {
+    for item in Getopt::new(words, environment.called_as, environment.order) {
         match item? {
             ParsedWord::Operand(operand) => draft.operands.push(operand),
             ParsedWord::Option(option, argument) => option.apply(&mut draft, argument)?,
@@ -45,16 +45,22 @@ pub(super) struct Getopt {
     rest: VecDeque<OsString>,
     /// Letters left of a bundle (`-abc`).
     letters: VecDeque<u8>,
+    called_as: CalledAs,
     order: ArgumentOrder,
     /// Only operands follow.
     only_operands: bool,
 }
 
 impl Getopt {
-    pub(super) fn new(words: impl IntoIterator<Item = OsString>, order: ArgumentOrder) -> Self {
+    pub(super) fn new(
+        words: impl IntoIterator<Item = OsString>,
+        called_as: CalledAs,
+        order: ArgumentOrder,
+    ) -> Self {
         Self {
             rest: words.into_iter().collect(),
             letters: VecDeque::new(),
+            called_as,
             order,
             only_operands: false,
         }
@@ -66,7 +72,7 @@ impl Getopt {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
             None => (text, None),
         };
-        let definition = find(name, word)?;
+        let definition = find(name, word, self.called_as)?;
         let long = definition.long.unwrap_or_default();
         let given = given.map(|given| OsString::from_vec(given.to_vec()));
         let given = match (definition.argument, given) {
@@ -137,7 +143,11 @@ impl Iterator for Getopt {
 
 /// The long option that a name, or the beginning of one, means. Ours are considered only where none
 /// of GNU's begins so: an abbreviation of GNU's stays one.
-fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, UsageError> {
+fn find(
+    name: &[u8],
+    word: &OsStr,
+    called_as: CalledAs,
+) -> Result<&'static OptionDefinition, UsageError> {
     let named = |definition: &&OptionDefinition| definition.long.map(str::as_bytes) == Some(name);
     if let Some(exact) = OPTIONS.iter().find(named) {
         return Ok(exact);
@@ -150,7 +160,10 @@ fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, UsageErr
         .iter()
         .filter(begins)
         .partition(|definition| definition.is_gnu());
-    let candidates = if gnu.is_empty() { ours } else { gnu };
+    let (candidates, ours) = match gnu.is_empty() {
+        true => (ours, Vec::new()),
+        false => (gnu, ours),
+    };
     let Some((first, others)) = candidates.split_first() else {
         return Err(UsageError::about("unrecognized option '", word, "'"));
     };
@@ -161,7 +174,9 @@ fn find(name: &[u8], word: &OsStr) -> Result<&'static OptionDefinition, UsageErr
     if others.is_empty() {
         return Ok(first);
     }
-    let longs = std::iter::once(first).chain(others);
+    // GNU's messages name GNU's options only.
+    let ours = ours.iter().filter(|_| called_as == CalledAs::Underpass);
+    let longs = std::iter::once(first).chain(others).chain(ours);
     let longs: String = longs
         .filter_map(|candidate| candidate.long)
         .map(|long| format!(" '--{long}'"))
@@ -184,7 +199,7 @@ mod tests {
             }
             ParsedWord::Operand(operand) => (None, operand),
         };
-        let words = Getopt::new(words.iter().map(OsString::from), order);
+        let words = Getopt::new(words.iter().map(OsString::from), CalledAs::Cp, order);
         words.map(|item| item.map(read)).collect()
     }
 
@@ -238,6 +253,17 @@ mod tests {
         ] {
             let read = read(&[word, "1"], ArgumentOrder::Permuted).expect("an option");
             assert_eq!(read[0].0, Some(name), "{word}");
+        }
+    }
+
+    #[test]
+    fn possibilities_are_those_of_the_program() {
+        let gnus = "option '--re' is ambiguous; possibilities: '--recursive' \
+                    '--remove-destination' '--reflink'";
+        for (called_as, ours) in [(CalledAs::Cp, ""), (CalledAs::Underpass, " '--resume'")] {
+            let found = find(b"re", OsStr::new("--re"), called_as);
+            let message = found.err().expect("ambiguous").message;
+            assert_eq!(message.to_str(), Some(&*format!("{gnus}{ours}")));
         }
     }
 

@@ -19,7 +19,8 @@ SUFFIX is ~ unless --suffix or the variable SIMPLE_BACKUP_SUFFIX sets it.
 ";
 
 const EXIT: &str = "\
-The exit code is 0 if everything was copied and 1 otherwise.
+The exit code is 0 if everything was copied, 130 or 143 if Ctrl-C or SIGTERM stopped the copy, and 1
+otherwise.
 ";
 
 const ABOUT: &str =

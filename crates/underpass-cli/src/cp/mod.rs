@@ -68,6 +68,7 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
             }
         },
     };
+    let start = underpass_copy::begin(&command.operands, &command.options);
     let kernel = Kernel::probe();
     let progress = CopyProgress::default();
     let bar = ProgressBar::hidden();
@@ -77,6 +78,7 @@ fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
         observer: &printer,
         progress: &progress,
         stop: stop.flag(),
+        start,
     };
     let CopyCommand {
         operands, options, ..
@@ -113,7 +115,7 @@ fn conclude(
         messages.complain(format!("no space left for {} more", printer.unreported()));
     }
     if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
-        messages.complain(explain::ended(summary));
+        messages.complain(explain::ended(summary, printer.incomplete()));
     }
     match (summary.ended, stop.signal()) {
         (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),
@@ -143,8 +145,8 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Catches signals from now on. One that was ignored at the start stays so: a script's background
-    /// job does not end by the Ctrl-C that is meant for its foreground.
+    /// Catches signals from now on. One that was ignored at the start stays so: a script's
+    /// background job does not end by the Ctrl-C that is meant for its foreground.
     ///
     /// # Errors
     /// A message for the user.

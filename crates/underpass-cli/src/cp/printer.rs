@@ -12,11 +12,12 @@ use rustix::io::Errno;
 use signal_hook::consts::SIGPIPE;
 use underpass_copy::{
     Charset, CopyMode, Event, EventDetail, Finished, Observer, OtherEnd, OverwriteQuestion,
-    Problem, Quoted,
+    Problem, ProblemKind, Quoted,
 };
 
+use super::explain::{self, IncompleteFiles};
+use super::json;
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
-use super::{explain, json};
 use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
@@ -28,6 +29,10 @@ pub(super) struct EventPrinter<'a> {
     out: Mutex<StandardOutput>,
     /// Files for which the disk was full.
     disk_full: AtomicU64,
+    /// Files that the end of the copy left incomplete.
+    stopped: AtomicU64,
+    /// Bytes of all files that are incomplete.
+    moved: AtomicU64,
 }
 
 /// Standard output, written line by line on a terminal and otherwise in large pieces.
@@ -55,6 +60,8 @@ impl<'a> EventPrinter<'a> {
                 failed: None,
             }),
             disk_full: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
         }
     }
 
@@ -63,6 +70,13 @@ impl<'a> EventPrinter<'a> {
         match self.messages.called_as {
             CalledAs::Cp => 0,
             CalledAs::Underpass => self.disk_full.load(Relaxed).saturating_sub(1),
+        }
+    }
+
+    pub(super) fn incomplete(&self) -> IncompleteFiles {
+        IncompleteFiles {
+            stopped: self.stopped.load(Relaxed),
+            bytes: self.moved.load(Relaxed),
         }
     }
 
@@ -95,6 +109,12 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn problem(&self, problem: &Problem) {
+        let (stopped, moved) = match problem.kind {
+            ProblemKind::Stopped(bytes) => (1, bytes),
+            _ => (0, problem.moved.unwrap_or(0)),
+        };
+        self.stopped.fetch_add(stopped, Relaxed);
+        self.moved.fetch_add(moved, Relaxed);
         let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
         let again = is_full && self.disk_full.fetch_add(1, Relaxed) > 0;
         if !again || self.messages.called_as == CalledAs::Cp {
@@ -307,6 +327,13 @@ impl Messages {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => ExitCode::SUCCESS,
+            // The reader has seen enough: `--help | head`.
+            Err(error)
+                if error.kind() == io::ErrorKind::BrokenPipe
+                    && self.called_as == CalledAs::Underpass =>
+            {
+                ExitCode::SUCCESS
+            }
             Err(error) => {
                 self.write_error(&error);
                 ExitCode::FAILURE
@@ -319,7 +346,6 @@ impl Messages {
     pub(super) fn write_error(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             self.die_of_broken_pipe();
-            return;
         }
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         let meaning = errno.map_or_else(|| error.to_string(), underpass::errno::meaning);

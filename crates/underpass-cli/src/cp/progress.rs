@@ -1,6 +1,6 @@
 //! The progress of a copy, drawn by a thread that only reads counters.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -9,13 +9,17 @@ use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, Prog
 use underpass_copy::CopyProgress;
 
 use super::words::When;
-use crate::layout::counted;
+use crate::layout::{columns, counted};
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// What ends earlier has no bar.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
+
+/// Columns of the bar, and of a terminal that has room for one.
+const BAR_COLUMNS: usize = 23;
+const BAR_TERMINAL_COLUMNS_MIN: usize = 60;
 
 /// Runs `act` and shows its progress by `bar`, which is hidden until it is due; then `survey`
 /// finds how much there is to do, until its flag is set.
@@ -26,12 +30,23 @@ pub(super) fn watch<T>(
     survey: impl Fn(&AtomicBool) + Sync,
     act: impl FnOnce() -> T,
 ) -> T {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let draws = stderr().is_terminal() && !is_dumb;
+    if when == When::Auto && !draws {
+        return act();
+    }
     let enough = AtomicBool::new(false);
     let survey = || survey(&enough);
     std::thread::scope(|scope| {
         let (over, until) = channel::<()>();
         let surveyor = || drop(scope.spawn(survey));
-        scope.spawn(move || draw(bar, when, progress, &until, surveyor));
+        scope.spawn(move || {
+            if draws {
+                draw(bar, when, progress, &until, surveyor);
+            } else {
+                report_at_end(bar, progress, &until);
+            }
+        });
         let outcome = act();
         enough.store(true, Relaxed);
         drop(over);
@@ -60,13 +75,7 @@ fn draw(
         }
         sample(bar, progress);
     }
-    if stderr().is_terminal() {
-        bar.finish_and_clear();
-    } else if when == When::Always {
-        // Where lines can't be overwritten, only the end is shown.
-        bar.set_position(progress.bytes_done.load(Relaxed));
-        eprintln!("{}", at_the_end(bar, progress));
-    }
+    bar.finish_and_clear();
 }
 
 /// There are no colours, with or without NO_COLOR.
@@ -78,40 +87,85 @@ fn style(bar: &ProgressBar, template: &str) {
 
 fn sample(bar: &ProgressBar, progress: &CopyProgress) {
     let found = progress.bytes_found.load(Relaxed);
+    let mut columns = columns(stderr(), 80);
     // While more is found, a bar would run backwards.
-    let is_known = progress.all_found.load(Relaxed) != 0;
-    if is_known && bar.length().is_none() {
-        style(bar, "[{bar:20}] {wide_msg}");
-    }
-    if is_known {
+    if progress.all_found.load(Relaxed) != 0 {
         bar.set_length(found.max(bar.position()));
+        if columns >= BAR_TERMINAL_COLUMNS_MIN {
+            style(bar, "[{bar:20}] {wide_msg}");
+            columns -= BAR_COLUMNS;
+        } else {
+            style(bar, "{wide_msg}");
+        }
     }
-    bar.set_message(line(bar, progress));
+    bar.set_message(line(bar, progress, columns));
 }
 
-fn line(bar: &ProgressBar, progress: &CopyProgress) -> String {
+/// Rate and time come first; what the terminal has no room for is left out.
+fn line(bar: &ProgressBar, progress: &CopyProgress, columns: usize) -> String {
     let read = |counter: &AtomicU64| counter.load(Relaxed);
-    let (files, files_found) = (read(&progress.files_done), read(&progress.files_found));
     let rate = bar.per_sec() as u64;
+    let mut parts = vec![format!("{}/s", HumanBytes(rate))];
+    if bar.length().is_some() && rate > 0 {
+        parts.push(format!("{:#} left", HumanDuration(bar.eta())));
+    }
+    let (done, found) = (bar.position(), read(&progress.bytes_found));
+    parts.push(format!("{} of {}", HumanBytes(done), HumanBytes(found)));
     let so_far = match bar.length() {
         None => " found so far",
         Some(_) => "",
     };
-    let left = match (bar.length(), rate) {
-        (None, _) | (_, 0) => String::new(),
-        _ => format!(", {} left", HumanDuration(bar.eta())),
-    };
-    format!(
-        "{} of {}, {files} of {files_found} files{so_far}, {}/s{left}",
-        HumanBytes(bar.position()),
-        HumanBytes(read(&progress.bytes_found)),
-        HumanBytes(rate),
-    )
+    let (files, files_found) = (read(&progress.files_done), read(&progress.files_found));
+    parts.push(format!("{files} of {files_found} files{so_far}"));
+    fitted(parts, columns)
 }
 
-/// The last line: what was found is left out, since it may not be all.
-fn at_the_end(bar: &ProgressBar, progress: &CopyProgress) -> String {
+/// As many parts, from the first one, as fit into a line.
+fn fitted(parts: Vec<String>, columns: usize) -> String {
+    let mut line = String::new();
+    for part in parts {
+        let separator = if line.is_empty() { "" } else { ", " };
+        if !line.is_empty() && line.len() + separator.len() + part.len() > columns {
+            break;
+        }
+        line = line + separator + &part;
+    }
+    line
+}
+
+/// Where lines can't be overwritten, only the end is shown. What was found is left out, since it
+/// may not be all.
+fn report_at_end(bar: &ProgressBar, progress: &CopyProgress, until: &Receiver<()>) {
+    while until.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        bar.set_position(progress.bytes_done.load(Relaxed));
+    }
+    bar.set_position(progress.bytes_done.load(Relaxed));
     let files = counted(progress.files_done.load(Relaxed), "file");
     let (bytes, rate) = (HumanBytes(bar.position()), HumanBytes(bar.per_sec() as u64));
-    format!("{bytes}, {files}, {rate}/s")
+    let _ = writeln!(stderr(), "{bytes}, {files}, {rate}/s");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_terminals_keep_rate_and_time() {
+        let line = |columns| {
+            let parts = [
+                "120.00 MiB/s",
+                "10s left",
+                "512.00 MiB of 10.00 GiB",
+                "5 of 9 files",
+            ];
+            fitted(parts.map(str::to_owned).to_vec(), columns)
+        };
+        assert_eq!(line(20), "120.00 MiB/s");
+        assert_eq!(line(40), "120.00 MiB/s, 10s left");
+        assert_eq!(
+            line(80 - BAR_COLUMNS),
+            "120.00 MiB/s, 10s left, 512.00 MiB of 10.00 GiB"
+        );
+        assert!(line(80).ends_with("5 of 9 files"));
+    }
 }

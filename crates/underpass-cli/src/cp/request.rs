@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use underpass::{Cloning, Holes, Mechanism};
 use underpass_copy::{
-    AskWhen, Backup, Charset, CopyMode, CopyOptions, CopyTarget, Dereference, OverwritePolicy,
-    Preserve, PreserveLevel, Quoted, QuotedWord,
+    AskWhen, Backup, Charset, CopyMode, CopyOptions, CopyTarget, Dereference, FilterRule,
+    OverwritePolicy, Preserve, PreserveLevel, Quoted, QuotedWord,
 };
 
 use super::words::{
@@ -394,11 +394,19 @@ impl Draft {
         word.map_or(Ok(unless_given), |word| self.choose(&word, about, choices))
     }
 
-    pub(super) fn pattern(&self, pattern: OsString) -> Result<String, UsageError> {
-        String::from_utf8(pattern.into_vec()).map_err(|error| {
+    pub(super) fn add_filter(
+        &mut self,
+        rule: fn(String) -> FilterRule,
+        pattern: OsString,
+    ) -> Result<(), UsageError> {
+        let pattern = String::from_utf8(pattern.into_vec()).map_err(|error| {
             let shown = QuotedWord(error.as_bytes(), self.charset);
             UsageError::with_hint(format_args!("pattern {shown} is not UTF-8"))
-        })
+        })?;
+        let rule = rule(pattern);
+        rule.check().map_err(UsageError::with_hint)?;
+        self.options.filters.push(rule);
+        Ok(())
     }
 
     pub(super) fn show(&mut self, detail: OutputDetail) {

@@ -264,12 +264,12 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .help("follow symbolic links on the command line")
         .flag(|draft| draft.options.dereference = Dereference::CommandLine),
     ours("j", "jobs")
-        .help("copy N files at once [default: the number of processors, at most 16; as cp 1]")
+        .help("copy N files at once [default: the number of processors, at most 16; 1 when called cp]")
         .required("N", Draft::set_jobs),
     ours("g", "progress")
         .help(
             "show progress. auto: on a terminal, after a second; always (also without WHEN); \
-             never [default: auto; as cp never]",
+             never [default: auto; never when called cp]",
         )
         .optional("WHEN", |draft, word| {
             let word = word.filter(|word| !word.is_empty());
@@ -299,18 +299,14 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .help("keep what equals SOURCE of an incomplete copy, and copy the rest")
         .flag(|draft| draft.options.resume = true),
     ours("", "exclude")
-        .help("skip names that match, as in .gitignore; the last matching pattern counts")
+        .help("skip names that match, as in .gitignore, and {a,b}; the last matching pattern counts")
         .required("PATTERN", |draft, pattern| {
-            let rule = FilterRule::Exclude(draft.pattern(pattern)?);
-            draft.options.filters.push(rule);
-            Ok(())
+            draft.add_filter(FilterRule::Exclude, pattern)
         }),
     ours("", "include")
         .help("copy names that match, although they are excluded")
         .required("PATTERN", |draft, pattern| {
-            let rule = FilterRule::Include(draft.pattern(pattern)?);
-            draft.options.filters.push(rule);
-            Ok(())
+            draft.add_filter(FilterRule::Include, pattern)
         }),
     ours("", "dry-run")
         .help("show what would be done, and do nothing")
@@ -326,7 +322,7 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .help("show for each file what was planned, what was refused and how its bytes moved")
         .flag(|draft| draft.show(OutputDetail::Explain)),
     ours("", "json")
-        .help("write all of it to standard output, one object per line")
+        .help("report copies, errors and the sum on standard output as JSON, one object per line")
         .flag(|draft| draft.show(OutputDetail::Json)),
     ours("", "bwlimit")
         .help(

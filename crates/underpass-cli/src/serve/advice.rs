@@ -11,14 +11,12 @@ pub(super) fn with_advice(error: &Error) -> String {
             "this needs Linux 5.6 or later and a seccomp filter that allows openat2"
         }
         Error::Net(Net::AddressTaken { .. }) => {
-            "stop that process, or choose another port with --listen ADDR:PORT"
+            "stop that process, or choose another port with --port PORT"
         }
         Error::Net(Net::AddressNotHere { .. }) => {
-            "choose an address of this machine with --listen ADDR:PORT, or 0.0.0.0 for all"
+            "choose an address of this machine with --listen ADDR:PORT, or :PORT for all"
         }
-        Error::Net(Net::PortForbidden { .. }) => {
-            "choose a port of 1024 or higher with --listen ADDR:PORT"
-        }
+        Error::Net(Net::PortForbidden { .. }) => "choose a port of 1024 or higher with --port PORT",
         Error::Log { .. } => "choose a file in a writable folder with --log-file FILE",
         Error::Status { .. } => {
             "choose another address with --status ADDR:PORT or --status unix:PATH"

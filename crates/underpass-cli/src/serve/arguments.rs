@@ -11,7 +11,7 @@ use clap::parser::ValueSource;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
-use underpass_net::{Confine, ListenAt, User};
+use underpass_net::{BadListenAt, Confine, ListenAt, User};
 use underpass_serve::rules::{
     CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
@@ -46,16 +46,21 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<ConfigOverride>,
 
-    /// Listen on this address; may be repeated: ADDR:PORT (0.0.0.0:8080 for all interfaces,
-    /// [::]:8080 for all by IPv6 and IPv4, port 0 for a free port), unix:/path[,mode=0660], or
-    /// systemd[:NAME] for sockets passed by systemd [default: 127.0.0.1:8080]
+    /// Listen on this port of 127.0.0.1, or of what --listen names without a port [default: 8080]
+    #[arg(short, long, value_name = "PORT")]
+    port: Option<u16>,
+
+    /// Listen here; may be repeated: PORT (this machine only), :PORT (every interface), ADDR:PORT
+    /// or NAME:PORT (port 0 is a free one), unix:/path[,mode=0660], or systemd[:NAME] for sockets
+    /// passed by systemd [default: 127.0.0.1:8080]
     #[arg(
         long,
         value_name = "WHERE",
         env = "UNDERPASS_LISTEN",
-        value_delimiter = ' '
+        value_delimiter = ' ',
+        value_parser = resolvable
     )]
-    listen: Vec<ListenAt>,
+    listen: Vec<String>,
 
     /// Give responses in progress this long to complete on a stop: 500ms, 30s, 2min [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -177,6 +182,10 @@ pub(super) struct ReportingArguments {
     /// Print the address as a QR code
     #[arg(long)]
     pub(super) qr: bool,
+
+    /// Print at the start how workers are confined, and how bodies are sent
+    #[arg(short, long)]
+    pub(super) verbose: bool,
 }
 
 /// A connection with a slow peer holds this much memory. Larger responses gain nothing.
@@ -189,9 +198,11 @@ const JOIN_MAX: u64 = 1 << 20;
 pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, String> {
     let (mut options, _) = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
-    if !arguments.listen.is_empty() {
-        options.listen.clone_from(&arguments.listen);
-    }
+    let listen = arguments.listen()?;
+    override_by(
+        Some(listen).filter(|listen| !listen.is_empty()),
+        &mut options.listen,
+    );
     let connections = &mut options.connections;
     override_by(arguments.stop_timeout, &mut connections.stop_timeout);
     override_by(arguments.join, &mut connections.joined_bytes_max);
@@ -217,12 +228,27 @@ impl ServeArguments {
         };
         let files = &mut self.files;
         self.folder.take_if(|_| is_set("folder", "site.root"));
-        self.listen.retain(|_| !is_set("listen", "listen"));
+        let from_environment =
+            self.port.is_some() && matches.value_source("listen") == Some(ValueSource::EnvVariable);
+        self.listen
+            .retain(|_| !is_set("listen", "listen") && !from_environment);
         self.workers.take_if(|_| is_set("workers", "workers"));
         let (fallback, cache) = (&mut files.fallback, &mut files.cache_control);
         fallback.take_if(|_| is_set("fallback", "site.fallback"));
         cache.take_if(|_| is_set("cache_control", "site.cache"));
         files.cors.take_if(|_| is_set("cors", "site.cors.origins"));
+    }
+
+    /// All addresses that --listen and --port name; none without them.
+    fn listen(&self) -> Result<Vec<ListenAt>, String> {
+        let mut all = Vec::new();
+        let alone = self.port.filter(|_| self.listen.is_empty());
+        let alone = alone.map(|port| port.to_string());
+        for text in self.listen.iter().chain(&alone) {
+            let resolved = ListenAt::resolve(text, self.port);
+            all.extend(resolved.map_err(|error| error.to_string())?);
+        }
+        Ok(all)
     }
 
     /// Loads the file with all settings applied; returns the settings too.
@@ -251,6 +277,11 @@ const SET_VARIABLE: &str = "UNDERPASS_SET";
 fn workers(text: &str) -> Result<NonZeroUsize, String> {
     let at_least_one = "expected a number from 1; leave it out for one worker per CPU";
     text.parse().map_err(|_| at_least_one.to_owned())
+}
+
+/// Rejects what can't be listened on; resolved again at each reload.
+fn resolvable(text: &str) -> Result<String, BadListenAt> {
+    ListenAt::resolve(text, None).map(|_| text.to_owned())
 }
 
 fn setting(text: &str) -> Result<ConfigOverride, String> {

@@ -2,7 +2,7 @@
 //! machines reach a server that listens on all interfaces, and QR codes of them.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use nix::ifaddrs::getifaddrs;
@@ -14,34 +14,49 @@ use underpass_serve::{ServeSummary, ServerOptions};
 
 use crate::layout::{counted, print};
 
-/// The addresses, the confinement, how bodies are sent, and the address of metrics.
+/// Where it listens, what is unsafe about that, and how to stop it; between them the details.
 pub(super) fn greeting(
     options: &ServerOptions,
     running: &Server<ServeSummary>,
     confinement: &Confinement,
-    bodies: &str,
+    details: Option<String>,
 ) -> String {
     let shown = match &options.sites[..] {
         [site] => site.root.display().to_string(),
         sites => format!("{} sites", sites.len()),
     };
-    let place = place(&running.addresses());
-    let workers = options
-        .workers
-        .map_or_else(underpass_net::cores, NonZeroUsize::get);
-    let threads = counted(workers as u64, "worker");
-    let rights = match rustix::process::geteuid().is_root() {
-        true => "warning: running as root; choose another user with --user NAME\n",
-        false => "",
-    };
-    let mut said = format!(
-        "serving {shown} on {place} with {threads}; press Ctrl-C to stop\n\
-         {rights}{confinement}\n{bodies}"
-    );
+    let mut lines = vec![format!(
+        "serving {shown} on {}",
+        place(&running.addresses())
+    )];
     if let Some(address) = &options.status.listen {
-        said.push_str(&format!("\nmetrics and health on {address}"));
+        lines[0] += &format!("; metrics and health on {address}");
     }
-    said
+    let mut warnings = Vec::new();
+    if rustix::process::geteuid().is_root() {
+        warnings.push("running as root, choose another user with --user NAME".to_owned());
+    }
+    if let Confinement::Impossible(_) = confinement {
+        warnings.push(confinement.to_string());
+    }
+    if !warnings.is_empty() {
+        lines.push(format!("warning: {}", warnings.join("; ")));
+    }
+    let hint = match details {
+        Some(_) => "",
+        None => "; -v shows more",
+    };
+    lines.extend(details);
+    lines.push(format!("press Ctrl-C to stop{hint}"));
+    lines.join("\n")
+}
+
+/// The number of workers, their confinement, and how bodies are sent.
+pub(super) fn details(options: &ServerOptions, confinement: &Confinement, bodies: &str) -> String {
+    let workers = options.workers;
+    let workers = workers.map_or_else(underpass_net::cores, NonZeroUsize::get);
+    let workers = counted(workers as u64, "worker");
+    format!("{workers}\n{confinement}\n{bodies}")
 }
 
 /// Every address in a form that a browser, or curl with `--unix-socket`, accepts.
@@ -95,9 +110,9 @@ fn machine() -> Vec<IpAddr> {
     .collect()
 }
 
-/// Leaves out loopback, which others cannot reach, and link-local addresses, which need a zone.
+/// Addresses that others reach come first, loopback last. Link-local ones need a zone: they are
+/// left out.
 fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
-    let port = listening.port();
     let is_reachable = |address: &&IpAddr| match address {
         IpAddr::V4(four) => !four.is_loopback() && !four.is_link_local(),
         IpAddr::V6(six) => {
@@ -106,19 +121,17 @@ fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
     };
     let mut found: Vec<_> = machine
         .iter()
-        .filter(is_reachable)
-        .map(|&address| SocketAddr::new(address, port))
+        .copied()
+        .filter(|ip| is_reachable(&ip))
         .collect();
     // Version 4 first: shorter to type.
-    found.sort_by_key(SocketAddr::is_ipv6);
-    if found.is_empty() {
-        let own: IpAddr = match listening {
-            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        };
-        found.push(SocketAddr::new(own, port));
-    }
+    found.sort_by_key(IpAddr::is_ipv6);
+    found.push(Ipv4Addr::LOCALHOST.into());
+    let port = listening.port();
     found
+        .into_iter()
+        .map(|ip| SocketAddr::new(ip, port))
+        .collect()
 }
 
 /// Draws `text` as a QR code of half blocks with the margin that readers need. `None` if the text
@@ -163,17 +176,20 @@ mod tests {
             "169.254.0.1",
             "::1",
         ];
-        assert_eq!(shown("0.0.0.0:80", &machine), ["192.0.2.7:80"]);
+        assert_eq!(
+            shown("0.0.0.0:80", &machine),
+            ["192.0.2.7:80", "127.0.0.1:80"]
+        );
         assert_eq!(
             shown("[::]:80", &machine),
-            ["192.0.2.7:80", "[2001:db8::1]:80"]
+            ["192.0.2.7:80", "[2001:db8::1]:80", "127.0.0.1:80"]
         );
     }
 
     #[test]
     fn a_machine_without_a_network_reaches_itself() {
         assert_eq!(shown("0.0.0.0:80", &["127.0.0.1"]), ["127.0.0.1:80"]);
-        assert_eq!(shown("[::]:80", &[]), ["[::1]:80"]);
+        assert_eq!(shown("[::]:80", &[]), ["127.0.0.1:80"]);
     }
 
     #[test]

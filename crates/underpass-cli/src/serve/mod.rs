@@ -15,11 +15,11 @@ mod signals;
 pub(crate) use arguments::{ServeArguments, options};
 
 use advice::with_advice;
-use banner::{farewell, greeting, qr_code, reachable, say, url};
+use banner::{details, farewell, greeting, qr_code, reachable, say, url};
 use bodies::{BodyPlans, BodyTrial};
 
-/// Serves until a signal ends it. Prints to standard output where it listens and how bodies are
-/// sent, and at the end what was sent.
+/// Serves until a signal ends it. Prints to standard output where it listens, and at the end what
+/// was sent.
 ///
 /// # Errors
 /// A message for the user: what failed, why and what to try.
@@ -75,12 +75,13 @@ fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
     let notifier = Arc::new(Notifier::from_environment());
     let again = arguments.clone();
     signals::handle(&server, &notifier, move || self::options(&again))?;
-    let tried = match (arguments.only, options.sites.first()) {
-        (None, Some(site)) => BodyTrial::run(&site.root),
-        _ => None,
-    };
-    let bodies = plans.describe(tried.as_ref());
-    say(&greeting(&options, server.running(), &confinement, &bodies));
+    let details = arguments.reporting.verbose.then(|| {
+        let site = options.sites.first();
+        let tried = site.filter(|_| arguments.only.is_none());
+        let tried = tried.and_then(|site| BodyTrial::run(&site.root));
+        details(&options, &confinement, &plans.describe(tried.as_ref()))
+    });
+    say(&greeting(&options, server.running(), &confinement, details));
     if let (true, Some(address)) = (arguments.reporting.qr, server.running().address()) {
         say(&qr_code(&url(&reachable(address)[0])).unwrap_or_default());
     }

@@ -158,7 +158,11 @@ fn unread_output_does_not_stop_a_copy() {
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
     drop(reader);
     for (name, stdout, said) in [
-        ("gone", Stdio::from(writer), ""),
+        (
+            "gone",
+            Stdio::from(writer),
+            "underpass cp: write error: Broken pipe\n",
+        ),
         (
             "full",
             Stdio::from(
@@ -186,14 +190,14 @@ fn unread_output_does_not_stop_a_copy() {
 }
 
 /// A terminal: who looks, and what a program is given.
-fn terminal() -> (File, OwnedFd) {
+fn terminal(columns: u16) -> (File, OwnedFd) {
     let looks = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&looks).expect("ours");
     unlockpt(&looks).expect("ours");
     let name = ptsname(&looks, Vec::new()).expect("a name");
     let size = Winsize {
         ws_row: 24,
-        ws_col: 120,
+        ws_col: columns,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
@@ -207,12 +211,12 @@ fn terminal() -> (File, OwnedFd) {
     (looks.into(), program.into())
 }
 
-#[test]
-fn a_terminal_is_shown_how_far_it_is() {
+/// What a terminal of so many columns is shown of a copy of 12 MiB that takes a second and a half.
+fn shown_on_terminal(columns: u16) -> String {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let source = file(&path("source"), 1, 12 * MIB);
-    let (mut looks, program) = terminal();
+    let (mut looks, program) = terminal(columns);
     let mut command = underpass();
     command
         .args(["--reflink=never", "--bwlimit=8M"])
@@ -226,10 +230,27 @@ fn a_terminal_is_shown_how_far_it_is() {
         shown.extend_from_slice(&piece[..read]);
     }
     assert!(child.wait().expect("a child").success());
-    let shown = String::from_utf8_lossy(&shown);
+    assert_same_files(&source, &path("dest"));
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[test]
+fn a_terminal_is_shown_how_far_it_is() {
+    let shown = shown_on_terminal(120);
     assert!(shown.contains("of 12.00 MiB, 0 of 1 files"), "{shown:?}");
     assert!(shown.contains("MiB/s"), "{shown:?}");
-    assert_same_files(&source, &path("dest"));
+}
+
+#[test]
+fn narrow_terminals_are_shown_rate_and_time() {
+    for columns in [40, 80] {
+        let shown = shown_on_terminal(columns);
+        let lines = shown.split(['\r', '\n']);
+        let whole = |line: &str| line.contains("MiB/s, ") && line.contains(" left");
+        let line = lines.rev().find(|line| whole(line));
+        let line = line.unwrap_or_else(|| panic!("{shown:?}"));
+        assert!(!line.contains("of 12.00 MiB, 0 of 1 files") || columns > 40);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod arena;
 mod attacker;
+mod planter;
 
 use std::fs;
 use std::io;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use arena::{Arena, Destination};
 use attacker::Attack;
+use planter::Trap;
 use underpass_testkit::{ExitReport, WAIT_MAX, run};
 
 /// Ways to copy, each of which has its part of the time.
@@ -79,6 +81,55 @@ fn a_copier_that_goes_by_paths_is_led_astray() {
         }
     });
     assert!(breach.is_some(), "nothing happened in {swaps} swaps");
+}
+
+/// How often a copy over an existing folder is attacked as it begins; `UNDERPASS_CP_PLANTED` sets
+/// another number.
+const PLANTED_RUNS: usize = 40;
+
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn links_planted_as_a_copy_begins_are_not_followed() {
+    let runs = std::env::var("UNDERPASS_CP_PLANTED");
+    let runs = runs.map_or(PLANTED_RUNS, |runs| runs.parse().expect("a number"));
+    let (mut planted, mut sprung) = (0, 0);
+    for number in 0..runs {
+        let (trap, over) = (Trap::new(), AtomicBool::new(false));
+        let watch = trap.watch();
+        let jobs = ["1", "4"][number % 2];
+        std::thread::scope(|scope| {
+            let attacker = scope.spawn(|| trap.plant(&watch, &over));
+            let mut cp = Command::new(env!("CARGO_BIN_EXE_underpass"));
+            cp.args(["cp", "-r", "-j", jobs, "-T", "src", "dst"]);
+            let report = run(cp.current_dir(trap.folder()));
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(unseemly(&report), None);
+            planted += attacker.join().expect("nobody failed");
+        });
+        sprung += usize::from(trap.is_sprung());
+    }
+    println!("{runs} runs, {planted} links planted, {sprung} runs wrote through one");
+    assert!(
+        planted >= runs,
+        "only {planted} links were planted in {runs} runs"
+    );
+    assert_eq!(sprung, 0, "of {runs} runs");
+}
+
+/// A link that was there before is followed, as GNU's does, however short before.
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn links_made_just_before_a_copy_are_followed() {
+    for _ in 0..PLANTED_RUNS {
+        let trap = Trap::new();
+        fs::rename(trap.path("spare/0"), trap.path("dst/0")).expect("ours");
+        let mut cp = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        let report = run(cp
+            .args(["cp", "-r", "-T", "src", "dst"])
+            .current_dir(trap.folder()));
+        assert_eq!((report.code, &*report.errors), (Some(0), ""));
+        assert!(trap.is_sprung());
+    }
 }
 
 fn copy_by_paths(source: &Path, dest: &Path) -> io::Result<()> {

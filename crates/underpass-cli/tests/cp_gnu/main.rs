@@ -112,7 +112,6 @@ fn another_cp_is_found_out() {
 
 /// The random cases cover every option, and nearly every pair of options.
 #[test]
-#[ignore = "needs root and GNU cp; run by cargo xtask test"]
 fn options_are_drawn_together() {
     let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let seed = Cases::from_env("UNDERPASS_CP", CASES).seed;

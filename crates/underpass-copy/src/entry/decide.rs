@@ -357,4 +357,154 @@ mod tests {
             assert_eq!(action(FILE, &facts, &options), older, "{overwrite:?}");
         }
     }
+
+    #[test]
+    fn a_source_is_refused_without_recursion_or_as_a_repeated_file() {
+        let refused = |kind, is_repeated, recursive| {
+            let options = CopyOptions {
+                recursive,
+                ..CopyOptions::default()
+            };
+            refuse_source(&stat(kind), is_repeated, &options)
+        };
+        for is_repeated in [false, true] {
+            let omitted = Some(ProblemKind::OmittedDirectory);
+            assert_eq!(refused(FOLDER, is_repeated, false), omitted);
+            assert_eq!(refused(FOLDER, is_repeated, true), None);
+        }
+        for recursive in [false, true] {
+            let twice = Some(ProblemKind::FileTwice);
+            assert_eq!(refused(FILE, true, recursive), twice);
+            assert_eq!(refused(FILE, false, recursive), None);
+        }
+    }
+
+    #[test]
+    fn folders_are_entered_whatever_becomes_of_files() {
+        for overwrite in [OverwritePolicy::Keep, OverwritePolicy::Fail] {
+            let options = CopyOptions {
+                overwrite,
+                ..CopyOptions::default()
+            };
+            assert_eq!(action(FOLDER, &facts(FOLDER), &options), Action::Write);
+        }
+    }
+
+    #[test]
+    fn links_of_sources_are_followed_by_role_and_option() {
+        use Dereference::{Always, CommandLine, Default, Never};
+        let follows = |dereference, recursive, copy_mode| {
+            let options = CopyOptions {
+                dereference,
+                recursive,
+                copy_mode,
+                ..CopyOptions::default()
+            };
+            [Role::Operand, Role::Inside].map(|role| options.follows(role))
+        };
+        for (dereference, recursive, copy_mode, expected) in [
+            (Never, false, CopyMode::Copy, [false, false]),
+            (CommandLine, true, CopyMode::Copy, [true, false]),
+            (Always, true, CopyMode::Copy, [true, true]),
+            (Default, false, CopyMode::Copy, [true, true]),
+            (Default, true, CopyMode::Copy, [false, false]),
+            (Default, true, CopyMode::SymbolicLink, [false, false]),
+            (Default, true, CopyMode::HardLink, [true, true]),
+            (Default, false, CopyMode::HardLink, [true, true]),
+        ] {
+            let followed = follows(dereference, recursive, copy_mode);
+            assert_eq!(followed, expected, "{dereference:?} {copy_mode:?}");
+        }
+    }
+
+    #[test]
+    fn special_files_are_read_without_recursion_or_on_request() {
+        for (recursive, copy_contents, expected) in [
+            (false, false, true),
+            (false, true, true),
+            (true, false, false),
+            (true, true, true),
+        ] {
+            let options = CopyOptions {
+                recursive,
+                copy_contents,
+                ..CopyOptions::default()
+            };
+            assert_eq!(options.reads_specials(), expected);
+            let follows = options.follows_destination(&stat(FileType::Fifo), Role::Operand);
+            assert_eq!(follows, expected);
+        }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_written_file_is_followed() {
+        let plain = CopyOptions::default;
+        let follows =
+            |kind, role, options: &CopyOptions| options.follows_destination(&stat(kind), role);
+        assert!(follows(FILE, Role::Operand, &plain()));
+        assert!(!follows(FileType::Symlink, Role::Operand, &plain()));
+        for keep_directory_symlink in [false, true] {
+            let options = CopyOptions {
+                keep_directory_symlink,
+                ..plain()
+            };
+            let followed = follows(FOLDER, Role::Operand, &options);
+            assert_eq!(followed, keep_directory_symlink);
+        }
+        for copy_mode in [CopyMode::HardLink, CopyMode::SymbolicLink] {
+            let options = CopyOptions {
+                copy_mode,
+                ..plain()
+            };
+            assert!(!follows(FILE, Role::Operand, &options));
+        }
+        let backup = CopyOptions {
+            backup: Backup::Simple("~".into()),
+            ..plain()
+        };
+        assert!(!follows(FILE, Role::Operand, &backup));
+        assert!(follows(FILE, Role::OwnBackup, &backup));
+        let removes = CopyOptions {
+            remove_existing: RemoveExisting::Always,
+            ..plain()
+        };
+        assert!(!follows(FILE, Role::Operand, &removes));
+    }
+
+    #[test]
+    fn what_is_no_file_of_one_name_makes_way() {
+        let plain = CopyOptions {
+            recursive: true,
+            ..CopyOptions::default()
+        };
+        let attributes_only = CopyOptions {
+            copy_mode: CopyMode::AttributesOnly,
+            ..plain.clone()
+        };
+        let mut linked = plain.clone();
+        linked.preserve.links = PreserveLevel::Required;
+        let mut linked_attributes = attributes_only.clone();
+        linked_attributes.preserve.links = PreserveLevel::Required;
+        let link = FileType::Symlink;
+        for (source, names, options, expected) in [
+            (FILE, 2, &plain, Action::Write),
+            (FILE, 1, &linked, Action::Write),
+            (FILE, 2, &linked, Action::Remove),
+            (FILE, 2, &linked_attributes, Action::Write),
+            (link, 1, &plain, Action::Remove),
+            (link, 1, &attributes_only, Action::Write),
+            (FileType::Fifo, 1, &plain, Action::Remove),
+        ] {
+            let mut facts = facts(FILE);
+            facts.dest.stat.st_nlink = names;
+            let got = action(source, &facts, options);
+            assert_eq!(got, expected, "{source:?} over {names} names");
+        }
+        let follows = CopyOptions {
+            dereference: Dereference::Always,
+            ..plain
+        };
+        let got = action(FileType::Fifo, &facts(FILE), &follows);
+        assert_eq!(got, Action::Write);
+    }
 }

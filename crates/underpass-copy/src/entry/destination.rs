@@ -3,12 +3,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, unlinkat};
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, openat, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, openat};
 use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, ExistingDestination, Replaced};
 use crate::fs::atomic_file::{AtomicFile, CommitMode};
-use crate::fs::folder::{changed_at, file_type, identity, is_regular};
+use crate::fs::folder::{changed_at, file_type, identity, is_link, is_regular};
 use crate::fs::{backup, fifo};
 use crate::metadata::{self, Creation, MetadataTarget, Preserve, PreserveLevel};
 use crate::options::{CopyMode, RemoveExisting};
@@ -45,21 +45,26 @@ impl OpenDestination {
         })
     }
 
-    /// Gives a complete file its name, if it hasn't got it yet.
+    /// Closes a complete file, and gives it its name if it hasn't got it yet.
     pub(crate) fn commit(self, entry: &Entry<'_>) -> Result<(), Problem> {
+        let at_close = |errno| entry.at_dest(ProblemKind::Close, errno);
         let Some(PendingName {
             file,
             over,
             backs_up,
         }) = self.pending
         else {
-            return Ok(());
+            return close(self.fd).map_err(at_close);
         };
         let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
-        if backs_up && let Err(errno) = backup::keep(folder, name, entry.backup()) {
-            file.discard(folder);
-            return Err(entry.at_dest(ProblemKind::Backup, errno));
-        }
+        // A nameless file must be open to get its name, and what closing reports be known before.
+        let closed = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).and_then(close);
+        let prepared = match closed.map_err(at_close) {
+            Ok(()) if backs_up => backup::keep(folder, name, entry.backup())
+                .map_err(|errno| entry.at_dest(ProblemKind::Backup, errno)),
+            closed => closed,
+        };
+        prepared.inspect_err(|_| file.discard(folder))?;
         file.commit(&self.fd, folder, name, over)
             .map_err(|errno| entry.at_dest(ProblemKind::Rename, errno))
     }
@@ -78,6 +83,12 @@ impl OpenDestination {
             (None, _) => (),
         }
     }
+}
+
+/// Closes a file that was written. NFS, CIFS and FUSE report only here that data could not be stored
+/// (close(2)). The descriptor is closed in any case.
+fn close(fd: OwnedFd) -> Result<(), Errno> {
+    nix::unistd::close(fd).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
 /// Opens the destination, empty unless what is in it is resumed.
@@ -154,9 +165,15 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
 /// What a symbolic link is that keeps a file from being created.
 fn link_in_the_way(entry: &Entry<'_>) -> Option<ProblemKind> {
     let task = entry.task;
-    readlinkat(task.folders.dest.fd(), &task.dest, Vec::new()).ok()?;
-    match (task.role, task.folders.origin) {
-        (Role::Inside, DestinationOrigin::Fresh) => Some(ProblemKind::Planted),
+    let link = task.folders.dest.look_at(&task.dest).ok()?;
+    if !is_link(&link) {
+        return None;
+    }
+    let is_fresh = task.folders.origin == DestinationOrigin::Fresh;
+    match task.role {
+        Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => {
+            Some(ProblemKind::Planted)
+        }
         _ => Some(ProblemKind::Dangling),
     }
 }

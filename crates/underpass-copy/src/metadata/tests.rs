@@ -257,20 +257,31 @@ fn all_that_an_ordinary_user_can_give_is_given() {
 }
 
 #[test]
-fn an_owner_goes_along_or_takes_the_set_id_bits_with_it() {
+#[ignore = "needs root; run by cargo xtask test"]
+fn an_owner_and_the_set_id_bits_go_along_as_root_and_neither_does_otherwise() {
     let folder = scratch();
     let source = file(folder.path(), "f", 0o7755);
     let dest = folder.path().join("g");
-    if geteuid().is_root() {
-        rustix::fs::chown(&source, Some(Uid::from_raw(12)), Some(Gid::from_raw(34))).unwrap();
-        fs::set_permissions(&source, Permissions::from_mode(0o7755)).unwrap();
-        let creation = create(&dest, &source, &all(), &process());
-        assert_eq!(put(&source, &dest, creation, &all(), &process()), []);
-        let now = stat(&dest);
-        assert_eq!((now.st_uid, now.st_gid, mode(&dest)), (12, 34, 0o7755));
-        fs::remove_file(&dest).unwrap();
-    }
-    let source = [source.as_path(), Path::new("/etc/passwd")][usize::from(!geteuid().is_root())];
+    rustix::fs::chown(&source, Some(Uid::from_raw(12)), Some(Gid::from_raw(34))).unwrap();
+    fs::set_permissions(&source, Permissions::from_mode(0o7755)).unwrap();
+    let creation = create(&dest, &source, &all(), &process());
+    assert_eq!(put(&source, &dest, creation, &all(), &process()), []);
+    let now = stat(&dest);
+    assert_eq!((now.st_uid, now.st_gid, mode(&dest)), (12, 34, 0o7755));
+    fs::remove_file(&dest).unwrap();
+    as_ordinary_user(|| {
+        let who = ordinary_process();
+        let creation = create(&dest, &source, &all(), &who);
+        assert_eq!(put(&source, &dest, creation, &all(), &who), []);
+        assert_eq!(mode(&dest), 0o755);
+    });
+}
+
+#[test]
+fn a_file_of_another_owner_is_copied_without_its_owner() {
+    let folder = scratch();
+    let dest = folder.path().join("g");
+    let source = Path::new("/etc/passwd");
     as_ordinary_user(|| {
         let who = ordinary_process();
         let creation = create(&dest, source, &all(), &who);
@@ -457,7 +468,7 @@ fn refused_attributes_are_reported_if_they_were_demanded() {
 fn a_list_that_grew_and_a_long_value_are_read() {
     let mut buffer = vec![0; 4];
     let mut calls = 0;
-    let value = attributes::read(&mut buffer, |buffer| {
+    let value = file_handle::read(&mut buffer, |buffer| {
         calls += 1;
         match buffer.get_mut(..60_000) {
             Some(place) => place.fill(7),
@@ -467,28 +478,34 @@ fn a_list_that_grew_and_a_long_value_are_read() {
     });
     assert_eq!(value.map(<[u8]>::len), Ok(60_000));
     assert_eq!(calls, 2);
-    let gone = attributes::read(&mut buffer, |_| Err(Errno::NODATA));
+    let gone = file_handle::read(&mut buffer, |_| Err(Errno::NODATA));
     assert_eq!(gone, Err(Errno::NODATA));
 }
 
 #[test]
 fn a_link_is_changed_itself() {
+    check_link(|_| {});
+}
+
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn owner_and_attributes_of_a_link_are_its_own() {
+    check_link(|source| {
+        set_attribute(source, "trusted.x", b"1");
+        let (user, group) = (Uid::from_raw(12), Gid::from_raw(34));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::chownat(CWD, source, Some(user), Some(group), flags).unwrap();
+    });
+}
+
+/// Preserves the metadata of a link, which `make_special` changes before.
+fn check_link(make_special: impl FnOnce(&Path)) {
     let folder = scratch();
     let target = file(folder.path(), "target", 0o640);
     let [source, dest] = ["l", "m"].map(|name| folder.path().join(name));
     std::os::unix::fs::symlink("nowhere", &source).unwrap();
     std::os::unix::fs::symlink("target", &dest).unwrap();
-    if geteuid().is_root() {
-        set_attribute(&source, "trusted.x", b"1");
-        rustix::fs::chownat(
-            CWD,
-            &source,
-            Some(Uid::from_raw(12)),
-            Some(Gid::from_raw(34)),
-            AtFlags::SYMLINK_NOFOLLOW,
-        )
-        .unwrap();
-    }
+    make_special(&source);
     let before = stat(&target);
     assert_eq!(put_named(&source, &dest, Creation::New(0o777), &all()), []);
     let (old, new) = (stat(&source), stat(&dest));

@@ -179,6 +179,8 @@ problem_kinds! {
     Xattr: "setting attribute{s or b} for {a}", "fsetxattr";
     Context: "failed to set the security context of {a}", "fsetxattr";
     Sync: "failed to sync {a}", "fsync";
+    /// What was written may not be stored.
+    Close: "failed to close {a}", "close";
     Rename: "cannot rename the finished copy to {a}", "renameat2";
     Differs(u64): "{a} differs from its source at byte {n}";
     Resume: "cannot resume {a}";

@@ -274,6 +274,35 @@ mod tests {
     }
 
     #[test]
+    fn the_c_library_decides_what_is_printable() {
+        for printable in [
+            '\u{a0}',
+            '\u{ad}',
+            '\u{3000}',
+            '\u{200b}',
+            '\u{feff}',
+            '\u{e000}',
+            '\u{f8ff}',
+            '\u{f0000}',
+            '\u{10fffd}',
+            'é',
+            '𝄞',
+        ] {
+            assert!(is_assigned(printable), "{printable:?}");
+        }
+        for escaped in [
+            '\u{80}',
+            '\u{9f}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{378}',
+            '\u{fffff}',
+        ] {
+            assert!(!is_assigned(escaped), "{escaped:?}");
+        }
+    }
+
+    #[test]
     fn words_stand_in_the_quotes_of_prose() {
         let table: [(&[u8], &str, &str); 5] = [
             (b"a'b\"", "‘a'b\"’", "'a\\'b\"'"),

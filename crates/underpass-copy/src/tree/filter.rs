@@ -52,6 +52,16 @@ impl NameFilter {
     }
 }
 
+impl FilterRule {
+    /// Checks the pattern.
+    ///
+    /// # Errors
+    /// A message for the user: the pattern, and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        NameFilter::of(std::slice::from_ref(self)).map(drop)
+    }
+}
+
 fn complaint(rule: &FilterRule, error: Error) -> String {
     let reason = match error {
         Error::Glob { err, .. } => err,

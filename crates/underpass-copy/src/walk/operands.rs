@@ -9,18 +9,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, OFlags, stat};
+use rustix::fs::{CWD, OFlags, lstat, stat};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::entry::execute::CopyWorker;
 use crate::fs::backup;
 use crate::fs::folder::{Folder, is_folder, is_regular, joined, split, without_slashes};
 use crate::metadata::{Creation, ProcessFacts};
-use crate::options::{Backup, CopyOptions, CopyTarget, RemoveExisting};
+use crate::options::{Backup, CopyMode, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
-use crate::run::{CopyContext, CopyRun, SourceCount};
+use crate::run::{CopyContext, CopyRun, RunStart, SourceCount};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
 use crate::tree::level::{FolderPair, Level, Role, Task};
@@ -28,6 +27,40 @@ use crate::walk::parents::Parents;
 use crate::walk::tree::TreeWalk;
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
+
+/// Begins a copy, before anything that others can see is done for it.
+///
+/// A symbolic link in the place of a copy, in a folder that was there, is followed if it was there
+/// before, and not if somebody has put it there since. Times of change tell the two apart, and they
+/// are kept by the tick: where a copy may meet such a link, this waits for the next one, 1 to 10 ms.
+pub fn begin(operands: &[OsString], options: &CopyOptions) -> RunStart {
+    match may_meet_links(operands, options) {
+        true => RunStart::at_next_tick(),
+        false => RunStart::now(),
+    }
+}
+
+/// Whether a folder is copied over one that is there, and links in it are followed.
+fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
+    let follows = options.recursive
+        && options.backup == Backup::None
+        && !options.removes_first()
+        && matches!(options.copy_mode, CopyMode::Copy | CopyMode::AttributesOnly);
+    let is_folder = |path: &OsStr| stat(path).is_ok_and(|stat| is_folder(&stat));
+    let target = target_shown(options, operands);
+    let into_folder = options.target != CopyTarget::LastAsName && is_folder(target);
+    let dest = |source: &OsString| {
+        let path = without_slashes(source.as_bytes());
+        let (_, last) = split(path);
+        match (into_folder, options.parents) {
+            (false, _) => target.to_owned(),
+            (true, false) => joined(target, last),
+            (true, true) => joined(target, path),
+        }
+    };
+    let mut sources = sources(options, operands).iter();
+    follows && sources.any(|source| is_folder(&dest(source)))
+}
 
 /// Copies `operands` as `options` say.
 ///
@@ -41,7 +74,7 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
     };
     let jobs = match (sources, operands.first()) {
         // One file is copied by one thread.
-        (SourceCount::One, Some(source)) if stat(source).is_ok_and(|stat| !is_folder(&stat)) => 1,
+        (SourceCount::One, Some(source)) if lstat(source).is_ok_and(|stat| is_regular(&stat)) => 1,
         _ => options.jobs.map_or(1, NonZeroUsize::get),
     };
     let jobs = jobs.min(CopyOptions::JOBS_MAX);
@@ -71,7 +104,6 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         sources,
         unclosed: AtomicUsize::new(0),
         to_sync: Mutex::default(),
-        began: clock_gettime(ClockId::Realtime),
     };
     match &run.pool {
         None => copy_all(&CopyWorker::of(&run), operands),
@@ -134,12 +166,17 @@ struct ResolvedTarget {
     folder: Option<Folder>,
 }
 
-fn resolve_target(options: &CopyOptions, operands: &[OsString]) -> Result<ResolvedTarget, Problem> {
+/// The last of the operands, or the folder that was given instead.
+fn target_shown<'o>(options: &'o CopyOptions, operands: &'o [OsString]) -> &'o OsStr {
     let last = operands.last().map(OsString::as_os_str);
-    let shown = match &options.target {
+    match &options.target {
         CopyTarget::Folder(folder) => folder.as_os_str(),
         CopyTarget::Last | CopyTarget::LastAsName => last.unwrap_or_default(),
-    };
+    }
+}
+
+fn resolve_target(options: &CopyOptions, operands: &[OsString]) -> Result<ResolvedTarget, Problem> {
+    let shown = target_shown(options, operands);
     let opened = || Folder::place(CWD, shown, OFlags::empty());
     let failed = |kind, errno| Problem::failed(kind, shown, errno);
     let needs_folder = options.parents || sources(options, operands).len() > 1;

@@ -1,7 +1,7 @@
 //! Addresses: to listen on, listened on, and of peers.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -19,13 +19,15 @@ use thiserror::Error;
 /// let at: ListenAt = "unix:/run/files.sock,mode=0660".parse()?;
 /// assert_eq!(at.to_string(), "unix:/run/files.sock,mode=0660");
 /// assert!("systemd:web".parse::<ListenAt>().is_ok());
-/// assert!("localhost".parse::<ListenAt>().is_err());
+/// assert_eq!("8080".parse(), "127.0.0.1:8080".parse::<ListenAt>());
+/// assert!("localhost".parse::<ListenAt>().is_err(), "a name may have several addresses");
 /// # Ok::<(), underpass_net::BadListenAt>(())
 /// ```
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub enum ListenAt {
-    /// `ADDR:PORT`, the address of version 6 in brackets. With port 0 the kernel chooses a port.
+    /// `ADDR:PORT`, the address of version 6 in brackets; `PORT` is the same on 127.0.0.1, and
+    /// `:PORT` on every interface. With port 0 the kernel chooses a port.
     /// `[::]` includes IPv4, unless an IPv4 address with the same port is listened on too.
     Tcp(SocketAddr),
     /// `unix:/path`, or `unix:/path,mode=0660`: a Unix stream socket. Connecting needs write
@@ -48,23 +50,87 @@ pub enum ListenAt {
 /// connect, as with a TCP port.
 const SOCKET_MODE: u32 = 0o666;
 
+/// The port where none is named.
+const PORT: u16 = 8080;
+
 /// Text that is not an address to listen on.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error(
-    "cannot listen on {text:?}: {why}; ADDR:PORT, unix:/path and systemd[:NAME] can be listened on"
+    "cannot listen on {text:?}: {why}; PORT, :PORT, ADDR:PORT, NAME:PORT, unix:/path and \
+     systemd[:NAME] can be listened on"
 )]
 pub struct BadListenAt {
     text: String,
-    why: &'static str,
+    why: String,
+}
+
+impl ListenAt {
+    /// Returns all addresses that `text` stands for: what is parsed by [`FromStr`], or a name,
+    /// whose addresses on this machine are looked up. Blocks while a name is resolved.
+    ///
+    /// `port` is the port of an address or a name without one; 8080 if it is `None`.
+    ///
+    /// # Errors
+    /// It is no address, the name has none, or it has a port and `port` is another.
+    pub fn resolve(text: &str, port: Option<u16>) -> Result<Vec<ListenAt>, BadListenAt> {
+        let bad = |why: String| BadListenAt {
+            text: text.to_owned(),
+            why,
+        };
+        let contradicts = |own: u16| port.is_some_and(|port| port != own);
+        let two_ports = || bad("two different ports are given".to_owned());
+        match text.parse() {
+            Ok(ListenAt::Tcp(own)) if contradicts(own.port()) => return Err(two_ports()),
+            Ok(one) => return Ok(vec![one]),
+            Err(error) if text.is_empty() || text.contains('/') => return Err(error),
+            Err(_) => {}
+        }
+        let port = port.unwrap_or(PORT);
+        if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port).into()]);
+        }
+        let (name, port) = match text.rsplit_once(':') {
+            Some((name, own)) => match own.parse() {
+                Ok(own) if contradicts(own) => return Err(two_ports()),
+                Ok(own) => (name, own),
+                Err(_) => return Err(bad(format!("{own:?} is no port"))),
+            },
+            None => (text, port),
+        };
+        let found = (name, port).to_socket_addrs();
+        let found: Vec<_> = found.map_err(|error| bad(error.to_string()))?.collect();
+        // Of localhost, machines without IPv6 often know ::1 by name only.
+        let here = found.iter().filter(|address| is_here(address.ip()));
+        let here: Vec<_> = here.map(|address| ListenAt::Tcp(*address)).collect();
+        match here.is_empty() {
+            true => Err(bad(format!("{name} is no name of this machine"))),
+            false => Ok(here),
+        }
+    }
+}
+
+/// Whether sockets can be bound to an address.
+fn is_here(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// Every interface, by IPv6 too where the kernel has it.
+fn everywhere() -> IpAddr {
+    let six = IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    if is_here(six) {
+        six
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    }
 }
 
 impl FromStr for ListenAt {
     type Err = BadListenAt;
 
     fn from_str(text: &str) -> Result<ListenAt, BadListenAt> {
-        let bad = |why| BadListenAt {
+        let bad = |why: &str| BadListenAt {
             text: text.to_owned(),
-            why,
+            why: why.to_owned(),
         };
         if let Some(rest) = text.strip_prefix("unix:") {
             return unix(rest).map_err(bad);
@@ -77,11 +143,20 @@ impl FromStr for ListenAt {
                 }),
                 None => Err(bad("a name follows systemd and a colon")),
             },
-            None => text
-                .parse()
-                .map(ListenAt::Tcp)
-                .map_err(|_| bad("it is no address with a port")),
+            None => socket_address(text).map(ListenAt::Tcp).map_err(bad),
         }
+    }
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let (ip, port) = match text.strip_prefix(':').or(text.strip_prefix("*:")) {
+        Some(port) => (everywhere(), port),
+        None => (Ipv4Addr::LOCALHOST.into(), text),
+    };
+    match port.parse() {
+        Ok(port) => Ok(SocketAddr::new(ip, port)),
+        Err(_) if ip.is_unspecified() => Err("it names no port"),
+        Err(_) => text.parse().map_err(|_| "it is no address with a port"),
     }
 }
 
@@ -204,10 +279,53 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_one_of_this_machine_or_of_every_interface() {
+        assert_eq!(parse("8081"), parse("127.0.0.1:8081"));
+        assert_eq!(parse(":8081"), parse("*:8081"));
+        let Some(ListenAt::Tcp(every)) = parse(":8081") else {
+            panic!("no address");
+        };
+        assert!(every.ip().is_unspecified());
+    }
+
+    #[test]
+    fn a_name_is_all_its_addresses_here_and_a_port_is_added_where_there_is_none() {
+        let resolve = |text: &str, port| ListenAt::resolve(text, port).ok();
+        let four = || parse("127.0.0.1:81").unwrap();
+        for (text, port) in [("localhost:81", None), ("localhost", Some(81))] {
+            assert!(resolve(text, port).unwrap().contains(&four()), "{text}");
+        }
+        assert_eq!(resolve("127.0.0.1", Some(81)), Some(vec![four()]));
+        assert_eq!(
+            resolve("127.0.0.1", None),
+            parse("127.0.0.1:8080").map(|at| vec![at])
+        );
+        assert_eq!(
+            resolve("[::1]", Some(1)),
+            parse("[::1]:1").map(|at| vec![at])
+        );
+        assert_eq!(
+            resolve("unix:/a", Some(1)),
+            parse("unix:/a").map(|at| vec![at])
+        );
+        for (text, port) in [
+            ("localhost:x", None),
+            ("localhost:81", Some(82)),
+            ("81", Some(82)),
+        ] {
+            assert_eq!(resolve(text, port), None, "{text}");
+        }
+        assert_eq!(resolve("no-such-name.invalid:80", None), None);
+        assert_eq!(resolve("unix:relative", None), None);
+    }
+
+    #[test]
     fn what_names_no_place_is_refused() {
         for text in [
             "",
-            "8080",
+            ":",
+            "80808",
+            ":http",
             "localhost:80",
             "::1:80",
             "unix:",

@@ -173,6 +173,9 @@ pub(crate) fn decide(
     limits: &RequestLimits,
     lookup: &impl Lookup,
 ) -> Response {
+    if request.expect == Expectation::Unknown {
+        return text(Status::ExpectationFailed, "unknown expectation");
+    }
     match request.method {
         Method::Disabled | Method::Connect => {
             return TextResponse::new(NOT_ALLOWED)
@@ -180,9 +183,6 @@ pub(crate) fn decide(
                 .into();
         }
         Method::Unknown => return text(Status::NotImplemented, "unknown method"),
-        _ if request.expect == Expectation::Unknown => {
-            return text(Status::ExpectationFailed, "unknown expectation");
-        }
         Method::Options => return Response::Ready(ReadyResponse::Options),
         Method::Get | Method::Head => {}
     }

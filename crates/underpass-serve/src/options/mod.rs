@@ -12,7 +12,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use underpass::Policy;
 use underpass_net::{Confine, ListenAt, User};
 
@@ -32,7 +33,9 @@ use crate::site::rules::{
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServerOptions {
-    /// Where to listen, all of it: `ADDR:PORT`, `unix:/path[,mode=0660]`, `systemd[:NAME]`.
+    /// Where to listen, all of it: `PORT`, `:PORT`, `ADDR:PORT`, `NAME:PORT` (all addresses of the
+    /// name), `unix:/path[,mode=0660]`, `systemd[:NAME]`.
+    #[serde(deserialize_with = "resolved")]
     pub listen: Vec<ListenAt>,
     /// Threads that answer; as many as there are cores for this process where it is left out.
     pub workers: Option<NonZeroUsize>,
@@ -130,6 +133,14 @@ pub struct SiteOptions {
     pub cors: CorsOptions,
     /// Whether `?download` has browsers save a file instead of showing it.
     pub download: bool,
+}
+
+fn resolved<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ListenAt>, D::Error> {
+    let mut all = Vec::new();
+    for text in Vec::<String>::deserialize(from)? {
+        all.extend(ListenAt::resolve(&text, None).map_err(D::Error::custom)?);
+    }
+    Ok(all)
 }
 
 impl Default for ServerOptions {

@@ -4,16 +4,17 @@
 //! an absolute link, nor a relative one that climbs too far, nor the links of `/proc`, and no
 //! swapping of folders while it happens.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::LazyLock;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
 
 use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
 use crate::site::rules::Symlinks;
 
-/// Opening never waits (`NONBLOCK`: a FIFO would wait for its writer), never makes a terminal ours
-/// and is never inherited.
+/// Opening never waits (`NONBLOCK`: a leased file waits for its holder), never makes a terminal
+/// ours and is never inherited.
 pub(crate) const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -22,8 +23,60 @@ pub(crate) const OPEN: OFlags = OFlags::RDONLY
 /// Whether this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
 pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
+    // Now, while there are descriptors.
+    LazyLock::force(&DESCRIPTORS);
     open(root, b".", flags, Symlinks::Inside).map(drop)
 }
+
+/// Looks at what has this name and opens it if it is a regular file. Nothing else is opened: that
+/// would release the writer of a FIFO, rewind a tape, start a watchdog.
+pub(crate) fn open_file(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    symlinks: Symlinks,
+) -> Result<(Stat, Option<OwnedFd>), Errno> {
+    let place = open(root, path, OFlags::PATH | OFlags::CLOEXEC, symlinks)?;
+    let again = || open(root, path, OPEN, symlinks);
+    open_place(&place, again)
+}
+
+/// The same for a place that is held by a descriptor of its path (`O_PATH`), so that nothing can
+/// take its name meanwhile. Without /proc it is opened by its name once more, with `again`.
+pub(crate) fn open_place(
+    place: &OwnedFd,
+    again: impl FnOnce() -> Result<OwnedFd, Errno>,
+) -> Result<(Stat, Option<OwnedFd>), Errno> {
+    open_by(DESCRIPTORS.as_ref(), place, again)
+}
+
+fn open_by(
+    descriptors: Option<&OwnedFd>,
+    place: &OwnedFd,
+    again: impl FnOnce() -> Result<OwnedFd, Errno>,
+) -> Result<(Stat, Option<OwnedFd>), Errno> {
+    let stat = fstat(place)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok((stat, None));
+    }
+    let Some(descriptors) = descriptors else {
+        let opened = again()?;
+        let found = fstat(&opened)?;
+        return match (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino) {
+            true => Ok((found, Some(opened))),
+            false => Err(Errno::AGAIN),
+        };
+    };
+    let mut number = itoa::Buffer::new();
+    let number = number.format(place.as_raw_fd());
+    let opened = openat(descriptors, number, OPEN, Mode::empty())?;
+    Ok((stat, Some(opened)))
+}
+
+/// The folder in which every open descriptor has a name by which it can be opened anew.
+static DESCRIPTORS: LazyLock<Option<OwnedFd>> = LazyLock::new(|| {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()
+});
 
 /// What a link in a folder leads to, seen from `root`. It tries more often than [`open`]: a link
 /// missing from a listing would be an error.
@@ -69,5 +122,27 @@ pub(crate) fn open(
             Err(Errno::AGAIN | Errno::INTR) if tries < RESOLVE_TRIES_MAX => {}
             outcome => return outcome,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_proc_a_name_that_was_taken_meanwhile_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["one", "other"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let root = OwnedFd::from(std::fs::File::open(folder.path()).unwrap());
+        let open = |name: &str, flags| open(root.as_fd(), name.as_bytes(), flags, Symlinks::None);
+        let place = open("one", OFlags::PATH).unwrap();
+        let (_, opened) = open_by(None, &place, || open("one", OPEN)).unwrap();
+        let mut content = [0; 8];
+        let read = rustix::io::read(opened.unwrap(), &mut content).unwrap();
+        assert_eq!(&content[..read], b"one");
+        let taken = open_by(None, &place, || open("other", OPEN));
+        assert_eq!(taken.map(drop), Err(Errno::AGAIN));
     }
 }

@@ -8,7 +8,6 @@
 //! up when a client accepts that coding, and remembered, missing or not, for as long as the file is
 //! kept open; for each answer the copy is looked at anew, as the file is.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -17,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::http::coding::Coding;
 use crate::request::path::{PathForm, SitePath};
-use crate::site::beneath::{OPEN, open};
+use crate::site::beneath::{self, OPEN, open};
 use crate::site::file::{Precompressed, Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::RepresentationHeaders;
@@ -25,6 +24,7 @@ use crate::site::sites::ServedSite;
 
 /// Opens what a path leads to, at the time `now`.
 pub(crate) fn find(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
+    site.watch_root(now);
     match path.form() {
         PathForm::File => named(site, path, now),
         PathForm::Folder => index(site, path, now),
@@ -84,30 +84,16 @@ pub(crate) fn open_file(
     now: SystemTime,
     label: impl FnOnce(&[u8]) -> RepresentationHeaders,
 ) -> Resolved {
-    match open(site.root(), path.bytes(), OPEN, site.rules.options.symlinks) {
-        Ok(opened) => known(opened, path, now, label),
-        Err(errno) => missing(errno),
-    }
-}
-
-/// Looks at what was opened.
-fn known(
-    opened: OwnedFd,
-    path: SitePath,
-    now: SystemTime,
-    label: impl FnOnce(&[u8]) -> RepresentationHeaders,
-) -> Resolved {
-    let stat = match fstat(&opened) {
-        Ok(stat) => stat,
-        Err(errno) => return missing(errno),
-    };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
+    match beneath::open_file(site.root(), path.bytes(), site.rules.options.symlinks) {
+        Ok((stat, Some(opened))) => {
             let label = label(path.bytes());
             Resolved::File(SiteFile::new(opened, path, &stat, label, now))
         }
-        FileType::Directory => Resolved::Folder(path),
-        _ => Resolved::Nothing,
+        Ok((stat, None)) => match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => Resolved::Folder(path),
+            _ => Resolved::Nothing,
+        },
+        Err(errno) => missing(errno),
     }
 }
 

@@ -3,8 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, fstat, open, stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -12,10 +14,15 @@ use crate::options::SiteOptions;
 use crate::site::beneath;
 use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
 
-/// A folder that is served, and how. It is held open: renaming it does not change what is served.
+/// A folder that is served, and how. It is held open: what its path leads to later does not change
+/// what is served, because workers are confined to this very folder, and because a deployment in
+/// mid-way should not be seen.
 #[derive(Debug)]
 pub(crate) struct ServedSite {
     pub(crate) root: Arc<OwnedFd>,
+    /// When it was last compared with what its path leads to, in seconds, and what that was.
+    compared: AtomicU64,
+    reported: AtomicU8,
     pub(crate) rules: SiteRules,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
@@ -42,6 +49,8 @@ impl ServedSite {
         match beneath::probe(root.as_fd()) {
             Ok(()) => Ok(ServedSite {
                 root: Arc::new(root),
+                compared: AtomicU64::new(0),
+                reported: AtomicU8::new(RootState::Same as u8),
                 rules,
                 called: called(options),
             }),
@@ -52,6 +61,58 @@ impl ServedSite {
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
+    }
+
+    /// Warns once when the path of the root leads elsewhere. Looks once a second at the most.
+    pub(crate) fn watch_root(&self, now: SystemTime) {
+        let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        if self.compared.swap(second, Ordering::Relaxed) == second {
+            return;
+        }
+        let path = &self.rules.options.root;
+        let Some(state) = RootState::of(self.root(), path) else {
+            return;
+        };
+        let before = self.reported.swap(state as u8, Ordering::Relaxed);
+        let what = match state {
+            _ if before == state as u8 => return,
+            RootState::Same => "is the served folder again",
+            RootState::Elsewhere => "leads to another folder now; the former one is still served",
+            RootState::Missing => "does not exist any more; the renamed folder is still served",
+            RootState::Removed => "was removed; nothing is served any more",
+        };
+        let path = path.display();
+        match state {
+            RootState::Same => tracing::warn!("{path} {what}"),
+            _ => tracing::warn!("{path} {what}. SIGHUP opens it anew"),
+        }
+    }
+}
+
+/// What the path of an open root leads to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum RootState {
+    Same,
+    Elsewhere,
+    /// Nothing: the root has another name.
+    Missing,
+    /// Nothing: the root was removed.
+    Removed,
+}
+
+impl RootState {
+    /// `None` where that cannot be found out: the server's user may not look, for example.
+    fn of(root: BorrowedFd<'_>, path: &Path) -> Option<RootState> {
+        let held = fstat(root).ok()?;
+        match stat(path) {
+            Ok(found) if (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino) => {
+                Some(RootState::Same)
+            }
+            Ok(_) | Err(Errno::NOTDIR) => Some(RootState::Elsewhere),
+            Err(Errno::NOENT) if held.st_nlink == 0 => Some(RootState::Removed),
+            Err(Errno::NOENT) => Some(RootState::Missing),
+            Err(_) => None,
+        }
     }
 }
 

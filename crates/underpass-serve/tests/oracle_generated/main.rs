@@ -120,7 +120,6 @@ fn nginx_does_what_it_does_and_another_one_is_found_out() {
 }
 
 #[test]
-#[ignore = "needs nginx-light; run by cargo xtask test"]
 fn the_page_lists_every_difference_and_no_other() {
     let page = include_str!("../../../../docs/serve.md");
     let (_, section) = page.split_once("\n## Beside nginx\n").unwrap();

@@ -297,6 +297,14 @@ pub(crate) const DIFFERENCES: &[(&str, Differences)] = &[
             (r"… Expect: 100-continue\r\n\r\n", "100 then 200"),
             (r"… Expect: 200-ok\r\n\r\n", "200 whole open"),
             (
+                r"POST /f.txt HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n",
+                "405 open",
+            ),
+            (
+                r"FETCH /f.txt HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n",
+                "405 open",
+            ),
+            (
                 r"PUT /f.txt HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nConten… 73 bytes",
                 "405 then 400",
             ),

@@ -571,6 +571,14 @@ pub(crate) fn expectations() -> Vec<Row> {
             "417 closed",
         ),
         (
+            "POST /f.txt HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n",
+            "417 closed",
+        ),
+        (
+            "FETCH /f.txt HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n",
+            "417 closed",
+        ),
+        (
             "PUT /f.txt HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
             "405 allow closed",
         ),

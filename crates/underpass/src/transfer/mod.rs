@@ -105,15 +105,18 @@ impl Transfer {
             Owed::Exactly(len) => len,
             Owed::ToEnd => 0,
         };
-        let beyond =
-            |end: Endpoint, from, len| end.kind.has_offsets() && within_offsets(from, len).is_err();
-        let phase = match (plan.first(), source.owed) {
-            (_, Owed::Exactly(0)) => Phase::Done,
-            _ if beyond(source.end, source.from, len) || beyond(sink.end, sink.to, 0) => {
-                Phase::Failed(None, Fault::Kernel, Some(Errno::OVERFLOW))
-            }
-            (Some(mechanism), _) => Phase::Moving(mechanism),
-            (None, _) => {
+        // Of a stream they mean nothing.
+        let offset = |end: Endpoint, at, len| match end.kind.has_offsets() {
+            true => within_offsets(at, len).map(|()| at),
+            false => Ok(0),
+        };
+        let from = offset(source.end, source.from, len);
+        let to = offset(sink.end, sink.to, 0);
+        let phase = match (plan.first(), source.owed, from.and(to)) {
+            (_, Owed::Exactly(0), _) => Phase::Done,
+            (_, _, Err(errno)) => Phase::Failed(None, Fault::Kernel, Some(errno)),
+            (Some(mechanism), _, Ok(_)) => Phase::Moving(mechanism),
+            (None, _, Ok(_)) => {
                 let (mechanism, fault, errno) = plan.fault();
                 Phase::Failed(mechanism, fault, errno)
             }
@@ -124,8 +127,8 @@ impl Transfer {
             plan,
             source: source.end,
             sink: sink.end,
-            from: source.from,
-            to: sink.to,
+            from: from.unwrap_or(0),
+            to: to.unwrap_or(0),
             owed: source.owed,
             whole: is_whole(source, sink),
             done: 0,

@@ -258,6 +258,12 @@ impl Account {
     }
 }
 
+/// `1 byte`, `2 bytes`.
+fn counted(number: u64, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
 impl fmt::Display for Account {
     /// One line, for people: `1048576 bytes by sendfile (1 call); clone refused …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -265,15 +271,12 @@ impl fmt::Display for Account {
         for mechanism in Mechanism::ALL {
             let usage = self.of(mechanism);
             if usage.bytes > 0 {
-                let calls = if usage.calls == 1 { "call" } else { "calls" };
-                parts.push(format!(
-                    "{} bytes by {mechanism} ({} {calls})",
-                    usage.bytes, usage.calls
-                ));
+                let (bytes, calls) = (counted(usage.bytes, "byte"), counted(usage.calls, "call"));
+                parts.push(format!("{bytes} by {mechanism} ({calls})"));
             }
         }
         if self.holes > 0 {
-            parts.push(format!("{} bytes of holes", self.holes));
+            parts.push(format!("{} of holes", counted(self.holes, "byte")));
         }
         if parts.is_empty() {
             parts.push("nothing to move".to_owned());

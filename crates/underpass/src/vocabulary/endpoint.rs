@@ -29,7 +29,7 @@ pub enum EndpointKind {
     TcpKernelTls,
     /// A Unix stream socket.
     Unix,
-    /// Anything else: datagram sockets, directories, event descriptors.
+    /// Anything else: event descriptors, directories, and sockets of messages, never sources.
     Other,
 }
 

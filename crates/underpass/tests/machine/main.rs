@@ -160,6 +160,43 @@ proptest! {
     }
 }
 
+/// Ends whose fields a program has filled in without asking.
+#[test]
+fn offsets_that_no_file_has_are_an_error_before_the_first_call() {
+    const MAX: u64 = u64::MAX;
+    let kinds = [EndpointKind::File, EndpointKind::Block, EndpointKind::Tcp];
+    let numbers = [0, 1, 1 << 62, 1 << 63, MAX - 1, MAX];
+    for (from_kind, to_kind) in kinds
+        .into_iter()
+        .flat_map(|from| kinds.map(|to| (from, to)))
+    {
+        for (from, len, to) in numbers
+            .into_iter()
+            .flat_map(|from| numbers.map(|len| (from, len)))
+            .flat_map(|(from, len)| numbers.map(|to| (from, len, to)))
+        {
+            let (mut source, mut sink) = (Source::sample(from_kind), Sink::sample(to_kind));
+            (source.from, source.owed, sink.to) = (from, Owed::Exactly(len), to);
+            let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
+            let mut transfer = Transfer::new(&source, &sink, plan);
+            let beyond = |kind, end: Option<u64>| {
+                kind != EndpointKind::Tcp && end.is_none_or(|end| end >= 1 << 63)
+            };
+            let absurd = beyond(from_kind, from.checked_add(len)) || beyond(to_kind, Some(to));
+            let what = format!("{from_kind} {from}, {len}, {to_kind} {to}");
+            assert_eq!(transfer.next_op().is_none(), absurd || len == 0, "{what}");
+            if absurd && len > 0 {
+                let error = transfer.finish().expect_err(&what);
+                assert_eq!(error.errno, Some(Errno::OVERFLOW), "{what}");
+            } else if len > 0 {
+                for _ in 0..4 {
+                    assert_ne!(transfer.record(Ok(1)), Step::Failed, "{what}");
+                }
+            }
+        }
+    }
+}
+
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let mut world = World::new(case.kinds, &case.runs, case.old, case.script.clone());
     let source = source(case, &world);

@@ -6,9 +6,9 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use underpass::drive::tokio::{Sender, Turn};
+use underpass::drive::tokio::{Sender, Turn, read_cached};
 use underpass::limits::JOINED_BYTES_MAX;
-use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy};
+use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy, SharedFile};
 
 use crate::drivers::flush;
 use crate::ends::{Mode, file_of, memory, set_mode, tcp};
@@ -249,12 +249,9 @@ fn turns_end_in_full_packets_and_the_last_one_leaves_at_once() {
 }
 
 #[test]
+#[ignore = "needs bbr; run by cargo xtask test"]
 fn cork_under_bbr() {
-    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
-    // A kernel without bbr has no such quirk.
-    if available.is_ok_and(|names| names.split_whitespace().any(|name| name == "bbr")) {
-        assert_eq!(corked("bbr"), (false, false));
-    }
+    assert_eq!(corked("bbr"), (false, false));
 }
 
 #[test]
@@ -422,4 +419,17 @@ fn an_account_includes_the_range_under_way() {
     drop(ours);
     assert_eq!(first + outbox.take_account().bytes(), content.len() as u64);
     assert_same(&reader.join().expect("reads"), &content, "all of it");
+}
+
+#[test]
+fn of_content_no_more_is_read_than_there_is() {
+    let content = testkit::content(64, 600_000);
+    let file = SharedFile::new(file_of(&content).into());
+    for len in [0, 1, 16_384, 600_000] {
+        let got = read_cached(&file, len).expect("just written");
+        assert_same(&got, &content[..len], "content");
+    }
+    for len in [600_001, usize::MAX] {
+        assert!(read_cached(&file, len).is_none(), "{len}");
+    }
 }

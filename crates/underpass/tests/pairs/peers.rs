@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::net::Shutdown;
 use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
 use underpass::{
-    Account, Error, Fault, Kernel, Mechanism, Policy, Progress, Sink, Source,
+    Account, Errno, Error, Fault, Kernel, Mechanism, Policy, Progress, Sink, Source,
     drive::blocking::Driver, send_file,
 };
 
@@ -342,5 +342,24 @@ fn only_what_a_stream_gave_can_be_lost() {
             assert_eq!(error.lost > 0, holds, "{what}");
             assert_eq!(error.to_string().contains("are lost"), holds, "{what}");
         }
+    }
+}
+
+/// A call that has no room for a message takes a part of it, and the kernel forgets the rest.
+#[test]
+fn a_socket_of_messages_is_no_source() {
+    for of in [SocketType::DGRAM, SocketType::SEQPACKET] {
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, of, SocketFlags::empty(), None).expect("a pair");
+        rustix::io::write(&other, &[7; 1000]).expect("a message");
+        for source in [Source::whole(&one), Source::range(&one, 0, 500)] {
+            assert_eq!(source.map(|_| ()), Err(Errno::PROTOTYPE));
+        }
+        let mut message = [0; 2000];
+        assert_eq!(
+            rustix::io::read(&one, &mut message),
+            Ok(1000),
+            "still there"
+        );
     }
 }

@@ -28,7 +28,7 @@ use crate::http::validator::FileTime;
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
-use crate::site::beneath::look_through;
+use crate::site::beneath::{look_through, open_place};
 use crate::site::folder::{SiteFolder, is_dots};
 use crate::site::rules::{Symlinks, Visibility};
 
@@ -156,11 +156,10 @@ impl Archive {
     }
 
     fn add_file(&mut self, name: &[u8], path: &[u8], chunk: &mut Chunk) -> Result<(), Errno> {
-        let opened = self.open(name, OPEN)?;
-        let stat = fstat(&opened)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        let place = self.open(name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+        let (stat, Some(opened)) = open_place(&place, || self.open(name, OPEN))? else {
             return Ok(());
-        }
+        };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         self.member(path, MemberKind::File { size }, &stat)
             .write(chunk.bytes());
@@ -193,7 +192,11 @@ impl Archive {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
-        let target = readlinkat(level.dir.fd()?, name, Vec::new())?;
+        let target = match readlinkat(level.dir.fd()?, name, Vec::new()) {
+            // Something else has the name by now.
+            Err(Errno::INVAL) => Err(Errno::AGAIN),
+            target => target,
+        }?;
         let target = MemberKind::Link(target.to_bytes());
         self.member(path, target, stat).write(chunk.bytes());
         Ok(())

@@ -9,12 +9,12 @@
 //! |---|---|
 //! | a range of a file to a socket | [`FileSender`], all at once or in turns, cancel safe |
 //! | bytes of a socket into a file | [`FileReceiver`], the same |
-//! | heads and ranges to a socket | [`Sender`] with an [`Outbox`](crate::Outbox), in turns, cancel safe |
+//! | heads and ranges to a socket | [`Sender`] and [`Outbox`](crate::Outbox), in turns, the same |
 //! | two sockets, both directions | [`relay`] |
 //!
-//! Files are regular files and block devices, sockets are stream sockets. Pipes and terminals are
-//! refused: they become ready as sockets do, but to wait for them is not implemented here, and
-//! without it they would block the event loop.
+//! Files are regular files and block devices, sockets are stream sockets. Pipes, terminals and
+//! other devices are refused, since this driver does not wait for them: they would block the event
+//! loop.
 
 mod file;
 mod relay;

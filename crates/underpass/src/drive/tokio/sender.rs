@@ -15,6 +15,7 @@ use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox};
 use crate::plan::{Plan, Policy};
+use crate::probe::source_end;
 use crate::shared_file::SharedFile;
 use crate::sys::{SignalGuard, UnignoredSignal};
 use crate::transfer::op::Op;
@@ -420,10 +421,10 @@ impl RangeTransfer {
     }
 }
 
-/// Looks at a stream. Pipes and devices are no such thing: to wait for one of two ends that may both
-/// be the reason of an EAGAIN takes more than this driver knows of them.
+/// Looks at a stream. Pipes and devices are not streams: to wait for one of two ends that may both
+/// be the reason for an EAGAIN takes more than this driver knows about them.
 pub(super) fn stream_end<S: Stream>(stream: &S) -> Result<Endpoint, Errno> {
-    let end = Endpoint::of(stream.descriptor())?;
+    let end = source_end(stream.descriptor())?;
     match end.kind.is_socket() || end.kind == EndpointKind::Other {
         true => Ok(end),
         false => Err(Errno::NOTSOCK),

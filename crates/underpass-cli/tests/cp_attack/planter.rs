@@ -1,0 +1,82 @@
+//! Somebody who waits for a copy to begin, and then plants links in the existing destination at
+//! once: within the same tick of the clock that stamps inodes.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+/// The names of the files that are copied.
+const FILES: usize = 24;
+
+/// What nobody may overwrite.
+const SECRET: &str = "secret";
+
+/// A tree that is copied over another one, and what links lead to.
+pub(crate) struct Trap {
+    folder: tempfile::TempDir,
+}
+
+impl Trap {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let trap = Self { folder };
+        for name in ["src", "dst", "spare"] {
+            fs::create_dir(trap.path(name)).expect("room");
+        }
+        for number in 0..FILES {
+            fs::write(trap.path("src").join(number.to_string()), "copied").expect("room");
+            fs::write(trap.path("dst").join(number.to_string()), "old").expect("room");
+            symlink(
+                trap.path("secret"),
+                trap.path("spare").join(number.to_string()),
+            )
+            .expect("room");
+        }
+        fs::write(trap.path("secret"), SECRET).expect("room");
+        trap
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Whether something was written through a link that was planted.
+    pub(crate) fn is_sprung(&self) -> bool {
+        fs::read_to_string(self.path("secret")).expect("it is there") != SECRET
+    }
+
+    /// Watches both trees: what happens from now on is seen.
+    pub(crate) fn watch(&self) -> OwnedFd {
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
+        let any = WatchFlags::OPEN | WatchFlags::ACCESS | WatchFlags::MODIFY;
+        for name in ["src", "dst"] {
+            inotify::add_watch(&watch, self.path(name), any).expect("a watch");
+        }
+        watch
+    }
+
+    /// Plants all links as soon as either tree is touched, unless that takes until `over`. Returns
+    /// how many were planted.
+    pub(crate) fn plant(&self, watch: &OwnedFd, over: &AtomicBool) -> usize {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        while !over.load(Ordering::Relaxed) {
+            if inotify::Reader::new(watch, &mut buffer).next().is_ok() {
+                let names = (0..FILES).map(|number| number.to_string());
+                let planted = |name: &String| {
+                    fs::rename(self.path("spare").join(name), self.path("dst").join(name)).is_ok()
+                };
+                return names.filter(planted).count();
+            }
+            std::hint::spin_loop();
+        }
+        0
+    }
+}
