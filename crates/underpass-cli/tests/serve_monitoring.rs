@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::{Pid, Signal};
 use support::{Server, serve, underpass};
@@ -180,4 +181,53 @@ fn a_plan_is_called_one_and_a_trial_names_what_was_tried() {
         said.contains("http://") && !said.contains("http://0.0.0.0") && !said.contains("[::]"),
         "{said}"
     );
+}
+
+/// The TCP address behind `metrics and health on`.
+fn status_address(text: &str) -> SocketAddr {
+    let (_, address) = text.split_once("metrics and health on http://").unwrap();
+    let address = address.split_whitespace().next().unwrap();
+    address.parse().unwrap()
+}
+
+#[test]
+fn the_port_of_metrics_is_printed_and_stays_through_reload_and_upgrade() {
+    let mut server = Server::with(&["--status", "127.0.0.1:0"]);
+    let first = status_address(server.greeting());
+    assert_ne!(first, server.address());
+    server.signal(Signal::HUP);
+    assert_eq!(status_address(&server.hear("reloaded; ")), first);
+    for _ in 0..2 {
+        server.upgrade();
+        let health = HttpClient::connect(first).get("/health");
+        assert_eq!(health.body, b"ok\n");
+    }
+    server.write("f", "f");
+    assert_eq!(server.get("/f").body, b"f");
+}
+
+#[test]
+fn a_reload_reports_the_new_address_of_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("u.toml");
+    let configure = |status: &str| {
+        let text = format!("[status]\nlisten = {status:?}\n[[site]]\nroot = \".\"\n");
+        fs::write(&config, text).unwrap();
+    };
+    configure("127.0.0.1:0");
+    let mut tool = underpass();
+    tool.args(["serve", "--listen", "127.0.0.1:0", "--config"]);
+    let server = ServerProcess::spawn(tool.arg(&config));
+    let path = folder.path().join("status");
+    configure(&format!("unix:{},mode=0620", path.display()));
+    server.signal(Signal::HUP);
+    let told = server.hear("reloaded; ");
+    let place = format!("metrics and health on unix:{}", path.display());
+    assert!(told.contains(&place), "{told}");
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o620
+    );
+    assert_eq!(HttpClient::connect_unix(&path).get("/ready").status, 200);
+    server.stop();
 }

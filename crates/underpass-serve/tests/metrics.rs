@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::{Server, pattern};
 use tempfile::TempDir;
 use underpass_net::{ProxyProtocol, ShutdownPhase};
-use underpass_serve::{Access, ServerOptions, StatusAddress};
+use underpass_serve::{Access, ServerOptions};
 use underpass_testkit::{HttpClient, wait_for, wait_until};
 
 const SIZE: usize = 24 << 20;
@@ -35,7 +35,7 @@ impl StatusServer {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::with(|options| {
             let path = folder.path().join("status");
-            options.status.listen = Some(StatusAddress::Unix(path));
+            options.status.listen = Some(path.into());
             change(options);
         });
         StatusServer { server, folder }
@@ -451,7 +451,7 @@ fn an_address_that_is_taken_is_reported_at_the_start() {
     let reported = StatusServer::start();
     let mut options = ServerOptions::of("/");
     options.listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()];
-    options.status.listen = Some(StatusAddress::Unix(reported.folder.path().join("status")));
+    options.status.listen = Some(reported.folder.path().join("status").into());
     let error = underpass_serve::serve(&options).unwrap_err().to_string();
     assert!(error.contains("status"), "{error}");
     assert_eq!(

@@ -274,14 +274,14 @@ impl ServeArguments {
 
 const SET_VARIABLE: &str = "UNDERPASS_SET";
 
-fn workers(text: &str) -> Result<NonZeroUsize, String> {
-    let at_least_one = "expected a number from 1; leave it out for one worker per CPU";
-    text.parse().map_err(|_| at_least_one.to_owned())
-}
-
 /// Rejects what can't be listened on; resolved again at each reload.
 fn resolvable(text: &str) -> Result<String, BadListenAt> {
     ListenAt::resolve(text, None).map(|_| text.to_owned())
+}
+
+fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    let at_least_one = "expected a number from 1; leave it out for one worker per CPU";
+    text.parse().map_err(|_| at_least_one.to_owned())
 }
 
 fn setting(text: &str) -> Result<ConfigOverride, String> {

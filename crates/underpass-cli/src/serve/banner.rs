@@ -29,8 +29,8 @@ pub(super) fn greeting(
         "serving {shown} on {}",
         place(&running.addresses())
     )];
-    if let Some(address) = &options.status.listen {
-        lines[0] += &format!("; metrics and health on {address}");
+    if let Some(monitoring) = monitoring(running) {
+        lines[0] += &format!("; {monitoring}");
     }
     let mut warnings = Vec::new();
     if rustix::process::geteuid().is_root() {
@@ -57,6 +57,15 @@ pub(super) fn details(options: &ServerOptions, confinement: &Confinement, bodies
     let workers = workers.map_or_else(underpass_net::cores, NonZeroUsize::get);
     let workers = counted(workers as u64, "worker");
     format!("{workers}\n{confinement}\n{bodies}")
+}
+
+/// Where metrics and health are served.
+pub(super) fn monitoring(running: &Server<ServeSummary>) -> Option<String> {
+    let address = match running.operator_addresses().first()? {
+        Address::Tcp(address) => format!("http://{address}"),
+        address => address.to_string(),
+    };
+    Some(format!("metrics and health on {address}"))
 }
 
 /// Every address in a form that a browser, or curl with `--unix-socket`, accepts.

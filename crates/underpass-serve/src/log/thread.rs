@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, fstat};
-use underpass_net::{LogThrottle, Occurrence};
+use rustix::fs::{FileType, Uid, fchown, fstat};
+use rustix::process::geteuid;
+use underpass_net::{LogThrottle, Occurrence, User};
 
 use super::buffer::LogBuffers;
 use super::options::{Access, LogOptions, LogReopen};
@@ -21,17 +22,47 @@ use crate::limits::LOG_LINGER;
 /// The mode of a new log: addresses and names of files are confidential.
 const MODE: u32 = 0o640;
 
-/// Opens what is written to: standard output or a file. Nothing where the log is off.
-pub(super) fn open(access: &Access) -> Result<Option<File>, Error> {
+/// Whether the file of a log was there before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LogOrigin {
+    Existing,
+    Created,
+}
+
+/// Opens what is written to: standard output or a file, which is created for `user` if it has to
+/// be. Nothing where the log is off.
+pub(super) fn open(
+    access: &Access,
+    user: Option<&User>,
+) -> Result<Option<(File, LogOrigin)>, Error> {
     let opened = match access {
         Access::Off => return Ok(None),
-        Access::Output => io::stdout().as_fd().try_clone_to_owned().map(File::from),
-        Access::File(path) => append(path),
+        Access::Output => {
+            let output = io::stdout().as_fd().try_clone_to_owned();
+            output.map(|output| (output.into(), LogOrigin::Existing))
+        }
+        Access::File(path) => match create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                append(path).map(|file| (file, LogOrigin::Existing))
+            }
+            created => created.map(|file| (file, LogOrigin::Created)),
+        },
     };
-    opened.map(Some).map_err(|source| Error::Log {
+    let opened = opened.map_err(|source| Error::Log {
         path: access.name().into(),
         source,
-    })
+    })?;
+    // Root's files cannot be opened again after a rotation by whoever this process becomes. One
+    // that was there before may be anything.
+    if let (LogOrigin::Created, Some(user), true) = (opened.1, user, geteuid().is_root()) {
+        let _warned_of = fchown(&opened.0, Some(Uid::from_raw(user.number()?)), None);
+    }
+    Ok(Some(opened))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create_new(true).mode(MODE).open(path)
 }
 
 fn append(path: &Path) -> io::Result<File> {
@@ -354,8 +385,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("no/such/folder");
         let access = Access::File(path.clone());
-        let error = open(&access).unwrap_err().to_string();
+        let error = open(&access, None).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
-        assert!(open(&Access::Off).unwrap().is_none());
+        assert!(open(&Access::Off, None).unwrap().is_none());
     }
 }

@@ -248,6 +248,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) slow_clients: [Counter; SlowClient::LIMITS.len()],
     /// How often there were as many connections as a worker may have.
     pub(crate) full: Counter,
+    /// Connections closed while they waited for a request, to make room for others.
+    pub(crate) evicted: Counter,
     pub(crate) durations: Histogram,
     pub(crate) files: OpenFileMetrics,
     /// Locked only where something was refused.
@@ -370,6 +372,7 @@ impl WorkerMetrics {
             &self.connections_accepted,
             &self.connections_ended,
             &self.full,
+            &self.evicted,
             &self.durations.nanoseconds,
             &self.files.kept,
             &self.files.hits,
