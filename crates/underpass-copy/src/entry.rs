@@ -183,7 +183,8 @@ impl Entry<'_> {
                 true => None,
                 false => self.pair(source, &dest.stat),
             },
-            is_just_created: is_file_over_file && self.is_just_created(&dest),
+            is_just_created: is_file_over_file
+                && self.is_just_created(dest.link.as_ref().unwrap_or(&dest.stat)),
             backup_is_source: is_file_over_file && self.backup_is_source(source),
             dest,
         }))
@@ -251,13 +252,12 @@ impl Entry<'_> {
     }
 
     /// Whether the destination is the copy of an earlier operand.
-    fn is_just_created(&self, dest: &ExistingDestination) -> bool {
+    pub(crate) fn is_just_created(&self, dest: &Stat) -> bool {
         let task = self.task;
         let counts = task.role == Role::Operand
             && self.run.sources == SourceCount::IntoFolder
             && *self.backup() != Backup::Numbered;
-        let stat = dest.link.as_ref().unwrap_or(&dest.stat);
-        let named = || NamedFile::new(&task.folders.dest, &task.dest, stat);
+        let named = || NamedFile::new(&task.folders.dest, &task.dest, dest);
         counts && self.run.inodes.operands().created.contains(&named())
     }
 

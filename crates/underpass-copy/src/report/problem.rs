@@ -133,6 +133,7 @@ problem_kinds! {
     OverNonDirectory: "cannot overwrite non-directory {a} with directory {b}";
     OverDirectory: "cannot overwrite directory {a} with non-directory";
     JustCreated: "will not overwrite just-created {a} with {b}";
+    ThroughJustCreated: "will not copy {b} through just-created symlink {a}";
     BackupWouldDestroy: "backing up {a} might destroy source;  {b} not copied";
     Backup: "cannot backup {a}", "renameat2";
     /// The old destination could not get its name back.
