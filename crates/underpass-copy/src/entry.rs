@@ -220,6 +220,10 @@ impl Entry<'_> {
         }
         match folder.look_behind(&task.dest) {
             Ok(behind) => Ok(Some(found(behind, Some(stat)))),
+            Err(Errno::NOENT) if !is_folder(source) && self.is_just_created(&stat) => {
+                let problem = Problem::new(ProblemKind::ThroughJustCreated, self.dest_shown());
+                Err(problem.with_other(self.source_shown()))
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::LOOP) if run.options.remove_existing == RemoveExisting::IfUnwritable => {
                 Ok(Some(found(stat, None)))
@@ -251,13 +255,14 @@ impl Entry<'_> {
         })
     }
 
-    /// Whether the destination is the copy of an earlier operand.
-    pub(crate) fn is_just_created(&self, dest: &Stat) -> bool {
+    /// Whether the destination, which is `stat` without following links, is the copy of an earlier
+    /// operand.
+    fn is_just_created(&self, stat: &Stat) -> bool {
         let task = self.task;
         let counts = task.role == Role::Operand
             && self.run.sources == SourceCount::IntoFolder
             && *self.backup() != Backup::Numbered;
-        let named = || NamedFile::new(&task.folders.dest, &task.dest, dest);
+        let named = || NamedFile::new(&task.folders.dest, &task.dest, stat);
         counts && self.run.inodes.operands().created.contains(&named())
     }
 

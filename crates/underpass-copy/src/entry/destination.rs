@@ -243,10 +243,6 @@ fn link_in_the_way(entry: &Entry<'_>) -> Option<Problem> {
     let is_fresh = task.folders.origin == DestinationOrigin::Fresh;
     let kind = match task.role {
         Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => ProblemKind::Planted,
-        _ if entry.is_just_created(&link) => {
-            let problem = Problem::new(ProblemKind::ThroughJustCreated, entry.dest_shown());
-            return Some(problem.with_other(entry.source_shown()));
-        }
         _ => ProblemKind::Dangling,
     };
     Some(Problem::new(kind, entry.dest_shown()))

@@ -374,7 +374,7 @@ fn endpoint(stat: &Stat) -> Endpoint {
         inode: stat.st_ino,
         size: stat.st_size.cast_unsigned(),
         allocated: stat.st_blocks.cast_unsigned() * 512,
-        block_bytes: stat.st_blksize.cast_unsigned(),
+        block_bytes: stat.st_blksize as u64,
     })
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct TreeWalk<'a> {
     device: u64,
     /// This operand has made a folder.
     has_made: bool,
+    /// It has been reported that this operand would be copied into itself.
+    has_met_itself: bool,
     /// Names of the folder on top that are not submitted yet.
     batch: VecDeque<Task>,
     operand: (OsString, OsString),
@@ -76,6 +78,7 @@ impl<'a> TreeWalk<'a> {
             filling: HashSet::new(),
             device: 0,
             has_made: false,
+            has_met_itself: false,
             batch: VecDeque::new(),
             operand: (operand.source_shown(), operand.dest_shown()),
         }
@@ -265,13 +268,13 @@ impl<'a> TreeWalk<'a> {
 
     /// Whether a folder is entered: not below itself, and not a second time.
     fn may_enter(
-        &self,
+        &mut self,
         entry: &Entry<'_>,
         source: &Stat,
         events: &mut EventBuffer<'_>,
     ) -> Result<bool, Problem> {
         if self.filling.contains(&identity(source)) {
-            return Err(self.copied_into_itself());
+            return self.refuse_itself();
         }
         if self.above.contains(&identity(source)) {
             return Err(Problem::new(ProblemKind::Cycle, entry.source_shown()));
@@ -285,7 +288,8 @@ impl<'a> TreeWalk<'a> {
             .cloned();
         let (folder, name) = match known {
             None => return Ok(true),
-            Some(KnownFolder::Made) => return Err(self.copied_into_itself()),
+            // The copy of this operand, or of another one beside it.
+            Some(KnownFolder::Made) => return self.refuse_itself(),
             Some(KnownFolder::Source(folder, name)) => (folder, name),
         };
         let here = entry.task.folders.dest.identity();
@@ -343,7 +347,7 @@ impl<'a> TreeWalk<'a> {
     }
 
     /// Reports what a real run would meet in the folder on top, which has just been entered.
-    fn meet_imagined(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+    fn meet_imagined(&mut self, source: &Stat, events: &mut EventBuffer<'_>) {
         if !self.run.options.dry_run {
             return;
         }
@@ -351,15 +355,23 @@ impl<'a> TreeWalk<'a> {
             return;
         };
         let operands = self.run.inodes.operands();
-        for name in operands
+        let mut names = operands
             .imagined
             .get(&identity(source))
             .into_iter()
-            .flatten()
-        {
-            if self.admits(&top.level, name, FileType::Directory) {
-                events.problem(self.copied_into_itself());
-            }
+            .flatten();
+        let is_met = names.any(|name| self.admits(&top.level, name, FileType::Directory));
+        drop(operands);
+        if is_met && let Err(problem) = self.refuse_itself() {
+            events.problem(problem);
+        }
+    }
+
+    /// Leaves out a folder that this run has made. The operand gets one message for all of them.
+    fn refuse_itself(&mut self) -> Result<bool, Problem> {
+        match std::mem::replace(&mut self.has_met_itself, true) {
+            true => Ok(false),
+            false => Err(self.copied_into_itself()),
         }
     }
 
