@@ -206,12 +206,38 @@ fn others_are_served_under_the_four_slow_attacks() {
             assert!(slowest < Duration::from_secs(5), "one took {slowest:?}");
         }
     });
+    for ((attack, _), attacker) in ATTACKS.iter().zip(attackers) {
+        let end = attacker.end();
+        end.assert_success();
+        let number = |label| last_reported(&end.output, label).parse::<u32>().unwrap();
+        let status = last_reported(&end.output, "Exit status:");
+        let statuses = ["Hit test time limit", "No open connections left"];
+        assert!(statuses.contains(&status.as_str()), "{attack}: {status}");
+        assert_eq!(number("error:"), 0, "{attack}");
+        assert_eq!(
+            last_reported(&end.output, "service available:"),
+            "YES",
+            "{attack}"
+        );
+    }
     assert!(peak - before < GROWTH_MAX, "{before} bytes grew to {peak}");
     wait_until("end of all connections", || {
         server.descriptors() <= descriptors
     });
     let end = server.stop();
     end.assert_clean();
+}
+
+/// The word behind a label where slowhttptest prints it last, without its colours.
+fn last_reported(output: &str, label: &str) -> String {
+    let (_, behind) = output.rsplit_once(label).unwrap_or_default();
+    let line = behind.lines().next().unwrap_or_default();
+    let parts = line.split("\x1b[").enumerate();
+    let plain = parts.map(|(at, part)| match (at, part.split_once('m')) {
+        (1.., Some((_, text))) => text,
+        _ => part,
+    });
+    plain.collect::<String>().trim().to_owned()
 }
 
 /// Asks over and over, on new connections and kept ones; returns how often, and the longest time.

@@ -127,7 +127,11 @@ impl Entry<'_> {
 
     /// The copy was stopped when `bytes` of the content were in place.
     pub(crate) fn stopped(&self, bytes: u64) -> Problem {
-        Problem::new(ProblemKind::Stopped(bytes), self.source_shown()).with_other(self.dest_shown())
+        let problem = Problem::new(ProblemKind::Stopped(bytes), self.source_shown());
+        Problem {
+            moved: Some(bytes),
+            ..problem.with_other(self.dest_shown())
+        }
     }
 
     /// A call about the source failed.

@@ -68,7 +68,7 @@ fn names_that_change_their_kind_meanwhile_do_not_end_an_archive() {
     server.write("probe", "probe");
     let folder = server.site().join("d");
     for number in 0..20 {
-        server.write(&format!("d/file-{number}"), "file");
+        server.write(format!("d/file-{number}"), "file");
         symlink("file-0", folder.join(format!("link-{number}"))).unwrap();
     }
     let is_over = AtomicBool::new(false);

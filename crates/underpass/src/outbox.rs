@@ -859,6 +859,16 @@ mod tests {
         assert_eq!(due(&outbox, &AUTO), Some(("range", 40)));
     }
 
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn the_first_range_may_stand_behind_heads() {
+        let heads = [Piece::Bytes(vec![7; 3]), joined(b"head:body", 5)];
+        assert!(outbox(heads.clone()).first_range().is_none());
+        let outbox = outbox(heads.into_iter().chain([range(1, 2), range(3, 4)]));
+        let first = outbox.first_range().expect("a range");
+        assert_eq!((first.offset, first.len), (1, 2));
+    }
+
     #[test]
     fn waits_for_the_disk_add_up() {
         let mut outbox = Outbox::new();

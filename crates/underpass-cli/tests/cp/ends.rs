@@ -49,6 +49,20 @@ fn ctrl_c_ends_a_large_copy_at_once_and_its_progress_is_reported() {
 }
 
 #[test]
+fn a_stopped_copy_reports_its_bytes_to_programs() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    let (source, dest) = (file(&path("source"), 1, 32 * MIB), path("dest"));
+    let options = ["--json", "--reflink=never", "--bwlimit=4M"];
+    let mut copying = start_cp(&options, &[&source, &dest]);
+    copying.until(|| len(&dest) >= MIB);
+    copying.signal(Signal::INT);
+    let ran = copying.end();
+    let moved = format!("\"moved\":{},", len(&dest));
+    assert!(ran.output.contains(&moved), "{moved}: {ran:?}");
+}
+
+#[test]
 fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);

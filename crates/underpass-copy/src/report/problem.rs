@@ -190,7 +190,7 @@ problem_kinds! {
     Planted: "not writing through {a}, which has become a symbolic link";
     /// A pattern is invalid, and why.
     Pattern(String): "{why}";
-    /// A source folder of `--parents` can't be looked at.
+    /// A source folder of `--parents`, or a file whose metadata is preserved, can't be looked at.
     ParentAttributes: "failed to get attributes of {a}";
     /// A folder of `--parents` can't be made.
     MakeParent: "cannot make directory {a}";

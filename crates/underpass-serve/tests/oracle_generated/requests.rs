@@ -212,6 +212,8 @@ impl<'d> Draft<'d> {
                 ("http://[1:2]", Some("host")),
                 ("http://b%zz", Some("host")),
                 ("http://[v1.a]:80", None),
+                ("http://b_c", Some("host of odd letters")),
+                ("http://b;c=%41", Some("host of odd letters")),
                 ("http://", Some("host")),
             ]);
             self.oddities.extend(oddity);

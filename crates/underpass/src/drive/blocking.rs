@@ -242,7 +242,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Copies all of `source` over the beginning of `sink`, which is neither truncated nor synced.
+/// Copies all of `source` over the beginning of `sink`, or to its end if it was opened with
+/// `O_APPEND`. The sink is neither truncated nor synced.
 ///
 /// Empty the sink first (`set_len(0)`, or `File::create`): only then may it share blocks with the
 /// source, and keep the source's holes. Blocks; positions of both files are unspecified afterwards.
@@ -299,7 +300,8 @@ pub fn send_file(
     Driver::new(kernel).run(&Source::range(file, offset, len)?, &Sink::new(socket)?)
 }
 
-/// Receives `len` bytes from a connected stream socket into a file, from `offset` on.
+/// Receives `len` bytes from a connected stream socket into a file, from `offset` on, or at its end
+/// if it was opened with `O_APPEND`.
 ///
 /// Blocks, also where the socket does not. Nothing is synced.
 ///

@@ -618,6 +618,105 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_is_changed_in_one_respect_at_a_time() {
+        let strict = Policy {
+            choice: Choice::Only(Splice),
+            cloning: Cloning::Never,
+            holes: Holes::Find,
+            aliasing: Aliasing::Refused,
+        };
+        let changes: [fn(Policy) -> Policy; 4] = [
+            |policy| policy.choice(Choice::Only(Splice)),
+            |policy| policy.cloning(Cloning::Never),
+            |policy| policy.holes(Holes::Find),
+            |policy| policy.aliasing(Aliasing::Refused),
+        ];
+        let changed = changes
+            .iter()
+            .fold(Policy::default(), |policy, change| change(policy));
+        assert_eq!(changed, strict);
+        for change in changes {
+            assert_eq!(change(strict), strict);
+            assert_ne!(change(Policy::default()), Policy::default());
+        }
+        assert!(strict.allows(Splice) && !strict.allows(ReadWrite));
+        assert!(Policy::default().allows(ReadWrite));
+    }
+
+    #[test]
+    fn a_plan_reads_as_one_line() {
+        let source = Source::sample(EndpointKind::Tcp);
+        let sink = Sink::sample(EndpointKind::File);
+        let of = |policy| plan(&source, &sink, &KernelFacts::default(), &policy);
+        let auto = of(Policy::default());
+        assert!(auto.includes(Splice) && !auto.includes(Clone));
+        assert_eq!(
+            auto.to_string(),
+            "splice, then read_write; not clone: the source is not a regular file; \
+             not copy_range: the source is not a regular file; \
+             not sendfile: the source is not seekable"
+        );
+        let none = of(Policy::only(Clone)).to_string();
+        assert!(none.starts_with("nothing; not clone: "), "{none}");
+    }
+
+    #[test]
+    fn a_plan_without_mechanisms_has_a_fault() {
+        let mut source = Source::sample(EndpointKind::File);
+        let mut sink = Sink::sample(EndpointKind::File);
+        let mut facts = KernelFacts::default();
+        facts.refused[CopyRange.index()] = Some((Scope::Devices, Errno::XDEV));
+        let only = Policy::only(CopyRange);
+        let fault = plan(&source, &sink, &facts, &only).fault();
+        assert_eq!(fault, (Some(CopyRange), Fault::Refused, Some(Errno::XDEV)));
+        let fault = plan(&source, &Sink::sample(EndpointKind::Tcp), &facts, &only).fault();
+        assert_eq!(fault, (None, Fault::Refused, None));
+        (source.end.inode, sink.end.inode) = (7, 7);
+        let fault = plan(&source, &sink, &facts, &only).fault();
+        assert_eq!(fault, (None, Fault::Overlap, None));
+    }
+
+    #[test]
+    fn ranges_overlap_where_device_inode_and_bytes_are_the_same() {
+        let mut source = Source::sample(EndpointKind::File);
+        (source.end.device, source.end.inode) = (3, 7);
+        (source.from, source.owed) = (100, Owed::Exactly(50));
+        let mut same = Sink::sample(EndpointKind::File);
+        (same.end.device, same.end.inode, same.to) = (3, 7, 149);
+        assert!(overlaps(&source, &same));
+        for (to, expected) in [
+            (50, false),
+            (51, true),
+            (100, true),
+            (149, true),
+            (150, false),
+        ] {
+            same.to = to;
+            assert_eq!(overlaps(&source, &same), expected, "{to}");
+        }
+        same.to = 100;
+        let others: [fn(&mut Sink<()>); 3] = [
+            |sink| sink.end.device = 4,
+            |sink| sink.end.inode = 8,
+            |sink| sink.end.kind = EndpointKind::Block,
+        ];
+        for other in others {
+            let mut sink = same;
+            other(&mut sink);
+            assert!(!overlaps(&source, &sink), "{:?}", sink.end);
+        }
+        let (mut unknown, mut from) = (same, source);
+        (unknown.end.inode, from.end.inode) = (0, 0);
+        assert!(!overlaps(&from, &unknown), "nothing is known");
+        (same.end.writes, same.end.size) = (Writes::Appends, 150);
+        assert!(!overlaps(&source, &same), "behind what is read");
+        same.end.size = 149;
+        assert!(overlaps(&source, &same));
+        (source.owed, same.end.size) = (Owed::ToEnd, 1000);
+        assert!(overlaps(&source, &same), "never comes to the end");
+    }
+
+    #[test]
     fn every_mechanism_is_planned_or_has_a_reason() {
         for from in EndpointKind::ALL {
             for to in EndpointKind::ALL {

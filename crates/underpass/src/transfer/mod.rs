@@ -489,3 +489,96 @@ impl Transfer {
         self.total().unwrap_or(u64::MAX - self.from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{KernelFacts, Policy, plan};
+
+    fn transfer(owed: Owed) -> Transfer {
+        let mut source = Source::sample(EndpointKind::File);
+        (source.from, source.owed) = (100, owed);
+        let sink = Sink::sample(EndpointKind::Unix);
+        let plan = plan(&source, &sink, &KernelFacts::default(), &Policy::default());
+        Transfer::new(&source, &sink, plan)
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_transfer_is_at_what_it_has_not_moved() {
+        let mut transfer = transfer(Owed::Exactly(50));
+        assert!(transfer.is_at(100, 50));
+        assert_eq!(transfer.record(Ok(20)), Step::Again);
+        assert!(transfer.is_at(120, 30));
+        for (offset, len) in [(100, 50), (120, 50), (100, 30), (121, 30), (120, 31)] {
+            assert!(!transfer.is_at(offset, len), "{len} from {offset}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_a_transfer_follows_its_cursor() {
+        let mut exact = transfer(Owed::Exactly(50));
+        assert_eq!(
+            (exact.done(), exact.total(), exact.held()),
+            (0, Some(50), 0)
+        );
+        exact.record(Ok(20));
+        assert_eq!((exact.done(), exact.account().bytes()), (20, 20));
+        assert_eq!(exact.take_account().bytes(), 20);
+        assert_eq!((exact.done(), exact.account().bytes()), (20, 0));
+        assert_eq!(exact.plan().first(), Some(Mechanism::Sendfile));
+        let (source, sink) = exact.ends();
+        assert_eq!(
+            (source.kind, sink.kind),
+            (EndpointKind::File, EndpointKind::Unix)
+        );
+        assert_eq!(transfer(Owed::ToEnd).total(), None);
+    }
+
+    #[test]
+    fn a_wait_that_fails_ends_a_transfer_and_a_finished_one_stays() {
+        let mut waiting = transfer(Owed::Exactly(50));
+        assert_eq!(waiting.record(Err(Errno::AGAIN)), Step::Wait(Wait::Sink));
+        waiting.abandon(Errno::NOMEM);
+        let error = waiting.clone().finish().expect_err("abandoned");
+        assert_eq!(
+            (error.fault, error.errno),
+            (Fault::Kernel, Some(Errno::NOMEM))
+        );
+        assert_eq!(waiting.record(Ok(1)), Step::Failed);
+        let mut done = transfer(Owed::Exactly(50));
+        assert_eq!(done.record(Ok(50)), Step::Done);
+        done.abandon(Errno::NOMEM);
+        assert_eq!(done.record(Ok(1)), Step::Done);
+        assert_eq!(done.finish().expect("done").bytes(), 50);
+        let cancelled = transfer(Owed::Exactly(50)).finish().expect_err("not done");
+        assert_eq!(cancelled.fault, Fault::Cancelled);
+    }
+
+    #[test]
+    fn a_call_moves_no_more_than_its_limit() {
+        for (limit, len) in [(0, 1), (20, 20), (u64::MAX, 50)] {
+            let mut transfer = transfer(Owed::Exactly(50));
+            transfer.limit_calls(limit);
+            let op = transfer.next_op();
+            assert_eq!(
+                op,
+                Some(Op::Sendfile {
+                    from: Some(100),
+                    len
+                }),
+                "{limit}"
+            );
+        }
+        let mut endless = transfer(Owed::ToEnd);
+        endless.limit_calls(u64::MAX);
+        let len = KERNEL_CALL_BYTES_MAX;
+        assert_eq!(
+            endless.next_op(),
+            Some(Op::Sendfile {
+                from: Some(100),
+                len
+            })
+        );
+    }
+}

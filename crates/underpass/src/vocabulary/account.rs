@@ -359,6 +359,65 @@ mod tests {
     }
 
     #[test]
+    fn mechanisms_are_read_by_their_names() {
+        for mechanism in Mechanism::ALL {
+            assert_eq!(mechanism.name().parse(), Ok(mechanism));
+            assert_eq!(mechanism.to_string(), mechanism.name());
+            let crosses = mechanism == Mechanism::ReadWrite;
+            assert_eq!(mechanism.crossings(), if crosses { 2 } else { 0 });
+        }
+        let unknown = "teleport"
+            .parse::<Mechanism>()
+            .expect_err("nobody has that");
+        assert_eq!(
+            unknown.to_string(),
+            "unknown mechanism 'teleport'; expected one of clone, copy_range, sendfile, splice, \
+             read_write"
+        );
+    }
+
+    #[test]
+    fn refusals_differ_by_mechanism_cause_and_scope() {
+        let mut account = Account::default();
+        let one = refusal(0);
+        let mut others = [one; 4];
+        others[0].mechanism = Mechanism::Splice;
+        others[1].cause = Cause::SaidNothing;
+        others[2].scope = Scope::Once;
+        others[3].scope = Scope::Kernel;
+        for refusal in [[one; 1].as_slice(), &others, &others].concat() {
+            account.refused(refusal);
+        }
+        assert_eq!(account.refusals, [[one; 1].as_slice(), &others].concat());
+        let told = account.to_string();
+        for words in [
+            "this once",
+            "on this kernel",
+            "returned 0 bytes before the end",
+        ] {
+            assert!(told.contains(words), "{told}");
+        }
+    }
+
+    #[test]
+    fn an_account_shows_holes_and_adds_what_is_beside_the_payload() {
+        let mut account = Account::default();
+        (account.holes, account.asides, account.refusals_unlisted) = (4, 2, 1);
+        account.add(&account.clone());
+        assert_eq!(
+            (account.holes, account.asides, account.refusals_unlisted),
+            (8, 4, 2)
+        );
+        assert_eq!(account.to_string(), "8 bytes of holes; 2 further refusals");
+        account.record(Mechanism::Splice, 5, 2);
+        assert!(
+            account
+                .to_string()
+                .starts_with("5 bytes by splice (2 calls); 8 bytes of holes")
+        );
+    }
+
+    #[test]
     fn refusals_beyond_those_listed_are_shown_as_a_number() {
         let mut account = Account::default();
         for errno in (1..).take(LISTED_REFUSALS_MAX + 2) {

@@ -309,3 +309,64 @@ pub(crate) fn within_offsets(from: u64, len: u64) -> Result<(), Errno> {
         _ => Err(Errno::OVERFLOW),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_names_of_their_own_and_few_have_offsets_or_peers() {
+        let names: std::collections::BTreeSet<_> = EndpointKind::ALL.map(EndpointKind::name).into();
+        assert_eq!(names.len(), EndpointKind::ALL.len());
+        assert!(names.contains("pipe"), "{names:?}");
+        let those = |of: fn(EndpointKind) -> bool| EndpointKind::ALL.map(of);
+        let yes = |kinds: &[EndpointKind]| EndpointKind::ALL.map(|kind| kinds.contains(&kind));
+        use EndpointKind::{Block, File, Tcp, TcpKernelTls, Unix};
+        assert_eq!(those(EndpointKind::has_offsets), yes(&[File, Block]));
+        assert_eq!(
+            those(EndpointKind::is_socket),
+            yes(&[Tcp, TcpKernelTls, Unix])
+        );
+        assert_eq!(
+            format!("{:>6}|{:>7}", EndpointKind::Pipe, Side::Source),
+            "  pipe| source"
+        );
+        assert_eq!(Side::Sink.to_string(), "sink");
+    }
+
+    #[test]
+    fn holes_are_taken_where_a_file_has_nothing_yet() {
+        let mut sink = Sink::sample(EndpointKind::File);
+        (sink.end.size, sink.to) = (10, 10);
+        assert!(sink.takes_holes());
+        sink.to = 9;
+        assert!(!sink.takes_holes(), "old bytes would remain");
+        (sink.to, sink.end.writes) = (10, Writes::Appends);
+        assert!(!sink.takes_holes(), "nobody names the place");
+        assert!(!Sink::sample(EndpointKind::Block).takes_holes());
+    }
+
+    #[test]
+    fn ranges_end_where_files_do() {
+        const LAST: u64 = i64::MAX as u64;
+        for (from, len) in [(0, 0), (LAST, 0), (LAST - 5, 5), (0, LAST)] {
+            assert_eq!(within_offsets(from, len), Ok(()), "{len} from {from}");
+        }
+        for (from, len) in [(LAST, 1), (LAST + 1, 0), (u64::MAX, 1), (1, u64::MAX)] {
+            assert_eq!(
+                within_offsets(from, len),
+                Err(Errno::OVERFLOW),
+                "{len} from {from}"
+            );
+        }
+    }
+
+    #[test]
+    fn samples_are_whole_files_and_empty_ones() {
+        let source = Source::sample(EndpointKind::File);
+        assert_eq!((source.from, source.owed), (0, Owed::Exactly(1 << 20)));
+        assert_eq!(source.end.allocated, 1 << 20);
+        assert_eq!(Source::sample(EndpointKind::Tcp).owed, Owed::ToEnd);
+        assert_eq!(Sink::sample(EndpointKind::File).end.size, 0);
+    }
+}

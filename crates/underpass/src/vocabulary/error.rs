@@ -147,3 +147,84 @@ impl From<Error> for io::Error {
         io::Error::new(kind, error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(fault: Fault, mechanism: Option<Mechanism>, errno: Option<Errno>) -> Error {
+        let mut account = Box::new(Account::default());
+        account.record(Mechanism::Splice, 30, 1);
+        account.holes = 4;
+        Error {
+            fault,
+            mechanism,
+            errno,
+            lost: 0,
+            account,
+        }
+    }
+
+    #[test]
+    fn an_error_says_who_is_at_fault_by_which_call_and_what_moved() {
+        let (full, splice) = (Some(Errno::NOSPC), Some(Mechanism::Splice));
+        let told = error(Fault::Full, splice, full).to_string();
+        let words =
+            "the sink is full (by splice: ENOSPC (No space left on device)); 34 bytes had moved";
+        assert_eq!(told, words);
+        let told = error(Fault::Cancelled, splice, None).to_string();
+        assert_eq!(told, "cancelled (by splice); 34 bytes had moved");
+        let told = error(Fault::Kernel, None, Some(Errno::MFILE)).to_string();
+        assert_eq!(
+            told,
+            "the call failed: EMFILE (Too many open files); 34 bytes had moved"
+        );
+        let mut lost = error(Fault::Truncated, None, None);
+        lost.lost = 5;
+        let words = "the source ended early; 34 bytes had moved, \
+                     5 more were read from the stream and are lost";
+        assert_eq!(lost.to_string(), words);
+    }
+
+    #[test]
+    fn every_fault_has_words_of_its_own() {
+        let faults = [
+            Fault::Refused,
+            Fault::Overlap,
+            Fault::Cancelled,
+            Fault::Truncated,
+            Fault::PeerGone,
+            Fault::TimedOut,
+            Fault::ControlRecord,
+            Fault::Full,
+            Fault::Disk,
+            Fault::Source,
+            Fault::Sink,
+            Fault::Kernel,
+        ];
+        let words: std::collections::BTreeSet<_> =
+            faults.iter().map(|fault| fault.words()).collect();
+        assert_eq!(words.len(), faults.len());
+        assert!(words.iter().all(|words| words.len() > 8), "{words:?}");
+    }
+
+    #[test]
+    fn other_errors_have_the_kind_of_the_fault_or_of_the_errno() {
+        for (fault, errno, kind) in [
+            (Fault::Truncated, None, io::ErrorKind::UnexpectedEof),
+            (Fault::Cancelled, None, io::ErrorKind::Interrupted),
+            (Fault::TimedOut, Some(Errno::AGAIN), io::ErrorKind::TimedOut),
+            (Fault::Overlap, None, io::ErrorKind::InvalidInput),
+            (Fault::Full, Some(Errno::NOSPC), io::ErrorKind::StorageFull),
+            (Fault::Refused, None, io::ErrorKind::Other),
+        ] {
+            let error = io::Error::from(error(fault, None, errno));
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+        let call = Error::from(Errno::MFILE);
+        assert_eq!(
+            (call.fault, call.errno, call.moved()),
+            (Fault::Kernel, Some(Errno::MFILE), 0)
+        );
+    }
+}
