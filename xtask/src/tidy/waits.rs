@@ -9,11 +9,11 @@ use super::complaint::{Complaint, Exceptions, excused};
 pub(super) const EXCEPTIONS: Exceptions = &[
     (
         "crates/underpass-net/tests/seams/main.rs",
-        "a slow client is slow",
+        "a slow peer is slow",
     ),
     (
         "crates/underpass-serve/tests/crowded.rs",
-        "what a connection may be silent for has to pass",
+        "connections get as old as the grace that they are given; older is as good",
     ),
     (
         "crates/underpass-serve/tests/endings.rs",
