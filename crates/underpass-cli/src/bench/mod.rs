@@ -17,7 +17,6 @@ use underpass_bench::{
 use crate::cp::StopSignal;
 use report::{
     CompareArguments, RenderArguments, ReportFiles, message, print, print_whole, text_columns,
-    write,
 };
 
 /// The option with which the program restarts itself in its own network namespace.

@@ -270,6 +270,26 @@ mod tests {
     }
 
     #[test]
+    fn methods_are_tokens_in_capitals() {
+        for (token, method) in [
+            ("GET", Method::Get),
+            ("HEAD", Method::Head),
+            ("OPTIONS", Method::Options),
+            ("POST", Method::Disabled),
+            ("PUT", Method::Disabled),
+            ("DELETE", Method::Disabled),
+            ("PATCH", Method::Disabled),
+            ("TRACE", Method::Disabled),
+            ("CONNECT", Method::Connect),
+            ("head", Method::Unknown),
+        ] {
+            let line = format!("{token} / HTTP/1.1");
+            let parsed = RequestLine::parse(line.as_bytes());
+            assert_eq!(parsed.unwrap().method, method, "{token}");
+        }
+    }
+
+    #[test]
     fn versions_are_one_digit_each() {
         let status = |version: &str| {
             let line = format!("GET / {version}");
