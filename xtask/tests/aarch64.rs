@@ -1,16 +1,17 @@
-//! The tool is built for aarch64, and serves and copies there, under an emulated processor.
+//! The tool is built for aarch64, and copies and examines there, under an emulated processor. The
+//! emulator lacks openat2 (QEMU 7.2), without which `serve` refuses to start.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use underpass_testkit::{ServerProcess, content, run};
+use underpass_testkit::{content, run};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 #[test]
 #[ignore = "needs aarch64; run by cargo xtask test"]
-fn the_tool_for_aarch64_serves_and_copies() {
+fn the_tool_for_aarch64_copies_and_examines() {
     let made = tempfile::tempdir().expect("a folder");
     let mut release = Command::new(env!("CARGO_BIN_EXE_xtask"));
     release.args(["release", "--profile", "dev", "--target", TARGET]);
@@ -38,7 +39,8 @@ fn the_tool_for_aarch64_serves_and_copies() {
         .arg(&copy))
     .assert_success();
     assert!(fs::read(&copy).expect("a copy") == bytes);
-    let server = ServerProcess::serve(emulated(&program), &[], site.path());
-    assert!(server.get("/f").body == bytes);
-    server.stop();
+    let mut doctor = emulated(&program);
+    let report = run(doctor.args(["doctor", "--json"]).arg(site.path()));
+    report.assert_success();
+    assert!(report.output.starts_with('{'), "{}", report.output);
 }

@@ -36,7 +36,7 @@ fn every_fuzz_target_has_its_binary_its_dictionary_and_its_row() {
     assert_eq!(rows, targets.iter().map(String::as_str).collect());
 }
 
-/// With the sanitizers' and the fuzzer's instrumentation left out: that it compiles is the question.
+/// Without the instrumentation of sanitizers and the fuzzer: that it compiles is the question.
 #[test]
 #[ignore = "needs nightly Rust; run by cargo xtask test"]
 fn the_fuzz_targets_compile() {

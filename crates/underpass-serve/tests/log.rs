@@ -418,7 +418,10 @@ fn lines_for_a_log_that_was_deleted_are_counted_until_it_can_be_created_again() 
     let log = logs.join("log");
     let server = Server::with(|options| {
         options.log.access = Access::File(log.clone());
-        options.status.listen = Some(StatusAddress::Unix(status.clone()));
+        options.status.listen = Some(StatusAddress::Unix {
+            path: status.clone(),
+            mode: None,
+        });
     });
     server.write("f", "f");
     server.get("/f");
@@ -451,7 +454,10 @@ fn lines_that_a_pipe_does_not_take_are_dropped_and_counted() {
     let server = Server::with(|options| {
         options.log.access = Access::File(pipe.clone());
         options.log.queue_bytes_max = 1000;
-        options.status.listen = Some(StatusAddress::Unix(status.clone()));
+        options.status.listen = Some(StatusAddress::Unix {
+            path: status.clone(),
+            mode: None,
+        });
     });
     server.write("f", "f");
     let mut client = server.connect();

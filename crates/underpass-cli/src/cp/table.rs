@@ -265,8 +265,8 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .flag(|draft| draft.options.dereference = Dereference::CommandLine),
     ours("j", "jobs")
         .help(
-            "copy N files at once [default: the number of processors, at most 16; 1 when \
-             called cp]",
+            "copy N files at once [default: the number of processors, at most 16; 1 when called \
+             cp]",
         )
         .required("N", Draft::set_jobs),
     ours("g", "progress")
@@ -303,8 +303,7 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .flag(|draft| draft.options.resume = true),
     ours("", "exclude")
         .help(
-            "skip names that match, as in .gitignore, and {a,b}; the last matching pattern \
-             counts",
+            "skip names that match, as in .gitignore, and {a,b}; the last matching pattern counts",
         )
         .required("PATTERN", |draft, pattern| {
             draft.add_filter(FilterRule::Exclude, pattern)
