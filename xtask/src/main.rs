@@ -33,7 +33,11 @@ use clap::{Parser, Subcommand};
 use crate::workspace::Workspace;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "What the project does to itself")]
+#[command(
+    name = "cargo-xtask",
+    bin_name = "cargo xtask",
+    about = "What the project does to itself"
+)]
 struct XtaskArguments {
     #[command(subcommand)]
     command: XtaskCommand,
@@ -60,6 +64,7 @@ enum XtaskCommand {
 }
 
 fn main() -> ExitCode {
+    end_with_reader();
     if let Some(status) = journey::compile() {
         return status;
     }
@@ -78,4 +83,16 @@ fn main() -> ExitCode {
         eprintln!("error: {error}");
         ExitCode::FAILURE
     })
+}
+
+/// Ends the program where nobody reads its output any more (`| head`), instead of panicking.
+fn end_with_reader() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panicked| {
+        let message = panicked.to_string();
+        if message.contains("failed printing to stdout: Broken pipe") {
+            std::process::exit(1);
+        }
+        report(panicked);
+    }));
 }

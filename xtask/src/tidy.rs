@@ -17,6 +17,7 @@ mod names;
 mod quirks;
 mod sizes;
 mod source;
+mod waits;
 
 use std::process::ExitCode;
 
@@ -60,6 +61,9 @@ const RULES: &[TidyRule] = &[
     ("glossary", glossary::check),
     ("lines of source", source::check_lines),
     ("tests with needs", ignores::check),
+    ("tests that sleep", |tree| {
+        waits::check(tree, waits::EXCEPTIONS)
+    }),
 ];
 
 /// Checks every rule, and prints what is wrong.

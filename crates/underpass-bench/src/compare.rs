@@ -288,10 +288,9 @@ fn doubts(before: &Document, after: &Document) -> Vec<String> {
     versions.sort();
     versions.dedup();
     let warnings = runs.into_iter().rev().flat_map(|(run, other, which)| {
-        let alone = run
-            .warnings
-            .iter()
-            .filter(|one| !other.warnings.contains(one));
+        let others = || other.warnings.iter().map(|one| without_numbers(one));
+        let alone = run.warnings.iter();
+        let alone = alone.filter(move |one| !others().any(|other| other == without_numbers(one)));
         alone.map(move |warning| format!("only the {which} run warned: {warning}"))
     });
     interrupted
@@ -299,6 +298,12 @@ fn doubts(before: &Document, after: &Document) -> Vec<String> {
         .chain(versions)
         .chain(warnings)
         .collect()
+}
+
+/// The same warning has other numbers in each run.
+fn without_numbers(warning: &str) -> String {
+    let is_kept = |letter: &char| !letter.is_ascii_digit() && *letter != '.';
+    warning.chars().filter(is_kept).collect()
 }
 
 fn properties(machine: &Machine) -> [(&'static str, String); 7] {
@@ -379,15 +384,11 @@ impl Changes {
         paragraph(&mut out, "", &self.summary(), width);
         for (heading, changes) in self.groups() {
             let _ = writeln!(out, "\n{heading}");
-            for group in by_subject(changes) {
-                paragraph(&mut out, "  ", &group[0].subject(), width);
-                let labels = group.iter().map(|one| one.case.chars().count());
-                let label = labels.max().unwrap_or(0);
-                for change in group {
-                    let (case, factor) = (&change.case, ratio(change.factor));
-                    let [before, after] = change.sides();
-                    let _ = writeln!(out, "    {case:<label$}  ×{factor}  {before} → {after}");
-                }
+            for change in changes {
+                let (factor, [before, after]) = (ratio(change.factor), change.sides());
+                let what = format!("{}, {}", change.subject(), change.case);
+                let line = format!("×{factor}  {what}: {before} → {after}");
+                paragraph(&mut out, "  ", &line, width);
             }
         }
         for (heading, only) in self.unmatched() {
@@ -412,7 +413,7 @@ impl Changes {
         for (heading, changes) in self.groups() {
             let columns = "| factor | what | case | before | after |\n|---:|---|---|---:|---:|";
             let _ = writeln!(out, "\n## {heading}\n\n{columns}");
-            for change in by_subject(changes).into_iter().flatten() {
+            for change in changes {
                 let (factor, [before, after]) = (ratio(change.factor), change.sides());
                 let (subject, case) = (escaped(&change.subject()), escaped(&change.case));
                 let row = format!("| **×{factor}** | {subject} | {case} | {before} | {after} |");
@@ -499,20 +500,6 @@ impl Change {
             format!("{median} ({})", range_text(spread, self.unit))
         })
     }
-}
-
-/// Groups changes by subject, in the order in which the first of each comes.
-fn by_subject(changes: &[Change]) -> Vec<Vec<&Change>> {
-    let mut groups: Vec<Vec<&Change>> = Vec::new();
-    for change in changes {
-        let subject = change.subject();
-        let mut same = groups.iter_mut();
-        match same.find(|group| group[0].subject() == subject) {
-            Some(group) => group.push(change),
-            None => groups.push(vec![change]),
-        }
-    }
-    groups
 }
 
 #[cfg(test)]

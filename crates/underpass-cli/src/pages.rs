@@ -17,10 +17,10 @@ pub(crate) struct Completions {
 /// Print a man page, or write all of them into a folder
 #[derive(Debug, clap::Args)]
 pub(crate) struct Manual {
-    /// Print the page of this command (cp, serve, bench ...), or write all pages to this folder
-    /// [default: print the page of underpass]
+    /// Print the page of this command (cp, serve, bench, bench compare ...), or write all pages to
+    /// this folder [default: print the page of underpass]
     #[arg(value_name = "COMMAND|DIR")]
-    what: Option<PathBuf>,
+    what: Vec<PathBuf>,
 }
 
 impl Completions {
@@ -32,19 +32,26 @@ impl Completions {
 }
 
 impl Manual {
-    /// An argument that names a command selects its page; anything else is a folder.
-    pub(crate) fn run(&self, command: clap::Command) -> Result<(), String> {
-        let Some(what) = &self.what else {
-            return page(command);
+    /// Arguments that name a command select its page; anything else is a folder.
+    pub(crate) fn run(&self, mut command: clap::Command) -> Result<(), String> {
+        command.build();
+        let find = |found: Option<clap::Command>, word: &PathBuf| {
+            let found = found?;
+            found.find_subcommand(word).cloned()
         };
-        let named = command.find_subcommand(what).cloned();
-        match named {
-            Some(sub) => {
-                let name = sub.get_name().to_owned();
-                let sub = sub.bin_name(format!("underpass {name}"));
-                page(sub.display_name(format!("underpass-{name}")))
+        match (
+            self.what.iter().fold(Some(command.clone()), find),
+            &self.what[..],
+        ) {
+            (Some(found), _) => page(found),
+            (None, [folder]) => write_all(command, folder),
+            (None, words) => {
+                let words: Vec<_> = words
+                    .iter()
+                    .map(|word| word.display().to_string())
+                    .collect();
+                Err(format!("there is no command '{}'", words.join(" ")))
             }
-            None => write_all(command, what),
         }
     }
 }

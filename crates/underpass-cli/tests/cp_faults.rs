@@ -162,11 +162,14 @@ impl Case {
         self.call.contains("sync") && self.mode.has("--fsync")
     }
 
-    /// `-a` copies attributes where it can, without a message where it can't; `--preserve=all`
-    /// reports them unless the file system has none, which is no failure either.
+    /// `-a` copies attributes where it can, and says so where one is lost, but not where it is not
+    /// supported or permitted; `--preserve=all` reports them unless the file system has none, which
+    /// is no failure either.
     fn excuses(&self, word: &str, said: &str) -> bool {
         let is_reported = !said.is_empty() || self.fault == "EOPNOTSUPP";
-        let is_tried = self.mode.has("-a") || self.mode.has("--preserve=all") && is_reported;
+        let is_lost = ["EIO", "ENOSPC"].contains(&self.fault);
+        let is_tried = self.mode.has("-a") && !is_lost
+            || (self.mode.has("-a") || self.mode.has("--preserve=all")) && is_reported;
         // A source without attributes loses none.
         let has_none = self.call.contains("listxattr") && self.fault == "EOPNOTSUPP";
         word.starts_with("xattr ") && self.call.contains("xattr") && (is_tried || has_none)

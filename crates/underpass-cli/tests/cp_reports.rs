@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -115,6 +116,53 @@ fn one_byte_is_not_several() {
     let done = run(tool(folder.path()).args(["--explain", "one", "d"]));
     assert!(!done.output.contains("1 bytes"), "{}", done.output);
     assert!(done.output.contains("1 byte by "), "{}", done.output);
+}
+
+/// abuse.sh of GNU's tests: a link that this run has made is not written through.
+#[test]
+fn nothing_is_copied_through_a_link_that_was_just_created() {
+    for exists in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b", "c"] {
+            std::fs::create_dir(path(name)).expect("room");
+        }
+        if exists {
+            std::fs::write(path("t"), "old").expect("room");
+        }
+        symlink("../t", path("a/1")).expect("a link");
+        std::fs::write(path("b/1"), "payload").expect("room");
+        let done = run(as_cp(folder.path()).args(["-dR", "a/1", "b/1", "c"]));
+        let expected = "cp: will not copy 'b/1' through just-created symlink 'c/1'\n";
+        assert_eq!((done.code, &*done.errors), (Some(1), expected));
+        let kept = std::fs::read_to_string(path("t")).ok();
+        assert_eq!(kept.as_deref(), exists.then_some("old"));
+    }
+}
+
+/// into-self.sh of GNU's tests: one message, also where another copy stands beside.
+#[test]
+fn a_folder_that_is_copied_into_itself_has_one_message() {
+    for options in [&["-rl"][..], &["-r"], &["-r", "--dry-run"]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "dir"] {
+            std::fs::create_dir(path(name)).expect("room");
+            std::fs::write(path(name).join("file"), name).expect("room");
+        }
+        let mut command = as_cp(folder.path());
+        let done = run(command.args(options).args(["a", "dir", "dir"]));
+        let expected = "cp: cannot copy a directory, 'dir', into itself, 'dir/dir'\n";
+        assert_eq!(
+            (done.code, &*done.errors),
+            (Some(1), expected),
+            "{options:?}"
+        );
+        if options.len() == 1 {
+            assert!(path("dir/a/file").exists() && path("dir/dir/file").exists());
+            assert!(!path("dir/dir/dir").exists() && !path("dir/dir/a").exists());
+        }
+    }
 }
 
 #[test]
@@ -295,6 +343,7 @@ fn shells_and_man_learn_of_every_command() {
     assert!(run(&["man", "serve"]).contains("listen"));
     assert!(run(&["--help"]).contains("cp "));
     let folder = scratch();
+    assert!(run(&["man", "bench", "compare"]).contains("underpass bench compare"));
     let path = folder.path().to_str().expect("text");
     run(&["man", path]);
     assert!(folder.path().join("underpass-cp.1").exists());

@@ -124,6 +124,10 @@ fn a_missing_path_is_reported_and_the_others_are_tried() {
     assert_eq!(code, 1);
     let missing = &paths(&report)[0];
     assert_eq!(missing["usable"], "nothing");
+    let people = doctor(&[Path::new("/no/such/path")]);
+    let expected = "underpass doctor: /no/such/path was not tried: ENOENT (No such file or \
+                    directory)\n";
+    assert_eq!((people.code, &*people.errors), (Some(1), expected));
     assert_eq!(missing["notes"][0], "ENOENT (No such file or directory)");
     assert_eq!(pair(&report, "B → TCP")["auto"]["result"], "works");
     assert!(
@@ -238,9 +242,10 @@ fn a_low_limit_of_open_files_is_advised_on() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
+    let directory = tempfile::tempdir().unwrap();
     let mut piped = Command::new("sh");
-    let piped = piped.args(["-c", "\"$0\" doctor /proc | head -n 1"]);
-    let report = run(piped.arg(support::BINARY));
+    let piped = piped.args(["-c", "\"$0\" doctor \"$1\" | head -n 1"]);
+    let report = run(piped.arg(support::BINARY).arg(directory.path()));
     report.assert_clean();
     assert!(report.output.starts_with("underpass "), "{report:?}");
 }

@@ -296,3 +296,21 @@ fn one_folder_is_not_that_of_several_sites() {
         .args([file.as_path(), folder.path()]));
     output.assert_failed(1, &["several sites"]);
 }
+
+#[test]
+fn addresses_that_conflict_are_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("u.toml");
+    for (listen, status) in [
+        ("127.0.0.1:8080", "127.0.0.1:8080"),
+        ("127.0.0.1:8080", "0.0.0.0:8080"),
+        ("unix:/run/u", "unix:/run/u,mode=0600"),
+    ] {
+        let text = format!(
+            "listen = [{listen:?}]\n[status]\nlisten = {status:?}\n[[site]]\nroot = \".\"\n"
+        );
+        fs::write(&config, text).unwrap();
+        let report = serve(&["--check", config.to_str().unwrap()]);
+        report.assert_failed(1, &["cannot serve metrics on", "twice"]);
+    }
+}

@@ -5,10 +5,10 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -355,6 +355,45 @@ fn an_upgrade_that_fails_is_reported_and_changes_nothing() {
     server.upgrade();
     assert_eq!(server.wait().code(), Some(0));
     assert_eq!(get(address, "/small"), content(1, 700));
+    server.stop();
+}
+
+#[test]
+fn a_successor_that_fails_prints_its_last_words() {
+    let (folder, _) = folder();
+    let program = folder.path().join("program");
+    symlink(BINARY, &program).unwrap();
+    let server = ServerProcess::serve(Command::new(&program), &[], folder.path());
+    fs::remove_file(&program).unwrap();
+    let script = "#!/bin/sh\nexec 0</dev/null\nsleep 0.2\necho the true reason >&2\nexit 3\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    server.signal(Signal::USR2);
+    server.hear("the true reason");
+    let reported = server.hear("upgrade failed");
+    assert!(reported.contains("exit status: 3"), "{reported}");
+    server.stop();
+}
+
+#[test]
+fn an_address_that_overlaps_its_own_is_said_to_be_its_own() {
+    let (folder, _) = folder();
+    let config = folder.path().join("u.toml");
+    let configure = |listen: &str| {
+        let text = format!("listen = [{listen:?}]\n[[site]]\nroot = \".\"\n");
+        fs::write(&config, text).unwrap();
+    };
+    configure("127.0.0.1:0");
+    let mut tool = underpass();
+    let server = ServerProcess::spawn(tool.args(["serve", "--config"]).arg(&config));
+    configure(&format!("0.0.0.0:{}", server.address().port()));
+    server.signal(Signal::HUP);
+    let reported = server.hear("reload failed");
+    assert!(
+        reported.contains("this server itself listens"),
+        "{reported}"
+    );
+    assert!(!reported.contains("another process"), "{reported}");
     server.stop();
 }
 

@@ -5,10 +5,15 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use support::{Server, serve, underpass};
-use underpass_testkit::{ExitReport, HttpClient, ServerProcess, assert_contains, wait_until};
+use underpass_testkit::{
+    ExitReport, HttpClient, ServerProcess, assert_contains, wait_until, within,
+};
 
 fn failure(arguments: &[&str]) -> ExitReport {
     serve(&[&["--listen", "127.0.0.1:0"], arguments].concat())
@@ -26,6 +31,66 @@ fn a_log_goes_to_standard_output_and_only_where_it_is_asked_for() {
         assert_eq!(logged.count(), lines, "{options:?}: {}", end.output);
         let last = end.output.lines().last().unwrap();
         assert!(last.starts_with("stopped after 1 request"), "{last}");
+    }
+}
+
+/// Runs the server with its log on standard output, which is closed after the greeting, or full.
+#[test]
+fn a_log_that_is_not_taken_stops_nothing_and_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("f"), "f").unwrap();
+    let errors = folder.path().join("errors");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = underpass();
+    command.args([
+        "serve",
+        "--log",
+        "--workers",
+        "1",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    command.arg(folder.path()).stdout(writer);
+    let mut server = command
+        .stderr(fs::File::create(&errors).unwrap())
+        .spawn()
+        .unwrap();
+    drop(command);
+    let address = within(move || {
+        let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+        let greeting = lines.next().unwrap();
+        let address = greeting.split("http://").nth(1).unwrap();
+        let address: SocketAddr = address.split('/').next().unwrap().parse().unwrap();
+        lines.find(|line| line.starts_with("bodies ")).unwrap();
+        address
+    });
+    let said = || fs::read_to_string(&errors).unwrap();
+    let mut client = HttpClient::connect(address);
+    assert_eq!(client.get("/f").body, b"f");
+    wait_until("report", || said().contains("cannot write the access log"));
+    for _ in 0..3 {
+        assert_eq!(client.get("/f").body, b"f");
+    }
+    rustix::process::kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+    drop(client);
+    assert!(within(move || server.wait()).unwrap().success());
+    let said = said();
+    for (words, times) in [
+        (
+            "cannot write the access log standard output, lines are lost: ",
+            1,
+        ),
+        ("4 lines of the access log standard output were lost", 1),
+    ] {
+        assert_eq!(said.matches(words).count(), times, "{words}: {said}");
+    }
+}
+
+#[test]
+fn no_workers_are_refused_in_plain_words() {
+    for number in ["0", "none"] {
+        let end = failure(&["--workers", number, "."]);
+        end.assert_failed(2, &["--workers", "expected a number from 1; leave it out"]);
     }
 }
 
@@ -116,4 +181,53 @@ fn a_plan_is_called_one_and_a_trial_names_what_was_tried() {
         said.contains("http://") && !said.contains("http://0.0.0.0") && !said.contains("[::]"),
         "{said}"
     );
+}
+
+/// The TCP address behind `metrics and health on`.
+fn status_address(text: &str) -> SocketAddr {
+    let (_, address) = text.split_once("metrics and health on http://").unwrap();
+    let address = address.split_whitespace().next().unwrap();
+    address.parse().unwrap()
+}
+
+#[test]
+fn the_port_of_metrics_is_printed_and_stays_through_reload_and_upgrade() {
+    let mut server = Server::with(&["--status", "127.0.0.1:0"]);
+    let first = status_address(server.greeting());
+    assert_ne!(first, server.address());
+    server.signal(Signal::HUP);
+    assert_eq!(status_address(&server.hear("reloaded; ")), first);
+    for _ in 0..2 {
+        server.upgrade();
+        let health = HttpClient::connect(first).get("/health");
+        assert_eq!(health.body, b"ok\n");
+    }
+    server.write("f", "f");
+    assert_eq!(server.get("/f").body, b"f");
+}
+
+#[test]
+fn a_reload_reports_the_new_address_of_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("u.toml");
+    let configure = |status: &str| {
+        let text = format!("[status]\nlisten = {status:?}\n[[site]]\nroot = \".\"\n");
+        fs::write(&config, text).unwrap();
+    };
+    configure("127.0.0.1:0");
+    let mut tool = underpass();
+    tool.args(["serve", "--listen", "127.0.0.1:0", "--config"]);
+    let server = ServerProcess::spawn(tool.arg(&config));
+    let path = folder.path().join("status");
+    configure(&format!("unix:{},mode=0620", path.display()));
+    server.signal(Signal::HUP);
+    let told = server.hear("reloaded; ");
+    let place = format!("metrics and health on unix:{}", path.display());
+    assert!(told.contains(&place), "{told}");
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o620
+    );
+    assert_eq!(HttpClient::connect_unix(&path).get("/ready").status, 200);
+    server.stop();
 }

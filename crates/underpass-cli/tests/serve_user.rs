@@ -5,10 +5,16 @@
 mod support;
 
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
-use support::{Server, serve};
-use underpass_testkit::assert_contains;
+use rustix::process::Signal;
+use support::{Server, serve, text, underpass};
+use tempfile::TempDir;
+use underpass_testkit::{HttpClient, ServerProcess, assert_contains, wait_until};
 
 /// Debian's `nobody` and `nogroup`.
 const NOBODY: &str = "65534";
@@ -101,4 +107,169 @@ fn a_user_that_it_cannot_become_is_refused_before_it_serves() {
         report.assert_failed(1, &[reported, user]);
         assert!(report.output.is_empty());
     }
+}
+
+/// Folders as an operator has them: all are root's, and everybody may enter them.
+struct Machine {
+    root: TempDir,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        let machine = Machine { root };
+        fs::set_permissions(machine.path(""), Permissions::from_mode(0o755)).unwrap();
+        for folder in ["www", "run", "log"] {
+            fs::create_dir(machine.path(folder)).unwrap();
+        }
+        fs::write(machine.path("www/f"), CONTENT).unwrap();
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// A server of `nobody` with everything that has to live on.
+    fn serve(&self, more: &[&str]) -> ServerProcess {
+        let listen = format!("unix:{}", self.path("run/files").display());
+        let status = format!("unix:{}", self.path("run/status").display());
+        let log = self.path("log/access.log");
+        let options = [
+            &["--listen", &listen, "--status", &status, "--workers", "2"][..],
+            &["--user", "nobody", "--log-file", text(&log)],
+            more,
+        ];
+        ServerProcess::serve(underpass(), &options.concat(), &self.path("www"))
+    }
+
+    /// Renames the log and creates another one, as logrotate does by `create 0640 nobody`.
+    fn rotate(&self, number: usize) {
+        let log = self.path("log/access.log");
+        fs::rename(&log, self.path(&format!("log/access.log.{number}"))).unwrap();
+        let new = fs::File::create_new(&log).unwrap();
+        new.set_permissions(Permissions::from_mode(0o640)).unwrap();
+        let owner = Some(NOBODY.parse().unwrap());
+        std::os::unix::fs::fchown(&new, owner, None).unwrap();
+    }
+
+    fn logged_lines(&self) -> u64 {
+        let logs = fs::read_dir(self.path("log")).unwrap();
+        let logs = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap());
+        logs.map(|log| log.lines().count() as u64).sum()
+    }
+}
+
+const CONTENT: &[u8] = b"content";
+
+/// Asks until it `is_over`, by connections that are kept as long as the server keeps them.
+fn ask_on<S: Read + Write>(
+    connect: impl Fn() -> HttpClient<S>,
+    is_over: &AtomicBool,
+    answers: &AtomicU64,
+) {
+    while !is_over.load(Ordering::Relaxed) {
+        let mut client = connect();
+        while !is_over.load(Ordering::Relaxed) {
+            let got = client.get("/f");
+            assert_eq!(got.body, CONTENT);
+            answers.fetch_add(1, Ordering::Relaxed);
+            if got.is_last() {
+                break;
+            }
+        }
+    }
+}
+
+/// Stops the load, also where the test fails.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn a_server_of_another_user_reloads_rotates_and_upgrades_and_loses_nothing() {
+    let machine = Machine::new();
+    let mut server = machine.serve(&["--confine", "auto"]);
+    let (address, socket) = (server.address(), machine.path("run/files"));
+    let (is_over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let _stop = StopAtEnd(&is_over);
+        let load = [
+            scope.spawn(|| ask_on(|| HttpClient::connect(address), &is_over, &answers)),
+            scope.spawn(|| ask_on(|| HttpClient::connect_unix(&socket), &is_over, &answers)),
+        ];
+        let go_on = || {
+            let goal = answers.load(Ordering::Relaxed) + 50;
+            wait_until("more answers", || {
+                let failed = load.iter().any(thread::ScopedJoinHandle::is_finished);
+                failed || answers.load(Ordering::Relaxed) >= goal
+            });
+        };
+        for number in 0..20 {
+            go_on();
+            server.reload();
+            machine.rotate(number);
+            server.signal(Signal::USR1);
+            wait_until("lines in the new log", || {
+                fs::metadata(machine.path("log/access.log")).unwrap().len() > 0
+            });
+            server.upgrade();
+            let status = HttpClient::connect_unix(&machine.path("run/status")).get("/health");
+            assert_eq!(status.body, b"ok\n");
+        }
+        go_on();
+    });
+    let end = server.stop();
+    assert!(!end.errors.contains("ERROR"), "{end:?}");
+    assert_eq!(machine.logged_lines(), answers.into_inner());
+}
+
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn a_rotation_that_cannot_work_is_reported_with_the_cure() {
+    let machine = Machine::new();
+    let server = machine.serve(&[]);
+    let warned = server.stop().errors;
+    assert_contains(
+        &warned,
+        &["nobody may not create files", "create 0640 nobody"],
+    );
+    let log = machine.path("log/access.log");
+    std::os::unix::fs::chown(&log, Some(0), None).unwrap();
+    let config = machine.path("u.toml");
+    let site = "user = \"nobody\"\n[[site]]\nroot = \"www\"\n";
+    fs::write(&config, format!("{site}[log]\naccess = {log:?}\n")).unwrap();
+    let report = serve(&["--check", config.to_str().unwrap()]);
+    report.assert_success();
+    assert_contains(
+        &report.output,
+        &["warning: ", "nobody may not write it", "chown"],
+    );
+    std::os::unix::fs::chown(machine.path("log"), Some(NOBODY.parse().unwrap()), None).unwrap();
+    fs::remove_file(&log).unwrap();
+    let quiet = machine.serve(&[]).stop();
+    assert!(!quiet.errors.contains("WARN"), "{quiet:?}");
+    let report = serve(&["--check", config.to_str().unwrap()]);
+    assert!(!report.output.contains("warning"), "{report:?}");
+}
+
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn a_start_that_fails_leaves_no_log() {
+    let machine = Machine::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let log = machine.path("log/access.log");
+    let www = machine.path("www");
+    let options = ["--listen", &address, "--log-file", text(&log), text(&www)];
+    serve(&options).assert_failed(1, &["in use"]);
+    assert!(!log.exists());
+    fs::write(&log, "").unwrap();
+    serve(&options).assert_failed(1, &["in use"]);
+    assert!(log.exists(), "it was there before");
 }

@@ -127,7 +127,11 @@ impl Entry<'_> {
 
     /// The copy was stopped when `bytes` of the content were in place.
     pub(crate) fn stopped(&self, bytes: u64) -> Problem {
-        Problem::new(ProblemKind::Stopped(bytes), self.source_shown()).with_other(self.dest_shown())
+        let problem = Problem::new(ProblemKind::Stopped(bytes), self.source_shown());
+        Problem {
+            moved: Some(bytes),
+            ..problem.with_other(self.dest_shown())
+        }
     }
 
     /// A call about the source failed.
@@ -179,7 +183,8 @@ impl Entry<'_> {
                 true => None,
                 false => self.pair(source, &dest.stat),
             },
-            is_just_created: is_file_over_file && self.is_just_created(&dest),
+            is_just_created: is_file_over_file
+                && self.is_just_created(dest.link.as_ref().unwrap_or(&dest.stat)),
             backup_is_source: is_file_over_file && self.backup_is_source(source),
             dest,
         }))
@@ -215,6 +220,10 @@ impl Entry<'_> {
         }
         match folder.look_behind(&task.dest) {
             Ok(behind) => Ok(Some(found(behind, Some(stat)))),
+            Err(Errno::NOENT) if !is_folder(source) && self.is_just_created(&stat) => {
+                let problem = Problem::new(ProblemKind::ThroughJustCreated, self.dest_shown());
+                Err(problem.with_other(self.source_shown()))
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::LOOP) if run.options.remove_existing == RemoveExisting::IfUnwritable => {
                 Ok(Some(found(stat, None)))
@@ -246,13 +255,13 @@ impl Entry<'_> {
         })
     }
 
-    /// Whether the destination is the copy of an earlier operand.
-    fn is_just_created(&self, dest: &ExistingDestination) -> bool {
+    /// Whether the destination, which is `stat` without following links, is the copy of an earlier
+    /// operand.
+    fn is_just_created(&self, stat: &Stat) -> bool {
         let task = self.task;
         let counts = task.role == Role::Operand
             && self.run.sources == SourceCount::IntoFolder
             && *self.backup() != Backup::Numbered;
-        let stat = dest.link.as_ref().unwrap_or(&dest.stat);
         let named = || NamedFile::new(&task.folders.dest, &task.dest, stat);
         counts && self.run.inodes.operands().created.contains(&named())
     }

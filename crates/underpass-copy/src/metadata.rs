@@ -12,6 +12,8 @@ mod file_handle;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, Stat};
@@ -78,7 +80,10 @@ impl ProcessFacts {
     /// Reads them from the kernel. Where `/proc` is not mounted, the umask is set and set back,
     /// which affects files that other threads create in that moment.
     pub(crate) fn read() -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // The umask is in the second line; all of it would take many small reads.
+        let mut status = [0; 256];
+        let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+        let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
         Self {
             umask: umask_of(&status).unwrap_or_else(umask_by_setting),
             user: rustix::process::geteuid().as_raw(),
@@ -388,13 +393,23 @@ fn to_tell(wish: PreserveLevel, mut errors: Vec<Problem>) -> Vec<Problem> {
         PreserveLevel::Required => (),
         PreserveLevel::Warn => {
             errors.retain(|error| error.errno != Some(Errno::OPNOTSUPP));
-            for error in &mut errors {
-                error.severity = Severity::Warning;
-            }
         }
-        PreserveLevel::Never | PreserveLevel::Unset | PreserveLevel::BestEffort => errors.clear(),
+        PreserveLevel::BestEffort => errors.retain(is_loss),
+        PreserveLevel::Never | PreserveLevel::Unset => errors.clear(),
+    }
+    if wish != PreserveLevel::Required {
+        for error in &mut errors {
+            error.severity = Severity::Warning;
+        }
     }
     errors
+}
+
+/// Whether something that the destination could have was lost, rather than not supported or not
+/// permitted there.
+fn is_loss(error: &Problem) -> bool {
+    use Errno as E;
+    matches!(error.errno, Some(E::IO | E::NOMEM | E::NOSPC | E::DQUOT))
 }
 
 /// Whether two errors have the same message.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, Stat, fchmod, syncfs};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use underpass::Kernel;
 
@@ -56,6 +57,9 @@ pub(crate) struct CopyRun<'a> {
     /// The other workers, if there are any.
     pub(crate) pool: Option<WorkerPool>,
     pub(crate) sources: SourceCount,
+    /// Folders that each part of the copy may keep open, two descriptors each: those that are
+    /// walked, those that wait for what is in them, and those in the queue.
+    pub(crate) folders_max: usize,
     /// Folders whose walk is over and that wait for what is in them.
     pub(crate) unclosed: AtomicUsize,
     /// File systems to sync at the end, each with something open on it.
@@ -96,6 +100,44 @@ impl RunStart {
     /// Whether something was changed after the run began.
     fn is_before(self, changed: &Stat) -> bool {
         changed_at(changed) >= (self.seconds, self.nanoseconds)
+    }
+}
+
+/// What a copy may have open, of the descriptors that the process may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DescriptorShares {
+    pub(crate) jobs: usize,
+    /// As [`CopyRun::folders_max`].
+    pub(crate) folders_max: usize,
+}
+
+impl DescriptorShares {
+    /// Folders that are open, where there are descriptors enough.
+    const FOLDERS_MAX: usize = 64;
+
+    /// What one job has open: two files, a pipe, the two folders of its batch, and one to spare.
+    const OF_JOB: usize = 8;
+
+    /// What the process has open beside the copy.
+    const OF_OTHERS: usize = 16;
+
+    /// At most half of the descriptors are for files; with too few, fewer are copied at once.
+    pub(crate) fn of(jobs: usize) -> Self {
+        let limit = getrlimit(Resource::Nofile).current;
+        let limit = limit.map_or(usize::MAX, |limit| {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        });
+        Self::within(limit, jobs)
+    }
+
+    fn within(limit: usize, jobs: usize) -> Self {
+        let left = limit.saturating_sub(Self::OF_OTHERS);
+        let jobs = jobs.min(left / 2 / Self::OF_JOB).max(1);
+        let folders = left.saturating_sub(jobs * Self::OF_JOB) / 6;
+        Self {
+            jobs,
+            folders_max: folders.clamp(2, Self::FOLDERS_MAX),
+        }
     }
 }
 
@@ -215,5 +257,30 @@ impl CopyRun<'_> {
             summary.ended = CopyEnd::Stopped;
         }
         summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_make_fewer_jobs_and_open_folders() {
+        for (limit, jobs, expected) in [
+            (usize::MAX, 16, (16, 64)),
+            (1024, 16, (16, 64)),
+            (256, 16, (15, 20)),
+            (64, 8, (3, 4)),
+            (64, 1, (1, 6)),
+            (20, 8, (1, 2)),
+            (0, 1, (1, 2)),
+        ] {
+            let shares = DescriptorShares::within(limit, jobs);
+            assert_eq!(
+                (shares.jobs, shares.folders_max),
+                expected,
+                "{limit} {jobs}"
+            );
+        }
     }
 }

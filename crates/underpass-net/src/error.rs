@@ -18,6 +18,12 @@ pub enum Error {
         /// The requested address.
         address: SocketAddr,
     },
+    /// This server listens on the port already, on an address that includes or overlaps it.
+    #[error("cannot listen on {address}: this server itself listens on port {}", address.port())]
+    AddressOurs {
+        /// The requested address.
+        address: SocketAddr,
+    },
     /// No interface of this machine has the address.
     #[error("cannot listen on {address}: this machine has no such address")]
     AddressNotHere {
@@ -152,6 +158,7 @@ impl Error {
         match (self, at) {
             (
                 Error::AddressTaken { address }
+                | Error::AddressOurs { address }
                 | Error::AddressNotHere { address }
                 | Error::PortForbidden { address }
                 | Error::Listen { address, .. },
@@ -182,6 +189,9 @@ pub enum ConnectionError {
     /// The server stops; the wait has been given up.
     #[error("the server stops")]
     Stopped,
+    /// The connection waited for a request, and is closed to make room for another one.
+    #[error("closed to make room for another connection")]
+    Evicted,
     /// The peer is gone: it has reset or closed the connection, or is unreachable.
     #[error("the peer is gone")]
     PeerGone,

@@ -21,8 +21,11 @@ pub struct ConnectionLimits {
     pub connections_max: usize,
     /// Connections of one client at once, over all workers; further ones are closed when they are
     /// accepted. A client is an IPv4 address or the first 64 bits of an IPv6 address; behind a
-    /// trusted proxy (`proxy`), the address that the proxy names. No limit by default, because a
-    /// whole company or a mobile network may share one address. Browsers open six.
+    /// trusted proxy (`proxy`), the address that the proxy names. By default half of
+    /// `connections_max`, at least 8: one client never keeps out all others, and a whole company or
+    /// a mobile network, which may share one address, has room. The default does not hold for this
+    /// machine's own (loopback) connections and those of trusted proxies, and each worker counts
+    /// its own connections.
     pub connections_per_client_max: Option<NonZeroUsize>,
     /// Connections that the kernel completes before they are accepted, per worker. The kernel
     /// clamps it to `net.core.somaxconn` (4,096 since Linux 5.4), so the default requests the
@@ -157,6 +160,12 @@ pub(crate) const PROXY_BYTES_MAX: usize = 4 << 10;
 /// Slow peers must not hold back others.
 pub(crate) const RESERVATION_TIMEOUT: Duration = Duration::from_millis(20);
 
+/// One client may have one of so many shares of all connections, unless it is configured otherwise.
+pub(crate) const CLIENT_SHARE: usize = 2;
+
+/// Connections of one client that are admitted however few there may be: browsers open six.
+pub(crate) const CLIENT_CONNECTIONS_MIN: usize = 8;
+
 /// Clients that have departed are remembered as long as their rate is reserved ahead; otherwise
 /// reconnecting would evade the limit. Beyond this many, which is 2 MiB, the first one is
 /// forgotten.
@@ -173,6 +182,20 @@ pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
 /// How long to wait after `accept` failed for lack of descriptors or memory, unless a connection
 /// ends before. Ten attempts a second cost nothing.
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// How long a peer that has sent nothing, or only a part of a request, is spared when connections
+/// are closed to make room for new ones. A request follows the handshake at once, and its parts
+/// follow each other, unless a packet is lost, which is repaired within 200 to 500 ms. The shorter
+/// it is, the more new connections per second get their chance while somebody opens silent ones in
+/// masses: as many as there may be connections, divided by this.
+pub(crate) const EVICTION_GRACE: Duration = Duration::from_millis(500);
+
+/// Of so many waiting connections one is closed at a time, since finding the longest waiting one
+/// takes a look at each.
+pub(crate) const EVICTION_SHARE: usize = 1_024;
+
+/// Connections that are closed at a time, at most.
+pub(crate) const EVICTED_MAX: usize = 32;
 
 /// How long to wait before connecting again to a Unix socket whose queue is full.
 pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
@@ -216,3 +239,6 @@ pub(crate) const HANDOVER_BYTES_MAX: usize = 8 << 10;
 
 /// How long a successor has until it accepts connections. It opens folders and starts threads.
 pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a successor that has failed may take to end by itself: it prints why.
+pub(crate) const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);

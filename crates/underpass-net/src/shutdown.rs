@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::listen::address::{Address, ListenAt};
+use crate::listen::address::ListenAt;
+use crate::listen::config::ListenerIdentity;
 use crate::listen::listeners::Listeners;
 use crate::listen::unix::SocketFile;
 
@@ -57,7 +58,7 @@ pub(crate) struct ShutdownState {
     /// Of listeners that accept while the server drains. Workers may not remove files.
     pub(crate) files: Vec<Arc<SocketFile>>,
     /// Of the listeners, the last ones where there are none any more.
-    addresses: Vec<Address>,
+    identities: Vec<ListenerIdentity>,
 }
 
 impl Shutdown {
@@ -68,7 +69,7 @@ impl Shutdown {
                 generations: Vec::new(),
                 listeners: Listeners::default(),
                 files: Vec::new(),
-                addresses: Vec::new(),
+                identities: Vec::new(),
             })),
         }
     }
@@ -108,8 +109,8 @@ impl ShutdownState {
         self.phase
     }
 
-    pub(crate) fn addresses(&self) -> &[Address] {
-        &self.addresses
+    pub(crate) fn identities(&self) -> &[ListenerIdentity] {
+        &self.identities
     }
 
     pub(crate) fn advance(&mut self, phase: ShutdownPhase) {
@@ -131,7 +132,7 @@ impl ShutdownState {
         generation: watch::Sender<ShutdownPhase>,
         listeners: Listeners,
     ) {
-        self.addresses = listeners.addresses();
+        self.identities = listeners.identities();
         self.listeners = listeners;
         self.generations.retain(|earlier| !earlier.is_closed());
         for earlier in &self.generations {

@@ -47,7 +47,7 @@ pub use site::rules::TypeOptions;
 pub use connection::worker::Worker;
 pub use metrics::worker_metrics::ServeSummary;
 pub use options::settings::{ConfigOverride, OverrideSource};
-pub use server::{FileServer, serve, serve_on};
+pub use server::{FileServer, serve, serve_on, warnings};
 pub use site::rules;
 
 /// Checks `options`: returns everything that cannot be served. Opens what [`serve`] would open, but
@@ -56,5 +56,7 @@ pub use site::rules;
 /// # Errors
 /// None: mistakes are the result, an empty list if there are none.
 pub fn check(options: &ServerOptions) -> Vec<Error> {
-    site::check::check(&options.sites)
+    let mut wrong = site::check::check(&options.sites);
+    wrong.extend(server::address_conflicts(options));
+    wrong
 }

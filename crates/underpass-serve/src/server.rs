@@ -10,9 +10,10 @@ use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
 use crate::error::Error;
 use crate::limits::METRICS_CONNECTIONS_MAX;
-use crate::log::{AccessLog, LogOptions};
+use crate::log::{AccessLog, LogOptions, rotation_obstacle};
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
 use crate::metrics::worker_metrics::ServeSummary;
+use crate::monitor::address::StatusAddress;
 use crate::monitor::service::MetricsService;
 use crate::options::ServerOptions;
 use crate::site::digest_cache::DigestCache;
@@ -65,7 +66,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         .requests
         .check(options.connections.input_bytes_max)?;
     let sites = Arc::new(ServedSites::open(&options.sites)?);
-    let log = AccessLog::open(&options.log)?;
+    let log = AccessLog::open(&options.log, options.user.as_ref())?;
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
     let kept = KeptState {
         metrics: Arc::new(MetricsService::new(Arc::clone(&registry))),
@@ -73,12 +74,41 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         digests: Arc::default(),
     };
     let config = server_config(options, sites, &kept);
-    let running = underpass_net::start(&config, inherited);
+    let running = underpass_net::start(&config, inherited).inspect_err(|_| {
+        if let Some(log) = &kept.registry.log {
+            log.discard();
+        }
+    });
+    let running = running.map_err(|error| start_error(error, options))?;
+    for warning in warnings(options) {
+        tracing::warn!("{warning}");
+    }
     Ok(FileServer {
-        running: running.map_err(|error| start_error(error, options))?,
+        running,
         kept,
         log: options.log.clone(),
     })
+}
+
+/// What works at first and will not later: whether the log can be opened again.
+pub fn warnings(options: &ServerOptions) -> Vec<String> {
+    let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
+    obstacle.into_iter().collect()
+}
+
+/// Addresses of which a server could not listen on both.
+pub(crate) fn address_conflicts(options: &ServerOptions) -> Vec<Error> {
+    let status = options.status.listen.as_ref().map(StatusAddress::listen_at);
+    let all: Vec<_> = options.listen.iter().chain(&status).collect();
+    let repeated = all.iter().enumerate().filter(|(number, at)| {
+        let mut before = all[..*number].iter();
+        before.any(|other| at.conflicts_with(other))
+    });
+    let error = |(_, at): (_, &&ListenAt)| {
+        let at = ListenAt::clone(at);
+        start_error(underpass_net::Error::ListenTwice { at }, options)
+    };
+    repeated.map(error).collect()
 }
 
 impl FileServer {

@@ -53,18 +53,17 @@ fn what_is_made_while_it_is_sent_reports_how_and_what_was_moved() {
     let server = Server::with(|options| options.explain = Explain::On);
     server.write("d/large", pattern(SIZE));
     let mut client = server.connect();
-    let nothing = "nothing to move".to_owned();
-    let mut previous = None;
+    let mut previous: Option<String> = None;
     for (target, plan, moved) in [
         (
             "/d/",
             "produced in memory while it is sent",
-            nothing.clone(),
+            " bytes from memory".to_owned(),
         ),
         (
             "/d/?format=json",
             "produced in memory while it is sent",
-            nothing.clone(),
+            " bytes from memory".to_owned(),
         ),
         (
             "/d/?download=tar",
@@ -74,7 +73,7 @@ fn what_is_made_while_it_is_sent_reports_how_and_what_was_moved() {
         (
             "/d/?download=tar.zst",
             "produced in memory while it is sent: contents are read and compressed",
-            nothing,
+            " bytes from memory".to_owned(),
         ),
         ("/none", "", String::new()),
     ] {
@@ -84,9 +83,40 @@ fn what_is_made_while_it_is_sent_reports_how_and_what_was_moved() {
         let before = answer.field("underpass-previous").map(str::to_owned);
         match previous.replace(moved) {
             None => assert_eq!(before, None),
-            Some(moved) => assert!(before.unwrap().starts_with(&moved), "{moved}"),
+            Some(moved) => {
+                let before = before.unwrap();
+                assert!(
+                    before.contains(&moved) && !before.starts_with('0'),
+                    "{before}"
+                );
+            }
         }
     }
+}
+
+#[test]
+fn a_listing_is_no_response_with_nothing_to_move() {
+    let server = Server::with(|options| options.explain = Explain::On);
+    server.write("d/f", "f");
+    let mut client = server.connect();
+    client.send("GET /d/ HTTP/1.0\r\nConnection: close\r\n\r\n");
+    let listing = client.response().body.len();
+    let mut client = server.connect();
+    let previous = |client: &mut underpass_testkit::HttpClient| {
+        let answer = client.get("/none");
+        answer.field("underpass-previous").unwrap().to_owned()
+    };
+    client.get("/d/");
+    let made = previous(&mut client);
+    let bytes = made.strip_suffix(" bytes from memory").unwrap();
+    // With the sizes of its chunks.
+    assert!(bytes.parse::<usize>().unwrap() >= listing, "{made}");
+    let text = "404 Not Found: there is no such file\n".len();
+    assert_eq!(previous(&mut client), format!("{text} bytes from memory"));
+    client.ask_head("/none");
+    assert_eq!(previous(&mut client), "nothing to move");
+    let summary = server.stop().to_string();
+    assert!(summary.ends_with(" bytes from memory"), "{summary}");
 }
 
 #[test]

@@ -229,6 +229,52 @@ const TYPED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><s
 })();
 </script>"##;
 
+/// The colours follow the viewer's scheme, and a narrow window shows whole lines.
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn a_dark_scheme_is_dark_and_a_phone_shows_the_whole_width() {
+    let server = site();
+    server.write("shelf/measured.html", MEASURED);
+    let url = format!("http://{}/shelf/measured.html", server.address());
+    for (scheme, size, expected) in [
+        (0, "1280,1000", "dark on dark, fits"),
+        (1, "1280,1000", "light on light, fits"),
+        (1, "500,1000", "light on light, fits"),
+        (0, "500,1000", "dark on dark, fits"),
+    ] {
+        let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+        let size = format!("--window-size={size}");
+        let mut tries = (0..TRIES_MAX).map(|_| {
+            let dom = chromium(&["--dump-dom", &scheme, &size], &url);
+            String::from_utf8(dom).unwrap()
+        });
+        let dom = tries.find(|dom| !dom.contains("<output></output>"));
+        let dom = dom.expect("the script comes to its end");
+        let expected = format!("<output>{expected}</output>");
+        assert!(dom.contains(&expected), "{scheme} {size}: {dom}");
+    }
+}
+
+/// The listing in a document of the same content and style, measured: the ground of the page and
+/// of an input are brighter or darker than the text, and nothing is wider than the window.
+const MEASURED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><script>
+(async () => {
+  const answer = await fetch("./");
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  document.head.append(...page.head.children);
+  const output = document.querySelector("output");
+  document.body.append(...page.body.children);
+  const bright = (color) => color.match(/[\d.]+/g).slice(0, 3).reduce((sum, it) => sum + +it, 0);
+  const scheme = (element) => {
+    const style = getComputedStyle(element);
+    return bright(style.backgroundColor) > bright(style.color) ? "light" : "dark";
+  };
+  const root = document.documentElement;
+  output.textContent = scheme(document.body) + " on " + scheme(document.getElementById("search")) +
+    ", " + (root.scrollWidth <= root.clientWidth ? "fits" : "overflows");
+})();
+</script>"##;
+
 #[test]
 #[ignore = "needs chromium; run by cargo xtask test"]
 fn pictures_for_people_to_look_at() {

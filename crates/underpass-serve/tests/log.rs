@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::{Server, make_old, pattern};
 use tempfile::TempDir;
 use underpass_net::ShutdownPhase;
-use underpass_serve::{Access, LogFormat, ServerOptions};
+use underpass_serve::{Access, LogFormat, ServerOptions, StatusAddress};
 use underpass_testkit::{HttpClient, wait_until};
 
 const SIZE: usize = 24 << 20;
@@ -396,6 +396,98 @@ fn a_log_that_cannot_be_written_stops_no_request() {
     for _ in 0..3 {
         assert_eq!(server.get("/f").body, b"f");
     }
+    server.stop();
+}
+
+/// How many lines of the access log have met with `outcome`.
+fn counted(status: &Path, outcome: &str) -> usize {
+    let page = HttpClient::connect_unix(status).get("/metrics");
+    let sample = format!("underpass_log_lines_total{{outcome=\"{outcome}\"}} ");
+    let value = page
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix(&sample));
+    value.unwrap().parse().unwrap()
+}
+
+#[test]
+fn lines_for_a_log_that_was_deleted_are_counted_until_it_can_be_created_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (logs, status) = (folder.path().join("logs"), folder.path().join("status"));
+    fs::create_dir(&logs).unwrap();
+    let log = logs.join("log");
+    let server = Server::with(|options| {
+        options.log.access = Access::File(log.clone());
+        options.status.listen = Some(StatusAddress::Unix {
+            path: status.clone(),
+            mode: None,
+        });
+    });
+    server.write("f", "f");
+    server.get("/f");
+    wait_until("line", || counted(&status, "written") == 1);
+    fs::remove_dir_all(&logs).unwrap();
+    for failed in 1..=3 {
+        assert_eq!(server.get("/f").body, b"f");
+        wait_until("failure", || counted(&status, "failed") == failed);
+    }
+    assert_eq!(counted(&status, "written"), 1);
+    fs::create_dir(&logs).unwrap();
+    server.get("/f?again");
+    wait_until("line", || counted(&status, "written") == 2);
+    server.stop();
+    let [line] = &lines(&log)[..] else {
+        panic!("one line: {:?}", lines(&log));
+    };
+    assert!(line.contains("/f?again"), "{line}");
+}
+
+#[test]
+fn lines_that_a_pipe_does_not_take_are_dropped_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, status) = (folder.path().join("pipe"), folder.path().join("status"));
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, 0o600.into(), 0).unwrap();
+    // Somebody who has it open, and reads nothing.
+    let mut reader = fs::OpenOptions::new();
+    let mut reader = reader.read(true).write(true).open(&pipe).unwrap();
+    let server = Server::with(|options| {
+        options.log.access = Access::File(pipe.clone());
+        options.log.queue_bytes_max = 1000;
+        options.status.listen = Some(StatusAddress::Unix {
+            path: status.clone(),
+            mode: None,
+        });
+    });
+    server.write("f", "f");
+    let mut client = server.connect();
+    let target = format!("/f?{}", "q".repeat(1000));
+    let mut asked = 0;
+    while counted(&status, "dropped") == 0 {
+        assert_eq!(client.get(&target).body, b"f");
+        asked += 1;
+        assert!(asked < 10_000, "nothing is dropped");
+    }
+    // Who reads again gets what waits, and nothing is cut.
+    let reading = std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        let mut buffer = [0; 4096];
+        while !lines.ends_with(b"end HTTP/1.1\" 200 1 \"-\" \"-\"\n") {
+            let count = std::io::Read::read(&mut reader, &mut buffer).unwrap();
+            lines.extend_from_slice(&buffer[..count]);
+        }
+        String::from_utf8(lines).unwrap()
+    });
+    let written = || counted(&status, "written") + counted(&status, "dropped");
+    wait_until("rest", || written() == asked);
+    client.get("/f?end");
+    let read = underpass_testkit::within(move || reading.join().unwrap());
+    let dropped = counted(&status, "dropped");
+    assert_eq!(read.lines().count(), asked - dropped + 1);
+    assert!(
+        read.lines()
+            .all(|line| line.ends_with(" 200 1 \"-\" \"-\""))
+    );
     server.stop();
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use support::Server;
 use tempfile::TempDir;
-use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions, StatusAddress};
+use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions};
 
 /// How long anything may take before the test has failed.
 const HANG: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ fn the_status_address_is_changed_by_a_reload() {
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
     let mut options = server.options().clone();
     for path in [&first, &second] {
-        options.status.listen = Some(StatusAddress::Unix(path.clone()));
+        options.status.listen = Some(path.clone().into());
         server.server().reload(&options).unwrap();
         let answer = health(path);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");

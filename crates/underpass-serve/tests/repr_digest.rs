@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
 use support::{Probe, Server, State, find, make_old, pattern};
-use underpass_testkit::{HttpClient, HttpResponse, wait_until};
+use underpass_testkit::{HttpClient, HttpResponse, wait_for, wait_until};
 
 const WANT: &str = "Want-Repr-Digest: sha-256=5";
 
@@ -203,22 +203,24 @@ fn beyond_the_bounds_the_file_comes_without() {
         ));
         client
     };
-    let mut waiting: Vec<HttpClient> = (0..66).map(|_| ask("/huge")).collect();
-    // One that comes before all of them are seen waits for ever, in the place of another.
-    let answer = loop {
-        let mut late = ask("/f.txt");
-        late.socket
-            .set_read_timeout(Some(std::time::Duration::from_millis(500)))
-            .unwrap();
-        if let Ok(answer) = late.try_response("GET") {
-            break answer;
-        }
-        waiting.push(ask("/huge"));
-    };
+    const BOUND: usize = 66;
+    let waiting: Vec<HttpClient> = (0..BOUND).map(|_| ask("/huge")).collect();
+    // One that comes before all of them are seen waits for ever, in the place of another: of one
+    // more than there are places, one is answered.
+    let mut late: Vec<HttpClient> = (0..=BOUND).map(|_| ask("/f.txt")).collect();
+    let answered = wait_for("answer", || {
+        late.iter().position(|client| {
+            client.socket.set_nonblocking(true).unwrap();
+            let there = client.socket.peek(&mut [0]).is_ok();
+            client.socket.set_nonblocking(false).unwrap();
+            there
+        })
+    });
+    let answer = late[answered].response();
     assert_eq!((answer.status, reported(&answer)), (200, None));
     assert!(answer.body == pattern(300_000), "another body");
     // Who goes away makes room.
-    drop(waiting);
+    drop((waiting, late));
     wait_until("room", || {
         reported(&server.get_with("/f.txt", WANT)).is_some()
     });

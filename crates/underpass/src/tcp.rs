@@ -103,12 +103,11 @@ mod tests {
         let (mut server, mut client) = pair();
         server.write_all(&[1; 1000]).unwrap();
         client.read_exact(&mut [0; 1000]).unwrap();
-        let mut first = reached(&server).unwrap();
         // The acknowledgement may be delayed.
-        while first.outstanding == Outstanding::Something {
-            std::thread::yield_now();
-            first = reached(&server).unwrap();
-        }
+        let first = underpass_testkit::wait_for("acknowledgement", || {
+            let first = reached(&server).unwrap();
+            (first.outstanding == Outstanding::Nothing).then_some(first)
+        });
         assert_eq!(first.acknowledged, 1000);
         server.set_nonblocking(true).unwrap();
         let mut sent = 0;

@@ -24,7 +24,7 @@ pub(crate) struct PeersArguments {
     /// Compile what one kit has in `peers/` and print the commands
     #[arg(long, value_name = "KIT", hide = true)]
     pub(super) commands: Option<String>,
-    /// Only write the page anew, from what was measured
+    /// Only write the pages anew, from what was measured
     #[arg(long)]
     pub(super) page: bool,
     /// Run few short rounds, to see that all of it works; results go to `target/peers/quick`
@@ -39,6 +39,11 @@ pub(crate) struct PeersArguments {
 }
 
 impl PeersArguments {
+    /// Whether everything is measured, beside everybody.
+    pub(super) fn is_whole(&self) -> bool {
+        self.experiments.is_empty() && self.documents.is_empty() && self.beside.is_empty()
+    }
+
     /// Where a document is, from the root of the workspace. Those of quick runs are apart.
     pub(super) fn result(&self, name: &str) -> PathBuf {
         let folder = if self.quick { "quick" } else { "" };

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use super::arguments::PeersArguments;
 use super::installation::{FOLDER, Installation, build_underpass};
+use super::page::RunRecord;
 use super::table::{PeerDocument, PeerFileSystem, PeerTable};
 use crate::needs::is_root;
-use crate::workspace::{Fallible, exit_code};
+use crate::workspace::{Fallible, exit_code, output};
 
 const ROUNDS: usize = 6;
 
@@ -18,16 +20,22 @@ pub(super) fn measure(
     arguments: &PeersArguments,
 ) -> Fallible<ExitCode> {
     build_underpass(installation.workspace)?;
-    let kits = table.kits.iter().filter(|kit| {
-        let built = installation
-            .version(kit)
-            .and_then(|_| installation.build(kit));
-        if let Err(lack) = &built {
-            println!("left out: {}: {lack}", kit.name);
+    let start = Instant::now();
+    let mut run = RunRecord {
+        commit: commit(installation)?,
+        date: output(installation.command("date").args(["-u", "+%Y-%m-%d"]))?
+            .trim()
+            .to_owned(),
+        ..RunRecord::default()
+    };
+    for kit in &table.kits {
+        let version = installation.version(kit);
+        let built = version.and_then(|version| installation.build(kit).map(|()| version));
+        match built {
+            Ok(version) => drop(run.versions.insert(kit.name.clone(), version)),
+            Err(lack) => run.leave_out(format!("{}: {lack}", kit.name)),
         }
-        built.is_ok()
-    });
-    let kits: Vec<_> = kits.map(|kit| &kit.name).collect();
+    }
     let is_wanted = |document: &&PeerDocument| {
         let PeersArguments {
             experiments,
@@ -37,12 +45,19 @@ pub(super) fn measure(
         (experiments.is_empty() || experiments.contains(&document.experiment))
             && (documents.is_empty() || documents.contains(&document.name))
     };
-    fs::create_dir_all(installation.workspace.root.join(arguments.result("")))?;
+    let folder = installation.workspace.root.join(arguments.result(""));
+    fs::create_dir_all(&folder)?;
+    if arguments.is_whole() {
+        // The page is of one run.
+        for document in &table.documents {
+            let _ = fs::remove_file(folder.join(format!("{}.json", document.name)));
+        }
+    }
     let mut is_good = true;
     for document in table.documents.iter().filter(is_wanted) {
         println!("\n== {}", document.name);
         if let Some(lack) = document.on.and_then(PeerFileSystem::lack) {
-            println!("left out: {}: {lack}", document.name);
+            run.leave_out(format!("{}: {lack}", document.title));
             continue;
         }
         let mut bench = bench(document, installation, arguments)?;
@@ -50,7 +65,7 @@ pub(super) fn measure(
             let is_beside = arguments.beside.is_empty() || arguments.beside.contains(&peer.name);
             let takes_part = peer.experiments.contains(&document.experiment)
                 && !document.without.contains(&peer.name)
-                && kits.contains(&&peer.kit);
+                && run.versions.contains_key(&peer.kit);
             if is_beside && takes_part {
                 bench.args([option, &format!("{}={}", peer.name, peer.command)]);
             }
@@ -61,11 +76,32 @@ pub(super) fn measure(
         }
         let status = status?;
         if !status.success() {
-            println!("{}: {status}", document.name);
+            run.leave_out(format!("{}: {status}", document.title));
             is_good = false;
         }
     }
+    run.minutes = start.elapsed().as_secs().div_ceil(60);
+    fs::write(folder.join("run.json"), serde_json::to_string_pretty(&run)?)?;
     Ok(exit_code(is_good))
+}
+
+impl RunRecord {
+    fn leave_out(&mut self, what: String) {
+        println!("left out: {what}");
+        self.left_out.push(what);
+    }
+}
+
+/// What is measured, and whether it differs from the commit.
+fn commit(installation: &Installation<'_>) -> Fallible<String> {
+    let git = |arguments: &[&str]| output(installation.command("git").args(arguments));
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    Ok(
+        match git(&["status", "--porcelain", "--untracked-files=no"])?.trim() {
+            "" => commit.trim().to_owned(),
+            _ => format!("{} with changes", commit.trim()),
+        },
+    )
 }
 
 fn bench(

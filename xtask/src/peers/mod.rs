@@ -3,7 +3,8 @@
 //! ```text
 //! peers.toml ─► kits: installed (Debian, crates.io), or compiled from peers/ ─► target/peers
 //!            └► peers: contenders of `underpass bench http|copy|tree|…` ─► target/peers/*.json
-//!                                                  page: head.md + those ─► docs/measurements.md
+//!                          page: head.md + a table for each peer ─► docs/measurements.md
+//!                          all tables                            ─► docs/measurements/*.md
 //! ```
 //!
 //! What is missing is left out, with the reason; nothing here measures.
@@ -12,7 +13,7 @@ mod arguments;
 mod installation;
 mod measure;
 mod page;
-mod short;
+mod standing;
 mod table;
 mod volume;
 
@@ -37,7 +38,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &PeersArguments) -> Fallible
         page::write(&installation, &table, arguments)?;
     } else {
         let done = measure::measure(&installation, &table, arguments)?;
-        page::write(&installation, &table, arguments)?;
+        if arguments.is_whole() || arguments.quick {
+            page::write(&installation, &table, arguments)?;
+        } else {
+            println!("\na part of what the page shows: it stays as it is");
+        }
         return Ok(done);
     }
     Ok(ExitCode::SUCCESS)

@@ -133,6 +133,13 @@ impl PeerTable {
     }
 }
 
+impl PeerProgram {
+    /// Whether it takes jobs, as the programs in `peers/` do.
+    pub(super) fn takes_jobs(&self, table: &PeerTable) -> bool {
+        table.porters.iter().any(|one| std::ptr::eq(one, self))
+    }
+}
+
 impl PeerKit {
     pub(super) fn program(&self) -> &str {
         self.program.as_ref().unwrap_or(&self.name)

@@ -21,7 +21,7 @@ struct SourceLimit {
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &["underpass-bench", "xtask"],
-        lines_max: 16_000,
+        lines_max: 16_500,
         reason: "what measures and checks the product must not outweigh it",
     },
     SourceLimit {
@@ -34,7 +34,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 54_000,
+        lines_max: 56_000,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];
@@ -168,8 +168,8 @@ mod tests {
                 ("xtask/src/b.rs", "\n"),
             ])
         };
-        assert_eq!(lines(&of(16_000))["xtask"], 16_000);
-        assert!(check_lines(&of(16_000)).is_empty());
-        assert_eq!(check_lines(&of(16_001)).len(), 1);
+        assert_eq!(lines(&of(16_500))["xtask"], 16_500);
+        assert!(check_lines(&of(16_500)).is_empty());
+        assert_eq!(check_lines(&of(16_501)).len(), 1);
     }
 }

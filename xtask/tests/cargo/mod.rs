@@ -1,5 +1,7 @@
 //! Cargo in the workspace, called by a test.
 
+#![allow(dead_code, reason = "not every test runs cargo")]
+
 use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};

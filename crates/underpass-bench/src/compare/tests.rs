@@ -182,8 +182,8 @@ fn people_see_who_changed_by_how_much_and_from_what_to_what() {
     rig(&mut after, 0, 1, "cpu_share", 1.5);
     let changes = compare(&before, &after);
     let text = changes.text(80);
-    let worse = "\nWorse\n  nginx: processor share, http\n    \
-                 1 MiB  ×1.50  51.0 % (51.0–51.0) → 76.5 % (76.5–76.5)\n";
+    let worse = "\nWorse\n  ×1.50  nginx: processor share, http, 1 MiB: 51.0 % (51.0–51.0) \
+                 → 76.5 %\n  (76.5–76.5)\n";
     assert!(text.ends_with(worse), "{text}");
     assert!(text.contains(" 1 got worse, 0 got better, "), "{text}");
     let markdown = changes.markdown();
@@ -191,4 +191,18 @@ fn people_see_who_changed_by_how_much_and_from_what_to_what() {
     assert!(markdown.contains(row), "{markdown}");
     let json = serde_json::to_value(&changes).unwrap();
     assert_eq!(json["worse"][0]["contender"], "nginx");
+}
+
+#[test]
+fn a_warning_with_other_numbers_is_the_same_warning() {
+    let noisy = |percent| format!("the machine was noisy: up to {percent} % more or less");
+    let mut before = sample::run(1, 0.01, 7);
+    let mut after = before.clone();
+    before.warnings = vec![noisy("17.5")];
+    after.warnings = vec![noisy("9"), "there is only one processor".into()];
+    let doubts = compare(&before, &after).doubts;
+    assert_eq!(
+        doubts,
+        ["only the later run warned: there is only one processor"]
+    );
 }

@@ -99,14 +99,6 @@ pub(super) fn interval(comparison: &RatioEstimate) -> String {
     format!("{}–{}", ratio(comparison.low), ratio(comparison.high))
 }
 
-/// `±3 %`; with a decimal below 1 %.
-pub(super) fn plus_minus(share: f64) -> String {
-    match share * 100.0 {
-        percent @ 0.95.. => format!("±{percent:.0} %"),
-        percent => format!("±{percent:.1} %"),
-    }
-}
-
 /// The text in place of a ratio.
 pub(super) fn in_words(verdict: RatioVerdict) -> &'static str {
     match verdict {
@@ -186,7 +178,6 @@ mod tests {
             max: 1.25,
         };
         assert_eq!(range(&wide, Unit::Seconds), "0.900–1.25");
-        assert_eq!(plus_minus(wide.half_range().unwrap()), "±18 %");
     }
 
     #[test]

@@ -4,10 +4,11 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
-use super::chart::{marks, patch, swatch};
+use super::chart::{marks, swatch};
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
-use super::plots::{Legend, Plot, plots};
+use super::plots::{MetricScales, Plot, plots};
+use super::summary::summary_table;
 use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, groups};
 use crate::document::{Contender, Document, Experiment};
 
@@ -19,12 +20,23 @@ impl Document {
     pub fn html(&self) -> String {
         let name = &self.tool.name;
         let ids = (0..).map(|index| format!("e{index}"));
+        let scales = MetricScales::of(&self.experiments);
         let experiments: Vec<_> = ids.zip(&self.experiments).collect();
         let body = html! {
             (marks())
             header {
                 h1 { "What " (name) " measured" }
                 p.muted { (self.origin()) }
+                @if let Some(summary) = summary_table(self) { div.summary { (table(&summary)) } }
+                @if experiments.len() > 1 {
+                    nav aria-label="Contents" {
+                        ul {
+                            @for (id, experiment) in &experiments {
+                                li { a href={ "#" (id) } { (experiment.heading()) } }
+                            }
+                        }
+                    }
+                }
                 dl {
                     dt { "Machine" } dd { (self.machine.describe()) }
                     dt { "Command" } dd { code { (self.command) } }
@@ -37,16 +49,7 @@ impl Document {
                 }
                 p { (HOW_TO_READ) }
             }
-            @if experiments.len() > 1 {
-                nav aria-label="Experiments" {
-                    ul {
-                        @for (id, experiment) in &experiments {
-                            li { a href={ "#" (id) } { (experiment.heading()) } }
-                        }
-                    }
-                }
-            }
-            @for (id, experiment) in &experiments { (section(experiment, id)) }
+            @for (id, experiment) in &experiments { (section(experiment, id, &scales)) }
         };
         page(&format!("{name} bench, {}", self.date), &body)
     }
@@ -78,8 +81,8 @@ fn page(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-fn section(experiment: &Experiment, id: &str) -> Markup {
-    let plots = plots(experiment, id);
+fn section(experiment: &Experiment, id: &str, scales: &MetricScales) -> Markup {
+    let plots = plots(experiment, id, scales);
     let charts_of = |group: &str| {
         let own = plots.iter().filter(|plot| plot.group == group);
         charts(experiment, &own.collect::<Vec<_>>())
@@ -135,14 +138,8 @@ fn figure(experiment: &Experiment, plot: &Plot) -> Markup {
     html! {
         figure.has-narrow[plot.narrow.is_some()] {
             figcaption { h3 { (plot.words.title) } p { (plot.words.description) } }
-            @match &plot.legend {
-                Legend::None => {}
-                Legend::Lines(places) => ul.key {
-                    @for at in places { li { (swatch(*at)) (name(at)) } }
-                },
-                Legend::Parts(parts) => ul.key {
-                    @for (at, name) in parts { li { (patch(*at)) (name) } }
-                },
+            @if let Some((places, marks)) = &plot.legend {
+                ul.key { @for at in places { li { (swatch(*at, *marks)) (name(at)) } } }
             }
             @match &plot.narrow {
                 Some(narrow) => {
@@ -167,7 +164,7 @@ fn table(table: &ReportTable) -> Markup {
             table.many[table.columns.len() > COLUMNS] {
                 thead {
                     tr {
-                        th scope="col" { "contender" }
+                        th scope="col" { (table.head) }
                         @for heading in headings { th scope="col" { (heading) } }
                     }
                 }

@@ -1,4 +1,4 @@
-//! The JSON of a run, from and to files.
+//! The JSON of a run.
 
 use std::fs;
 use std::io;

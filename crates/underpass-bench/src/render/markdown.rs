@@ -4,18 +4,19 @@ use std::fmt::Write as _;
 
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
+use super::summary::summary_table;
 use super::table::{Ratios, ReportTable, TableCell, groups};
 use crate::document::{Document, Experiment};
 
 impl Document {
     /// Every figure, as Markdown with tables.
     pub fn markdown(&self) -> String {
-        let mut out = format!(
-            "Measured by {}: `{}`.\n\n{}. {HOW_TO_READ}\n",
-            self.origin(),
-            self.command,
-            escaped(&self.machine.describe())
-        );
+        let mut out = format!("Measured by {}: `{}`.\n", self.origin(), self.command);
+        if let Some(summary) = summary_table(self) {
+            table(&mut out, &summary);
+        }
+        let machine = escaped(&self.machine.describe());
+        let _ = writeln!(out, "\n{machine}. {HOW_TO_READ}");
         if let Some(interruption) = self.interruption() {
             let _ = writeln!(out, "\n**{interruption}**");
         }
@@ -76,7 +77,7 @@ fn list(out: &mut String, heading: &str, lines: &[String]) {
 fn table(out: &mut String, table: &ReportTable) {
     let _ = writeln!(out, "\n**{}**\n", escaped(&table.caption));
     let columns: Vec<String> = table.columns.iter().map(|column| escaped(column)).collect();
-    let _ = writeln!(out, "|  | {} |", columns.join(" | "));
+    let _ = writeln!(out, "| {} | {} |", table.head, columns.join(" | "));
     let _ = writeln!(out, "|---|{}", "---:|".repeat(columns.len()));
     for row in &table.rows {
         let cells: Vec<String> = row.cells.iter().map(cell).collect();

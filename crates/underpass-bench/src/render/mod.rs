@@ -14,6 +14,7 @@ mod html;
 mod json;
 mod markdown;
 mod plots;
+mod summary;
 mod table;
 mod text;
 

@@ -1,11 +1,17 @@
 //! Which charts an experiment gets, and the texts around each.
 
+use std::collections::BTreeMap;
+
 use maud::Markup;
 
-use super::chart::{AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, nines};
+use super::chart::{
+    AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, ends, nines,
+};
 use super::figure::{direction, figure};
-use super::table::{Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups};
-use crate::document::{Case, Experiment, Measured, Timeline, Unit};
+use super::table::{
+    CONTENDER, Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups,
+};
+use crate::document::{Case, Experiment, Latencies, Measured, Timeline, Unit};
 use crate::stats::Spread;
 
 /// Sizes in pixels: over the whole page, half of it, and on a phone.
@@ -16,13 +22,11 @@ const NARROW: (f64, f64) = (350.0, 300.0);
 /// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
 const BARS_WIDE: f64 = 390.0;
 /// The most bar charts beside each other; the table has the other metrics.
-const BARS_MAX: usize = 4;
-/// Cases that differ by more than this factor also get a chart of multiples.
-const STEEP: f64 = 20.0;
+const BARS_MAX: usize = 6;
 /// Shown as one curve, not as bars.
 const LATENCIES: [&str; 5] = ["p50", "p90", "p99", "p999", "worst"];
-/// Shown as one bar with parts.
-const TIMES: [&str; 3] = ["wall", "user", "system"];
+/// What an axis shows beside the metrics, by name.
+const LATENCY: &str = "latency";
 
 /// A chart with the texts around it.
 pub(super) struct Plot {
@@ -32,109 +36,122 @@ pub(super) struct Plot {
     pub(super) svg: Markup,
     /// For phones, where letters of the other one would be too small.
     pub(super) narrow: Option<Markup>,
-    pub(super) legend: Legend,
+    /// What colours and marks stand for; `None` where the chart has the names.
+    pub(super) legend: Option<(Vec<usize>, Marks)>,
     pub(super) numbers: Option<ReportTable>,
     /// Two of them fit beside each other.
     pub(super) is_small: bool,
 }
 
-/// What colours and marks stand for.
-pub(super) enum Legend {
-    /// The chart has the names.
-    None,
-    Lines(Vec<usize>),
-    Parts(Vec<(usize, String)>),
+/// What the axes of a run show: each metric has the same axis in all charts of a report.
+pub(super) struct MetricScales(BTreeMap<String, Vec<f64>>);
+
+impl MetricScales {
+    pub(super) fn of(experiments: &[Experiment]) -> MetricScales {
+        let mut values = BTreeMap::<String, Vec<f64>>::new();
+        for case in experiments.iter().flat_map(|experiment| &experiment.cases) {
+            for measured in &case.metrics {
+                let spreads = measured.figures.iter().flatten().map(|one| one.spread);
+                let ends = spreads.flat_map(|spread| [spread.min, spread.max]);
+                values
+                    .entry(measured.metric.clone())
+                    .or_default()
+                    .extend(ends);
+            }
+            let latencies = case.latencies.iter().flat_map(known_quantiles);
+            let latencies = latencies.map(|(_, took)| took);
+            values.entry(LATENCY.into()).or_default().extend(latencies);
+            for timeline in &case.timelines {
+                let points = timeline.points.iter().map(|(_, value)| *value);
+                values
+                    .entry(timeline.label.clone())
+                    .or_default()
+                    .extend(points);
+            }
+        }
+        MetricScales(values)
+    }
+
+    fn ends(&self, metric: &str) -> (f64, f64) {
+        self.0.get(metric).map_or((0.0, 1.0), |values| ends(values))
+    }
 }
 
 /// All charts of an experiment. `id` begins the names of its parts on the page.
-pub(super) fn plots(experiment: &Experiment, id: &str) -> Vec<Plot> {
+pub(super) fn plots(experiment: &Experiment, id: &str, scales: &MetricScales) -> Vec<Plot> {
     let mut plots = Vec::new();
     for group in groups(experiment) {
         match group.cases[..] {
-            [case] => plots.extend(of_case(experiment, &experiment.cases[case], &group, id)),
+            [case] => {
+                let case = &experiment.cases[case];
+                plots.extend(of_case(experiment, case, &group, (id, scales)));
+            }
             _ if group.importance == Importance::Main => {
-                plots.extend(over_cases(experiment, &group, id));
+                plots.extend(over_cases(experiment, &group, (id, scales)));
             }
             _ => {}
         }
     }
     for (index, case) in experiment.cases.iter().enumerate() {
         let id = format!("{id}c{index}");
-        plots.extend(latencies(experiment, case, &id));
-        plots.extend(timelines(experiment, case, &id));
+        plots.extend(latencies(experiment, case, (&id, scales)));
+        plots.extend(timelines(experiment, case, (&id, scales)));
     }
     plots
 }
+
+/// The beginning of the names of parts, and the axes.
+type On<'a> = (&'a str, &'a MetricScales);
 
 fn spread_of(measured: &Measured, place: usize) -> Option<Spread> {
     Some(measured.figures.get(place)?.as_ref()?.spread)
 }
 
-/// A chart with a line for each contender over the cases; where cases differ so much that lines
-/// coincide, also one of multiples of the first contender.
-fn over_cases(experiment: &Experiment, group: &TableGroup<'_>, id: &str) -> Vec<Plot> {
+/// A chart with the marks of each contender over the cases.
+fn over_cases(
+    experiment: &Experiment,
+    group: &TableGroup<'_>,
+    (id, scales): On<'_>,
+) -> Option<Plot> {
     let name = group.metrics[0];
-    let cases: Vec<&Case> = group
-        .cases
-        .iter()
-        .map(|&index| &experiment.cases[index])
-        .collect();
-    let Some(any) = cases.first().and_then(|case| find(case, name)) else {
-        return Vec::new();
+    let cases = group.cases.iter().map(|&index| &experiment.cases[index]);
+    let cases: Vec<&Case> = cases.collect();
+    let any = find(cases.first()?, name)?;
+    let point = |(x, case): (f64, &Case), place: usize| {
+        let Spread { median, min, max } = spread_of(find(case, name)?, place)?;
+        Some(Point {
+            x,
+            y: median,
+            range: Some((min, max)),
+        })
     };
-    let words = ChartText {
-        id: format!("{id}-{name}"),
-        title: titled(any),
-        description: format!(
-            "A mark is the median of {} rounds, the stroke through it goes from the least to the \
-             greatest.",
-            experiment.rounds
-        ),
+    let numbered: Vec<_> = (0..).map(f64::from).zip(cases.iter().copied()).collect();
+    let series = (0..experiment.contenders.len()).map(|place| Series {
+        place,
+        points: numbered
+            .iter()
+            .filter_map(|case| point(*case, place))
+            .collect(),
+    });
+    let lines = LineChart {
+        words: ChartText {
+            id: format!("{id}-{name}"),
+            title: titled(any),
+            description: format!(
+                "A mark is the median of {} rounds, the stroke through it goes from the least to \
+                 the greatest.",
+                experiment.rounds
+            ),
+        },
+        x: axis_of(experiment, &cases),
+        x_label: experiment.axis.label.clone(),
+        label: any.label.clone(),
+        unit: any.unit,
+        ends: scales.ends(name),
+        series: series.filter(|one| !one.points.is_empty()).collect(),
+        marks: Marks::Only,
     };
-    let first_median = |case: &Case| Some(spread_of(find(case, name)?, 0)?.median);
-    let plot = |words, label, unit, divisor: &dyn Fn(&Case) -> Option<f64>| {
-        let point = |case: &Case, place: usize| {
-            let Spread { median, min, max } = spread_of(find(case, name)?, place)?;
-            let by = divisor(case)?;
-            Some(Point {
-                x: case.x,
-                y: median / by,
-                range: Some((min / by, max / by)),
-            })
-        };
-        let series = (0..experiment.contenders.len()).map(|place| Series {
-            place,
-            points: cases.iter().filter_map(|case| point(case, place)).collect(),
-        });
-        let lines = LineChart {
-            words,
-            x: axis_of(experiment, &cases),
-            x_label: experiment.axis.label.clone(),
-            label,
-            unit,
-            series: series.filter(|one| !one.points.is_empty()).collect(),
-            marks: Marks::Every,
-        };
-        of_lines(lines, WHOLE, group.title.clone(), None)
-    };
-    let mut plots = vec![plot(words.clone(), any.label.clone(), any.unit, &|_| {
-        Some(1.0)
-    })];
-    let firsts: Vec<f64> = cases.iter().filter_map(|case| first_median(case)).collect();
-    let steep = Spread::of(&firsts).is_some_and(|all| all.min > 0.0 && all.max / all.min > STEEP);
-    if let [first, _, ..] = &experiment.contenders[..]
-        && steep
-    {
-        let first = &first.name;
-        let words = ChartText {
-            id: words.id + "-relative",
-            title: format!("{}, as a multiple of {first}", words.title),
-            description: words.description + " All are divided by the median of the first one.",
-        };
-        let label = format!("{}, {first} = 1", any.label);
-        plots.push(plot(words, label, Unit::Count, &first_median));
-    }
-    plots
+    Some(of_lines(lines, WHOLE, group.title.clone(), None))
 }
 
 /// The cases, without repeating the axis's name in labels such as `10 connections`.
@@ -143,9 +160,9 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
     let short = |case: &&Case| {
         let short = case.label.strip_suffix(name.as_str()).map(str::trim_end);
         let short = short.filter(|short| !short.is_empty());
-        (case.x, short.unwrap_or(&case.label).to_owned())
+        short.unwrap_or(&case.label).to_owned()
     };
-    AxisScale::of_cases(cases.iter().map(short).collect())
+    AxisScale::of_cases(cases.iter().map(short))
 }
 
 /// Draws for the page and for phones, with different ids.
@@ -161,7 +178,10 @@ fn of_lines(
     Plot {
         svg,
         narrow: Some(lines.draw(NARROW)),
-        legend: Legend::Lines(lines.series.iter().map(|one| one.place).collect()),
+        legend: Some((
+            lines.series.iter().map(|one| one.place).collect(),
+            lines.marks,
+        )),
         words: lines.words,
         group,
         numbers,
@@ -170,27 +190,26 @@ fn of_lines(
 }
 
 /// Bars for the metrics that only one case has.
-fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Vec<Plot> {
-    let times = times(experiment, case, group, id);
-    let is_elsewhere = |name: &str| {
-        times.is_some() && TIMES.contains(&name)
-            || !case.latencies.is_empty() && LATENCIES.contains(&name)
-    };
+fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, on: On<'_>) -> Vec<Plot> {
+    let is_elsewhere = |name: &str| !case.latencies.is_empty() && LATENCIES.contains(&name);
     let metrics = group.metrics.iter().filter(|name| !is_elsewhere(name));
     let shown = metrics.filter_map(|name| find(case, name)).take(BARS_MAX);
-    let bars: Vec<Plot> = shown.map(|one| bars(experiment, one, group, id)).collect();
-    times.into_iter().chain(bars).collect()
+    shown.map(|one| bars(experiment, one, group, on)).collect()
 }
 
-fn bars(experiment: &Experiment, measured: &Measured, group: &TableGroup<'_>, id: &str) -> Plot {
+fn bars(
+    experiment: &Experiment,
+    measured: &Measured,
+    group: &TableGroup<'_>,
+    (id, scales): On<'_>,
+) -> Plot {
     let contenders = experiment.contenders.iter().enumerate();
     let bars = contenders.filter_map(|(place, contender)| {
         let spread = spread_of(measured, place)?;
         Some(Bar {
             name: contender.name.clone(),
-            parts: vec![(place, spread.median)],
-            range: Some((spread.min, spread.max)),
-            stroke: None,
+            place,
+            spread,
             figure: figure(spread.median, measured.unit),
         })
     });
@@ -205,51 +224,15 @@ fn bars(experiment: &Experiment, measured: &Measured, group: &TableGroup<'_>, id
         },
         label: measured.label.clone(),
         unit: measured.unit,
+        reach: scales.ends(&measured.metric).1,
         bars: bars.collect(),
     };
-    of_bars(chart, Legend::None, &group.title)
-}
-
-/// Processor time in user space and in the kernel, and the time that passed.
-fn times(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, id: &str) -> Option<Plot> {
-    let own = |name: &str| find(case, name).filter(|_| group.metrics.contains(&name));
-    let (user, system) = (own("user")?, own("system")?);
-    let wall = find(case, "wall");
-    let median = |of: &Measured, place| Some(spread_of(of, place)?.median);
-    let contenders = experiment.contenders.iter().enumerate();
-    let bars = contenders.filter_map(|(place, contender)| {
-        let wall = wall.and_then(|wall| median(wall, place));
-        Some(Bar {
-            name: contender.name.clone(),
-            parts: vec![(0, median(user, place)?), (1, median(system, place)?)],
-            range: None,
-            stroke: wall,
-            figure: wall.map_or(String::new(), |wall| figure(wall, Unit::Seconds)),
-        })
-    });
-    let chart = BarChart {
-        words: ChartText {
-            id: format!("{id}-times"),
-            title: format!("{}: where the time went (lower is better)", case.label),
-            description: "The bar is processor time in user space and in the kernel; the stroke \
-                          across and the figure are the time that passed. All are medians."
-                .into(),
-        },
-        label: "time".into(),
-        unit: Unit::Seconds,
-        bars: bars.collect(),
-    };
-    let parts = vec![(0, user.label.clone()), (1, system.label.clone())];
-    Some(of_bars(chart, Legend::Parts(parts), &group.title))
-}
-
-fn of_bars(chart: BarChart, legend: Legend, group: &str) -> Plot {
     Plot {
         svg: chart.draw(BARS_WIDE),
         words: chart.words,
-        group: group.to_owned(),
+        group: group.title.clone(),
         narrow: None,
-        legend,
+        legend: None,
         numbers: None,
         is_small: true,
     }
@@ -261,16 +244,13 @@ fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
 }
 
 /// The latency that a share of the requests did not exceed.
-fn latencies(experiment: &Experiment, case: &Case, id: &str) -> Option<Plot> {
+fn latencies(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Option<Plot> {
     let series: Vec<Series> = case
         .latencies
         .iter()
         .map(|one| {
-            // Ten requests at least must be beyond a share.
-            let is_known =
-                |share: f64| share < 1.0 && (1.0 - share) * one.count as f64 >= 10.0 - 1e-6;
-            let known = one.quantiles.iter().filter(|(share, _)| is_known(*share));
-            let known: Vec<_> = known.map(|&(share, took)| (nines(share), took)).collect();
+            let known = known_quantiles(one).map(|(share, took)| (nines(share), took));
+            let known: Vec<_> = known.collect();
             Series {
                 place: one.contender,
                 points: points(&known),
@@ -289,13 +269,22 @@ fn latencies(experiment: &Experiment, case: &Case, id: &str) -> Option<Plot> {
         },
         x: AxisScale::of_nines(last.max(1.0)),
         x_label: "share of requests that took no longer".into(),
-        label: "latency".into(),
+        label: LATENCY.into(),
         unit: Unit::Seconds,
+        ends: scales.ends(LATENCY),
         series,
         marks: Marks::Every,
     };
     let numbers = table_of_latencies(experiment, case);
     Some(of_lines(lines, WHOLE, String::new(), Some(numbers)))
+}
+
+/// Those that at least ten requests exceeded.
+fn known_quantiles(latencies: &Latencies) -> impl Iterator<Item = (f64, f64)> {
+    let count = latencies.count as f64;
+    let is_known = move |share: f64| share < 1.0 && (1.0 - share) * count >= 10.0 - 1e-6;
+    let quantiles = latencies.quantiles.iter().copied();
+    quantiles.filter(move |(share, _)| is_known(*share))
 }
 
 fn table_of_latencies(experiment: &Experiment, case: &Case) -> ReportTable {
@@ -323,6 +312,7 @@ fn table_of_latencies(experiment: &Experiment, case: &Case) -> ReportTable {
         }
     };
     ReportTable {
+        head: CONTENDER,
         caption: "latency that this share of requests did not exceed".into(),
         columns: shares
             .iter()
@@ -340,7 +330,7 @@ fn plain_cell(value: Option<f64>, unit: Unit) -> TableCell {
 }
 
 /// One chart for each quantity that was sampled over time.
-fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
+fn timelines(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Vec<Plot> {
     let mut kinds: Vec<Vec<&Timeline>> = Vec::new();
     for timeline in case.timelines.iter().filter(|one| !one.points.is_empty()) {
         let same = |kind: &&mut Vec<&Timeline>| {
@@ -368,6 +358,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
             x_label: "time since the load began".into(),
             label: label.clone(),
             unit,
+            ends: scales.ends(label),
             series: series.collect(),
             marks: Marks::Few,
         };
@@ -385,6 +376,7 @@ fn timelines(experiment: &Experiment, case: &Case, id: &str) -> Vec<Plot> {
             }
         });
         let numbers = ReportTable {
+            head: CONTENDER,
             caption: format!("{label} over time"),
             columns: ["first", "least", "greatest", "last"]
                 .map(str::to_owned)

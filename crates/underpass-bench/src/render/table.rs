@@ -7,6 +7,9 @@ use super::figure::{direction, figure, interval, range, ratio};
 use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
 use crate::stats::{RatioEstimate, RatioVerdict};
 
+/// What a row is for.
+pub(super) const CONTENDER: &str = "contender";
+
 /// How many metrics of several cases come first, with charts.
 const MAIN_MAX: usize = 2;
 
@@ -39,6 +42,8 @@ pub(super) enum Ratios {
 
 pub(super) struct ReportTable {
     pub(super) caption: String,
+    /// What the names of the rows are.
+    pub(super) head: &'static str,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<TableRow>,
 }
@@ -54,8 +59,6 @@ pub(super) enum TableCell {
     Figure {
         median: String,
         range: String,
-        /// Half of the range, as a share of the median.
-        half_range: Option<f64>,
     },
     Ratio {
         ratio: String,
@@ -200,6 +203,7 @@ fn rows<'a>(
 fn table(caption: String, columns: &[Column<'_>], rows: Vec<(usize, TableRow)>) -> ReportTable {
     ReportTable {
         caption,
+        head: CONTENDER,
         columns: columns.iter().map(|(heading, _)| heading.clone()).collect(),
         rows: rows.into_iter().map(|(_, row)| row).collect(),
     }
@@ -216,7 +220,6 @@ fn figures(experiment: &Experiment, caption: String, columns: &[Column<'_>]) -> 
         Some(TableCell::Figure {
             median: figure(spread.median, unit),
             range: range(spread, unit),
-            half_range: spread.half_range(),
         })
     });
     table(caption, columns, rows)

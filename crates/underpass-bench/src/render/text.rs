@@ -6,10 +6,10 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use super::facts::TOO_FEW_ROUNDS;
-use super::figure::plus_minus;
-use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, TableRow, groups};
+use super::figure::in_words;
+use super::summary::summary;
+use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, groups};
 use crate::document::{Document, Experiment};
-use crate::stats::RatioVerdict;
 
 /// Narrower tables are not legible.
 const WIDTH_MIN: usize = 40;
@@ -23,6 +23,14 @@ impl Document {
         let width = width.max(WIDTH_MIN);
         let mut out = String::new();
         paragraph(&mut out, "", &self.origin(), width);
+        out.push('\n');
+        for line in summary(self) {
+            if !line.question.is_empty() {
+                paragraph(&mut out, "", &line.question, width);
+            }
+            paragraph(&mut out, "  - ", &line.sentence(), width);
+        }
+        out.push('\n');
         paragraph(&mut out, "", &format!("command: {}", self.command), width);
         paragraph(&mut out, "", &self.machine.describe(), width);
         let warnings = self.warnings.iter().map(String::as_str);
@@ -69,74 +77,28 @@ fn of_experiment(out: &mut String, experiment: &Experiment, width: usize) {
 }
 
 fn of_group(out: &mut String, group: &TableGroup<'_>, width: usize) {
-    let figures = match group.metrics[..] {
-        [_] => medians(&group.figures),
-        _ => two_lines(&group.figures),
-    };
     out.push('\n');
     paragraph(out, "", &group.figures.caption, width);
-    figures.write(out, width);
+    two_lines(&group.figures).write(out, width);
     match &group.ratios {
         Some(Ratios::Table(ratios)) => {
             out.push('\n');
             paragraph(out, "", &ratios.caption, width);
             two_lines(ratios).write(out, width);
-            legend(out, ratios, width);
         }
         Some(Ratios::TooFewRounds) => paragraph(out, "  ", TOO_FEW_ROUNDS, width),
         None => {}
     }
 }
 
-/// Explains the signs in the cells of a table of ratios.
-fn legend(out: &mut String, ratios: &ReportTable, width: usize) {
-    let cells = || ratios.rows.iter().flat_map(|row| &row.cells);
-    let has = |verdict| cells().any(|cell| matches!(cell, TableCell::Withheld(v) if *v == verdict));
-    if has(RatioVerdict::NotDistinguishable) {
-        let equal = "= not distinguishable: the difference is within the spread";
-        paragraph(out, "  ", equal, width);
-    }
-    if has(RatioVerdict::TooFewRounds) {
-        paragraph(out, "  ", "? too few rounds", width);
-    }
-}
-
 /// The headings of the columns and the rows below, each with its name first. Cells have lines.
 struct TextGrid(Vec<Vec<String>>);
 
-/// Medians, with the widest spread of the row as the last column.
-fn medians(table: &ReportTable) -> TextGrid {
-    if table.columns.len() == 1 {
-        return two_lines(table);
-    }
-    let mut grid = grid(table, |cell| match cell {
-        TableCell::Figure { median, .. } => median.clone(),
-        other => lines(other),
-    });
-    let widest = |row: &TableRow| {
-        let spreads = row.cells.iter().filter_map(|cell| match cell {
-            TableCell::Figure { half_range, .. } => *half_range,
-            _ => None,
-        });
-        let widest = spreads.max_by(f64::total_cmp);
-        widest.map_or("–".into(), plus_minus)
-    };
-    let spreads = table.rows.iter().map(widest);
-    let spreads = ["spread\nat most".to_owned()].into_iter().chain(spreads);
-    for (row, spread) in grid.0.iter_mut().zip(spreads) {
-        row.push(spread);
-    }
-    grid
-}
-
+/// A figure with its range below, a ratio with its interval.
 fn two_lines(table: &ReportTable) -> TextGrid {
-    grid(table, lines)
-}
-
-fn grid(table: &ReportTable, lines: impl Fn(&TableCell) -> String) -> TextGrid {
     let headings = table.columns.iter().map(|one| textwrap::fill(one, HEADING));
     let rows = table.rows.iter().map(|row| {
-        let cells = row.cells.iter().map(&lines);
+        let cells = row.cells.iter().map(lines);
         [row.name.clone()].into_iter().chain(cells).collect()
     });
     let headings = [String::new()].into_iter().chain(headings).collect();
@@ -148,8 +110,7 @@ fn lines(cell: &TableCell) -> String {
         TableCell::Absent => "–".into(),
         TableCell::Figure { median, range, .. } => format!("{median}\n{range}"),
         TableCell::Ratio { ratio, interval } => format!("{ratio}\n{interval}"),
-        TableCell::Withheld(RatioVerdict::TooFewRounds) => "?".into(),
-        TableCell::Withheld(_) => "=".into(),
+        TableCell::Withheld(verdict) => in_words(*verdict).replace(' ', "\n"),
         TableCell::Plain(text) => text.clone(),
     }
 }

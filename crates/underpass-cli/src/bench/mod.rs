@@ -15,7 +15,9 @@ use underpass_bench::{
 };
 
 use crate::cp::StopSignal;
-use report::{CompareArguments, RenderArguments, ReportFiles, message, print, text_columns};
+use report::{
+    CompareArguments, RenderArguments, ReportFiles, message, print, print_whole, text_columns,
+};
 
 /// The option with which the program restarts itself in its own network namespace.
 const ISOLATED: &str = "--isolated";
@@ -155,7 +157,7 @@ fn compared(outcome: Result<Changes, String>) -> ExitCode {
 }
 
 fn receive(listen: &str) -> Result<(), String> {
-    let report = |line: &str| print(&format!("{line}\n"));
+    let report = |line: &str| drop(print(&format!("{line}\n")));
     underpass_bench::receive_for_others(listen, report).map_err(message)
 }
 
@@ -218,8 +220,7 @@ impl MeasureArguments {
             document.write(path).map_err(message)?;
         }
         self.files.write(document)?;
-        print(&document.text(text_columns()));
-        Ok(())
+        print_whole(&document.text(text_columns()))
     }
 }
 

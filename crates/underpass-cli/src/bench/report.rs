@@ -1,5 +1,6 @@
 //! Reports of results: tables on the terminal, Markdown, a page, a comparison.
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -50,8 +51,7 @@ impl RenderArguments {
         let document = documents?.into_iter().reduce(Document::followed_by);
         let document = document.ok_or("no result to render")?;
         self.files.write(&document)?;
-        print(&document.text(text_columns()));
-        Ok(())
+        print(&document.text(text_columns()))
     }
 }
 
@@ -83,7 +83,7 @@ impl CompareArguments {
             let text = serde_json::to_string_pretty(&changes).map_err(|e| e.to_string())?;
             write(path, &text)?;
         }
-        print(&changes.text(text_columns()));
+        print(&changes.text(text_columns()))?;
         Ok(changes)
     }
 }
@@ -96,9 +96,20 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     write_report(path, text).map_err(message)
 }
 
-/// Prints on standard output, which may be closed.
-pub(super) fn print(text: &str) {
-    let _ = crate::layout::print(text);
+/// Prints on standard output. That a reader has seen enough is no error.
+pub(super) fn print(text: &str) -> Result<(), String> {
+    crate::layout::print(text).map_err(not_printed)
+}
+
+/// Prints what was measured, all of which a reader is owed.
+pub(super) fn print_whole(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(not_printed)
+}
+
+fn not_printed(error: io::Error) -> String {
+    format!("cannot write to standard output: {error}")
 }
 
 /// The width of the terminal, or one that fits everywhere.

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufWriter, IsTerminal, Stdout, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
@@ -24,11 +24,15 @@ pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
     detail: OutputDetail,
     copy_mode: CopyMode,
+    /// A copy that fails leaves what it has written.
+    leaves_parts: bool,
     /// Is drawn where problems are written, and suspended meanwhile.
     bar: ProgressBar,
     out: Mutex<StandardOutput>,
-    /// Files for which the disk was full.
-    disk_full: AtomicU64,
+    /// A full disk was reported.
+    disk_full: AtomicBool,
+    /// Files for which it was not reported again.
+    unreported: AtomicU64,
     /// Files that the end of the copy left incomplete.
     stopped: AtomicU64,
     /// Bytes of all files that are incomplete.
@@ -53,24 +57,23 @@ impl<'a> EventPrinter<'a> {
                 false => command.detail,
             },
             copy_mode: options.copy_mode,
+            leaves_parts: !options.atomic || options.resume,
             bar,
             out: Mutex::new(StandardOutput {
                 to: BufWriter::new(io::stdout()),
                 is_terminal: io::stdout().is_terminal(),
                 failed: None,
             }),
-            disk_full: AtomicU64::new(0),
+            disk_full: AtomicBool::new(false),
+            unreported: AtomicU64::new(0),
             stopped: AtomicU64::new(0),
             moved: AtomicU64::new(0),
         }
     }
 
-    /// Files for which a full disk was not reported again: `underpass cp` reports the first one.
+    /// Files for which a full disk was not reported again.
     pub(super) fn unreported(&self) -> u64 {
-        match self.messages.called_as {
-            CalledAs::Cp => 0,
-            CalledAs::Underpass => self.disk_full.load(Relaxed).saturating_sub(1),
-        }
+        self.unreported.load(Relaxed)
     }
 
     pub(super) fn incomplete(&self) -> IncompleteFiles {
@@ -116,8 +119,12 @@ impl<'a> EventPrinter<'a> {
         self.stopped.fetch_add(stopped, Relaxed);
         self.moved.fetch_add(moved, Relaxed);
         let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
-        let again = is_full && self.disk_full.fetch_add(1, Relaxed) > 0;
-        if !again || self.messages.called_as == CalledAs::Cp {
+        let leaves_part = self.leaves_parts && problem.moved.is_some();
+        // Of many files without room those that are cut off are named.
+        let is_short = is_full && self.disk_full.swap(true, Relaxed) && !leaves_part;
+        let is_short = is_short && self.messages.called_as == CalledAs::Underpass;
+        self.unreported.fetch_add(u64::from(is_short), Relaxed);
+        if !is_short {
             self.flush();
             self.bar.suspend(|| self.messages.problem(problem));
         }
@@ -310,7 +317,10 @@ impl Messages {
             OtherEnd::From(source) => format!("from {}", self.quoted(source)),
             OtherEnd::To(dest) => format!("to {}", self.quoted(dest)),
         });
-        let moved = problem.moved;
+        // The words of that kind have them.
+        let moved = problem
+            .moved
+            .filter(|_| !matches!(problem.kind, ProblemKind::Stopped(_)));
         let moved = moved.map(|bytes| counted(bytes, "byte") + " had moved");
         let parts: Vec<String> = [failed, other, moved].into_iter().flatten().collect();
         match parts.is_empty() {

@@ -264,7 +264,10 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .help("follow symbolic links on the command line")
         .flag(|draft| draft.options.dereference = Dereference::CommandLine),
     ours("j", "jobs")
-        .help("copy N files at once [default: the number of processors, at most 16; 1 when called cp]")
+        .help(
+            "copy N files at once [default: the number of processors, at most 16; 1 when called \
+             cp]",
+        )
         .required("N", Draft::set_jobs),
     ours("g", "progress")
         .help(
@@ -299,7 +302,9 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         .help("keep what equals SOURCE of an incomplete copy, and copy the rest")
         .flag(|draft| draft.options.resume = true),
     ours("", "exclude")
-        .help("skip names that match, as in .gitignore, and {a,b}; the last matching pattern counts")
+        .help(
+            "skip names that match, as in .gitignore, and {a,b}; the last matching pattern counts",
+        )
         .required("PATTERN", |draft, pattern| {
             draft.add_filter(FilterRule::Exclude, pattern)
         }),

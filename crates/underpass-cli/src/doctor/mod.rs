@@ -25,6 +25,7 @@ mod tls;
 mod trial;
 mod trial_ends;
 
+use path::Usable;
 use report::DoctorReport;
 
 /// Each path has a letter, and every pair takes time.
@@ -50,6 +51,14 @@ pub(crate) struct DoctorArguments {
 pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     let mut report = DoctorReport::new(&arguments.paths);
     report.advice = advice::on(&report);
+    for path in report
+        .paths
+        .iter()
+        .filter(|path| path.usable == Usable::Nothing)
+    {
+        let (given, notes) = (path.given.escape_debug(), path.notes.join("; "));
+        eprintln!("underpass doctor: {given} was not tried: {notes}");
+    }
     let text = if arguments.json {
         let json = serde_json::to_string_pretty(&report);
         json.map_or_else(|error| error.to_string(), |json| json + "\n")

@@ -13,6 +13,9 @@ pub(super) fn with_advice(error: &Error) -> String {
         Error::Net(Net::AddressTaken { .. }) => {
             "stop that process, or choose another port with --port PORT"
         }
+        Error::Net(Net::AddressOurs { .. }) => {
+            "choose another port, or stop the server and start it with the new address"
+        }
         Error::Net(Net::AddressNotHere { .. }) => {
             "choose an address of this machine with --listen ADDR:PORT, or :PORT for all"
         }

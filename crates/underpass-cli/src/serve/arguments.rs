@@ -67,7 +67,7 @@ pub(crate) struct ServeArguments {
     stop_timeout: Option<Duration>,
 
     /// Run this many worker threads, 1 or more [default: the CPUs available to this process]
-    #[arg(long, value_name = "N", env = "UNDERPASS_WORKERS")]
+    #[arg(long, value_name = "N", env = "UNDERPASS_WORKERS", value_parser = workers)]
     workers: Option<NonZeroUsize>,
 
     /// Switch to this user, permanently, once the sockets are open: NAME or NAME:GROUP, or numeric
@@ -277,6 +277,11 @@ const SET_VARIABLE: &str = "UNDERPASS_SET";
 /// Rejects what can't be listened on; resolved again at each reload.
 fn resolvable(text: &str) -> Result<String, BadListenAt> {
     ListenAt::resolve(text, None).map(|_| text.to_owned())
+}
+
+fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    let at_least_one = "expected a number from 1; leave it out for one worker per CPU";
+    text.parse().map_err(|_| at_least_one.to_owned())
 }
 
 fn setting(text: &str) -> Result<ConfigOverride, String> {

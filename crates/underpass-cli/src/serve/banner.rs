@@ -29,8 +29,8 @@ pub(super) fn greeting(
         "serving {shown} on {}",
         place(&running.addresses())
     )];
-    if let Some(address) = &options.status.listen {
-        lines[0] += &format!("; metrics and health on {address}");
+    if let Some(monitoring) = monitoring(running) {
+        lines[0] += &format!("; {monitoring}");
     }
     let mut warnings = Vec::new();
     if rustix::process::geteuid().is_root() {
@@ -59,6 +59,15 @@ pub(super) fn details(options: &ServerOptions, confinement: &Confinement, bodies
     format!("{workers}\n{confinement}\n{bodies}")
 }
 
+/// Where metrics and health are served.
+pub(super) fn monitoring(running: &Server<ServeSummary>) -> Option<String> {
+    let address = match running.operator_addresses().first()? {
+        Address::Tcp(address) => format!("http://{address}"),
+        address => address.to_string(),
+    };
+    Some(format!("metrics and health on {address}"))
+}
+
 /// Every address in a form that a browser, or curl with `--unix-socket`, accepts.
 pub(super) fn place(addresses: &[Address]) -> String {
     let mut seen = HashSet::new();
@@ -77,10 +86,10 @@ pub(super) fn url(address: &SocketAddr) -> String {
     format!("http://{address}/")
 }
 
-/// The number of requests and the account of all bodies.
+/// The number of requests, and how all bodies were sent.
 pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = counted(summary.requests, "request");
-    format!("stopped after {requests}: {}", summary.account)
+    format!("stopped after {requests}: {summary}")
 }
 
 /// Prints a line; a closed standard output is no reason to stop serving.

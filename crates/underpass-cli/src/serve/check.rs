@@ -29,6 +29,8 @@ fn describe(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -
         format!("{} is valid", file.display()),
         format!("listens on {}", listen.join(", ")),
     ];
+    let warnings = underpass_serve::warnings(options);
+    lines.extend(warnings.iter().map(|what| format!("warning: {what}")));
     lines.extend(settings.iter().map(|setting| format!("with {setting}")));
     for (number, site) in options.sites.iter().enumerate() {
         lines.push(format!(

@@ -10,7 +10,7 @@ use underpass_net::{Notifier, Server, SignalAction, watch_signals};
 use underpass_serve::{FileServer, ServeSummary, ServerOptions};
 
 use super::advice::with_advice;
-use super::banner::{place, say};
+use super::banner::{monitoring, place, say};
 
 /// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
 const QUEUE_MAX: usize = 8;
@@ -107,6 +107,11 @@ fn upgrade(server: &Server<ServeSummary>, notifier: &Notifier) {
     }
 }
 
+/// Where files are served, and metrics and health.
 pub(super) fn status(server: &Server<ServeSummary>) -> String {
-    format!("serving on {}", place(&server.addresses()))
+    let mut status = format!("serving on {}", place(&server.addresses()));
+    if let Some(monitoring) = monitoring(server) {
+        status.push_str(&format!("; {monitoring}"));
+    }
+    status
 }

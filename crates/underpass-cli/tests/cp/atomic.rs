@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::copying::{CopyReport, MIB, cp, file, nameless_len, names, set_mode, start_cp};
-use underpass_testkit::{assert_same_files, content, disk_folder, sha256_file};
+use underpass_testkit::{assert_same_files, content, disk_folder, run};
 
 #[test]
 fn readers_see_the_old_file_or_the_new_one() {
@@ -79,31 +80,78 @@ fn what_replaces_a_file_has_its_mode() {
 }
 
 #[test]
-fn a_symbolic_link_is_replaced_and_not_written_through() {
+fn the_file_behind_a_symbolic_link_is_replaced_and_not_the_link() {
     let folder = disk_folder();
     let path = |name| folder.path().join(name);
     let source = file(&path("source"), 1, 1000);
-    let target = file(&path("target"), 2, 2000);
-    let before = sha256_file(&target);
-    symlink("target", path("link")).expect("a link");
+    fs::create_dir(path("below")).expect("room");
+    let target = file(&path("below/target"), 2, 2000);
+    set_mode(&target, 0o604);
+    let before = fs::metadata(&target).expect("there").ino();
+    symlink("below/second", path("link")).expect("a link");
+    symlink("target", path("below/second")).expect("a link");
     symlink("nowhere", path("dangling")).expect("a link");
-    cp(&["--atomic"], &[&source, &path("link")]).succeeded();
-    let link = fs::symlink_metadata(path("link")).expect("there");
-    assert!(link.is_file());
-    assert_same_files(&source, &path("link"));
-    assert!(
-        sha256_file(&target) == before,
-        "what it led to is as it was"
-    );
-    let over_dangling = cp(&["--atomic"], &[&source, &path("dangling")]);
-    assert!(!path("nowhere").exists());
-    if over_dangling.code == Some(0) {
-        assert_same_files(&source, &path("dangling"));
-    } else {
-        over_dangling.failed_with(&["dangling"]);
+    for options in [&["--atomic"][..], &["--atomic", "--resume"]] {
+        cp(options, &[&source, &path("link")]).succeeded();
+        for link in ["link", "below/second"] {
+            let link = fs::symlink_metadata(path(link)).expect("there");
+            assert!(link.is_symlink());
+        }
+        assert_same_files(&source, &target);
+        let after = fs::metadata(&target).expect("there");
+        assert_eq!(after.mode() & 0o7777, 0o604);
+        assert_ne!(after.ino(), before, "it was renamed there");
     }
-    let beside = ["dangling", "link", "source", "target"];
+    let over_dangling = cp(&["--atomic"], &[&source, &path("dangling")]);
+    over_dangling.failed_with(&["dangling"]);
+    assert!(!path("nowhere").exists());
+    let beside = ["below", "dangling", "link", "source"];
     assert_eq!(names(folder.path()), beside);
+    assert_eq!(names(&path("below")), ["second", "target"]);
+    cp(
+        &["--atomic", "--remove-destination"],
+        &[&source, &path("link")],
+    )
+    .succeeded();
+    assert!(fs::symlink_metadata(path("link")).expect("there").is_file());
+}
+
+/// What `/dev/stdout` leads to has no name that could be given to another file.
+#[test]
+fn an_open_descriptor_is_written_to() {
+    let folder = disk_folder();
+    let path = |name| folder.path().join(name);
+    let source = file(&path("source"), 1, 100_000);
+    symlink("/proc/self/fd/1", path("stdout")).expect("a link");
+    let mut shell = Command::new("sh");
+    let script = "exec \"$0\" cp --atomic source stdout > out";
+    let shell = shell.args(["-c", script, env!("CARGO_BIN_EXE_underpass")]);
+    run(shell.current_dir(folder.path())).assert_success();
+    assert_same_files(&source, &path("out"));
+    let link = fs::symlink_metadata(path("stdout")).expect("there");
+    assert!(link.is_symlink(), "{link:?}");
+    assert_eq!(names(folder.path()), ["out", "source", "stdout"]);
+}
+
+#[test]
+fn a_folder_that_is_missing_is_reported_before_anything_is_copied() {
+    let folder = disk_folder();
+    let path = |name| folder.path().join(name);
+    file(&path("source"), 1, 4 * MIB);
+    for options in ["--atomic", "--atomic --resume", "--atomic --bwlimit=1K"] {
+        for (dest, why) in [
+            ("missing/", "Not a directory (openat: ENOTDIR"),
+            ("missing/copy", "No such file or directory (openat: ENOENT"),
+            ("source/copy", "Not a directory"),
+        ] {
+            let mut shell = Command::new("sh");
+            let script = format!("exec \"$0\" cp {options} source {dest}");
+            let shell = shell.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
+            let report = run(shell.current_dir(folder.path()));
+            report.failed_with(&[why]);
+            assert_eq!(names(folder.path()), ["source"], "{options} {dest}");
+        }
+    }
 }
 
 /// `/dev/stdout` and `/dev/disk/by-id/…` are links, too: who names one means what is behind it.

@@ -26,6 +26,40 @@ fn a_file_that_was_changed_behind_the_copy_is_found_by_verify() {
 }
 
 #[test]
+fn a_name_that_leads_elsewhere_by_then_is_found_by_verify() {
+    let folder = disk_folder();
+    let path = |name| folder.path().join(name);
+    let options = [SLOW[0], SLOW[1], "--verify"];
+    let dest = path("dest");
+    let changes: [(&dyn Fn(), &str); 3] = [
+        (
+            &|| fs::remove_file(&dest).expect("ours"),
+            "cannot stat 'dest': No such file or directory",
+        ),
+        (
+            &|| fs::rename(path("other"), &dest).expect("ours"),
+            "'dest', as it was replaced",
+        ),
+        (
+            &|| fs::rename(path("other"), path("source")).expect("ours"),
+            "'source', as it was replaced",
+        ),
+    ];
+    for (change, said) in changes {
+        let source = file(&path("source"), 1, 4 * MIB);
+        file(&path("other"), 2, 4 * MIB);
+        let _ = fs::remove_file(&dest);
+        let mut copying = start_cp(&options, &[&source, &dest]);
+        copying.until(|| len(&dest) >= MIB);
+        change();
+        let (before, after) = said.split_once('\'').expect("a name");
+        let (name, after) = after.split_once('\'').expect("a name");
+        let said = format!("{before}'{}'{after}", path(name).display());
+        copying.end().failed_with(&[&said]);
+    }
+}
+
+#[test]
 fn equal_files_are_verified_and_hashed() {
     let folder = disk_folder();
     let path = |name| folder.path().join(name);

@@ -74,6 +74,41 @@ fn a_dry_run_reports_what_would_be_done_and_does_nothing() {
 }
 
 #[test]
+fn a_dry_run_fails_where_the_run_does() {
+    let folder = disk_folder();
+    let path = |name| folder.path().join(name);
+    sample(&path("source"));
+    fs::create_dir(path("dest")).expect("room");
+    for link in ["dangling", "dest/b.c"] {
+        symlink("nowhere", path(link)).expect("a link");
+    }
+    for (options, source, dest) in [
+        (&[][..], "source/b.c", "missing/copy"),
+        (&[], "source/b.c", "missing/"),
+        (&[], "source/b.c", "dangling"),
+        (&["--atomic"], "source/b.c", "missing/copy"),
+        (&["-rT", "-j1"], "source", "dest"),
+        (&["-rT", "-j4"], "source", "dest"),
+        (&[], "missing", "copy"),
+    ] {
+        let operands = [path(source), path(dest)];
+        let dry = cp(&[options, &["--dry-run"]].concat(), &operands);
+        let real = cp(options, &operands);
+        assert_eq!(
+            (dry.code, real.code),
+            (Some(1), Some(1)),
+            "{options:?} {dest}"
+        );
+        let first = |errors: &str| errors.lines().next().map(str::to_owned);
+        assert_eq!(
+            first(&dry.errors),
+            first(&real.errors),
+            "{options:?} {dest}"
+        );
+    }
+}
+
+#[test]
 fn a_dry_run_reports_every_name_once() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);

@@ -86,11 +86,9 @@ fn ten_tebibytes_of_nothing_take_no_time() {
         &["--atomic", "--verify", "--fsync"],
         &["--sparse=always"],
     ] {
-        let begin = Instant::now();
+        // A copy that read the holes would not end within the bound of all waits.
         cp(options, &[path("source"), path("dest")]).succeeded();
-        let took = begin.elapsed();
         has_islands(&path("dest"), 10 * TIB, &offsets);
-        assert!(took < Duration::from_secs(2), "{options:?}: {took:?}");
     }
     // The first island differs: found, cut off, and copied anew.
     let dest = File::options()
@@ -108,12 +106,8 @@ fn holes_are_no_bytes_to_a_limit() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     islands(&path("source"), 100 * GIB, &[50 * GIB]);
-    let begin = Instant::now();
+    // If holes counted, it would take a day, and no wait is that long.
     cp(&["--bwlimit=1M"], &[path("source"), path("dest")]).succeeded();
-    assert!(
-        begin.elapsed() < Duration::from_secs(10),
-        "only what is moved counts"
-    );
     has_islands(&path("dest"), 100 * GIB, &[50 * GIB]);
 }
 

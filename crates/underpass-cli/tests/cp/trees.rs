@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 use crate::copying::{CopyReport, cp, file, moved, names, set_mode, tree, underpass};
-use underpass_testkit::{ChildProcess, disk_folder};
+use underpass_testkit::{ChildProcess, disk_folder, run};
 
 #[test]
 fn names_of_any_bytes_are_copied_and_shown_harmless() {
@@ -185,4 +185,33 @@ fn a_tree_can_be_copied_from_within_and_onto_itself_it_can_not() {
     let before = tree(&path("source"));
     cp(&[], &[path("source/file"), path("source/file")]).failed_with(&["are the same file"]);
     assert!(tree(&path("source")) == before);
+}
+
+/// As GNU's does, which opens one folder after the other.
+#[test]
+fn few_descriptors_are_enough_for_a_deep_tree() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    let mut deepest = path("deep");
+    for level in 0..500 {
+        fs::create_dir(&deepest).expect("room");
+        fs::write(deepest.join("file"), format!("level {level}")).expect("room");
+        fs::create_dir(deepest.join("beside")).expect("room");
+        fs::write(deepest.join("beside/file"), "beside").expect("room");
+        deepest.push("d");
+    }
+    for options in ["-r -j1", "-a -j1", "-r -j8", "-a -j8"] {
+        let mut limited = Command::new("sh");
+        let script = format!("ulimit -n 64; exec \"$0\" cp {options} deep copy");
+        let program = env!("CARGO_BIN_EXE_underpass");
+        let limited = limited
+            .args(["-c", &script, program])
+            .current_dir(folder.path());
+        run(limited).assert_success();
+        run(Command::new("diff")
+            .args(["-r", "deep", "copy"])
+            .current_dir(folder.path()))
+        .assert_success();
+        fs::remove_dir_all(path("copy")).expect("ours");
+    }
 }

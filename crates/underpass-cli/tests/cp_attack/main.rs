@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arena::{Arena, Destination};
 use attacker::Attack;
@@ -31,21 +31,24 @@ const WAYS: [&[&str]; 8] = [
     &["-r", "-b", "--fsync"],
 ];
 
-/// How long each way is attacked at least, with a destination that is new and with one that is
-/// there, and how often, on however busy a machine.
-const TIME: Duration = Duration::from_millis(1_200);
+/// How often each way is attacked at least, with a destination that is new and with one that is
+/// there: copies, and swaps during them.
 const RUNS: usize = 7;
+const SWAPS: u64 = 1_000;
 
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn nothing_is_written_or_read_outside_of_the_operands() {
     let arena = Arena::new();
     let (mut runs, mut begun, mut breaches) = (0, 0, Vec::new());
-    let swaps = attacked(&arena, |peace| {
+    let swaps = attacked(&arena, |peace, swaps| {
         for way in WAYS {
             for destination in [Destination::New, Destination::Existing] {
-                let (until, enough) = (Instant::now() + TIME, runs + RUNS);
-                while (Instant::now() < until || runs < enough) && breaches.len() < 5 {
+                let swapped = || swaps.load(Ordering::Relaxed);
+                let (enough, until) = (runs + RUNS, swapped() + SWAPS);
+                let bound = Instant::now() + WAIT_MAX;
+                while (swapped() < until || runs < enough) && breaches.len() < 5 {
+                    assert!(Instant::now() < bound, "the attacker does too little");
                     let (output, breach) = one(&arena, peace, destination, || copy(&arena, way));
                     runs += 1;
                     begun += usize::from(arena.has_begun());
@@ -70,7 +73,7 @@ fn nothing_is_written_or_read_outside_of_the_operands() {
 fn a_copier_that_goes_by_paths_is_led_astray() {
     let arena = Arena::new();
     let mut breach = None;
-    let swaps = attacked(&arena, |peace| {
+    let swaps = attacked(&arena, |peace, _| {
         let until = Instant::now() + WAIT_MAX;
         while breach.is_none() && Instant::now() < until {
             ((), breach) = one(&arena, peace, Destination::New, || {
@@ -163,7 +166,7 @@ fn one<T>(
 }
 
 /// Runs `work` beside two attackers; how often they have swapped something.
-fn attacked(arena: &Arena, work: impl FnOnce(&RwLock<()>)) -> u64 {
+fn attacked(arena: &Arena, work: impl FnOnce(&RwLock<()>, &AtomicU64)) -> u64 {
     let (peace, over, swaps) = (RwLock::new(()), AtomicBool::new(false), AtomicU64::new(0));
     arena.reset(Destination::New);
     std::thread::scope(|scope| {
@@ -176,7 +179,7 @@ fn attacked(arena: &Arena, work: impl FnOnce(&RwLock<()>)) -> u64 {
             };
             scope.spawn(move || attack.run(seed));
         }
-        work(&peace);
+        work(&peace, &swaps);
         over.store(true, Ordering::Relaxed);
     });
     swaps.into_inner()

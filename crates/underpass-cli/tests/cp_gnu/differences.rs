@@ -45,16 +45,11 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "simple backups stay beside what they are of",
         reason: "9.1 looked for them relative to the source's folder, and put them there",
-        explains: |case, _, all| {
-            let is_backup = |one: &Difference| {
-                let suffixes = [b"~".as_slice(), b".bak", b".old", b"x", b".suffix", b".env"];
-                let path = one.path.as_deref().unwrap_or_default();
-                one.what == "extra" && suffixes.iter().any(|suffix| path.ends_with(suffix))
-            };
-            ["-b", "--backup", "-S"]
+        explains: |case, difference, all| {
+            let is_asked = ["-b", "--backup", "-S"]
                 .iter()
-                .any(|name| case.drawn.has(name))
-                && all.iter().any(is_backup)
+                .any(|name| case.drawn.has(name));
+            is_asked && misplaced_backups(all).any(|backup| follows_from(difference, backup))
         },
     },
     Known {
@@ -152,6 +147,39 @@ pub(crate) const DIFFERENCES: &[Known] = &[
         },
     },
 ];
+
+/// The simple backups that only one of the two has.
+fn misplaced_backups(all: &[Difference]) -> impl Iterator<Item = &[u8]> {
+    let one_sided = all
+        .iter()
+        .filter(|one| ["extra", "missing"].contains(&one.what.as_str()));
+    let paths = one_sided.filter_map(|one| one.path.as_deref());
+    paths.filter(|path| SUFFIXES.iter().any(|suffix| path.ends_with(suffix)))
+}
+
+const SUFFIXES: [&[u8]; 6] = [b"~", b".bak", b".old", b"x", b".suffix", b".env"];
+
+/// Whether a backup at another place makes this difference: of itself, of the file that it is of,
+/// of the times of folders that were searched for it, of the messages that name it.
+fn follows_from(difference: &Difference, backup: &[u8]) -> bool {
+    let folder = backup.iter().rposition(|byte| *byte == b'/');
+    let folder = &backup[..folder.unwrap_or(0)];
+    let without_backup = |text: &str| {
+        let lines = text.lines().filter(|line| !line.contains("un-backup"));
+        let copied = lines.map(|line| line.split(" (backup: ").next().unwrap_or(line).to_owned());
+        copied.collect::<Vec<_>>()
+    };
+    match difference.path.as_deref() {
+        Some(path) => {
+            let mut originals = SUFFIXES.iter().map(|suffix| backup.strip_suffix(*suffix));
+            let is_original = originals.any(|original| original == Some(path));
+            let is_searched = difference.what == "atime" && difference.gnu == "now";
+            let is_folder = path == folder && is_touched(difference);
+            path == backup || is_original || is_searched || is_folder
+        }
+        None => without_backup(&difference.gnu) == without_backup(&difference.ours),
+    }
+}
 
 /// A folder in which a file was made and removed again, or never made.
 fn is_touched(difference: &Difference) -> bool {

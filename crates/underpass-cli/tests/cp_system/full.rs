@@ -103,6 +103,37 @@ fn a_full_disk_is_reported_once_however_many_files_it_has_no_room_for() {
 
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
+fn every_file_that_a_full_disk_cuts_off_is_named_with_its_bytes() {
+    let big = sources().swap_remove(1);
+    let sources: Vec<_> = (0..24)
+        .map(|number| {
+            let copy = big.with_file_name(format!("big-{number}"));
+            fs::copy(&big, &copy).expect("room");
+            copy
+        })
+        .collect();
+    for family in [Family::Ext4, Family::Tmpfs] {
+        let dest = nearly_full(family);
+        let ran = into(&dest, &["-j8", "--reflink=never"], &sources);
+        let ran = ran.failed_with(&["No space left on device", "24 errors"]);
+        let left = names(&dest);
+        assert!(!left.is_empty(), "{family:?}: {ran:?}");
+        for name in &left {
+            let len = fs::metadata(dest.join(name)).expect("a part").len();
+            let name = name.display();
+            let said = format!("{name}': No space left on device");
+            let line = ran.errors.lines().find(|line| line.contains(&said));
+            let moved = format!("; {len} bytes had moved)");
+            let is_named = line.is_some_and(|line| line.ends_with(&moved));
+            assert!(is_named, "{family:?}: {name} has {len} bytes: {ran:?}");
+        }
+        let more = format!("no space left for {} more", 24 - left.len().max(1));
+        assert!(ran.errors.contains(&more), "{family:?}: {left:?}: {ran:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_full_disk_keeps_what_was_written_in_place() {
     let sources = sources();
     for family in FAMILIES {

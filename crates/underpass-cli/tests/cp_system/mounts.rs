@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use crate::copying::{CopyReport, cp, file, names, set_mode, tree};
 use crate::ground::{FAMILIES, Family, mounted, spot};
-use underpass_testkit::{assert_same_files, content, mount, sha256_file};
+use underpass_testkit::{assert_same_files, content, mount, run, sha256_file};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a name of letters")
@@ -208,4 +209,30 @@ fn what_replaces_a_file_has_its_owner() {
                 .all(|name| !name.to_string_lossy().starts_with('.'))
         );
     }
+}
+
+/// A chroot often has no `/proc`, and only there a nameless file finds its name.
+#[test]
+#[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
+fn atomic_copies_need_no_proc() {
+    let at = spot();
+    let source = file(&at.join("source"), 1, 300_000);
+    fs::write(at.join("old"), "old").expect("room");
+    for dest in ["new", "old"] {
+        let mut unshared = Command::new("unshare");
+        let script = "mount -t tmpfs none /proc && exec \"$0\" cp --atomic source \"$1\"";
+        let unshared = unshared
+            .args([
+                "-m",
+                "sh",
+                "-c",
+                script,
+                env!("CARGO_BIN_EXE_underpass"),
+                dest,
+            ])
+            .current_dir(&at);
+        run(unshared).assert_success();
+        assert_same_files(&source, &at.join(dest));
+    }
+    assert_eq!(names(&at), ["new", "old", "source"]);
 }

@@ -146,7 +146,12 @@ fn overwrite(source: &Stat, facts: &DestinationFacts, options: &CopyOptions, rol
         (true, true) => return Action::Write,
         (true, false) => return Action::Refuse(ProblemKind::OverNonDirectory),
         (false, true) => return Action::Refuse(ProblemKind::OverDirectory),
-        (false, false) if facts.is_just_created => return Action::Refuse(ProblemKind::JustCreated),
+        (false, false) if facts.is_just_created => {
+            return Action::Refuse(match facts.dest.link {
+                Some(_) => ProblemKind::ThroughJustCreated,
+                None => ProblemKind::JustCreated,
+            });
+        }
         (false, false) => (),
     }
     let renames_over = options.renames_over(source, role);

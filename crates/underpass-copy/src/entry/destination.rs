@@ -1,20 +1,26 @@
 //! The file that is written: created, or opened without harm to anything else.
 
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, unlinkat};
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, openat};
+use rustix::fs::{Access, AtFlags, accessat, unlinkat};
+use rustix::fs::{
+    FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, ftruncate, openat, readlinkat,
+};
 use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, ExistingDestination, Replaced};
 use crate::fs::atomic_file::{AtomicFile, CommitMode};
-use crate::fs::folder::{changed_at, file_type, identity, is_link, is_regular};
+use crate::fs::folder::{Folder, changed_at, file_type, identity, is_link, is_regular, split};
 use crate::fs::{backup, fifo};
 use crate::metadata::{self, Creation, MetadataTarget, Preserve, PreserveLevel};
 use crate::options::{CopyMode, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::{DestinationOrigin, Role};
+
+/// Symbolic links on the way to a file; so many the kernel follows, too.
+const LINKS_MAX: usize = 40;
 
 /// A destination that is open for writing.
 pub(crate) struct OpenDestination {
@@ -29,6 +35,8 @@ pub(crate) struct OpenDestination {
 /// How a complete file gets its name.
 struct PendingName {
     file: AtomicFile,
+    folder: Folder,
+    name: CString,
     over: CommitMode,
     /// What it replaces is backed up first.
     backs_up: bool,
@@ -45,48 +53,71 @@ impl OpenDestination {
         })
     }
 
+    /// Where it has its name, if it has one yet.
+    pub(crate) fn named<'t>(&self, entry: &Entry<'t>) -> Option<(&'t Folder, &'t CStr)> {
+        let task = entry.task;
+        self.pending
+            .is_none()
+            .then_some((&task.folders.dest, &task.dest))
+    }
+
     /// Closes a complete file, and gives it its name if it hasn't got it yet.
     pub(crate) fn commit(self, entry: &Entry<'_>) -> Result<(), Problem> {
         let at_close = |errno| entry.at_dest(ProblemKind::Close, errno);
         let Some(PendingName {
             file,
+            folder,
+            name,
             over,
             backs_up,
         }) = self.pending
         else {
             return close(self.fd).map_err(at_close);
         };
-        let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
+        let folder = folder.fd();
         // A nameless file must be open to get its name, and what closing reports be known before.
         let closed = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).and_then(close);
         let prepared = match closed.map_err(at_close) {
-            Ok(()) if backs_up => backup::keep(folder, name, entry.backup())
-                .map_err(|errno| entry.at_dest(ProblemKind::Backup, errno)),
+            Ok(()) if backs_up => backup::keep(folder, &name, entry.backup())
+                .map_err(|errno| entry.at_dest(ProblemKind::Backup, errno).by_call("linkat")),
             closed => closed,
         };
         prepared.inspect_err(|_| file.discard(folder))?;
-        file.commit(&self.fd, folder, name, over)
-            .map_err(|errno| entry.at_dest(ProblemKind::Rename, errno))
+        file.commit(&self.fd, folder, &name, over)
+            .map_err(|(errno, call)| entry.at_dest(ProblemKind::Rename, errno).by_call(call))
     }
 
     /// The copy failed. What `cp` leaves in such a case stays: a part under its own name, but
-    /// nothing of a clone that was demanded and refused.
-    pub(crate) fn discard(self, entry: &Entry<'_>, problem: &Problem) {
-        let folder = entry.task.folders.dest.fd();
-        match (self.pending, self.creation) {
-            (Some(pending), _) => pending.file.discard(folder),
-            (None, Creation::New(_))
-                if matches!(problem.kind, ProblemKind::Clone | ProblemKind::Refused) =>
-            {
-                let _gone = unlinkat(folder, &entry.task.dest, AtFlags::empty());
-            }
-            (None, _) => (),
+    /// nothing of a clone that was demanded and refused, and no new file for which the disk was
+    /// full from the start: that has no bytes to speak of.
+    pub(crate) fn discard(self, entry: &Entry<'_>, mut problem: Problem) -> Problem {
+        let (folder, name) = (&entry.task.folders.dest, &entry.task.dest);
+        if let Some(pending) = self.pending {
+            pending.file.discard(pending.folder.fd());
+            return problem;
         }
+        let is_refused = matches!(problem.kind, ProblemKind::Clone | ProblemKind::Refused);
+        let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
+        let is_worthless = is_refused || (is_full && problem.moved == Some(0));
+        let is_it = || {
+            folder
+                .look_at(name)
+                .is_ok_and(|now| identity(&now) == identity(&self.stat))
+        };
+        if is_worthless
+            && self.creation != Creation::Existing
+            && is_it()
+            && unlinkat(folder.fd(), name, AtFlags::empty()).is_ok()
+            && is_full
+        {
+            problem.moved = None;
+        }
+        problem
     }
 }
 
-/// Closes a file that was written. NFS, CIFS and FUSE report only here that data could not be stored
-/// (close(2)). The descriptor is closed in any case.
+/// Closes a file that was written. NFS, CIFS and FUSE report only here that data could not be
+/// stored (close(2)). The descriptor is closed in any case.
 fn close(fd: OwnedFd) -> Result<(), Errno> {
     nix::unistd::close(fd).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
@@ -107,7 +138,11 @@ pub(crate) fn open(
     };
     let is_atomic = options.atomic && options.copy_mode == CopyMode::Copy;
     if is_atomic && is_replaceable {
-        return create_nameless(entry, source, &dest);
+        let place =
+            place(entry, &dest).map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))?;
+        if let Some(place) = place {
+            return create_nameless(entry, source, &dest, place);
+        }
     }
     let there = match dest {
         Destination::New { .. } => return create(entry, source),
@@ -126,6 +161,39 @@ pub(crate) fn open(
         }
         opened => opened,
     }
+}
+
+/// What a real run would fail with, as far as nothing has to be changed to know it (`--dry-run`).
+pub(crate) fn foresee(entry: &Entry<'_>, dest: &Destination) -> Result<(), Problem> {
+    let (task, options) = (entry.task, entry.run.options);
+    let source = &task.folders.source;
+    let access = |folder: &Folder, name: &CStr, access| {
+        accessat(folder.fd(), name, access, AtFlags::EACCESS)
+    };
+    access(source, &task.source, Access::READ_OK)
+        .map_err(|errno| entry.at_source(ProblemKind::Open, errno))?;
+    let is_replaced = options.atomic || options.remove_existing != RemoveExisting::Never;
+    let writable = match dest {
+        _ if task.folders.origin == DestinationOrigin::Imagined => Ok(()),
+        Destination::Existing(_) if is_replaced => Ok(()),
+        Destination::Existing(_) => access(&task.folders.dest, &task.dest, Access::WRITE_OK),
+        Destination::New { .. } => {
+            if let Some(kind) = link_in_the_way(entry) {
+                return Err(Problem::new(kind, entry.dest_shown()));
+            }
+            place(entry, dest).and_then(|_| {
+                let (prefix, _) = split(task.dest.to_bytes());
+                let folder = CString::new(prefix).map_err(|_nul| Errno::INVAL)?;
+                let folder = if prefix.is_empty() { c"." } else { &folder };
+                access(
+                    &task.folders.dest,
+                    folder,
+                    Access::WRITE_OK | Access::EXEC_OK,
+                )
+            })
+        }
+    };
+    writable.map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))
 }
 
 /// Reading is needed where the copy is compared with its source.
@@ -219,15 +287,59 @@ fn is_the_link(entry: &Entry<'_>, there: &ExistingDestination) -> bool {
     now.is_ok_and(|now| identity(&now) == identity(link) && changed_at(&now) == changed_at(link))
 }
 
+/// The folder and the name that a file is to be replaced in: those of the file behind a symbolic
+/// link that is followed. `None` where the link leads to an open descriptor (`/dev/stdout`), which
+/// can only be written to.
+///
+/// # Errors
+/// Why no file can be created there.
+fn place(entry: &Entry<'_>, dest: &Destination) -> Result<Option<(Folder, CString)>, Errno> {
+    let (mut folder, mut name) = (entry.task.folders.dest.clone(), entry.task.dest.clone());
+    let followed = match dest {
+        Destination::Existing(there) if there.link.is_some() => Some(identity(&there.stat)),
+        _ => None,
+    };
+    let (prefix, last) = split(name.to_bytes());
+    if last.ends_with(b"/") {
+        return Err(Errno::NOTDIR);
+    }
+    if !prefix.is_empty() {
+        // Its folder could not be opened: now it is known why.
+        Folder::place(folder.fd(), prefix, OFlags::empty())?;
+    }
+    for _ in 0..LINKS_MAX {
+        let Some(followed) = followed else {
+            return Ok(Some((folder, name)));
+        };
+        folder = Folder::place(folder.fd(), c".", OFlags::empty())?;
+        let leads_to = match readlinkat(folder.fd(), &name, Vec::new()) {
+            Err(Errno::INVAL) if identity(&folder.look_at(&name)?) == followed => {
+                return Ok(Some((folder, name)));
+            }
+            Err(Errno::INVAL) => return Err(Errno::STALE),
+            leads_to => leads_to?,
+        };
+        if fstatfs(folder.fd())?.f_type == PROC_SUPER_MAGIC {
+            return Ok(None);
+        }
+        let (prefix, last) = split(leads_to.to_bytes());
+        if !prefix.is_empty() {
+            folder = Folder::place(folder.fd(), prefix, OFlags::empty())?;
+        }
+        name = CString::new(last).map_err(|_nul| Errno::INVAL)?;
+    }
+    Err(Errno::LOOP)
+}
+
 /// Creates a file beside the destination, with what of the old one stays where a file is
 /// overwritten in place: owner and mode.
 fn create_nameless(
     entry: &Entry<'_>,
     source: &Stat,
     dest: &Destination,
+    (folder, name): (Folder, CString),
 ) -> Result<OpenDestination, Problem> {
     let run = entry.run;
-    let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
     let mode = first_mode(entry, source);
     let bits = Mode::from_raw_mode(mode);
     let existing = match dest {
@@ -241,20 +353,19 @@ fn create_nameless(
     }
     let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
     let (fd, file) = match run.options.resume {
-        true => AtomicFile::resume(folder, name, bits, run.process.user)
+        true => AtomicFile::resume(folder.fd(), &name, bits, run.process.user)
             .map_err(|errno| entry.at_dest(ProblemKind::Resume, errno))?,
-        false => AtomicFile::create(folder, bits).map_err(failed)?,
+        false => AtomicFile::create(folder.fd(), bits).map_err(failed)?,
     };
     let mut opened = OpenDestination::new(fd, Creation::New(mode)).map_err(failed)?;
-    match existing {
-        Some(there) if there.replaced == Replaced::KeepsAttributes && there.link.is_none() => {
-            inherit(entry, there, &mut opened);
-        }
-        // A link that is replaced has nothing that a file could take over.
-        _ => (),
+    if let Some(there) = existing.filter(|there| there.replaced == Replaced::KeepsAttributes) {
+        let old = MetadataTarget::Named(folder.fd(), &name);
+        inherit(entry, (old, &there.stat), &mut opened);
     }
     opened.pending = Some(PendingName {
         file,
+        folder,
+        name,
         over: match existing {
             Some(_) => CommitMode::Anything,
             None => CommitMode::Nothing,
@@ -264,16 +375,16 @@ fn create_nameless(
     Ok(opened)
 }
 
-fn inherit(entry: &Entry<'_>, there: &ExistingDestination, opened: &mut OpenDestination) {
+fn inherit(entry: &Entry<'_>, old: (MetadataTarget<'_>, &Stat), opened: &mut OpenDestination) {
     let keep = Preserve {
         mode: PreserveLevel::BestEffort,
         ownership: PreserveLevel::BestEffort,
         ..Preserve::default()
     };
-    let old = MetadataTarget::Named(entry.task.folders.dest.fd(), &entry.task.dest);
+    let (old, stat) = old;
     let new = MetadataTarget::Open(opened.fd.as_fd());
     let process = &entry.run.process;
     // An ordinary user can't give files away; the new one is then their own, as a new file is.
-    let _tried = metadata::preserve(old, &there.stat, new, opened.creation, &keep, process);
+    let _tried = metadata::preserve(old, stat, new, opened.creation, &keep, process);
     opened.creation = Creation::Existing;
 }

@@ -9,7 +9,7 @@ use underpass::drive::blocking::SigxfszGuard;
 
 use crate::entry::decide::{Action, decide, refuse_source};
 use crate::entry::{
-    Destination, DestinationFacts, Entry, ExistingDestination, Replaced, file, special,
+    Destination, DestinationFacts, Entry, ExistingDestination, Replaced, destination, file, special,
 };
 use crate::fs::atomic_file::replace;
 use crate::fs::backup;
@@ -244,6 +244,14 @@ impl Entry<'_> {
         let renamed = dest.renamed().map(CStr::to_owned);
         self.say_making(dest.backup(), events);
         if self.run.options.dry_run {
+            let copies_content = match file_type(source) {
+                FileType::RegularFile => true,
+                FileType::Symlink => false,
+                _ => self.run.options.reads_specials(),
+            };
+            if copies_content && self.run.options.copy_mode == CopyMode::Copy {
+                destination::foresee(self, &dest)?;
+            }
             return Ok(EntryOutcome::Planned);
         }
         match self.link_or_make(source, dest, events) {

@@ -49,10 +49,7 @@ pub(crate) fn copy(
             progress.files_done.fetch_add(1, Relaxed);
             Ok(EntryOutcome::Copied)
         }
-        Err(problem) => {
-            copy.dest.discard(entry, &problem);
-            Err(problem)
-        }
+        Err(problem) => Err(copy.dest.discard(entry, problem)),
     }
 }
 
@@ -219,6 +216,7 @@ impl FileCopy<'_> {
         let offset = match self.compare(len)? {
             Comparison::Stopped => return Err(entry.stopped(len)),
             Comparison::Equal(hash) if copied == len => {
+                self.check_names()?;
                 events.counts.verified += 1;
                 return Ok(Some(hash));
             }
@@ -227,6 +225,27 @@ impl FileCopy<'_> {
         };
         let problem = Problem::new(ProblemKind::Differs(offset), entry.dest_shown());
         Err(problem.with_other(entry.source_shown()))
+    }
+
+    /// Whether source and copy, as they were compared, are what their names lead to by now.
+    fn check_names(&self) -> Result<(), Problem> {
+        let entry = self.entry;
+        // Files of /proc come and go under their names.
+        let source = (size(&self.source.stat) > 0)
+            .then(|| entry.look_at_source())
+            .transpose()?;
+        if source.is_some_and(|now| identity(&now) != identity(&self.source.stat)) {
+            return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
+        }
+        let Some((folder, name)) = self.dest.named(entry) else {
+            return Ok(());
+        };
+        let now = folder.look_behind(name);
+        let now = now.map_err(|errno| entry.at_dest(ProblemKind::StatDestination, errno))?;
+        match identity(&now) == identity(&self.dest.stat) {
+            true => Ok(()),
+            false => Err(Problem::new(ProblemKind::Replaced, entry.dest_shown())),
+        }
     }
 
     fn compare(&self, len: u64) -> Result<Comparison, Problem> {
@@ -355,7 +374,7 @@ fn endpoint(stat: &Stat) -> Endpoint {
         inode: stat.st_ino,
         size: stat.st_size.cast_unsigned(),
         allocated: stat.st_blocks.cast_unsigned() * 512,
-        block_bytes: stat.st_blksize.cast_unsigned(),
+        block_bytes: stat.st_blksize as u64,
     })
 }
 

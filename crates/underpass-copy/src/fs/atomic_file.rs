@@ -3,18 +3,19 @@
 //! ```text
 //!   O_TMPFILE ──linkat──▶ the name, where nothing is
 //!       └─────linkat──▶ .underpass-…  ──rename──▶ the name, over what is there
-//!   .underpass-…  ──rename──▶ the name                 where there is no O_TMPFILE
+//!   .underpass-…  ──rename──▶ the name                 where there is no O_TMPFILE, or no /proc
 //!   .underpass-part-…  ──rename──▶ the name            with --resume: it outlives the run
 //! ```
 //!
 //! A file without a name disappears with the process, however that ends.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat, openat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat, lstat, openat,
     renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -42,7 +43,9 @@ impl AtomicFile {
     pub(crate) fn create(folder: BorrowedFd<'_>, mode: Mode) -> Result<(OwnedFd, Self), Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match openat(folder, c".", flags | OFlags::TMPFILE, mode) {
-            Ok(fd) => return Ok((fd, Self::Nameless)),
+            // Only its link in /proc gives it a name, which a chroot may lack.
+            Ok(fd) if lstat(itself(&fd)).is_ok() => return Ok((fd, Self::Nameless)),
+            Ok(_) => (),
             // File systems that have no such files say so in several ways (open(2)).
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => (),
             Err(errno) => return Err(errno),
@@ -84,20 +87,27 @@ impl AtomicFile {
     }
 
     /// Gives the complete file its name, or discards it.
+    ///
+    /// # Errors
+    /// What failed, and the call.
     pub(crate) fn commit(
         self,
         fd: &OwnedFd,
         folder: BorrowedFd<'_>,
         name: &CStr,
         over: CommitMode,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), (Errno, &'static str)> {
+        let call = Cell::new("renameat2");
         let link = |name: &CStr| {
-            let itself = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            linkat(CWD, itself, folder, name, AtFlags::SYMLINK_FOLLOW)
+            let linked = linkat(CWD, itself(fd), folder, name, AtFlags::SYMLINK_FOLLOW);
+            linked.inspect_err(|_| call.set("linkat"))
         };
         let committed = match &self {
             Self::Nameless => match (link(name), over) {
-                (Err(Errno::EXIST), CommitMode::Anything) => replace(folder, name, link),
+                (Err(Errno::EXIST), CommitMode::Anything) => {
+                    call.set("renameat2");
+                    replace(folder, name, link)
+                }
                 (linked, _) => linked,
             },
             Self::Temporary(left) | Self::Resumable(left) => match over {
@@ -107,7 +117,10 @@ impl AtomicFile {
                 CommitMode::Nothing => rename_to_nothing(folder, left, name),
             },
         };
-        committed.inspect_err(|_| self.discard(folder))
+        committed.map_err(|errno| {
+            self.discard(folder);
+            (errno, call.get())
+        })
     }
 
     /// Removes the incomplete file, unless a later run may resume it.
@@ -116,6 +129,11 @@ impl AtomicFile {
             let _gone = unlinkat(folder, name, AtFlags::empty());
         }
     }
+}
+
+/// The link in `/proc` that leads to an open file.
+fn itself(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// Renames `name` where nothing is in the place of `new`.

@@ -88,7 +88,13 @@ impl<'a> FileHandle<'a> {
             MetadataTarget::Open(file) => return Ok(Self::Open(file)),
             MetadataTarget::Named(folder, name) => (folder, name),
         };
-        let replaced = |errno| Problem::failed(ProblemKind::Replaced, "", errno);
+        let replaced = |errno| {
+            let kind = match errno {
+                Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => ProblemKind::Replaced,
+                _ => ProblemKind::ParentAttributes,
+            };
+            Problem::failed(kind, "", errno)
+        };
         let file = pin(folder, name).map_err(|errno| replaced(errno).by_call("openat"))?;
         let now = rustix::fs::fstat(&file).map_err(|errno| replaced(errno).by_call("fstat"))?;
         if !is_meant(&now) {

@@ -133,6 +133,7 @@ problem_kinds! {
     OverNonDirectory: "cannot overwrite non-directory {a} with directory {b}";
     OverDirectory: "cannot overwrite directory {a} with non-directory";
     JustCreated: "will not overwrite just-created {a} with {b}";
+    ThroughJustCreated: "will not copy {b} through just-created symlink {a}";
     BackupWouldDestroy: "backing up {a} might destroy source;  {b} not copied";
     Backup: "cannot backup {a}", "renameat2";
     /// The old destination could not get its name back.
@@ -189,7 +190,7 @@ problem_kinds! {
     Planted: "not writing through {a}, which has become a symbolic link";
     /// A pattern is invalid, and why.
     Pattern(String): "{why}";
-    /// A source folder of `--parents` can't be looked at.
+    /// A source folder of `--parents`, or a file whose metadata is preserved, can't be looked at.
     ParentAttributes: "failed to get attributes of {a}";
     /// A folder of `--parents` can't be made.
     MakeParent: "cannot make directory {a}";

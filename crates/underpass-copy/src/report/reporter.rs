@@ -185,7 +185,6 @@ pub struct CopySummary {
     /// Names whose destination stays as it is.
     pub skipped: u64,
     /// Those of them that the user declined to overwrite.
-    #[serde(skip)]
     pub declined: u64,
     /// Errors.
     pub errors: u64,

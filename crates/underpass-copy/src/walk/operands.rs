@@ -19,7 +19,7 @@ use crate::metadata::{Creation, ProcessFacts};
 use crate::options::{Backup, CopyMode, CopyOptions, CopyTarget, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::{CopySummary, Delivery, OrderedReporter};
-use crate::run::{CopyContext, CopyRun, RunStart, SourceCount};
+use crate::run::{CopyContext, CopyRun, DescriptorShares, RunStart, SourceCount};
 use crate::tree::filter::NameFilter;
 use crate::tree::inode_table::InodeTable;
 use crate::tree::level::{FolderPair, Level, Role, Task};
@@ -32,7 +32,8 @@ use crate::workers::throttle::Throttle;
 ///
 /// A symbolic link in the place of a copy, in a folder that was there, is followed if it was there
 /// before, and not if somebody has put it there since. Times of change tell the two apart, and they
-/// are kept by the tick: where a copy may meet such a link, this waits for the next one, 1 to 10 ms.
+/// are kept by the tick: where a copy may meet such a link, this waits for the next one, 1 to 10
+/// ms.
 pub fn begin(operands: &[OsString], options: &CopyOptions) -> RunStart {
     match may_meet_links(operands, options) {
         true => RunStart::at_next_tick(),
@@ -46,9 +47,11 @@ fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
         && options.backup == Backup::None
         && !options.removes_first()
         && matches!(options.copy_mode, CopyMode::Copy | CopyMode::AttributesOnly);
-    let is_folder = |path: &OsStr| stat(path).is_ok_and(|stat| is_folder(&stat));
+    if !follows {
+        return false;
+    }
     let target = target_shown(options, operands);
-    let into_folder = options.target != CopyTarget::LastAsName && is_folder(target);
+    let into_folder = options.target != CopyTarget::LastAsName && is_folder_at(target);
     let dest = |source: &OsString| {
         let path = without_slashes(source.as_bytes());
         let (_, last) = split(path);
@@ -59,7 +62,7 @@ fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
         }
     };
     let mut sources = sources(options, operands).iter();
-    follows && sources.any(|source| is_folder(&dest(source)))
+    sources.any(|source| is_folder_at(&dest(source)))
 }
 
 /// Copies `operands` as `options` say.
@@ -77,8 +80,9 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         (SourceCount::One, Some(source)) if lstat(source).is_ok_and(|stat| is_regular(&stat)) => 1,
         _ => options.jobs.map_or(1, NonZeroUsize::get),
     };
-    let jobs = jobs.min(CopyOptions::JOBS_MAX);
-    let pool = (jobs > 1).then(WorkerPool::new);
+    let shares = DescriptorShares::of(jobs.min(CopyOptions::JOBS_MAX));
+    let DescriptorShares { jobs, folders_max } = shares;
+    let pool = (jobs > 1).then(|| WorkerPool::new(folders_max));
     let delivery = match pool {
         None => Delivery::Immediate,
         Some(_) => Delivery::Ordered,
@@ -102,6 +106,7 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         throttle: options.bytes_per_second_max.map(Throttle::to),
         pool,
         sources,
+        folders_max,
         unclosed: AtomicUsize::new(0),
         to_sync: Mutex::default(),
     };
@@ -166,6 +171,10 @@ struct ResolvedTarget {
     folder: Option<Folder>,
 }
 
+fn is_folder_at(path: &OsStr) -> bool {
+    stat(path).is_ok_and(|stat| is_folder(&stat))
+}
+
 /// The last of the operands, or the folder that was given instead.
 fn target_shown<'o>(options: &'o CopyOptions, operands: &'o [OsString]) -> &'o OsStr {
     let last = operands.last().map(OsString::as_os_str);
@@ -188,7 +197,11 @@ fn resolve_target(options: &CopyOptions, operands: &[OsString]) -> Result<Resolv
         CopyTarget::Last if needs_folder => {
             Some(opened().map_err(|errno| failed(ProblemKind::Target, errno))?)
         }
-        CopyTarget::Last => opened().ok(),
+        CopyTarget::Last => match opened() {
+            // The name of the copy, unless it is a folder that could not be opened.
+            Err(errno) if is_folder_at(shown) => return Err(failed(ProblemKind::Target, errno)),
+            opened => opened.ok(),
+        },
     };
     let shown = shown.to_owned();
     Ok(ResolvedTarget { shown, folder })

@@ -1,8 +1,8 @@
 //! The walk through what is copied: one thread, a stack of open folders, no path resolved twice.
 //!
-//! Only the deepest [`OPEN_MAX`] folders of the stack stay open. One that was closed is opened
-//! again from its child by `..`, and must then be the folder that it was: so a tree may be a
-//! hundred thousand levels deep, and a folder that is moved meanwhile leads the walk nowhere.
+//! Only the deepest [`CopyRun::folders_max`] folders of the stack stay open. One that was closed
+//! is opened again from its child by `..`, and must then be the folder that it was: so a tree may
+//! be a hundred thousand levels deep, and a folder that is moved meanwhile leads the walk nowhere.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsString};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{FileType, OFlags, Stat, fstat};
+use rustix::io::Errno;
 
 use crate::entry::execute::CopyWorker;
 use crate::entry::folder::{FolderCopy, open_source};
@@ -24,12 +25,6 @@ use crate::run::CopyRun;
 use crate::tree::inode_table::KnownFolder;
 use crate::tree::level::{FolderFinish, FolderPair, Level, Role, Task};
 use crate::workers::pool::BATCH_MAX;
-
-/// Folders of the stack that stay open, two descriptors each.
-const OPEN_MAX: usize = 64;
-
-/// Folders whose walk is over and that wait for what is in them, two descriptors each.
-const UNCLOSED_MAX: usize = 64;
 
 /// Names that may come after one that waits for its batch to be full.
 const WAITS_MAX: u64 = 1024;
@@ -48,6 +43,8 @@ pub(crate) struct TreeWalk<'a> {
     device: u64,
     /// This operand has made a folder.
     has_made: bool,
+    /// It has been reported that this operand would be copied into itself.
+    has_met_itself: bool,
     /// Names of the folder on top that are not submitted yet.
     batch: VecDeque<Task>,
     operand: (OsString, OsString),
@@ -58,6 +55,8 @@ struct WalkedFolder {
     level: Arc<Level>,
     /// `None` while it is closed.
     folders: Option<Arc<FolderPair>>,
+    /// Why it could not be opened again.
+    lost: Option<Errno>,
     listing: Listing,
     stat: Stat,
     dest: Option<Identity>,
@@ -79,6 +78,7 @@ impl<'a> TreeWalk<'a> {
             filling: HashSet::new(),
             device: 0,
             has_made: false,
+            has_met_itself: false,
             batch: VecDeque::new(),
             operand: (operand.source_shown(), operand.dest_shown()),
         }
@@ -100,9 +100,12 @@ impl<'a> TreeWalk<'a> {
             return;
         };
         let Some(folders) = top.folders.clone() else {
-            // It was closed and can't be found again.
-            let moved = Problem::new(ProblemKind::Moved, top.level.source());
-            self.run.reporter.problem(moved);
+            // It was closed and can't be opened again.
+            let shown = top.level.source();
+            self.run.reporter.problem(match top.lost {
+                None | Some(Errno::NOENT) => Problem::new(ProblemKind::Moved, shown),
+                Some(errno) => Problem::failed(ProblemKind::OpenDirectory, shown, errno),
+            });
             return self.leave();
         };
         match top.listing.next(folders.source.fd()) {
@@ -253,6 +256,7 @@ impl<'a> TreeWalk<'a> {
         self.stack.push(WalkedFolder {
             level: entry.task.level.below(&entry.task.source, &entry.task.dest),
             folders: Some(FolderPair::new(folder, copy.folder, copy.creation)),
+            lost: None,
             listing: Listing::default(),
             stat: *source,
             dest: dest_identity,
@@ -264,13 +268,13 @@ impl<'a> TreeWalk<'a> {
 
     /// Whether a folder is entered: not below itself, and not a second time.
     fn may_enter(
-        &self,
+        &mut self,
         entry: &Entry<'_>,
         source: &Stat,
         events: &mut EventBuffer<'_>,
     ) -> Result<bool, Problem> {
         if self.filling.contains(&identity(source)) {
-            return Err(self.copied_into_itself());
+            return self.refuse_itself();
         }
         if self.above.contains(&identity(source)) {
             return Err(Problem::new(ProblemKind::Cycle, entry.source_shown()));
@@ -284,7 +288,8 @@ impl<'a> TreeWalk<'a> {
             .cloned();
         let (folder, name) = match known {
             None => return Ok(true),
-            Some(KnownFolder::Made) => return Err(self.copied_into_itself()),
+            // The copy of this operand, or of another one beside it.
+            Some(KnownFolder::Made) => return self.refuse_itself(),
             Some(KnownFolder::Source(folder, name)) => (folder, name),
         };
         let here = entry.task.folders.dest.identity();
@@ -342,7 +347,7 @@ impl<'a> TreeWalk<'a> {
     }
 
     /// Reports what a real run would meet in the folder on top, which has just been entered.
-    fn meet_imagined(&self, source: &Stat, events: &mut EventBuffer<'_>) {
+    fn meet_imagined(&mut self, source: &Stat, events: &mut EventBuffer<'_>) {
         if !self.run.options.dry_run {
             return;
         }
@@ -350,15 +355,23 @@ impl<'a> TreeWalk<'a> {
             return;
         };
         let operands = self.run.inodes.operands();
-        for name in operands
+        let mut names = operands
             .imagined
             .get(&identity(source))
             .into_iter()
-            .flatten()
-        {
-            if self.admits(&top.level, name, FileType::Directory) {
-                events.problem(self.copied_into_itself());
-            }
+            .flatten();
+        let is_met = names.any(|name| self.admits(&top.level, name, FileType::Directory));
+        drop(operands);
+        if is_met && let Err(problem) = self.refuse_itself() {
+            events.problem(problem);
+        }
+    }
+
+    /// Leaves out a folder that this run has made. The operand gets one message for all of them.
+    fn refuse_itself(&mut self) -> Result<bool, Problem> {
+        match std::mem::replace(&mut self.has_met_itself, true) {
+            true => Ok(false),
+            false => Err(self.copied_into_itself()),
         }
     }
 
@@ -411,14 +424,14 @@ impl<'a> TreeWalk<'a> {
         });
         run.unclosed.fetch_add(1, Relaxed);
         run.child_done(level);
-        if run.unclosed.load(Relaxed) > UNCLOSED_MAX {
+        if run.unclosed.load(Relaxed) > run.folders_max {
             self.worker.drain();
         }
     }
 
     /// Closes the outermost open folder where too many are open.
     fn close_one(&mut self) {
-        if self.stack.len() - self.open_from <= OPEN_MAX {
+        if self.stack.len() - self.open_from <= self.run.folders_max {
             return;
         }
         // One that was entered by a link can't be found again from its child, and stays open.
@@ -451,8 +464,11 @@ impl<'a> TreeWalk<'a> {
             (Folder::Imagined, _) | (_, None) => Ok(Folder::Imagined),
             (dest, Some(identity)) => dest.parent(identity),
         };
-        if let (Ok(source), Ok(dest)) = (source, dest) {
-            parent.folders = Some(FolderPair::new(source, dest, parent.creation));
+        match source.and_then(|source| Ok((source, dest?))) {
+            Ok((source, dest)) => {
+                parent.folders = Some(FolderPair::new(source, dest, parent.creation));
+            }
+            Err(errno) => parent.lost = Some(errno),
         }
         self.open_from = self.open_from.min(self.stack.len() - 1);
     }

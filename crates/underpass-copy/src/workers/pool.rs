@@ -13,9 +13,6 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::tree::level::Task;
 
-/// Batches in the queue. Each holds two descriptors of its folder at most.
-const QUEUE_MAX: usize = 64;
-
 /// Names in a batch.
 pub(crate) const BATCH_MAX: usize = 64;
 
@@ -34,8 +31,9 @@ pub(crate) struct WorkerPool {
 }
 
 impl WorkerPool {
-    pub(crate) fn new() -> Self {
-        let (to, from) = bounded(QUEUE_MAX);
+    /// The queue holds `batches_max` batches, two descriptors of a folder each at most.
+    pub(crate) fn new(batches_max: usize) -> Self {
+        let (to, from) = bounded(batches_max);
         Self {
             to,
             from,

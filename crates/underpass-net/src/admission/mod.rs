@@ -13,6 +13,7 @@ pub(crate) mod network;
 pub(crate) mod proxies;
 pub mod proxy_protocol;
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use thiserror::Error;
@@ -22,9 +23,10 @@ use crate::admission::proxy_protocol::{ConnectionOrigin, ProxyHeaderParse, parse
 use crate::connection::wait::WhileDraining;
 use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
+use crate::limits::ConnectionLimits;
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::Occurrence;
-use crate::quota::TooMany;
+use crate::quota::client_table::ConnectionLimit;
 use crate::shutdown::ShutdownPhase;
 
 /// Why a connection is closed before the protocol sees it.
@@ -98,13 +100,25 @@ async fn check(connection: &mut Connection) -> Result<(), Rejected> {
     }
     let permit = match connection.client().ip() {
         Some(client) => {
-            let permit = connection.worker().shared.permit(client);
-            permit.map_err(|TooMany| Rejected::ClientLimit)?
+            let worker = connection.worker();
+            let permit = worker
+                .clients
+                .permit(client, connection_limit(&worker.limits, client));
+            Some(permit.ok_or(Rejected::ClientLimit)?)
         }
         None => None,
     };
     connection.set_quota(permit);
     Ok(())
+}
+
+/// Many clients may share one connection of a proxy, or one address of this machine.
+fn connection_limit(limits: &ConnectionLimits, client: IpAddr) -> ConnectionLimit {
+    let is_apart = || client.to_canonical().is_loopback() || limits.proxy.trust(client);
+    match limits.connections_per_client_max.is_none() && is_apart() {
+        true => ConnectionLimit::Lifted,
+        false => ConnectionLimit::Holds,
+    }
 }
 
 fn warn(connection: &Connection, why: Rejected) {

@@ -162,10 +162,11 @@ fn binary(input: &[u8]) -> ProxyHeaderParse {
 /// Signature, version and command, family, length.
 const HEAD_BYTES: usize = 16;
 
-/// How many bytes addresses of a family have, if it may come by a stream.
+/// How many bytes addresses of a family have, if it is one of the specification's. Those of
+/// datagrams are read as `UNSPEC`, as it asks for where they are of no use.
 fn addresses_bytes(family: u8) -> Option<usize> {
     match family {
-        0x00 => Some(0),
+        0x00 | 0x12 | 0x22 | 0x32 => Some(0),
         0x11 => Some(4 + 4 + 2 + 2),
         0x21 => Some(16 + 16 + 2 + 2),
         0x31 => Some(108 + 108),

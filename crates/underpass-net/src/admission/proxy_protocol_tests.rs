@@ -122,9 +122,9 @@ fn wrong() -> Vec<Vec<u8>> {
         second(0x11, 0x11, &four(1)),
         second(0x22, 0x11, &four(1)),
         second(0x01, 0x11, &four(1)),
-        second(0x21, 0x12, &four(1)),
-        second(0x21, 0x22, &six()),
-        second(0x21, 0x32, &[0; 216]),
+        second(0x21, 0x10, &four(1)),
+        second(0x21, 0x13, &four(1)),
+        second(0x21, 0x42, &four(1)),
         second(0x21, 0x41, &four(1)),
         second(0x21, 0x11, &four(1)[..11]),
         second(0x21, 0x21, &six()[..35]),
@@ -147,6 +147,23 @@ fn right_headers_say_who_it_is_and_where_they_end() {
         assert_eq!(parse(&header), expected, "{}", header.escape_ascii());
         let with_more = [&header[..], b"GET / HTTP/1.1\r\n"].concat();
         assert_eq!(parse(&with_more), expected);
+    }
+}
+
+#[test]
+fn families_of_datagrams_stand_for_the_proxy_itself() {
+    for (family, rest) in [
+        (0x12, four(1)),
+        (0x22, six()),
+        (0x32, vec![0; 216]),
+        (0x12, vec![]),
+    ] {
+        let header = second(0x21, family, &rest);
+        let expected = ProxyHeader {
+            length: header.len(),
+            origin: ConnectionOrigin::Proxy,
+        };
+        assert_eq!(parse(&header), ProxyHeaderParse::Complete(expected));
     }
 }
 

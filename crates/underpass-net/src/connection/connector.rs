@@ -71,9 +71,12 @@ impl Connector {
             Address::Tcp(address) => PeerAddress::Tcp(*address),
             Address::Unix(_) => PeerAddress::Unix,
         };
-        let mut connection = Connection::new(transport, peer, Rc::clone(&self.worker));
-        connection.state.wait = wait;
-        Ok(connection)
+        Ok(Connection::new(
+            transport,
+            peer,
+            Rc::clone(&self.worker),
+            wait,
+        ))
     }
 
     async fn open(&self, to: &Address) -> io::Result<Transport> {

@@ -32,7 +32,7 @@ use underpass::drive::tokio::{Forecast, Sender};
 use crate::connection::input::Input;
 use crate::connection::socket::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
-use crate::connection::worker_state::{ConnectionGuard, DescriptorRoom, WorkerState};
+use crate::connection::worker_state::{Awaited, ConnectionGuard, DescriptorRoom, WorkerState};
 use crate::error::ConnectionError;
 use crate::listen::address::PeerAddress;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
@@ -67,8 +67,6 @@ struct ConnectionState {
     /// Whether the peer takes the present answer fast enough, once that has taken some time.
     min_rate_monitor: Option<Box<MinRateMonitor>>,
     worker: Rc<WorkerState>,
-    /// None for a connection that this process has opened.
-    guard: Option<ConnectionGuard>,
 }
 
 /// What became of a read.
@@ -99,14 +97,18 @@ impl Connection {
         guard: ConnectionGuard,
     ) -> Connection {
         guard.register_waker().await;
-        let mut connection = Connection::new(transport, peer, worker);
+        let wait = BoundedWait::of(guard, worker.limits.idle_timeout);
+        let mut connection = Connection::new(transport, peer, worker, wait);
         connection.state.listener = Some(listener);
-        connection.state.guard = Some(guard);
         connection
     }
 
-    fn new(transport: Transport, peer: PeerAddress, worker: Rc<WorkerState>) -> Connection {
-        let idle_timeout = worker.limits.idle_timeout;
+    fn new(
+        transport: Transport,
+        peer: PeerAddress,
+        worker: Rc<WorkerState>,
+        wait: BoundedWait,
+    ) -> Connection {
         let state = Box::new(ConnectionState {
             outbox: Outbox::new().joined_bytes_max(worker.limits.joined_bytes_max),
             sender: Sender::new(),
@@ -118,11 +120,10 @@ impl Connection {
             rates: None,
             input: Input::default(),
             last_read: LastRead::AtOnce,
-            wait: BoundedWait::new(idle_timeout, PeerActivity::NothingReceived),
+            wait,
             wake: None,
             min_rate_monitor: None,
             worker,
-            guard: None,
         });
         Connection { state }
     }
@@ -211,14 +212,26 @@ impl Connection {
     }
 
     /// Like [`start_deadline`](Connection::start_deadline) with the time a connection may be idle.
+    /// Until the next deadline is started it counts as idle: where others have no room it is
+    /// closed.
     pub fn start_idle_deadline(&mut self) {
-        self.state.wait.start(self.state.worker.limits.idle_timeout);
+        let idle_timeout = self.state.worker.limits.idle_timeout;
+        let wait = &mut self.state.wait;
+        wait.start_evictable(idle_timeout, Awaited::Next);
+    }
+
+    /// Like [`start_deadline`](Connection::start_deadline) for the rest of a request that has
+    /// begun: where others have no room the connection is closed after all idle ones.
+    pub fn start_request_deadline(&mut self, span: Duration) {
+        let wait = &mut self.state.wait;
+        wait.start_evictable(span, Awaited::Rest);
     }
 
     /// Reads once: what is there, or what comes first. Cancel safe.
     ///
     /// # Errors
-    /// `TimedOut`, `Stopped`, `PeerGone`, `Read`; `InputFull` if nothing consumes the input.
+    /// `TimedOut`, `Stopped`, `Evicted`, `PeerGone`, `Read`; `InputFull` if nothing consumes the
+    /// input.
     pub async fn fill(
         &mut self,
         while_draining: WhileDraining,
@@ -244,7 +257,18 @@ impl Connection {
         let wait = &mut state.wait;
         let read = wait.until(&worker.connections, while_draining, read).await;
         state.last_read = last_read;
-        match read? {
+        let read = match read {
+            // Its request may have arrived, and the event loop not have heard of it.
+            Err(ConnectionError::Evicted) => {
+                let read = state.transport.read_now(input.room(&worker.spare_input));
+                match read {
+                    Ok(1..) => read,
+                    _ => return Err(ConnectionError::Evicted),
+                }
+            }
+            read => read?,
+        };
+        match read {
             Ok(0) => Ok(ReadOutcome::End),
             Ok(_) => {
                 wait.activity = PeerActivity::Received;

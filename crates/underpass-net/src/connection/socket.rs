@@ -38,6 +38,13 @@ impl Transport {
         }
     }
 
+    /// The same at once, whatever the event loop knows.
+    pub(crate) fn read_now(&self, room: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Transport::Plain(socket) => socket.receive(room),
+        }
+    }
+
     /// Sends one turn of an outbox. Cancel safe; `sender` is the same in all turns.
     pub(crate) async fn turn(
         &self,

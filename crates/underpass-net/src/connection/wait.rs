@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
-use crate::connection::worker_state::ConnectionSet;
+use crate::connection::worker_state::{Awaited, ConnectionGuard, ConnectionSet};
 use crate::error::ConnectionError;
 use crate::limits::FIRST_REQUEST_TIMEOUT;
 use crate::shutdown::ShutdownPhase;
@@ -41,6 +41,12 @@ pub(crate) struct BoundedWait {
     due: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
     pub(crate) activity: PeerActivity,
+    /// None for a connection that this process has opened.
+    guard: Option<ConnectionGuard>,
+    /// None where the connection may not be evicted.
+    awaited: Option<Awaited>,
+    /// Whether its set knows that it may be.
+    is_evictable: bool,
 }
 
 impl BoundedWait {
@@ -50,6 +56,17 @@ impl BoundedWait {
             due: None,
             timer: None,
             activity,
+            guard: None,
+            awaited: None,
+            is_evictable: false,
+        }
+    }
+
+    /// The waits of a connection of a set.
+    pub(crate) fn of(guard: ConnectionGuard, span: Duration) -> BoundedWait {
+        BoundedWait {
+            guard: Some(guard),
+            ..BoundedWait::new(span, PeerActivity::NothingReceived)
         }
     }
 
@@ -57,6 +74,18 @@ impl BoundedWait {
     pub(crate) fn start(&mut self, span: Duration) {
         self.span = span;
         self.due = None;
+        self.awaited = None;
+        self.set_busy();
+    }
+
+    /// The same for waits in which the connection may be evicted. It waits for `awaited`, or for
+    /// its first request where nothing was received.
+    pub(crate) fn start_evictable(&mut self, span: Duration, awaited: Awaited) {
+        self.start(span);
+        self.awaited = Some(match self.activity {
+            PeerActivity::NothingReceived => Awaited::First,
+            PeerActivity::Received => awaited,
+        });
     }
 
     /// Waits for `work`. Neither clock nor timer is touched if it is ready at once.
@@ -67,7 +96,7 @@ impl BoundedWait {
         work: F,
     ) -> Result<F::Output, ConnectionError> {
         let mut work = pin!(work);
-        poll_fn(|task| {
+        let ended = poll_fn(|task| {
             if let Poll::Ready(output) = work.as_mut().poll(task) {
                 return Poll::Ready(Ok(output));
             }
@@ -82,10 +111,36 @@ impl BoundedWait {
                 }
                 _ => {}
             }
-            self.poll_deadline(task)
-                .map(|()| Err(ConnectionError::TimedOut))
-        })
-        .await
+            if self.poll_deadline(task).is_ready() {
+                return Poll::Ready(Err(ConnectionError::TimedOut));
+            }
+            self.poll_eviction().map(|()| Err(ConnectionError::Evicted))
+        });
+        let ended = ended.await;
+        self.set_busy();
+        ended
+    }
+
+    /// Ready when the connection is to be closed to make room for another one.
+    fn poll_eviction(&mut self) -> Poll<()> {
+        let (Some(guard), Some(awaited), Some(due)) = (&self.guard, self.awaited, self.due) else {
+            return Poll::Pending;
+        };
+        if !self.is_evictable {
+            self.is_evictable = true;
+            guard.set_waiting(awaited, due - self.span);
+        }
+        match guard.is_evicted() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    fn set_busy(&mut self) {
+        if let (Some(guard), true) = (&self.guard, self.is_evictable) {
+            self.is_evictable = false;
+            guard.set_busy();
+        }
     }
 
     /// Limits the remaining time to `span` from now.

@@ -5,10 +5,11 @@
 //! once, so that those that wait see it.
 //!
 //! Connections are counted in groups, each with a maximum of its own: group 0 has the connections
-//! of clients, the others those of administrative listeners.
+//! of clients, the others those of administrative listeners. In a group that is full, connections
+//! that wait for a request are closed to make room for new ones: first silent ones, then the
+//! longest idle, then those that have sent only a part of a request.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,13 +17,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 
+use slab::Slab;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Policy};
 
-use crate::limits::{ConnectionLimits, ROUND_BYTES, ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN};
+use crate::limits::{
+    ConnectionLimits, EVICTED_MAX, EVICTION_GRACE, EVICTION_SHARE, ROUND_BYTES,
+    ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN,
+};
 use crate::log_throttle::LogThrottle;
 use crate::quota::SharedQuotas;
+use crate::quota::client_table::{ClientTable, PerClientLimits};
 use crate::quota::min_rate::MinRate;
 use crate::shutdown::{Shutdown, ShutdownPhase};
 
@@ -39,6 +46,8 @@ pub(crate) struct WorkerState {
     /// What the next connection reads into.
     pub(crate) spare_input: RefCell<Vec<u8>>,
     pub(crate) shared: Arc<SharedQuotas>,
+    /// Shared with other workers where a limit is configured.
+    pub(crate) clients: Arc<ClientTable>,
     /// Of the server that the worker belongs to.
     pub(crate) shutdown: Shutdown,
     /// Connections that are not admitted are logged once per burst.
@@ -58,6 +67,8 @@ impl WorkerState {
             bytes_per_second: limits.rate_min,
             window: limits.rate_min_window,
         };
+        let own_clients = || Arc::new(ClientTable::new(PerClientLimits::by(&limits, 1)));
+        let clients = shared.clients.clone().unwrap_or_else(own_clients);
         WorkerState {
             min_rate: (limits.rate_min > 0).then_some(min_rate),
             limits,
@@ -66,6 +77,7 @@ impl WorkerState {
             policy,
             sending: Cell::new(0),
             spare_input: RefCell::default(),
+            clients,
             shared,
             shutdown,
             rejections: LogThrottle::default(),
@@ -85,15 +97,42 @@ impl WorkerState {
 
 pub(crate) struct ConnectionSet {
     phase: Cell<ShutdownPhase>,
-    next: Cell<u64>,
-    /// Of the connections' tasks; none's before it has been polled.
-    wakers: RefCell<HashMap<u64, Waker>>,
+    entries: RefCell<Slab<ConnectionEntry>>,
     groups: Vec<ConnectionGroup>,
     /// What the worker may have open: two for each connection of a client, and what is reserved.
     descriptors_max: usize,
     reserved: Cell<usize>,
     /// Notified whenever a connection ends. Only the worker's own loop waits for it.
     ended: Notify,
+}
+
+struct ConnectionEntry {
+    /// Of the connection's task; nobody's before that has been polled.
+    waker: Waker,
+    group: usize,
+    evictability: Evictability,
+}
+
+/// Whether a connection may be closed to make room for another one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Evictability {
+    /// It may not.
+    Busy,
+    /// It may: it waits, since then.
+    Waits(Awaited, Instant),
+    /// It is to be closed.
+    Evicted,
+}
+
+/// The request that a connection waits for, in the order in which connections are closed.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Awaited {
+    /// The first one: the peer has sent nothing at all.
+    First,
+    /// Another one.
+    Next,
+    /// The rest of one.
+    Rest,
 }
 
 struct ConnectionGroup {
@@ -104,8 +143,7 @@ struct ConnectionGroup {
 /// Keeps a connection in the set of its worker. Dropping it removes the connection.
 pub(crate) struct ConnectionGuard {
     worker: Rc<WorkerState>,
-    number: u64,
-    group: usize,
+    number: usize,
 }
 
 /// Descriptors that a worker keeps for a response which needs more of them than a connection has.
@@ -134,8 +172,7 @@ impl ConnectionSet {
         };
         ConnectionSet {
             phase: Cell::new(ShutdownPhase::Running),
-            next: Cell::new(0),
-            wakers: RefCell::default(),
+            entries: RefCell::default(),
             groups: maxima.into_iter().map(group).collect(),
             descriptors_max,
             reserved: Cell::new(0),
@@ -149,7 +186,7 @@ impl ConnectionSet {
 
     /// How many there are, of all groups.
     pub(crate) fn len(&self) -> usize {
-        self.wakers.borrow().len()
+        self.entries.borrow().len()
     }
 
     /// Whether a group may have one more.
@@ -171,7 +208,42 @@ impl ConnectionSet {
     /// Sets the phase and wakes all connections.
     pub(crate) fn advance(&self, phase: ShutdownPhase) {
         self.phase.set(phase);
-        self.wakers.borrow().values().for_each(Waker::wake_by_ref);
+        for (_, entry) in self.entries.borrow().iter() {
+            entry.waker.wake_by_ref();
+        }
+    }
+
+    /// Closes connections of a group that wait for a request, the longest waiting ones, `least` of
+    /// them at least, and returns how many: none where there are not so many, or while earlier ones
+    /// are being closed. They end soon.
+    pub(crate) fn evict(&self, group: usize, least: usize) -> u64 {
+        let (now, mut entries) = (Instant::now(), self.entries.borrow_mut());
+        let of_group = entries.iter().filter(|(_, entry)| entry.group == group);
+        let mut waiting = Vec::new();
+        for (number, entry) in of_group {
+            match entry.evictability {
+                Evictability::Evicted => return 0,
+                Evictability::Waits(awaited, since)
+                    if awaited == Awaited::Next || now - since >= EVICTION_GRACE =>
+                {
+                    waiting.push((awaited, since, number));
+                }
+                Evictability::Waits(..) | Evictability::Busy => {}
+            }
+        }
+        if waiting.len() < least {
+            return 0;
+        }
+        let count = (waiting.len() / EVICTION_SHARE).clamp(least, EVICTED_MAX);
+        if count < waiting.len() {
+            waiting.select_nth_unstable(count);
+            waiting.truncate(count);
+        }
+        for &(_, _, number) in &waiting {
+            entries[number].evictability = Evictability::Evicted;
+            entries[number].waker.wake_by_ref();
+        }
+        waiting.len() as u64
     }
 
     /// Waits until a connection ends, or returns at once if one ended since the last wait.
@@ -213,30 +285,43 @@ impl ConnectionGuard {
     /// Adds a connection to the set of `worker`.
     pub(crate) fn new(worker: Rc<WorkerState>, group: usize) -> ConnectionGuard {
         let set = &worker.connections;
-        let number = set.next.replace(set.next.get() + 1);
-        set.wakers
-            .borrow_mut()
-            .insert(number, Waker::noop().clone());
         let count = &set.groups[group].count;
         count.set(count.get() + 1);
-        ConnectionGuard {
-            worker,
-            number,
+        let number = set.entries.borrow_mut().insert(ConnectionEntry {
+            waker: Waker::noop().clone(),
             group,
-        }
+            evictability: Evictability::Busy,
+        });
+        ConnectionGuard { worker, number }
     }
 
-    /// Has the calling task woken when the phase changes. Call it once, first thing in the
-    /// connection's task: what wakes that task wakes everything it awaits.
+    /// Has the calling task woken when the phase changes, and when the connection is evicted. Call
+    /// it once, first thing in the connection's task: what wakes that task wakes everything it
+    /// awaits.
     pub(crate) async fn register_waker(&self) {
         poll_fn(|task| {
-            let wakers = &self.worker.connections.wakers;
-            wakers
-                .borrow_mut()
-                .insert(self.number, task.waker().clone());
+            self.with_entry(|entry| entry.waker = task.waker().clone());
             Poll::Ready(())
         })
         .await;
+    }
+
+    /// Declares that the connection may be closed from now on.
+    pub(crate) fn set_waiting(&self, awaited: Awaited, since: Instant) {
+        self.with_entry(|entry| entry.evictability = Evictability::Waits(awaited, since));
+    }
+
+    /// Declares that the connection may not be closed any more.
+    pub(crate) fn set_busy(&self) {
+        self.with_entry(|entry| entry.evictability = Evictability::Busy);
+    }
+
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.with_entry(|entry| entry.evictability == Evictability::Evicted)
+    }
+
+    fn with_entry<R>(&self, change: impl FnOnce(&mut ConnectionEntry) -> R) -> R {
+        change(&mut self.worker.connections.entries.borrow_mut()[self.number])
     }
 }
 
@@ -274,8 +359,8 @@ impl Drop for DescriptorReservation {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let set = &self.worker.connections;
-        set.wakers.borrow_mut().remove(&self.number);
-        let count = &set.groups[self.group].count;
+        let entry = set.entries.borrow_mut().remove(self.number);
+        let count = &set.groups[entry.group].count;
         count.set(count.get() - 1);
         set.ended.notify_one();
     }

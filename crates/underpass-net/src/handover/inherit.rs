@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
 use crate::listen::address::ListenAt;
-use crate::listen::listeners::{ActivatedSocket, Listener, Listeners};
+use crate::listen::config::ListenerAccess;
+use crate::listen::listeners::{ActivatedSocket, Listener, Listeners, address_of};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};
 
 /// Listening sockets that were opened for this process before it started.
@@ -139,26 +140,38 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
     Err(failed(io::Error::other("too many sockets")))
 }
 
-/// Sockets of one address come one after another.
+/// Sockets of one address come one after another, those for clients first.
 fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Error> {
+    let mut access = ListenerAccess::Clients;
     if let Some(last) = all.last_mut().filter(|last| last.identity.at == at) {
-        last.sockets.push(socket);
-        return Ok(());
+        let address = address_of(&socket).map_err(|error| unusable(&at.to_string(), error))?;
+        if last.identity.address == address {
+            last.sockets.push(socket);
+            return Ok(());
+        }
+        // Both have a port that the kernel has chosen.
+        access = ListenerAccess::Operators { connections_max: 0 };
     }
     let file = match &at {
         ListenAt::Unix { path, .. } => {
             let file = match SocketFile::of(path) {
                 // Nobody connects to a socket without its file: another one is opened.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                file => file.map_err(|error| unusable(&at.to_string(), error))?,
+                // This user may not look there, and could not remove the file either.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+                file => Some(file.map_err(|error| unusable(&at.to_string(), error))?),
             };
             // Until the takeover is complete the file belongs to the predecessor.
-            file.set_unlink(UnlinkPolicy::Keep);
-            Some(Arc::new(file))
+            file.map(|file| {
+                file.set_unlink(UnlinkPolicy::Keep);
+                Arc::new(file)
+            })
         }
         _ => None,
     };
-    all.push(Listener::of(at, socket, file)?);
+    let mut listener = Listener::of(at, socket, file)?;
+    listener.identity.access = access;
+    all.push(listener);
     Ok(())
 }
 

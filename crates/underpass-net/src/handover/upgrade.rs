@@ -2,11 +2,13 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Instant;
 
 use crate::error::Error;
 use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
-use crate::limits::UPGRADE_TIMEOUT;
+use crate::limits::{LAST_WORDS_TIMEOUT, UPGRADE_TIMEOUT};
 use crate::listen::address::ListenAt;
 use crate::listen::listeners::{ActivatedSocket, Listeners};
 
@@ -43,10 +45,23 @@ pub(crate) fn hand_over(
         }
         Err(error) => error.to_string(),
     };
-    let _ = child.kill();
-    let status = child.wait().map(|status| format!(" ({status})"));
+    let status = end(&mut child).map(|status| format!(" ({status})"));
     let why = format!("{why}{}", status.unwrap_or_default());
     Err(Error::Upgrade { why })
+}
+
+/// Waits for the end of a process that has failed, which may be about to print the reason, and ends
+/// it if that takes long.
+fn end(child: &mut Child) -> io::Result<ExitStatus> {
+    let deadline = Instant::now() + LAST_WORDS_TIMEOUT;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        thread::sleep(LAST_WORDS_TIMEOUT / 100);
+    }
+    let _ = child.kill();
+    child.wait()
 }
 
 fn pass_sockets(

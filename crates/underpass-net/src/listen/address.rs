@@ -148,6 +148,24 @@ impl FromStr for ListenAt {
     }
 }
 
+impl ListenAt {
+    /// Whether both cannot be listened on by one server: they name the same socket, or one includes
+    /// the other. Ports that the kernel chooses differ.
+    pub fn conflicts_with(&self, other: &ListenAt) -> bool {
+        match (self, other) {
+            (ListenAt::Tcp(one), ListenAt::Tcp(other)) => {
+                let includes = |one: &SocketAddr| one.ip().is_unspecified();
+                one.port() == other.port()
+                    && one.port() != 0
+                    && one.is_ipv4() == other.is_ipv4()
+                    && (one == other || includes(one) || includes(other))
+            }
+            (ListenAt::Unix { path, .. }, ListenAt::Unix { path: other, .. }) => path == other,
+            _ => self == other,
+        }
+    }
+}
+
 fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
     let (ip, port) = match text.strip_prefix(':').or(text.strip_prefix("*:")) {
         Some(port) => (everywhere(), port),
@@ -276,6 +294,18 @@ mod tests {
     #[test]
     fn a_usual_mode_is_not_printed() {
         assert_eq!(parse("unix:/a,mode=666"), parse("unix:/a"));
+    }
+
+    #[test]
+    fn addresses_conflict_where_one_includes_the_other() {
+        let conflict = |one, other| parse(one).unwrap().conflicts_with(&parse(other).unwrap());
+        assert!(conflict("127.0.0.1:80", "127.0.0.1:80"));
+        assert!(conflict("127.0.0.1:80", "0.0.0.0:80"));
+        assert!(conflict("[::]:80", "[::1]:80"));
+        assert!(conflict("unix:/a,mode=0600", "unix:/a"));
+        assert!(!conflict("127.0.0.1:0", "127.0.0.1:0"));
+        assert!(!conflict("127.0.0.1:80", "127.0.0.2:80"));
+        assert!(!conflict("0.0.0.0:80", "[::]:80"));
     }
 
     #[test]

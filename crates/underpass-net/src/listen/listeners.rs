@@ -80,7 +80,14 @@ impl Listeners {
                 });
             }
             let limits = limits_of(config.access, limits);
-            for mut listener in open(config, &places, &limits, before, activated)? {
+            let opened = open(config, &places, &limits, before, activated);
+            let opened = opened.map_err(|error| match error {
+                Error::AddressTaken { address } if is_ours(address, &all, before) => {
+                    Error::AddressOurs { address }
+                }
+                error => error,
+            });
+            for mut listener in opened? {
                 listener.entry = entry;
                 listener.identity.access = config.access;
                 all.push(listener);
@@ -111,13 +118,10 @@ impl Listeners {
             .any(|listener| is_same(&listener.identity.at, at))
     }
 
-    /// Where clients connect.
-    pub(crate) fn addresses(&self) -> Vec<Address> {
-        self.all
-            .iter()
-            .filter(|listener| listener.is_for_clients())
-            .map(|listener| listener.identity.address.clone())
-            .collect()
+    /// Where it listens.
+    pub(crate) fn identities(&self) -> Vec<ListenerIdentity> {
+        let all = self.all.iter();
+        all.map(|listener| listener.identity.clone()).collect()
     }
 
     /// The sockets of each of `workers`: at least one of every address, and every socket is
@@ -184,6 +188,12 @@ fn open<S>(
     };
     if let Some(listener) = before.all.iter().find(is_kept) {
         let mut listener = listener.duplicate()?;
+        // What need not change is not touched: this process may have become another user.
+        if let ListenAt::Unix { path, mode } = at
+            && listener.identity.at != *at
+        {
+            unix::set_mode(path, *mode)?;
+        }
         listener.identity.at = at.clone();
         return Ok(vec![listener]);
     }
@@ -221,6 +231,13 @@ fn activated_by(
     }
 }
 
+/// Whether this server has a socket on the port of `address`.
+fn is_ours(address: SocketAddr, new: &[Listener], before: &Listeners) -> bool {
+    new.iter().chain(&before.all).any(|listener| {
+        matches!(listener.identity.address, Address::Tcp(ours) if ours.port() == address.port())
+    })
+}
+
 /// Whether two entries name the same socket; the mode of its file can change.
 fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
     match (one, other) {
@@ -233,7 +250,9 @@ fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
 /// a port that the kernel chooses.
 fn shares<S>(access: ListenerAccess, config: &ListenerConfig<S>) -> bool {
     match config.at {
-        ListenAt::Tcp(address) if address.port() == 0 => access == config.access,
+        ListenAt::Tcp(address) if address.port() == 0 => {
+            (access == ListenerAccess::Clients) == (config.access == ListenerAccess::Clients)
+        }
         _ => true,
     }
 }
@@ -335,10 +354,7 @@ impl Listener {
                 source,
             })?;
         }
-        match &self.identity.at {
-            ListenAt::Unix { path, mode } => unix::set_mode(path, *mode),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -354,7 +370,7 @@ fn limits_of(access: ListenerAccess, limits: &ConnectionLimits) -> ConnectionLim
     }
 }
 
-fn address_of(socket: &OwnedFd) -> io::Result<Address> {
+pub(crate) fn address_of(socket: &OwnedFd) -> io::Result<Address> {
     let address = getsockname(socket)?;
     if address.address_family() == AddressFamily::UNIX {
         return Ok(Address::Unix(unix::path_of(address)?));
@@ -372,6 +388,12 @@ mod tests {
         ListenAt::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
+    fn addresses(listeners: &Listeners) -> Vec<Address> {
+        let all = listeners.all.iter();
+        all.map(|listener| listener.identity.address.clone())
+            .collect()
+    }
+
     fn open(wanted: &[ListenAt], workers: usize, before: &Listeners) -> Result<Listeners, Error> {
         let config = |at: &ListenAt| ListenerConfig::new(at.clone(), ());
         let wanted: Vec<_> = wanted.iter().map(config).collect();
@@ -382,7 +404,7 @@ mod tests {
     fn fewer_workers_have_all_the_sockets_that_more_had() {
         let many = open(&[tcp()], 4, &Listeners::default()).unwrap();
         let few = open(&[tcp()], 2, &many).unwrap();
-        assert_eq!(few.addresses(), many.addresses());
+        assert_eq!(addresses(&few), addresses(&many));
         let shares: Vec<_> = few.assign(2).unwrap().iter().map(Vec::len).collect();
         assert_eq!(shares, [2, 2]);
     }
@@ -423,11 +445,6 @@ mod tests {
         let both = |before: &Listeners| Listeners::open(&wanted, 1, &limits, before, &[]).unwrap();
         let nothing = Listeners::default();
         let before = both(&nothing);
-        let addresses = |listeners: &Listeners| {
-            let all = listeners.all.iter();
-            all.map(|listener| listener.identity.address.clone())
-                .collect::<Vec<_>>()
-        };
         assert_ne!(addresses(&before)[0], addresses(&before)[1]);
         assert_eq!(addresses(&both(&before)), addresses(&before), "a reload");
     }
@@ -455,7 +472,7 @@ mod tests {
         let before = open(&[tcp()], 1, &Listeners::default()).unwrap();
         let elsewhere = ListenAt::Tcp(SocketAddr::from(([192, 0, 2, 1], 80)));
         assert!(open(&[tcp(), elsewhere], 2, &before).is_err());
-        let Address::Tcp(address) = before.addresses()[0] else {
+        let Address::Tcp(address) = addresses(&before)[0] else {
             panic!("a TCP address");
         };
         assert!(TcpStream::connect(address).is_ok());

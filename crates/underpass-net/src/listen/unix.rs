@@ -42,13 +42,8 @@ pub(crate) fn listen(
     Ok((socket, file))
 }
 
-/// Sets the permissions of a socket's file.
+/// Sets the permissions of a socket's file. A process that has become another user may not.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
-    let is_set = fs::symlink_metadata(path).is_ok_and(|known| known.mode() & 0o7777 == mode);
-    // A process that has become another user may not change what need not be changed.
-    if is_set {
-        return Ok(());
-    }
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(|source| unusable(path, "chmod", source))
 }
@@ -125,10 +120,13 @@ impl SocketFile {
         })
     }
 
-    /// Whether the path still leads to this socket.
+    /// Whether the path still leads to this socket. It does, as far as is known, where a process
+    /// that has become another user may not look.
     pub(crate) fn is_in_place(&self) -> bool {
-        fs::symlink_metadata(&self.path)
-            .is_ok_and(|there| (there.dev(), there.ino()) == (self.device, self.inode))
+        match fs::symlink_metadata(&self.path) {
+            Ok(there) => (there.dev(), there.ino()) == (self.device, self.inode),
+            Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+        }
     }
 
     pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {

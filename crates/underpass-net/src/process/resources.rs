@@ -33,7 +33,8 @@ pub(crate) fn descriptors() -> usize {
 
 fn left(descriptors: Option<u64>) -> usize {
     let count = descriptors.and_then(|count| usize::try_from(count).ok());
-    count.map_or(usize::MAX, |count| count.saturating_sub(DESCRIPTORS_ASIDE))
+    // Where there are few, half of them are for connections all the same.
+    count.map_or(usize::MAX, |count| count - DESCRIPTORS_ASIDE.min(count / 2))
 }
 
 #[cfg(test)]
@@ -44,6 +45,7 @@ mod tests {
     fn some_descriptors_are_left_aside() {
         assert_eq!(left(None), usize::MAX);
         assert_eq!(left(Some(1_024)), 1_024 - DESCRIPTORS_ASIDE);
-        assert_eq!(left(Some(10)), 0);
+        assert_eq!(left(Some(64)), 32);
+        assert_eq!(left(Some(1)), 1);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ffi::CString;
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::str::FromStr;
 
 use nix::errno::Errno;
@@ -52,6 +54,36 @@ impl User {
             return Err(failed("only root can switch to another user".into()));
         }
         identity.assume().map_err(|why| failed(why.to_owned()))
+    }
+
+    /// The number of this user.
+    ///
+    /// # Errors
+    /// [`Error::User`]: there is no such user.
+    pub fn number(&self) -> Result<u32, Error> {
+        let identity = self.identity().map_err(|why| Error::User {
+            name: self.to_string(),
+            why,
+        })?;
+        Ok(identity.user.as_raw())
+    }
+
+    /// Whether this user may write a file, or create files in a folder, by the permission bits of
+    /// `there`; access control lists are not looked at. A user that does not exist may nothing.
+    pub fn may_write(&self, there: &Metadata) -> bool {
+        let Ok(identity) = self.identity() else {
+            return false;
+        };
+        let group = Gid::from_raw(there.gid());
+        let bits = if identity.user.as_raw() == there.uid() {
+            there.mode() >> 6
+        } else if identity.groups.contains(&group) {
+            there.mode() >> 3
+        } else {
+            there.mode()
+        };
+        let needed = if there.is_dir() { 0o3 } else { 0o2 };
+        bits & needed == needed
     }
 
     fn identity(&self) -> Result<UserIds, String> {

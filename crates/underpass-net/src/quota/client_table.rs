@@ -1,8 +1,8 @@
-//! The connections and the rate limiter of each client, over all workers.
+//! The connections and the rate limiter of each client.
 //!
-//! The one table that workers share. It is locked for a lookup when a connection begins and when it
-//! ends, and does not exist unless a limit is set. It has an entry for each connected client, so
-//! the connection limit bounds it, and for a bounded number of departed clients.
+//! The one table that workers share where a limit is configured; otherwise each has its own. It
+//! is locked for a lookup when a connection begins and when it ends. It has an entry for each
+//! connected client, so the connection limit bounds it, and for a bounded number of departed ones.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -11,7 +11,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::limits::{ConnectionLimits, DEPARTED_CLIENTS_MAX};
+use crate::limits::{CLIENT_CONNECTIONS_MIN, CLIENT_SHARE, ConnectionLimits, DEPARTED_CLIENTS_MAX};
 use crate::quota::rate_limiter::RateLimiter;
 
 pub(crate) struct ClientTable {
@@ -22,8 +22,16 @@ pub(crate) struct ClientTable {
 /// The limits of each client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PerClientLimits {
-    connections_max: Option<NonZeroUsize>,
+    connections_max: usize,
     rate_max: Option<NonZeroU64>,
+}
+
+/// Whether a client has the limit of connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ConnectionLimit {
+    Holds,
+    /// The peer is this machine, or a proxy, and no limit is configured.
+    Lifted,
 }
 
 /// Counts a connection of a client until it is dropped.
@@ -57,14 +65,14 @@ enum ClientKey {
 }
 
 impl PerClientLimits {
-    /// The limits; none where nothing is limited.
-    pub(crate) fn by(limits: &ConnectionLimits) -> Option<PerClientLimits> {
-        let limits_each = PerClientLimits {
-            connections_max: limits.connections_per_client_max,
+    /// The limits of each client of `workers`; `limits` are those of one worker.
+    pub(crate) fn by(limits: &ConnectionLimits, workers: usize) -> PerClientLimits {
+        let share = limits.connections_max.saturating_mul(workers) / CLIENT_SHARE;
+        let configured = limits.connections_per_client_max.map(NonZeroUsize::get);
+        PerClientLimits {
+            connections_max: configured.unwrap_or(share.max(CLIENT_CONNECTIONS_MIN)),
             rate_max: limits.rate_per_client_max,
-        };
-        (limits_each.connections_max.is_some() || limits_each.rate_max.is_some())
-            .then_some(limits_each)
+        }
     }
 }
 
@@ -81,13 +89,16 @@ impl ClientTable {
     }
 
     /// A permit for one more connection of `address`; none if it has reached its limit.
-    pub(crate) fn permit(self: &Arc<ClientTable>, address: IpAddr) -> Option<ClientPermit> {
+    pub(crate) fn permit(
+        self: &Arc<ClientTable>,
+        address: IpAddr,
+        limit: ConnectionLimit,
+    ) -> Option<ClientPermit> {
         let client = ClientKey::of(address);
         let mut table = self.lock();
         table.forget(Instant::now());
         let usage = table.clients.entry(client).or_default();
-        let connections_max = self.each.connections_max.map_or(usize::MAX, usize::from);
-        if usage.connections >= connections_max {
+        if limit == ConnectionLimit::Holds && usage.connections >= self.each.connections_max {
             return None;
         }
         usage.connections += 1;
@@ -183,7 +194,7 @@ mod tests {
 
     fn table(each_max: usize) -> Arc<ClientTable> {
         Arc::new(ClientTable::new(PerClientLimits {
-            connections_max: NonZeroUsize::new(each_max),
+            connections_max: each_max,
             rate_max: None,
         }))
     }
@@ -192,40 +203,68 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn permit_of(table: &Arc<ClientTable>, text: &str) -> Option<ClientPermit> {
+        table.permit(ip(text), ConnectionLimit::Holds)
+    }
+
     #[test]
     fn each_client_has_its_permits_and_no_more() {
         let table = table(2);
-        let one = table.permit(ip("192.0.2.1"));
-        let _two = table.permit(ip("192.0.2.1")).unwrap();
-        assert!(table.permit(ip("192.0.2.1")).is_none());
-        assert!(table.permit(ip("192.0.2.2")).is_some());
+        let one = permit_of(&table, "192.0.2.1");
+        let _two = permit_of(&table, "192.0.2.1").unwrap();
+        assert!(permit_of(&table, "192.0.2.1").is_none());
+        assert!(permit_of(&table, "192.0.2.2").is_some());
         drop(one);
-        assert!(table.permit(ip("192.0.2.1")).is_some());
+        assert!(permit_of(&table, "192.0.2.1").is_some());
+    }
+
+    #[test]
+    fn who_has_no_limit_is_counted_and_admitted() {
+        let table = table(1);
+        let lifted = || table.permit(ip("127.0.0.1"), ConnectionLimit::Lifted);
+        let kept = [lifted(), lifted()];
+        assert!(kept.iter().all(Option::is_some));
+        assert!(permit_of(&table, "127.0.0.1").is_none());
+    }
+
+    #[test]
+    fn half_of_the_connections_are_left_to_others_unless_a_limit_is_configured() {
+        let each = |connections_max, configured| {
+            let limits = ConnectionLimits {
+                connections_max,
+                connections_per_client_max: NonZeroUsize::new(configured),
+                ..ConnectionLimits::default()
+            };
+            PerClientLimits::by(&limits, 2).connections_max
+        };
+        assert_eq!(each(480, 0), 480);
+        assert_eq!(each(3, 0), CLIENT_CONNECTIONS_MIN);
+        assert_eq!(each(480, 3), 3);
     }
 
     #[test]
     fn ipv6_counts_by_its_first_64_bits_and_ipv4_within_ipv6_as_ipv4() {
         let table = table(1);
-        let _six = table.permit(ip("2001:db8:0:1::1")).unwrap();
-        assert!(table.permit(ip("2001:db8:0:1:ffff::2")).is_none());
-        assert!(table.permit(ip("2001:db8:0:2::1")).is_some());
-        let _four = table.permit(ip("192.0.2.1")).unwrap();
-        assert!(table.permit(ip("::ffff:192.0.2.1")).is_none());
-        assert!(table.permit(ip("::ffff:192.0.2.2")).is_some());
+        let _six = permit_of(&table, "2001:db8:0:1::1").unwrap();
+        assert!(permit_of(&table, "2001:db8:0:1:ffff::2").is_none());
+        assert!(permit_of(&table, "2001:db8:0:2::1").is_some());
+        let _four = permit_of(&table, "192.0.2.1").unwrap();
+        assert!(permit_of(&table, "::ffff:192.0.2.1").is_none());
+        assert!(permit_of(&table, "::ffff:192.0.2.2").is_some());
     }
 
     #[test]
     fn a_departed_client_leaves_nothing_behind() {
         let table = table(3);
-        let usage: Vec<_> = (0..3).map(|_| table.permit(ip("192.0.2.1"))).collect();
-        assert!(table.permit(ip("192.0.2.1")).is_none());
+        let usage: Vec<_> = (0..3).map(|_| permit_of(&table, "192.0.2.1")).collect();
+        assert!(permit_of(&table, "192.0.2.1").is_none());
         drop(usage);
         assert!(table.lock().clients.is_empty());
     }
 
     fn limited(rate: u64) -> Arc<ClientTable> {
         Arc::new(ClientTable::new(PerClientLimits {
-            connections_max: None,
+            connections_max: usize::MAX,
             rate_max: NonZeroU64::new(rate),
         }))
     }
@@ -234,20 +273,20 @@ mod tests {
     fn a_client_that_departs_with_a_reservation_is_remembered_as_long_as_that_lasts() {
         let table = limited(1000);
         let hour = Duration::from_secs(3_600);
-        let permit = table.permit(ip("192.0.2.1")).unwrap();
+        let permit = permit_of(&table, "192.0.2.1").unwrap();
         let _wait = permit
             .rate_limiter()
             .unwrap()
             .reserve(1000 * 3_600, Reservation::First);
         drop(permit);
         assert_eq!(table.lock().clients.len(), 1);
-        let again = table.permit(ip("192.0.2.1")).unwrap();
+        let again = permit_of(&table, "192.0.2.1").unwrap();
         let wait = again
             .rate_limiter()
             .unwrap()
             .reserve(1000, Reservation::First);
         assert!(wait > hour - Duration::from_secs(60), "{wait:?}");
-        let other = table.permit(ip("192.0.2.2")).unwrap();
+        let other = permit_of(&table, "192.0.2.2").unwrap();
         let wait = other
             .rate_limiter()
             .unwrap()
@@ -267,7 +306,7 @@ mod tests {
     #[test]
     fn connections_of_one_client_have_one_rate_limiter() {
         let table = limited(1000);
-        let permit = |text: &str| table.permit(ip(text)).unwrap();
+        let permit = |text: &str| permit_of(&table, text).unwrap();
         let (one, two) = (permit("2001:db8:0:1::1"), permit("2001:db8:0:1:ffff::2"));
         let other = permit("2001:db8:0:2::1");
         let address = |permit: &ClientPermit| Arc::as_ptr(permit.rate_limiter().unwrap());
@@ -279,7 +318,9 @@ mod tests {
     fn so_many_are_remembered_and_no_more() {
         let table = limited(1);
         for number in 0..DEPARTED_CLIENTS_MAX as u32 + 100 {
-            let permit = table.permit(IpAddr::from(number.to_be_bytes())).unwrap();
+            let permit = table
+                .permit(IpAddr::from(number.to_be_bytes()), ConnectionLimit::Holds)
+                .unwrap();
             let _wait = permit
                 .rate_limiter()
                 .unwrap()

@@ -4,7 +4,6 @@ pub(crate) mod client_table;
 pub(crate) mod min_rate;
 pub(crate) mod rate_limiter;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::limits::ConnectionLimits;
@@ -14,29 +13,21 @@ use crate::quota::rate_limiter::{RateLimiter, RateLimiters};
 /// The quotas that all workers share; empty unless a limit is configured.
 #[derive(Default)]
 pub(crate) struct SharedQuotas {
-    clients: Option<Arc<ClientTable>>,
+    pub(crate) clients: Option<Arc<ClientTable>>,
     rate_limiter: Option<Arc<RateLimiter>>,
 }
 
-/// The client has reached its connection limit.
-pub(crate) struct TooMany;
-
 impl SharedQuotas {
-    pub(crate) fn new(limits: &ConnectionLimits) -> SharedQuotas {
+    fn new(limits: &ConnectionLimits, workers: usize) -> SharedQuotas {
+        let is_limited =
+            limits.connections_per_client_max.is_some() || limits.rate_per_client_max.is_some();
+        let table = || Arc::new(ClientTable::new(PerClientLimits::by(limits, workers)));
         SharedQuotas {
-            clients: PerClientLimits::by(limits).map(|each| Arc::new(ClientTable::new(each))),
+            clients: is_limited.then(table),
             rate_limiter: limits
                 .rate_all_max
                 .map(|rate| Arc::new(RateLimiter::new(rate))),
         }
-    }
-
-    /// A permit for a connection of `client`, if connections are counted.
-    pub(crate) fn permit(&self, client: IpAddr) -> Result<Option<ClientPermit>, TooMany> {
-        let Some(clients) = &self.clients else {
-            return Ok(None);
-        };
-        clients.permit(client).map(Some).ok_or(TooMany)
     }
 
     /// The rate limiters of a connection of the client with `permit`.
@@ -45,13 +36,14 @@ impl SharedQuotas {
         RateLimiters::of([client, self.rate_limiter.as_ref()])
     }
 
-    /// The quotas of a new generation: open connections are still counted, unless the limits have
-    /// changed.
+    /// The quotas of a new generation of `workers`, each with `limits`: open connections are still
+    /// counted, unless the limits have changed.
     pub(crate) fn after(
         before: Option<&Arc<SharedQuotas>>,
         limits: &ConnectionLimits,
+        workers: usize,
     ) -> Arc<SharedQuotas> {
-        let new = SharedQuotas::new(limits);
+        let new = SharedQuotas::new(limits, workers);
         Arc::new(match before {
             Some(before) => SharedQuotas {
                 clients: match (&before.clients, new.clients) {

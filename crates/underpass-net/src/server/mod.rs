@@ -18,6 +18,7 @@ use crate::handover::inherit::{Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
 use crate::listen::address::Address;
+use crate::listen::config::ListenerAccess;
 use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::listen::unix::UnlinkPolicy;
 use crate::process::resources;
@@ -123,7 +124,20 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
 
     /// The addresses for clients, also after the server has begun to end.
     pub fn addresses(&self) -> Vec<Address> {
-        self.shutdown.lock().addresses().to_vec()
+        self.addresses_of(|access| access == ListenerAccess::Clients)
+    }
+
+    /// The addresses for those who run the server, as [`addresses`](Server::addresses).
+    pub fn operator_addresses(&self) -> Vec<Address> {
+        self.addresses_of(|access| access != ListenerAccess::Clients)
+    }
+
+    fn addresses_of(&self, is_asked: impl Fn(ListenerAccess) -> bool) -> Vec<Address> {
+        let state = self.shutdown.lock();
+        let of = state.identities().iter();
+        of.filter(|identity| is_asked(identity.access))
+            .map(|identity| identity.address.clone())
+            .collect()
     }
 
     /// The first TCP address for clients, with the port that the kernel chose for port 0.
@@ -181,7 +195,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             ..limits.clone()
         };
         config.protocol.after_bind()?;
-        let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &limits);
+        let shared = SharedQuotas::after(lock(&self.shared).as_ref(), &limits, workers);
         let phase = watch::Sender::new(ShutdownPhase::Running);
         let parts = ServerParts {
             config: ServerConfig {

@@ -2,16 +2,16 @@
 //!
 //! `accept4` fails for reasons that do not concern the next connection: the last one was reset
 //! before it was accepted, descriptors or memory have run out. None of them ends the loop. After an
-//! error that would occur again at once, it waits until a connection ends or a short time has
-//! passed; connections that arrive meanwhile stay in the kernel's queue.
+//! error that would occur again at once, it closes an idle connection and waits until one ends or a
+//! short time has passed; connections that arrive meanwhile stay in the kernel's queue.
 
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Instant;
 
 use rustix::io::Errno;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connection::socket::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionSet};
@@ -20,23 +20,37 @@ use crate::listen::address::PeerAddress;
 use crate::log_throttle::{LogThrottle, Occurrence};
 use crate::worker::listener::WorkerListener;
 
-/// Hands every connection to `take`, as long as its listener's group has room, and calls `full`
-/// whenever there are as many connections of clients as there may be. Takes none once it `is_over`,
-/// which the caller has to be woken for. Never returns; cancel it to stop.
+/// What happens beside accepting.
+pub(crate) enum AcceptEvent {
+    /// There are as many connections of clients as there may be.
+    Full,
+    /// So many connections of clients that waited for a request are closed.
+    Evicted(u64),
+}
+
+/// Hands every connection to `take`, as long as its listener's group has room, and makes room by
+/// closing connections that wait for a request. Takes none once it `is_over`, which the caller has
+/// to be woken for. Never returns; cancel it to stop.
 pub(crate) async fn accept<S>(
     listeners: &[WorkerListener<S>],
     connections: &ConnectionSet,
     is_over: impl Fn() -> bool,
     mut take: impl FnMut(&WorkerListener<S>, Transport, PeerAddress),
-    full: impl Fn(),
+    report: impl Fn(AcceptEvent),
 ) {
-    let throttle = LogThrottle::default();
-    let mut first = 0;
-    let mut had_room = true;
+    let (failures, evictions) = (LogThrottle::default(), LogThrottle::default());
+    let (mut first, mut had_room, mut next_eviction) = (0, true, Instant::now());
+    let evict = |group, least| {
+        let evicted = connections.evict(group, least);
+        if group == CLIENTS {
+            report(AcceptEvent::Evicted(evicted));
+        }
+        evicted
+    };
     loop {
         let has_room = connections.has_room(CLIENTS);
         if had_room && !has_room {
-            full();
+            report(AcceptEvent::Full);
         }
         had_room = has_room;
         if is_over() {
@@ -44,37 +58,64 @@ pub(crate) async fn accept<S>(
         }
         // No listener is always asked first, or a crowd at one would shut out the others.
         first = (first + 1) % listeners.len().max(1);
-        match next(listeners, connections, first).await {
-            Some((listener, Ok((socket, peer)))) => take(listener, socket, peer),
-            Some((_, Err(error))) => pause(&error, &throttle, connections).await,
-            None => {}
+        match next(listeners, connections, first, next_eviction).await {
+            NextEvent::Accepted(listener, Ok((socket, peer))) => take(listener, socket, peer),
+            NextEvent::Accepted(_, Err(error)) => {
+                if failure_of(&error) == AcceptFailure::Persistent {
+                    warn(&failures, &error);
+                    // A connection and the file that it is sent need a descriptor each.
+                    evict(CLIENTS, 2);
+                    pause(connections).await;
+                }
+            }
+            NextEvent::Full(group) => {
+                let evicted = evict(group, 1);
+                if group == CLIENTS {
+                    warn_full(&evictions, evicted);
+                }
+                // Those that are closed end before, and others may become idle.
+                next_eviction = Instant::now() + ACCEPT_BACKOFF;
+            }
+            NextEvent::Ended => next_eviction = Instant::now(),
         }
     }
 }
 
-/// What a listener was asked for, and which one.
-type Accepted<'l, S> = (&'l WorkerListener<S>, io::Result<(Transport, PeerAddress)>);
+/// What an acceptor waits for.
+enum NextEvent<'l, S> {
+    /// A listener whose group has room was asked for a connection.
+    Accepted(&'l WorkerListener<S>, io::Result<(Transport, PeerAddress)>),
+    /// A connection waits, and its group is full.
+    Full(usize),
+    /// A connection has ended while a group was full.
+    Ended,
+}
 
-/// The next connection of a listener whose group has room; none when a connection has ended while a
-/// group was full.
+/// The next event. That a group is full is not reported before `next_eviction`.
 async fn next<'l, S>(
     listeners: &'l [WorkerListener<S>],
     connections: &ConnectionSet,
     first: usize,
-) -> Option<Accepted<'l, S>> {
+    next_eviction: Instant,
+) -> NextEvent<'l, S> {
     let mut ended = pin!(connections.one_ended());
+    let mut pause = pin!(sleep_until(next_eviction));
     let (before, from_first) = listeners.split_at(first.min(listeners.len()));
     poll_fn(|task| {
+        let is_crowded = !connections.all_have_room();
+        let may_evict = is_crowded && pause.as_mut().poll(task).is_ready();
         for listener in from_first.iter().chain(before) {
-            if connections.has_room(listener.group)
-                && let Poll::Ready(accepted) = listener.acceptor.poll_accept(task)
-            {
-                return Poll::Ready(Some((listener, accepted)));
+            if connections.has_room(listener.group) {
+                if let Poll::Ready(accepted) = listener.acceptor.poll_accept(task) {
+                    return Poll::Ready(NextEvent::Accepted(listener, accepted));
+                }
+            } else if may_evict && listener.acceptor.poll_waiting(task).is_ready() {
+                return Poll::Ready(NextEvent::Full(listener.group));
             }
         }
-        match connections.all_have_room() {
-            true => Poll::Pending,
-            false => ended.as_mut().poll(task).map(|()| None),
+        match is_crowded {
+            true => ended.as_mut().poll(task).map(|()| NextEvent::Ended),
+            false => Poll::Pending,
         }
     })
     .await
@@ -100,17 +141,18 @@ pub(crate) async fn take_rest<S>(
                 taken += 1;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) => pause(&error, &throttle, connections).await,
+            Err(error) if failure_of(&error) == AcceptFailure::Persistent => {
+                warn(&throttle, &error);
+                pause(connections).await;
+            }
+            Err(_) => {}
         }
     }
 }
 
-/// Waits after an error that would occur again at once.
-async fn pause(error: &io::Error, throttle: &LogThrottle, connections: &ConnectionSet) {
-    if failure_of(error) == AcceptFailure::Persistent {
-        warn(throttle, error);
-        let _ = tokio::time::timeout(ACCEPT_BACKOFF, connections.one_ended()).await;
-    }
+/// Waits after what would occur again at once, unless a connection ends.
+async fn pause(connections: &ConnectionSet) {
+    let _ = timeout(ACCEPT_BACKOFF, connections.one_ended()).await;
 }
 
 #[derive(Debug, Eq, PartialEq)]
@@ -144,8 +186,22 @@ fn failure_of(error: &io::Error) -> AcceptFailure {
     }
 }
 
+/// Warns that a worker has as many connections as it may have.
+fn warn_full(throttle: &LogThrottle, evicted: u64) {
+    if throttle.record(Instant::now().into_std()) == Occurrence::Repeated {
+        return;
+    }
+    let how = match evicted {
+        0 => "new ones wait until one ends or becomes idle",
+        _ => "idle ones are closed to make room for new ones",
+    };
+    tracing::warn!(
+        "all connections are in use, {how}; raise connections-max, or the limit on descriptors"
+    );
+}
+
 fn warn(throttle: &LogThrottle, error: &io::Error) {
-    if throttle.record(Instant::now()) == Occurrence::First {
+    if throttle.record(Instant::now().into_std()) == Occurrence::First {
         tracing::warn!("connections have to wait: accept: {error}");
     }
 }

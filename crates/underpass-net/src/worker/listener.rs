@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 
@@ -89,6 +90,19 @@ impl Acceptor {
             let mut readable = ready!(self.0.poll_read_ready(task))?;
             if let Ok(accepted) = readable.try_io(|socket| accept(socket.get_ref())) {
                 return Poll::Ready(accepted);
+            }
+        }
+    }
+
+    /// Ready when a connection waits to be accepted.
+    pub(crate) fn poll_waiting(&self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut readable = ready!(self.0.poll_read_ready(task))?;
+            // The event loop does not know that the last one was accepted.
+            let mut asked = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
+            match poll(&mut asked, Some(&Timespec::default()))? {
+                0 => readable.clear_ready(),
+                _ => return Poll::Ready(Ok(())),
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::process::resources;
 use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase, reached};
-use crate::worker::accept::{accept, take_rest};
+use crate::worker::accept::{AcceptEvent, accept, take_rest};
 use crate::worker::listener::{WorkerListener, group_maxima};
 use crate::worker::protocol::Protocol;
 
@@ -189,14 +189,17 @@ async fn work<P: Protocol>(
             }
         });
     };
-    let full = || P::connections_max_reached(&state);
+    let report = |event| match event {
+        AcceptEvent::Full => P::connections_max_reached(&state),
+        AcceptEvent::Evicted(count) => P::evicted(&state, count),
+    };
     let seen = phases.clone();
     let is_over = || seen.has_changed().unwrap_or(true);
     let phase = tokio::select! {
         // In this order: what connects after the phase has changed is the next generation's.
         biased;
         phase = reached(&mut phases, ShutdownPhase::Retiring) => phase,
-        () = accept(&listeners, connections, is_over, take, full) => ShutdownPhase::Now,
+        () = accept(&listeners, connections, is_over, take, report) => ShutdownPhase::Now,
     };
     connections.advance(phase);
     let (staying, leaving): (Vec<_>, Vec<_>) = listeners
@@ -218,7 +221,7 @@ async fn work<P: Protocol>(
     tokio::select! {
         () = last => {}
         () = end(phase, &mut phases, connections, limits) => {}
-        () = accept(&staying, connections, || false, take, || {}) => {}
+        () = accept(&staying, connections, || false, take, |_| {}) => {}
     }
     drop(staying);
     connections.advance(ShutdownPhase::Now);

@@ -52,8 +52,12 @@ pub trait Protocol: Clone + Send + 'static {
     fn rejected(_worker: &Self::Worker, _why: Rejected) {}
 
     /// Called when a worker has as many connections of clients as it may have: others wait until
-    /// one ends.
+    /// one ends, or is evicted.
     fn connections_max_reached(_worker: &Self::Worker) {}
+
+    /// Called when `count` connections of clients that waited for a request are closed to make room
+    /// for others.
+    fn evicted(_worker: &Self::Worker, _count: u64) {}
 
     /// Sums up. Called once, after the last connection has ended.
     fn finish(worker: &Self::Worker) -> Self::Summary;

@@ -123,7 +123,7 @@ fn plain_binary(input: &[u8]) -> Option<ProxyHeader> {
     let at = |from: usize| block.get(from).copied();
     let port = |from| Some(u16::from(at(from)?) << 8 | u16::from(at(from + 1)?));
     let origin = match (command, family) {
-        (0x20, _) | (0x21, 0x00) => ConnectionOrigin::Proxy,
+        (0x20, _) | (0x21, 0x00 | 0x12 | 0x22 | 0x32) => ConnectionOrigin::Proxy,
         (0x21, 0x11) => {
             let ip = [at(0)?, at(1)?, at(2)?, at(3)?];
             let (client, _) = (port(8)?, port(10)?);

@@ -33,6 +33,14 @@ impl From<bool> for Explain {
     }
 }
 
+/// How the body of the previous response on a connection was sent.
+#[derive(Debug, Default)]
+pub(crate) struct PreviousResponse {
+    pub(crate) account: Account,
+    /// What of it was no content of a file: a page, a listing, a compressed file.
+    pub(crate) memory_bytes: u64,
+}
+
 /// The plan for a body that is in memory with its head.
 pub(crate) const IN_MEMORY: &str = "joined with its head by read_write; kept in memory";
 
@@ -59,16 +67,26 @@ pub(crate) fn planned(forecast: &Forecast) -> String {
 }
 
 /// The fields, each beginning with a line end.
-pub(crate) fn fields(planned: Option<&str>, previous: Option<&Account>) -> String {
+pub(crate) fn fields(planned: Option<&str>, previous: Option<&PreviousResponse>) -> String {
     let mut fields = String::new();
     if let Some(planned) = planned {
         fields.push_str("\r\nUnderpass-Plan: ");
         fields.push_str(planned);
     }
     if let Some(previous) = previous {
-        fields.push_str(&format!("\r\nUnderpass-Previous: {previous}"));
+        let travelled = travelled(&previous.account, previous.memory_bytes);
+        fields.push_str(&format!("\r\nUnderpass-Previous: {travelled}"));
     }
     fields
+}
+
+/// How bytes were sent: those of files by mechanism, or how many there were from memory alone.
+pub(crate) fn travelled(account: &Account, memory_bytes: u64) -> String {
+    let is_empty = account.bytes() == 0 && account.refusals.is_empty();
+    match (is_empty, memory_bytes) {
+        (false, _) | (true, 0) => account.to_string(),
+        (true, bytes) => format!("{bytes} bytes from memory"),
+    }
 }
 
 /// Puts fields at the end of a head of `head_bytes`, before the body that may follow it.
@@ -89,7 +107,7 @@ mod tests {
         insert(
             &mut head,
             head_bytes,
-            &fields(Some("x"), Some(&Account::default())),
+            &fields(Some("x"), Some(&PreviousResponse::default())),
         );
         let expected = "HTTP/1.1 404 Not Found\r\nA: b\r\nUnderpass-Plan: x\r\n\
                         Underpass-Previous: nothing to move\r\n\r\nbody\r\n\r\n";

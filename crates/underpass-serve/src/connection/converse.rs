@@ -174,7 +174,7 @@ impl<'c> Exchanges<'c> {
                 if while_draining == WhileDraining::Ends {
                     while_draining = WhileDraining::Continues;
                     self.connection
-                        .start_deadline(worker.shared.limits.head_timeout);
+                        .start_request_deadline(worker.shared.limits.head_timeout);
                 }
             }
             match self.connection.fill(while_draining).await {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Outbox, Piece, SendStats};
 
+use crate::answer::explain::PreviousResponse;
 use crate::answer::writer::{SentBody, WrittenResponse};
 use crate::http::status::Status;
 use crate::metrics::worker_metrics::ExchangeEnd;
@@ -50,8 +51,8 @@ pub(crate) struct Exchange {
     /// Exchanges on this connection that have ended.
     requests: u64,
     current: ExchangeInProgress,
-    /// The account of the previous response on the connection, where responses explain themselves.
-    pub(crate) previous: Option<Box<Account>>,
+    /// The previous response on the connection, where responses explain themselves.
+    pub(crate) previous: Option<Box<PreviousResponse>>,
 }
 
 #[derive(Debug, Default)]
@@ -134,12 +135,12 @@ impl Exchange {
     /// The response is in the outbox, and nothing of it has been sent.
     pub(crate) fn ready(&mut self, response: &WrittenResponse, outbox: &mut Outbox) {
         self.current.status = Some(response.status);
+        self.current.head_bytes = response.head_bytes;
         if self.level < ObservationLevel::RequestText {
             return;
         }
         let ready = self.duration().unwrap_or_default();
         let current = &mut self.current;
-        current.head_bytes = response.head_bytes;
         current.promised = match response.body {
             SentBody::Memory | SentBody::File(_) => Some(queued(outbox) - response.head_bytes),
             SentBody::Produced(_) => None,

@@ -63,6 +63,10 @@ impl Protocol for HttpProtocol {
         worker.metrics.full.add(1);
     }
 
+    fn evicted(worker: &Worker, count: u64) {
+        worker.metrics.evicted.add(count);
+    }
+
     fn finish(worker: &Worker) -> ServeSummary {
         worker.finish()
     }

@@ -12,7 +12,7 @@ use underpass::Outbox;
 use underpass_net::{DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
 
 use crate::answer::decide::{HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide};
-use crate::answer::explain::Explain;
+use crate::answer::explain::{Explain, PreviousResponse};
 use crate::answer::multipart::Boundary;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
@@ -320,20 +320,25 @@ impl Worker {
             tracing::warn!("fell back: {refusal}");
         }
         metrics.other_bytes.add(exchange.bytes_before());
+        let ended = EndedExchange {
+            exchange,
+            account: &sent,
+            beside,
+            duration,
+            end,
+        };
         if let Some(log) = &self.log {
-            log.write(&EndedExchange {
-                exchange,
-                account: &sent,
-                beside,
-                duration,
-                end,
-            });
+            log.write(&ended);
         }
+        let memory_bytes = ended.sent().saturating_sub(sent.bytes());
         if let Some(buffer) = exchange.end() {
             self.text_buffer.replace(buffer);
         }
         if self.shared.registry.explain == Explain::On {
-            exchange.previous = Some(Box::new(sent));
+            exchange.previous = Some(Box::new(PreviousResponse {
+                account: sent,
+                memory_bytes,
+            }));
         }
         self.head_buffer.replace(outbox.spare());
     }

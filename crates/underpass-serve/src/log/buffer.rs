@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -41,6 +41,7 @@ pub(crate) struct LogBuffers {
     /// Those who wait until everything is written: they are told by the end of their channel.
     flushes: Mutex<Vec<Sender<Infallible>>>,
     pub(crate) counters: LogCounters,
+    dropping: Mutex<LogThrottle>,
 }
 
 impl LogBuffers {
@@ -103,6 +104,12 @@ impl LogBuffers {
         flushes.map_or_else(|_| Vec::new(), |mut flushes| std::mem::take(&mut *flushes))
     }
 
+    /// Whether this begins a burst of lines that are dropped, by all workers.
+    fn is_first(&self) -> bool {
+        let throttle = self.dropping.lock();
+        throttle.is_ok_and(|throttle| throttle.record(Instant::now()) == Occurrence::First)
+    }
+
     /// Blocks until what waits is written, or has failed, or `timeout` has passed.
     fn wait_until_flushed(&self, timeout: Duration) {
         let (waiting, flushed) = mpsc::channel();
@@ -111,7 +118,11 @@ impl LogBuffers {
         }
         self.wake();
         // Late or not, the worker ends.
-        let _ = flushed.recv_timeout(timeout);
+        let outcome = flushed.recv_timeout(timeout);
+        if let (Err(RecvTimeoutError::Timeout), true) = (outcome, self.is_first()) {
+            let queued = self.queued();
+            tracing::warn!("the access log is not written in time: {queued} bytes are lost");
+        }
     }
 }
 
@@ -122,7 +133,6 @@ pub(crate) struct LogWriter {
     buffer: LogBuffer,
     format: LogFormat,
     bytes_max: usize,
-    throttle: LogThrottle,
 }
 
 impl LogWriter {
@@ -137,7 +147,6 @@ impl LogWriter {
             buffer,
             format: options.format,
             bytes_max: options.queue_bytes_max,
-            throttle: LogThrottle::default(),
         }
     }
 
@@ -162,7 +171,7 @@ impl LogWriter {
     fn drop_line(&self) {
         let dropped = &self.buffers.counters.dropped_lines;
         let before = dropped.fetch_add(1, Ordering::Relaxed);
-        if self.throttle.record(Instant::now()) == Occurrence::First {
+        if self.buffers.is_first() {
             tracing::warn!(
                 "lines of the access log are dropped, the disk is too slow: {} so far",
                 before + 1

@@ -14,15 +14,21 @@ mod buffer;
 mod combined;
 mod json;
 mod options;
+mod rotation;
 mod thread;
 
+use std::fs;
 use std::sync::Arc;
+
+use underpass_net::User;
 
 pub(crate) use buffer::LogWriter;
 pub use options::{Access, LogFormat, LogOptions, LogReopen};
+pub(crate) use rotation::rotation_obstacle;
 
 use crate::error::Error;
 use buffer::LogBuffers;
+use thread::LogOrigin;
 
 /// An open log. When the last clone is dropped, its thread writes what is queued and ends.
 #[derive(Clone, Debug)]
@@ -30,12 +36,17 @@ pub(crate) struct AccessLog {
     pub(crate) buffers: Arc<LogBuffers>,
     _closing: Arc<LogCloser>,
     options: LogOptions,
+    origin: LogOrigin,
 }
 
 impl AccessLog {
-    /// Opens the file and starts the writer; nothing where the log is off.
-    pub(crate) fn open(options: &LogOptions) -> Result<Option<AccessLog>, Error> {
-        let Some(target) = thread::open(&options.access)? else {
+    /// Opens the file, which `user` is going to write, and starts the writer; nothing where the
+    /// log is off.
+    pub(crate) fn open(
+        options: &LogOptions,
+        user: Option<&User>,
+    ) -> Result<Option<AccessLog>, Error> {
+        let Some((target, origin)) = thread::open(&options.access, user)? else {
             return Ok(None);
         };
         let buffers = Arc::new(LogBuffers::default());
@@ -44,7 +55,17 @@ impl AccessLog {
             _closing: Arc::new(LogCloser(Arc::clone(&buffers))),
             buffers,
             options: options.clone(),
+            origin,
         }))
+    }
+
+    /// Removes a file that was created for a server that could not start.
+    pub(crate) fn discard(&self) {
+        if let (LogOrigin::Created, Access::File(path)) = (self.origin, &self.options.access)
+            && fs::metadata(path).is_ok_and(|there| there.len() == 0)
+        {
+            let _ = fs::remove_file(path);
+        }
     }
 
     pub(crate) fn format(&self) -> LogFormat {

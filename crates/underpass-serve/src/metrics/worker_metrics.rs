@@ -4,6 +4,7 @@
 //! scrape adds up the numbers of all workers, which need not be of one moment.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::AddAssign;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
 use underpass_net::Rejected;
 
+use crate::answer::explain::travelled;
 use crate::http::status::Status;
 use crate::limits::TALLIED_REFUSALS_MAX;
 use crate::request::request_line::Method;
@@ -203,6 +205,14 @@ pub struct ServeSummary {
     pub requests: u64,
     /// What was sent of files, by mechanism.
     pub account: Account,
+    /// What was sent from memory: heads, listings, compressed bodies.
+    pub memory_bytes: u64,
+}
+
+impl fmt::Display for ServeSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&travelled(&self.account, self.memory_bytes))
+    }
 }
 
 /// Adds what another worker has done.
@@ -210,6 +220,7 @@ impl AddAssign<&ServeSummary> for ServeSummary {
     fn add_assign(&mut self, other: &ServeSummary) {
         self.requests += other.requests;
         self.account.add(&other.account);
+        self.memory_bytes += other.memory_bytes;
     }
 }
 
@@ -237,6 +248,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) slow_clients: [Counter; SlowClient::LIMITS.len()],
     /// How often there were as many connections as a worker may have.
     pub(crate) full: Counter,
+    /// Connections closed while they waited for a request, to make room for others.
+    pub(crate) evicted: Counter,
     pub(crate) durations: Histogram,
     pub(crate) files: OpenFileMetrics,
     /// Locked only where something was refused.
@@ -323,6 +336,7 @@ impl WorkerMetrics {
         ServeSummary {
             requests: self.ends.iter().map(Counter::value).sum(),
             account,
+            memory_bytes: self.other_bytes.value(),
         }
     }
 
@@ -358,6 +372,7 @@ impl WorkerMetrics {
             &self.connections_accepted,
             &self.connections_ended,
             &self.full,
+            &self.evicted,
             &self.durations.nanoseconds,
             &self.files.kept,
             &self.files.hits,

@@ -24,8 +24,20 @@ pub struct StatusOptions {
 pub enum StatusAddress {
     /// An address and port; with port 0 the kernel chooses a port, which is not printed.
     Tcp(SocketAddr),
-    /// The path of a Unix socket, written `unix:PATH`. One that nobody listens on is replaced.
-    Unix(PathBuf),
+    /// A Unix socket, written `unix:PATH` or `unix:PATH,mode=0660`. One that nobody listens on is
+    /// replaced.
+    Unix {
+        /// Its path.
+        path: PathBuf,
+        /// The permissions of its file; those that the umask leaves without one.
+        mode: Option<u32>,
+    },
+}
+
+impl From<PathBuf> for StatusAddress {
+    fn from(path: PathBuf) -> StatusAddress {
+        StatusAddress::Unix { path, mode: None }
+    }
 }
 
 impl FromStr for StatusAddress {
@@ -33,7 +45,17 @@ impl FromStr for StatusAddress {
 
     fn from_str(text: &str) -> Result<StatusAddress, String> {
         match text.strip_prefix("unix:") {
-            Some(path) if !path.is_empty() => Ok(StatusAddress::Unix(path.into())),
+            Some(path) if path.contains(",mode=") => match text.parse() {
+                Ok(ListenAt::Unix { path, mode }) => Ok(StatusAddress::Unix {
+                    path,
+                    mode: Some(mode),
+                }),
+                _ => Err(format!(
+                    "{text:?} is no address for metrics; write unix:/PATH,mode=0660, with an \
+                     absolute path and an octal mode up to 0777"
+                )),
+            },
+            Some(path) if !path.is_empty() => Ok(PathBuf::from(path).into()),
             _ => text.parse().map(StatusAddress::Tcp).map_err(|_| {
                 format!("{text:?} is no address for metrics; write 127.0.0.1:9090 or unix:PATH")
             }),
@@ -53,20 +75,20 @@ impl fmt::Display for StatusAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StatusAddress::Tcp(address) => write!(f, "http://{address}"),
-            StatusAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            StatusAddress::Unix { path, .. } => write!(f, "unix:{}", path.display()),
         }
     }
 }
 
 impl StatusAddress {
-    /// The same as a listener. Who may connect to a Unix socket is decided by the umask, as for
-    /// any file that this process makes.
+    /// The same as a listener. Who may connect to a Unix socket without a mode is decided by the
+    /// umask, as for any file that this process makes.
     pub(crate) fn listen_at(&self) -> ListenAt {
         match self {
             StatusAddress::Tcp(address) => ListenAt::Tcp(*address),
-            StatusAddress::Unix(path) => ListenAt::Unix {
+            StatusAddress::Unix { path, mode } => ListenAt::Unix {
                 path: path.clone(),
-                mode: 0o777 & !umask(),
+                mode: mode.unwrap_or_else(|| 0o777 & !umask()),
             },
         }
     }
@@ -90,10 +112,14 @@ mod tests {
         let address = |text: &str| text.parse::<StatusAddress>();
         let tcp = SocketAddr::from(([127, 0, 0, 1], 9090));
         assert_eq!(address("127.0.0.1:9090"), Ok(StatusAddress::Tcp(tcp)));
+        assert_eq!(address("unix:/run/u"), Ok(PathBuf::from("/run/u").into()));
+        let mode = Some(0o660);
+        let path = "/run/u".into();
         assert_eq!(
-            address("unix:/run/u"),
-            Ok(StatusAddress::Unix("/run/u".into()))
+            address("unix:/run/u,mode=0660"),
+            Ok(StatusAddress::Unix { path, mode })
         );
+        assert!(address("unix:/run/u,mode=9").is_err());
         for wrong in ["", "unix:", "9090", "localhost:9090", "/run/u"] {
             let error = address(wrong).unwrap_err();
             assert!(error.contains("unix:PATH"), "{error}");

@@ -221,6 +221,12 @@ fn connections(page: &mut Page, totals: &WorkerMetrics) {
         "Times that a worker had as many connections as it may have, and others waited.",
         totals.full.value(),
     );
+    page.single(
+        "underpass_connections_evicted_total",
+        Kind::Counter,
+        "Connections closed while they waited for a request, to make room for others.",
+        totals.evicted.value(),
+    );
 }
 
 fn running(page: &mut Page, phase: ShutdownPhase, workers: usize) {

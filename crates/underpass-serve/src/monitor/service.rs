@@ -43,7 +43,7 @@ impl MetricsService {
     }
 
     async fn exchange(&self, mut connection: Connection) {
-        connection.start_deadline(METRICS_TIMEOUT);
+        connection.start_request_deadline(METRICS_TIMEOUT);
         let mut scan = HeadScanner::default();
         let answer = loop {
             match scan.advance(connection.input()) {
@@ -83,8 +83,11 @@ impl MetricsService {
                 written(Status::Ok, &text, method)
             }
             b"health" | b"ready" => match phase {
-                ShutdownPhase::Running => written(Status::Ok, "ok\n", method),
-                ShutdownPhase::Retiring | ShutdownPhase::Draining | ShutdownPhase::Now => {
+                // A server retires when a successor has taken over on the same address.
+                ShutdownPhase::Running | ShutdownPhase::Retiring => {
+                    written(Status::Ok, "ok\n", method)
+                }
+                ShutdownPhase::Draining | ShutdownPhase::Now => {
                     written(Status::ServiceUnavailable, "stopping\n", method)
                 }
             },

@@ -149,8 +149,7 @@ pub(crate) const RULES: &[Rule] = &[
         details: &[],
     },
     Rule {
-        what: "a host in a URL may have `_`, `,`, `;` and the like, and escapes, as one in `Host` \
-               may",
+        what: "a host in a URL may have `_`, `,`, `;` and escapes, as one in `Host` may",
         why: "RFC 3986, section 3.2.2",
         asked: &[&["host of odd letters"]],
         verdicts: &[("400 closed", "*")],

@@ -168,14 +168,14 @@ fn a_range_behind_a_joined_body_is_not_read_into_memory() {
     });
 }
 
-/// A head that leaves with MSG_MORE in front of nothing would stay for 200 ms, every time; a busy
-/// machine is late now and then.
+/// A head that leaves with MSG_MORE in front of nothing stays for 200 ms, every time. Otherwise it
+/// has arrived before the receiver waits, but where the machine is late.
 #[test]
 fn an_empty_body_holds_no_head_back() {
     within(|| {
         for driven in DRIVEN {
-            let arrives_at_once = (0..20).any(|_| head_arrives_at_once(driven));
-            assert!(arrives_at_once, "{driven:?}");
+            let at_once = (0..20).filter(|_| head_arrives_at_once(driven)).count();
+            assert!(at_once >= 15, "{driven:?}: {at_once} of 20");
         }
     });
 }
@@ -211,7 +211,7 @@ fn head_arrives_at_once(driven: Driven) -> bool {
 }
 
 /// Whether the socket was corked after its first turn, and is after its last one.
-fn corked(congestion: &str) -> (bool, bool) {
+fn corked(congestion: &str, policy: Policy) -> (bool, bool) {
     let (ours, theirs) = tcp();
     rustix::net::sockopt::set_tcp_congestion(&ours, congestion).expect("congestion control");
     let reader = reader(theirs);
@@ -224,13 +224,7 @@ fn corked(congestion: &str) -> (bool, bool) {
         let is_corked = || rustix::net::sockopt::tcp_cork(&ours).expect("an option");
         let (mut sender, mut between) = (Sender::new(), false);
         loop {
-            let turn = short_turn(
-                &mut sender,
-                &mut outbox,
-                &socket,
-                &kernel,
-                Policy::default(),
-            );
+            let turn = short_turn(&mut sender, &mut outbox, &socket, &kernel, policy);
             match turn.await.expect("sends") {
                 Turn::More => between = is_corked(),
                 Turn::Empty => break,
@@ -245,13 +239,24 @@ fn corked(congestion: &str) -> (bool, bool) {
 
 #[test]
 fn turns_end_in_full_packets_and_the_last_one_leaves_at_once() {
-    assert_eq!(corked("reno"), (true, false));
+    for policy in policies() {
+        assert_eq!(corked("reno", policy), (true, false), "{policy:?}");
+    }
+}
+
+/// Everything that may send a range of a file, together and alone.
+fn policies() -> [Policy; 4] {
+    let [sendfile, splice, read_write] =
+        [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite].map(Policy::only);
+    [Policy::default(), sendfile, splice, read_write]
 }
 
 #[test]
 #[ignore = "needs bbr; run by cargo xtask test"]
 fn cork_under_bbr() {
-    assert_eq!(corked("bbr"), (false, false));
+    for policy in policies() {
+        assert_eq!(corked("bbr", policy), (false, false), "{policy:?}");
+    }
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use maud::{Markup, html};
 
-use super::scale::AxisScale;
-use super::{
+use super::draw::{
     ChartText, GRID, INK, MUTED, PAPER, TextSide, colour, line, px, svg, text, whisker, width,
 };
+use super::scale::AxisScale;
 use crate::document::Unit;
+use crate::stats::Spread;
 
 /// The height of a row: the name, its bar, and space.
 const ROW: f64 = 38.0;
@@ -17,17 +18,16 @@ pub(in super::super) struct BarChart {
     pub(in super::super) words: ChartText,
     pub(in super::super) label: String,
     pub(in super::super) unit: Unit,
+    /// The greatest value that the axis shows.
+    pub(in super::super) reach: f64,
     pub(in super::super) bars: Vec<Bar>,
 }
 
 pub(in super::super) struct Bar {
     pub(in super::super) name: String,
-    /// From the left, each with the series that gives its colour.
-    pub(in super::super) parts: Vec<(usize, f64)>,
-    /// Least and greatest.
-    pub(in super::super) range: Option<(f64, f64)>,
-    /// Another figure, as a stroke across.
-    pub(in super::super) stroke: Option<f64>,
+    /// The contender's place, which gives its colour.
+    pub(in super::super) place: usize,
+    pub(in super::super) spread: Spread,
     /// The text behind it.
     pub(in super::super) figure: String,
 }
@@ -36,8 +36,7 @@ impl BarChart {
     /// This many pixels wide, as high as it needs to be.
     pub(in super::super) fn draw(&self, wide: f64) -> Markup {
         let bottom = TOP + self.bars.len() as f64 * ROW;
-        let reach = self.bars.iter().map(Bar::reach).fold(0.0, f64::max);
-        let scale = AxisScale::from_zero(reach, self.unit);
+        let scale = AxisScale::from_zero(self.reach, self.unit);
         let figures = self.bars.iter().map(|bar| width(&bar.figure));
         let right = wide - figures.fold(0.0, f64::max) - 14.0;
         let x = |value: f64| scale.place(value, (4.0, right));
@@ -62,34 +61,15 @@ impl Bar {
     fn draw(&self, top: f64, x: impl Fn(f64) -> f64) -> Markup {
         let (from, to) = (top + 20.0, top + 34.0);
         let middle = f64::midpoint(from, to);
-        let ends = self
-            .range
-            .map(|(low, high)| [(x(low), middle), (x(high), middle)]);
-        let starts = self.parts.iter().scan(0.0, |done: &mut f64, (_, value)| {
-            *done += value;
-            Some(*done - value)
-        });
+        let Spread { median, min, max } = self.spread;
+        let ends = [(x(min), middle), (x(max), middle)];
         html! {
             (text(&self.name, (x(0.0), top + 6.0), TextSide::Below, INK))
-            @for (start, (series, value)) in starts.zip(&self.parts) {
-                rect x=(px(x(start))) y=(px(from)) width=(px(x(start + value) - x(start)))
-                    height=(px(to - from)) fill=(colour(*series)) {}
-            }
-            @if let Some(ends) = ends {
-                (whisker(ends, (0.0, 4.0), PAPER, 3.0))
-                (whisker(ends, (0.0, 4.0), INK, 1.5))
-            }
-            @if let Some(at) = self.stroke.map(&x) {
-                (line(&[(at, from - 3.0), (at, to + 3.0)], INK, 2.0))
-            }
-            (text(&self.figure, (x(self.reach()) + 7.0, middle), TextSide::Right, INK))
+            rect x=(px(x(0.0))) y=(px(from)) width=(px(x(median) - x(0.0)))
+                height=(px(to - from)) fill=(colour(self.place)) {}
+            (whisker(ends, (0.0, 4.0), PAPER, 3.0))
+            (whisker(ends, (0.0, 4.0), INK, 1.5))
+            (text(&self.figure, (x(max) + 7.0, middle), TextSide::Right, INK))
         }
-    }
-
-    /// The rightmost value of all that is drawn.
-    fn reach(&self) -> f64 {
-        let sum: f64 = self.parts.iter().map(|(_, value)| value).sum();
-        let high = self.range.map_or(sum, |(_, high)| high);
-        sum.max(high).max(self.stroke.unwrap_or(0.0))
     }
 }

@@ -2,12 +2,14 @@
 
 use maud::{Markup, html};
 
+use super::draw::{
+    ChartText, GRID, INK, MUTED, Marks, TextSide, colour, line, mark, svg, text, whisker, width,
+};
 use super::scale::AxisScale;
-use super::{ChartText, GRID, INK, MUTED, TextSide, colour, line, mark, svg, text, whisker, width};
 use crate::document::Unit;
 
 /// Contenders stand beside each other by at most this much, so that their ranges can be seen.
-const ASIDE: f64 = 3.0;
+const ASIDE: f64 = 14.0;
 /// Between a label and its axis.
 const GAP: f64 = 6.0;
 /// Room for the labels above and below the plane.
@@ -22,6 +24,8 @@ pub(in super::super) struct LineChart {
     pub(in super::super) x_label: String,
     pub(in super::super) label: String,
     pub(in super::super) unit: Unit,
+    /// The least and the greatest value that the axis shows.
+    pub(in super::super) ends: (f64, f64),
     pub(in super::super) series: Vec<Series>,
     pub(in super::super) marks: Marks,
 }
@@ -41,35 +45,21 @@ pub(in super::super) struct Point {
 }
 
 impl Point {
-    fn ends(&self) -> [f64; 2] {
+    pub(in super::super) fn ends(&self) -> [f64; 2] {
         self.range.map_or([self.y; 2], |(low, high)| [low, high])
     }
 }
 
-/// How many points of a line have a mark.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Marks {
-    Every,
-    Few,
-}
-
 impl LineChart {
-    fn points(&self) -> impl Iterator<Item = &Point> {
-        self.series.iter().flat_map(|one| &one.points)
-    }
-
     fn y(&self) -> AxisScale {
-        let ends: Vec<f64> = self.points().flat_map(Point::ends).collect();
-        AxisScale::of_values(&ends, self.unit)
+        AxisScale::of_values(self.ends, self.unit)
     }
 
-    /// Says in words which axes are logarithmic.
+    /// Says in words if the vertical axis is logarithmic.
     pub(in super::super) fn axes(&self) -> &'static str {
-        match (self.x.is_logarithmic(), self.y().is_logarithmic()) {
-            (true, true) => " Both axes are logarithmic.",
-            (true, false) => " The horizontal axis is logarithmic.",
-            (false, true) => " The vertical axis is logarithmic.",
-            (false, false) => "",
+        match self.y().is_logarithmic() {
+            true => " The axis is logarithmic.",
+            false => "",
         }
     }
 
@@ -124,7 +114,7 @@ impl LineChart {
         let points = series.points.iter().map(|point| (x(point.x), y(point.y)));
         let points: Vec<_> = points.collect();
         let every = match self.marks {
-            Marks::Every => 1,
+            Marks::Only | Marks::Every => 1,
             Marks::Few => points.len().div_ceil(FEW).max(1),
         };
         html! {
@@ -133,7 +123,7 @@ impl LineChart {
                     (whisker(point.ends().map(|end| (x(point.x), y(end))), (3.0, 0.0), &ink, 1.5))
                 }
             }
-            (line(&points, &ink, 2.0))
+            @if self.marks != Marks::Only { (line(&points, &ink, 2.0)) }
             // Lines of many points have their marks at different places.
             @for at in points.iter().skip(series.place % every).step_by(every) {
                 (mark(series.place, *at))
@@ -141,19 +131,12 @@ impl LineChart {
         }
     }
 
-    /// How far series stand beside each other: together less than a tenth of the space between two
-    /// cases, and not at all without ranges.
+    /// How far series stand beside each other: all together half of the space between two cases.
     fn step(&self, (left, right): (f64, f64)) -> f64 {
-        let ticks = self.x.ticks.iter();
-        let mut places: Vec<f64> = ticks
-            .map(|(at, _)| self.x.place(*at, (left, right)))
-            .collect();
-        places.sort_by(f64::total_cmp);
-        let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
-        let gap = gaps.fold(right - left, f64::min);
-        match self.points().any(|point| point.range.is_some()) {
-            true => (gap / 2.0 / self.series.len().max(1) as f64).min(ASIDE),
-            false => 0.0,
+        let gap = (right - left) / self.x.ticks.len().max(1) as f64;
+        match self.marks {
+            Marks::Only => (gap / 2.0 / self.series.len().max(1) as f64).min(ASIDE),
+            Marks::Every | Marks::Few => 0.0,
         }
     }
 }

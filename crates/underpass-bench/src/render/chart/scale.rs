@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::figure::Prefix;
-use super::{FONT, width};
+use super::draw::{FONT, width};
 use crate::document::Unit;
 
 /// Values that differ by more than this factor are on a logarithmic axis.
@@ -24,9 +24,8 @@ pub(in super::super) struct AxisScale {
 }
 
 impl AxisScale {
-    /// For figures: from 0, or logarithmic where they differ much.
-    pub(super) fn of_values(values: &[f64], unit: Unit) -> AxisScale {
-        let (low, high) = ends(values);
+    /// For figures from `low` to `high`: from 0, or logarithmic where they differ much.
+    pub(super) fn of_values((low, high): (f64, f64), unit: Unit) -> AxisScale {
         if low > 0.0 && high / low > LOG_FROM {
             AxisScale::logarithmic(low, high, unit)
         } else {
@@ -87,22 +86,13 @@ impl AxisScale {
         }
     }
 
-    /// With a tick for each case.
-    pub(in super::super) fn of_cases(ticks: Vec<(f64, String)>) -> AxisScale {
-        let (low, high) = ends(&ticks.iter().map(|(at, _)| *at).collect::<Vec<_>>());
-        let is_logarithmic = low > 0.0 && high / low > LOG_FROM / 2.0;
-        // Room at both sides.
-        let range = match is_logarithmic {
-            true => {
-                let factor = (high / low).powf(0.04);
-                low / factor..high * factor
-            }
-            false if high > low => low - (high - low) * 0.04..high + (high - low) * 0.04,
-            false => low - 1.0..high + 1.0,
-        };
+    /// With a tick for each case, at its index. Their distances say nothing.
+    pub(in super::super) fn of_cases(labels: impl Iterator<Item = String>) -> AxisScale {
+        let ticks = labels.enumerate();
+        let ticks: Vec<_> = ticks.map(|(index, label)| (index as f64, label)).collect();
         AxisScale {
-            is_logarithmic,
-            range,
+            is_logarithmic: false,
+            range: -0.5..ticks.len() as f64 - 0.5,
             ticks,
             suffix: "",
         }
@@ -159,7 +149,8 @@ impl AxisScale {
     }
 }
 
-fn ends(values: &[f64]) -> (f64, f64) {
+/// The least and the greatest.
+pub(in super::super) fn ends(values: &[f64]) -> (f64, f64) {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     (low, values.iter().copied().fold(0.0, f64::max))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::super::plots::{Legend, Plot, plots};
+use super::super::plots::{MetricScales, Plot, plots};
 use super::super::tests::sample;
-use super::*;
+use super::draw::{SERIES, colour, mark};
 use crate::document::Experiment;
 
 /// One element of a drawing.
@@ -192,15 +192,13 @@ fn marks(svg: &[Element], place: usize) -> Vec<(f64, f64)> {
 }
 
 fn all_plots() -> Vec<(Experiment, Vec<Plot>)> {
+    let experiments = sample::document().experiments;
+    let scales = MetricScales::of(&experiments);
     let with_plots = |experiment: Experiment| {
-        let plots = plots(&experiment, "e");
+        let plots = plots(&experiment, "e", &scales);
         (experiment, plots)
     };
-    sample::document()
-        .experiments
-        .into_iter()
-        .map(with_plots)
-        .collect()
+    experiments.into_iter().map(with_plots).collect()
 }
 
 fn medians(experiment: &Experiment, metric: &str, place: usize) -> Vec<f64> {
@@ -223,20 +221,11 @@ fn marks_of_line_charts_read_back_as_the_medians() {
                 .id
                 .trim_start_matches("e-")
                 .trim_end_matches("-narrow");
-            let relative = metric.strip_suffix("-relative");
-            let metric = relative.unwrap_or(metric);
             for svg in [&plot.svg, plot.narrow.as_ref().unwrap()] {
                 let svg = elements(&svg.0);
                 let reading = vertical(&svg);
-                let firsts = medians(&experiment, metric, 0);
                 for place in 0..experiment.contenders.len() {
-                    let mut expected = medians(&experiment, metric, place);
-                    if relative.is_some() {
-                        expected
-                            .iter_mut()
-                            .zip(&firsts)
-                            .for_each(|(own, first)| *own /= first);
-                    }
+                    let expected = medians(&experiment, metric, place);
                     let marks = marks(&svg, place);
                     assert_eq!(
                         marks.len(),
@@ -261,10 +250,7 @@ fn marks_of_line_charts_read_back_as_the_medians() {
 fn bars_end_at_the_medians() {
     let mut read = 0;
     for (experiment, plots) in all_plots() {
-        for plot in plots
-            .iter()
-            .filter(|plot| matches!(plot.legend, Legend::None))
-        {
+        for plot in plots.iter().filter(|plot| plot.legend.is_none()) {
             let svg = elements(&plot.svg.0);
             let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
             let factor = factor(&svg);
@@ -290,49 +276,6 @@ fn bars_end_at_the_medians() {
         }
     }
     assert!(read >= 30, "only {read} bars were read");
-}
-
-#[test]
-fn stacked_bars_add_up_and_the_stroke_is_the_time_that_passed() {
-    let (experiment, plots) = all_plots().swap_remove(2);
-    let plot = plots
-        .iter()
-        .find(|plot| plot.words.id == "e-times")
-        .unwrap();
-    let svg = elements(&plot.svg.0);
-    let is_tick = |one: &&Element| one.name == "text" && one.is("text-anchor", "middle");
-    let factor = factor(&svg);
-    let tick = |one: &Element| (one.text.parse::<f64>().unwrap() * factor, one.number("x"));
-    let reading = HoldWorkload::of(
-        &svg.iter()
-            .filter(is_tick)
-            .map(tick)
-            .skip(1)
-            .collect::<Vec<_>>(),
-    );
-    let ends = |series: usize| -> Vec<f64> {
-        let ink = colour(series);
-        let own = svg
-            .iter()
-            .filter(|one| one.name == "rect" && one.is("fill", &ink));
-        own.map(|bar| bar.number("x") + bar.number("width"))
-            .collect()
-    };
-    let strokes = svg.iter().filter(|one| one.name == "polyline");
-    let strokes = strokes.filter(|one| one.is("stroke", INK));
-    let strokes: Vec<f64> = strokes.map(|one| one.corners().0).collect();
-    for place in 0..experiment.contenders.len() {
-        let [user, system, wall] =
-            ["user", "system", "wall"].map(|name| medians(&experiment, name, place)[0]);
-        let shown = [
-            (ends(0), user),
-            (ends(1), user + system),
-            (strokes.clone(), wall),
-        ];
-        for (places, value) in shown {
-            assert!((reading.place(value) - places[place]).abs() <= 1.0);
-        }
-    }
 }
 
 #[test]
@@ -480,5 +423,52 @@ fn a_repeated_colour_has_another_mark() {
         let colour = format!("color=\"{}\"", colour(series));
         assert!(laps.iter().all(|mark| mark.contains(&colour)));
         assert!(laps[0] != laps[1] && laps[1] != laps[2] && laps[0] != laps[2]);
+    }
+}
+
+#[test]
+fn the_same_metric_has_the_same_axis_in_every_experiment() {
+    let mut axes: HashMap<(String, &str), Vec<String>> = HashMap::new();
+    for (_, plots) in all_plots() {
+        for plot in plots {
+            let svg = elements(&plot.svg.0);
+            let anchor = if plot.narrow.is_some() {
+                "end"
+            } else {
+                "middle"
+            };
+            let texts = svg.iter().filter(|one| one.name == "text");
+            let ticks =
+                texts.filter(|one| one.is("text-anchor", anchor) && !one.is("dy", "-0.5ex"));
+            let mut ticks: Vec<String> = ticks.map(|one| one.text.clone()).collect();
+            ticks.retain(|tick| tick.parse::<f64>().is_ok());
+            let metric = (plot.words.title.clone(), anchor);
+            if !metric.0.contains(':') {
+                let known = axes.entry(metric).or_insert_with(|| ticks.clone());
+                assert_eq!(*known, ticks, "{}", plot.words.id);
+            }
+        }
+    }
+    assert!(axes.len() >= 6, "only {} metrics", axes.len());
+}
+
+#[test]
+fn cases_are_not_joined_and_samples_over_time_are() {
+    for (experiment, plots) in all_plots() {
+        for plot in plots.iter().filter(|plot| plot.narrow.is_some()) {
+            let is_of_cases = !plot.group.is_empty();
+            let svg = elements(&plot.svg.0);
+            let lines = svg.iter().filter(|one| one.name == "polyline");
+            let drawn = lines.filter(|one| one.attributes["stroke"].starts_with("var(--s"));
+            let longest = drawn.map(|one| one.attributes["points"].split(' ').count());
+            let longest = longest.max().unwrap_or(0);
+            assert_eq!(
+                longest <= 2,
+                is_of_cases,
+                "{}: {}",
+                experiment.name,
+                plot.words.id
+            );
+        }
     }
 }

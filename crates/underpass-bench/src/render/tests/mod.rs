@@ -129,23 +129,33 @@ fn the_terminal_shows_medians_and_ratios_only_where_there_is_a_difference() {
     let text = small().text(80);
     let table = "\
 processor time per GiB, lower is better
-                               spread
-                7 MB    1 GB  at most
-  sendfile    100 ms  100 ms     ±2 %
-  splice      100 ms  100 ms     ±2 %
-  read+write       –  200 ms     ±2 %
+                  7 MB      1 GB
+  sendfile      100 ms    100 ms
+              98.0–102  98.0–102
+  splice        100 ms    100 ms
+              98.0–102  98.0–102
+  read+write         –    200 ms
+                         196–204
 
 sendfile divided by each of the others in processor time per GiB; below 1
 sendfile is better
-              7 MB       1 GB
-  splice         =          =
-  read+write     –       0.50
-                    0.50–0.50
-  = not distinguishable: the difference is within the spread
+                         7 MB             1 GB
+  splice                  not              not
+              distinguishable  distinguishable
+  read+write                –             0.50
+                                     0.50–0.50
 - 1 GB: was disturbed
 ";
     assert!(text.ends_with(table), "{text}");
-    assert!(text.starts_with("underpass 0.1.0 on 2026-01-31, in 25 min 12 s\ncommand: bench"));
+    let head = "\
+underpass 0.1.0 on 2026-01-31, in 25 min 12 s
+
+To a socket: receiver discards: processor time per GiB
+  - 7 MB to 1 GB: sendfile or splice; 2.00 times as good as read+write
+    (2.00–2.00); sure: no, these differ within the spread
+
+command: bench";
+    assert!(text.starts_with(head), "{text}");
 }
 
 #[test]
@@ -154,7 +164,7 @@ fn markdown_says_it_in_words() {
     let tables = "\
 **processor time per GiB, lower is better**
 
-|  | 7 MB | 1 GB |
+| contender | 7 MB | 1 GB |
 |---|---:|---:|
 | sendfile | 100 ms (98.0–102) | 100 ms (98.0–102) |
 | splice | 100 ms (98.0–102) | 100 ms (98.0–102) |
@@ -162,7 +172,7 @@ fn markdown_says_it_in_words() {
 
 **sendfile divided by each of the others in processor time per GiB; below 1 sendfile is better**
 
-|  | 7 MB | 1 GB |
+| contender | 7 MB | 1 GB |
 |---|---:|---:|
 | splice | not distinguishable | not distinguishable |
 | read+write | – | **0.50** (0.50–0.50) |
@@ -234,5 +244,41 @@ fn a_run_without_figures_is_still_a_report() {
         .push(sample::case("7 MB", 7e6, ""));
     for report in [document.text(80), document.markdown(), document.html()] {
         assert!(report.contains("To a socket"));
+    }
+}
+
+#[test]
+fn every_form_opens_with_the_same_result_before_the_first_section() {
+    let document = sample::document();
+    let lines = super::summary::summary(&document);
+    assert!((9..30).contains(&lines.len()));
+    let (html, markdown, text) = (document.html(), document.markdown(), document.text(2000));
+    let opening = |report: &str, end: &str| report.split_once(end).unwrap().0.to_owned();
+    let (html, markdown) = (opening(&html, "<section"), opening(&markdown, "\n## "));
+    let text = opening(&text, "command: ");
+    for line in &lines {
+        for part in [&line.question, &line.best, &line.ratio, &line.sure] {
+            assert!(html.contains(part.as_str()), "{part}");
+            assert!(text.contains(part.as_str()), "{part}");
+            assert!(markdown.contains(&super::markdown::escaped(part)), "{part}");
+        }
+    }
+    for index in 0..document.experiments.len() {
+        assert!(
+            html.contains(&format!("<a href=\"#e{index}\">")),
+            "no link to {index}"
+        );
+    }
+    assert!(html.find("<table").unwrap() < html.find("Machine").unwrap());
+}
+
+#[test]
+fn where_rounds_are_too_few_or_figures_alike_the_summary_is_not_sure() {
+    let few = sample::run(1, 0.01, 3);
+    for line in super::summary::summary(&few) {
+        assert_eq!(
+            (&*line.sure, &*line.ratio),
+            ("no, too few rounds", "as good as the others")
+        );
     }
 }

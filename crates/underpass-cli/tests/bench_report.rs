@@ -1,0 +1,81 @@
+//! Where the reports of `underpass bench` go: files, links, streams, and a reader that is gone.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use underpass_testkit::assert_contains;
+
+const RESULT: &str = r#"{"schema":2,"tool":{"name":"underpass","version":"0"},"date":"2026-01-31",
+    "command":"bench","seconds":1.0,"outcome":"complete","machine":{"processors":2,
+    "processor_model":"p","virtual_machine":true,"kernel":"6","memory_bytes":1,
+    "congestion_control":"cubic","file_system":"ext4"},"warnings":[],"experiments":[]}"#;
+
+/// A folder with a result in it.
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let result = folder.path().join("run.json");
+    fs::write(&result, RESULT).expect("a file");
+    (folder, result)
+}
+
+/// Renders the result with a report at `markdown`; returns the exit code and standard error.
+fn render(result: &Path, markdown: &Path, output: impl Into<Stdio>) -> (Option<i32>, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_underpass"))
+        .args(["bench", "render"])
+        .arg(result)
+        .arg("--markdown")
+        .arg(markdown)
+        .stdout(output)
+        .output()
+        .expect("it works");
+    let errors = String::from_utf8(done.stderr).expect("a text");
+    (done.status.code(), errors)
+}
+
+#[test]
+fn a_link_to_standard_output_stays_a_link_and_both_texts_are_in_the_file() {
+    let (folder, result) = folder();
+    let (link, output) = (folder.path().join("stdout"), folder.path().join("output"));
+    symlink("/proc/self/fd/1", &link).expect("it works");
+    let (code, errors) = render(&result, &link, File::create(&output).expect("it works"));
+    assert_eq!((code, &*errors), (Some(0), ""));
+    assert!(link.is_symlink());
+    let text = fs::read_to_string(output).expect("it works");
+    assert_contains(&text, &["Measured by underpass 0", "command: bench"]);
+}
+
+#[test]
+fn the_file_behind_a_link_is_written_and_the_link_stays() {
+    let (folder, result) = folder();
+    let (link, file) = (folder.path().join("link"), folder.path().join("file"));
+    symlink("file", &link).expect("it works");
+    for _ in ["missing", "there"] {
+        assert_eq!(
+            render(&result, &link, Stdio::null()),
+            (Some(0), String::new())
+        );
+        assert!(link.is_symlink());
+        assert!(
+            fs::read_to_string(&file)
+                .expect("it works")
+                .starts_with("Measured by")
+        );
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_that_says_so() {
+    let (folder, result) = folder();
+    let full = File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("it works");
+    let (code, errors) = render(&result, &folder.path().join("report.md"), full);
+    assert_eq!(code, Some(1));
+    assert_contains(
+        &errors,
+        &["cannot write to standard output", "No space left"],
+    );
+}

@@ -1,0 +1,63 @@
+//! `underpass serve` with fewer descriptors than clients: whoever asks is answered.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::process::Command;
+
+use support::{BINARY, Server};
+use underpass_testkit::HttpClient;
+
+/// A server that may have so many descriptors.
+fn server(descriptors: usize, options: &[&str]) -> Server {
+    let limited = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &limited, BINARY]);
+    let server = Server::by(shell, options);
+    server.write("f", "content");
+    server
+}
+
+fn idle(server: &Server) -> HttpClient {
+    let mut client = server.connect();
+    assert_eq!(client.get("/f").body, b"content");
+    client
+}
+
+#[test]
+fn idle_connections_keep_nobody_out() {
+    let status = tempfile::tempdir().unwrap();
+    let status = status.path().join("status");
+    let address = format!("unix:{}", status.display());
+    let server = server(1024, &["--status", &address]);
+    let kept: Vec<_> = (0..520).map(|_| idle(&server)).collect();
+    let mut new = idle(&server);
+    new.get("/f");
+    let metrics = HttpClient::connect_unix(&status).get("/metrics");
+    let name = "underpass_connections_evicted_total ";
+    let evicted = metrics
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix(name));
+    let evicted: u32 = evicted.unwrap().parse().unwrap();
+    // 1,024 less 64 are for 480 connections and their files.
+    assert!((41..=43).contains(&evicted), "{evicted}");
+    drop(kept);
+    let end = server.stop();
+    assert_eq!(end.errors.matches("connections are in use").count(), 1);
+}
+
+#[test]
+fn few_descriptors_are_enough_for_one_after_the_other() {
+    let server = server(64, &[]);
+    let mut kept = Vec::new();
+    for _ in 0..50 {
+        kept.push(server.connect());
+        kept.push(idle(&server));
+        let mut begun = server.connect();
+        begun.send("GET /f HT");
+        kept.push(begun);
+    }
+    idle(&server).get("/f");
+}

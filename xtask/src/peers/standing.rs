@@ -1,0 +1,254 @@
+//! How Underpass stands beside each peer: from the rounds of a result of `underpass bench`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// What the interval of all comparisons of a page together may miss.
+const ERROR: f64 = 0.05;
+/// Fewer rounds have no spread worth the name.
+const ROUNDS_MIN: usize = 3;
+
+/// Metrics of processor time, the most telling first, and whether more of it is better.
+const CPU: [(&str, bool); 5] = [
+    ("requests_per_cpu", true),
+    ("cpu_per_gib", false),
+    ("cpu_per_operation", false),
+    ("cpu", false),
+    ("cpu_share", false),
+];
+
+/// Our contender among programs that are started for each copy.
+const OWN_PROGRAM: &str = "underpass cp";
+
+/// What of a result is needed here; docs/bench-format.md describes it.
+#[derive(Deserialize)]
+pub(super) struct BenchResult {
+    pub(super) machine: BTreeMap<String, serde_json::Value>,
+    pub(super) experiments: Vec<ExperimentResult>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ExperimentResult {
+    title: String,
+    contenders: Vec<ContenderName>,
+    cases: Vec<CaseResult>,
+    pub(super) notes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ContenderName {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct CaseResult {
+    label: String,
+    metrics: Vec<MetricResult>,
+}
+
+#[derive(Deserialize)]
+struct MetricResult {
+    metric: String,
+    label: String,
+    /// `lower` or `higher`, where one of them is better.
+    better: Option<String>,
+    figures: Vec<Option<MetricFigures>>,
+}
+
+#[derive(Deserialize)]
+struct MetricFigures {
+    rounds: Vec<f64>,
+}
+
+/// One case beside one peer.
+#[derive(Clone)]
+pub(super) struct Standing {
+    pub(super) peer: String,
+    /// The experiment and the case.
+    pub(super) question: String,
+    pub(super) metric: String,
+    /// Of each round: how many times as good as the peer's our figure is, as a logarithm.
+    factors: Vec<f64>,
+    /// How many times our processor time the peer takes for the same work.
+    pub(super) cpu: Option<f64>,
+}
+
+/// What may be said of us beside a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum StandingVerdict {
+    Worse,
+    Level,
+    Better,
+    /// Too few rounds.
+    Unknown,
+}
+
+impl BenchResult {
+    /// Every case beside every other contender by its first metric of which one can say what is
+    /// better. Ours is the first contender; beside a program that is started for each copy, which
+    /// `is_program`, it is our program.
+    pub(super) fn standings(&self, is_program: impl Fn(&str) -> bool) -> Vec<Standing> {
+        let experiments = self.experiments.iter();
+        let cases = experiments.flat_map(|one| one.cases.iter().map(move |case| (one, case)));
+        cases
+            .flat_map(|(experiment, case)| case.standings(experiment, &is_program))
+            .collect()
+    }
+}
+
+impl CaseResult {
+    fn standings(
+        &self,
+        experiment: &ExperimentResult,
+        is_program: impl Fn(&str) -> bool,
+    ) -> Vec<Standing> {
+        let contenders = &experiment.contenders;
+        let own_program = contenders.iter().position(|one| one.name == OWN_PROGRAM);
+        let peers = contenders.iter().enumerate().skip(1);
+        let standing = |(place, peer): (usize, &ContenderName)| {
+            let own = own_program.filter(|_| is_program(&peer.name)).unwrap_or(0);
+            let telling = self.metrics.iter().find(|one| one.better.is_some())?;
+            let is_higher_better = telling.better.as_deref() == Some("higher");
+            let of_cpu = CPU.iter().find_map(|(name, is_higher_better)| {
+                let metric = self.metrics.iter().find(|one| one.metric == *name)?;
+                metric.factors([own, place], *is_higher_better)
+            });
+            Some(Standing {
+                peer: peer.name.clone(),
+                question: format!("{}: {}", experiment.title, self.label),
+                metric: telling.label.clone(),
+                factors: telling.factors([own, place], is_higher_better)?,
+                cpu: of_cpu.map(|factors| mean(&factors).exp()),
+            })
+        };
+        peers.filter_map(standing).collect()
+    }
+}
+
+impl MetricResult {
+    /// `None` where one of the two has no such figures, or one of 0.
+    fn factors(&self, [own, place]: [usize; 2], is_higher_better: bool) -> Option<Vec<f64>> {
+        let of = |place: usize| Some(&self.figures.get(place)?.as_ref()?.rounds);
+        let pairs = of(own)?.iter().zip(of(place)?);
+        let logarithm = |(own, theirs): (&f64, &f64)| match is_higher_better {
+            true => (own / theirs).ln(),
+            false => (theirs / own).ln(),
+        };
+        let factors: Vec<f64> = pairs.map(logarithm).collect();
+        (!factors.is_empty() && factors.iter().all(|one| one.is_finite())).then_some(factors)
+    }
+}
+
+impl Standing {
+    /// How many times as good as the peer we are: the geometric mean of the rounds.
+    pub(super) fn factor(&self) -> f64 {
+        mean(&self.factors).exp()
+    }
+
+    /// The interval of the factor that is one of so many, all of which together hold with 95 %
+    /// (Bonferroni); `None` with too few rounds. The noise of a ratio is taken to be log-normal,
+    /// because the sign test would need a dozen rounds.
+    pub(super) fn interval(&self, comparisons: usize) -> Option<(f64, f64)> {
+        let count = self.factors.len();
+        (count >= ROUNDS_MIN).then_some(())?;
+        let middle = mean(&self.factors);
+        let squares = self.factors.iter().map(|one| (one - middle).powi(2));
+        let deviation = (squares.sum::<f64>() / (count - 1) as f64).sqrt();
+        let share = 1.0 - ERROR / comparisons.max(1) as f64;
+        let half = student(share, count - 1) * deviation / (count as f64).sqrt();
+        Some(((middle - half).exp(), (middle + half).exp()))
+    }
+
+    pub(super) fn verdict(&self, comparisons: usize) -> StandingVerdict {
+        match self.interval(comparisons) {
+            None => StandingVerdict::Unknown,
+            Some((low, _)) if low > 1.0 => StandingVerdict::Better,
+            Some((_, high)) if high < 1.0 => StandingVerdict::Worse,
+            Some(_) => StandingVerdict::Level,
+        }
+    }
+}
+
+fn mean(figures: &[f64]) -> f64 {
+    figures.iter().sum::<f64>() / figures.len() as f64
+}
+
+/// The value that Student's t exceeds, to either side, in all but this share.
+fn student(share: f64, freedom: usize) -> f64 {
+    let (mut low, mut high) = (0.0, 1e6);
+    for _ in 0..100 {
+        let middle = f64::midpoint(low, high);
+        match within(middle, freedom) < share {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    high
+}
+
+/// The probability that Student's t is not beyond `value`, to either side (Abramowitz and Stegun,
+/// 26.7.3 and 26.7.4).
+fn within(value: f64, freedom: usize) -> f64 {
+    let angle = (value / (freedom as f64).sqrt()).atan();
+    let (sin, cos) = angle.sin_cos();
+    let is_odd = freedom % 2 == 1;
+    let (mut power, mut term) = if is_odd { (1, cos) } else { (0, 1.0) };
+    let mut sum = 0.0;
+    while power + 2 <= freedom {
+        sum += term;
+        term *= cos * cos * (power + 1) as f64 / (power + 2) as f64;
+        power += 2;
+    }
+    match is_odd {
+        true => (angle + sin * sum) * std::f64::consts::FRAC_2_PI,
+        false => sin * sum,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn students_quantiles_are_those_of_the_tables() {
+        for (freedom, expected) in [(1, 12.706), (2, 4.303), (5, 2.571), (6, 2.447), (30, 2.042)] {
+            assert!(
+                (student(0.95, freedom) - expected).abs() < 1e-3,
+                "{freedom}"
+            );
+        }
+    }
+
+    fn standing(factors: &[f64]) -> Standing {
+        Standing {
+            peer: "nginx".into(),
+            question: "Files: 1 KiB".into(),
+            metric: "processor time".into(),
+            factors: factors.iter().map(|factor| factor.ln()).collect(),
+            cpu: None,
+        }
+    }
+
+    #[test]
+    fn an_interval_widens_with_the_number_of_comparisons() {
+        let one = standing(&[1.08, 1.12, 1.10, 1.09, 1.11, 1.10]);
+        assert!((one.factor() - 1.1).abs() < 0.001);
+        let (alone, among) = (
+            one.interval(1).expect("rounds"),
+            one.interval(200).expect("rounds"),
+        );
+        assert!(
+            among.0 < alone.0 && alone.1 < among.1,
+            "{alone:?} {among:?}"
+        );
+        assert_eq!(one.verdict(200), StandingVerdict::Better);
+        let noisy = standing(&[0.9, 1.3, 1.1, 1.2, 0.95, 1.2]);
+        assert_eq!(noisy.verdict(1), StandingVerdict::Level);
+        assert_eq!(standing(&[0.5, 0.5]).verdict(1), StandingVerdict::Unknown);
+        assert_eq!(
+            standing(&[0.5, 0.51, 0.5]).verdict(1),
+            StandingVerdict::Worse
+        );
+    }
+}
