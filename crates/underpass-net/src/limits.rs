@@ -184,11 +184,15 @@ pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// How long a peer that has sent nothing, or only a part of a request, is spared when connections
-/// are closed to make room for new ones. A request follows the handshake at once, and its parts
-/// follow each other, unless a packet is lost, which is repaired within 200 to 500 ms. The shorter
-/// it is, the more new connections per second get their chance while somebody opens silent ones in
-/// masses: as many as there may be connections, divided by this.
-pub(crate) const EVICTION_GRACE: Duration = Duration::from_millis(500);
+/// are closed to make room for new ones: a millisecond for each connection that there may be, within
+/// these bounds. So about a thousand new connections a second get their chance while somebody
+/// opens silent ones in masses. A request follows the handshake at once, and its parts follow each
+/// other, unless a packet is lost, which is repaired within 200 to 500 ms.
+pub(crate) const EVICTION_GRACE_MIN: Duration = Duration::from_millis(50);
+pub(crate) const EVICTION_GRACE_MAX: Duration = Duration::from_millis(500);
+
+/// How long to wait for a connection that may be closed, unless one ends before.
+pub(crate) const EVICTION_BACKOFF: Duration = Duration::from_millis(50);
 
 /// Of so many waiting connections one is closed at a time, since finding the longest waiting one
 /// takes a look at each.

@@ -6,12 +6,11 @@ mod support;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use support::{Probe, Server, State};
 use underpass_serve::ServerOptions;
-use underpass_testkit::{HttpClient, WAIT_MAX};
+use underpass_testkit::{HttpClient, WAIT_MAX, wait_until};
 
 const SMALL: &[u8] = b"small";
 
@@ -30,6 +29,12 @@ fn server(connections_max: usize, change: impl FnOnce(&mut ServerOptions)) -> Se
     server.write("f", SMALL);
     server.write("probe", "probe");
     server
+}
+
+/// Waits until silent connections are not spared any more: it is time that is tested.
+fn await_grace() {
+    let start = Instant::now();
+    wait_until("the end of the grace", || start.elapsed() > GRACE_OVER);
 }
 
 fn ask(client: &mut HttpClient) {
@@ -62,7 +67,7 @@ fn silent_connections_make_room_before_idle_ones() {
     let server = server(4, |_| {});
     let mut kept = [idle(&server), idle(&server)];
     let mut silent = [server.connect(), server.connect()];
-    sleep(GRACE_OVER);
+    await_grace();
     let mut new = [idle(&server), idle(&server)];
     for client in &mut silent {
         client.assert_closed();
@@ -80,7 +85,7 @@ fn incomplete_requests_make_room_after_idle_connections() {
         client.send("GET /f HT");
     }
     let mut kept = idle(&server);
-    sleep(GRACE_OVER);
+    await_grace();
     let mut new = idle(&server);
     kept.assert_closed();
     for client in &mut begun {

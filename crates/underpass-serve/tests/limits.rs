@@ -400,8 +400,17 @@ fn clients_and_all_together_keep_to_their_limits_at_the_same_time() {
     server.write("large", &*content);
     let from = |client| HttpClient::connect_from([127, 0, 0, 1 + client as u8], server.address());
     assert_rate(EACH, || rates_of_clients(&[2], &content, from));
-    // Twice the rate of each would be more than that of all.
-    assert_rate(ALL / 2, || rates_of_clients(&[2, 2], &content, from));
+    // Twice the rate of each would be more than that of all. One of two may be sent more than its
+    // half while the machine holds up the other one.
+    assert_rate(ALL, || {
+        let rates = rates_of_clients(&[2, 2], &content, from);
+        assert!(
+            rates.iter().all(|rate| *rate < EACH as f64 * 1.05),
+            "{rates:?}"
+        );
+        let last = rates.into_iter().fold(f64::MAX, f64::min);
+        vec![2.0 * last]
+    });
 }
 
 #[test]

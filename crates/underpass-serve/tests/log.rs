@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::{Server, make_old, pattern};
 use tempfile::TempDir;
 use underpass_net::ShutdownPhase;
-use underpass_serve::{Access, LogFormat, ServerOptions, StatusAddress};
+use underpass_serve::{Access, LogFormat, ServerOptions};
 use underpass_testkit::{HttpClient, wait_until};
 
 const SIZE: usize = 24 << 20;
@@ -418,10 +418,7 @@ fn lines_for_a_log_that_was_deleted_are_counted_until_it_can_be_created_again() 
     let log = logs.join("log");
     let server = Server::with(|options| {
         options.log.access = Access::File(log.clone());
-        options.status.listen = Some(StatusAddress::Unix {
-            path: status.clone(),
-            mode: None,
-        });
+        options.status.listen = Some(status.clone().into());
     });
     server.write("f", "f");
     server.get("/f");
@@ -454,10 +451,7 @@ fn lines_that_a_pipe_does_not_take_are_dropped_and_counted() {
     let server = Server::with(|options| {
         options.log.access = Access::File(pipe.clone());
         options.log.queue_bytes_max = 1000;
-        options.status.listen = Some(StatusAddress::Unix {
-            path: status.clone(),
-            mode: None,
-        });
+        options.status.listen = Some(status.clone().into());
     });
     server.write("f", "f");
     let mut client = server.connect();

@@ -18,7 +18,8 @@ use rustix::io::Errno;
 
 use crate::plan::Policy;
 use crate::shared_file::SharedFile;
-use crate::transfer::verdict::{Call, Situation, Verdict, Wait, verdict};
+use crate::transfer::op::Op;
+use crate::transfer::verdict::{Situation, Verdict, Wait, verdict};
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::{Error, Fault};
@@ -392,7 +393,7 @@ impl Outbox {
 
     fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
         self.account.called(Mechanism::ReadWrite);
-        match verdict(Call::FillBuffer, result, &self.situation(Waits::Polls)) {
+        match verdict(Op::READ, result, &self.situation(Waits::Polls)) {
             Verdict::Moved(bytes) => self.pass_range(1, bytes),
             Verdict::Again => (),
             Verdict::Ended => return Err(self.error(Fault::Truncated, None)),
@@ -415,7 +416,7 @@ impl Outbox {
         if matches!(self.pieces.front(), Some(Piece::Joined { .. })) {
             self.account.called(Mechanism::ReadWrite);
         }
-        match verdict(Call::DrainBuffer, result, &self.situation(waits)) {
+        match verdict(Op::WRITE, result, &self.situation(waits)) {
             Verdict::Moved(bytes) => drop(self.pass_bytes(bytes)),
             Verdict::Wait(wait) => return Ok(Some(wait)),
             Verdict::Again => (),

@@ -215,3 +215,28 @@ fn few_descriptors_are_enough_for_a_deep_tree() {
         fs::remove_dir_all(path("copy")).expect("ours");
     }
 }
+
+/// GNU's test abuse.sh: a copy would write wherever the link of an earlier operand leads.
+#[test]
+fn nothing_is_copied_through_a_link_that_was_just_made() {
+    for leads_to in ["nowhere", "there"] {
+        let folder = disk_folder();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["a", "b", "c"] {
+            fs::create_dir(path(name)).expect("room");
+        }
+        std::os::unix::fs::symlink(format!("../{leads_to}"), path("a/1")).expect("a link");
+        fs::write(path("b/1"), "payload").expect("room");
+        fs::write(path("there"), "kept").expect("room");
+        for options in [&["-dR", "-j1"][..], &["-dR", "-j4"], &["-dR", "--atomic"]] {
+            let ran = cp(options, &[path("a/1"), path("b/1"), path("c")]);
+            let (from, through) = (path("b/1"), path("c/1"));
+            let (from, through) = (from.display(), through.display());
+            let said = format!("will not copy '{from}' through just-created symlink '{through}'");
+            ran.failed_with(&[&said]);
+            assert!(!path("nowhere").exists());
+            assert_eq!(fs::read_to_string(path("there")).expect("there"), "kept");
+            fs::remove_file(path("c/1")).expect("ours");
+        }
+    }
+}

@@ -178,8 +178,8 @@ pub(crate) fn foresee(entry: &Entry<'_>, dest: &Destination) -> Result<(), Probl
         Destination::Existing(_) if is_replaced => Ok(()),
         Destination::Existing(_) => access(&task.folders.dest, &task.dest, Access::WRITE_OK),
         Destination::New { .. } => {
-            if let Some(kind) = link_in_the_way(entry) {
-                return Err(Problem::new(kind, entry.dest_shown()));
+            if let Some(problem) = link_in_the_way(entry) {
+                return Err(problem);
             }
             place(entry, dest).and_then(|_| {
                 let (prefix, _) = split(task.dest.to_bytes());
@@ -216,10 +216,13 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
     let flags = access(entry) | OFlags::CREATE;
     let created = match openat(folder, name, flags | OFlags::EXCL, bits) {
         Err(Errno::EXIST) => match link_in_the_way(entry) {
-            Some(ProblemKind::Dangling) if entry.run.options.write_through_dangling => {
+            Some(problem)
+                if problem.kind == ProblemKind::Dangling
+                    && entry.run.options.write_through_dangling =>
+            {
                 openat(folder, name, flags, bits)
             }
-            Some(kind) => return Err(Problem::new(kind, entry.dest_shown())),
+            Some(problem) => return Err(problem),
             None => Err(Errno::EXIST),
         },
         Err(Errno::ISDIR) if name.to_bytes().ends_with(b"/") => Err(Errno::NOTDIR),
@@ -230,20 +233,19 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
         .map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))
 }
 
-/// What a symbolic link is that keeps a file from being created.
-fn link_in_the_way(entry: &Entry<'_>) -> Option<ProblemKind> {
+/// Why a symbolic link keeps a file from being created.
+fn link_in_the_way(entry: &Entry<'_>) -> Option<Problem> {
     let task = entry.task;
     let link = task.folders.dest.look_at(&task.dest).ok()?;
     if !is_link(&link) {
         return None;
     }
     let is_fresh = task.folders.origin == DestinationOrigin::Fresh;
-    match task.role {
-        Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => {
-            Some(ProblemKind::Planted)
-        }
-        _ => Some(ProblemKind::Dangling),
-    }
+    let kind = match task.role {
+        Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => ProblemKind::Planted,
+        _ => ProblemKind::Dangling,
+    };
+    Some(Problem::new(kind, entry.dest_shown()))
 }
 
 /// Opens what was seen, and nothing that has taken its place since; empties it only then.
@@ -347,9 +349,9 @@ fn create_nameless(
         Destination::Existing(there) => Some(there),
     };
     if existing.is_none()
-        && let Some(kind) = link_in_the_way(entry)
+        && let Some(problem) = link_in_the_way(entry)
     {
-        return Err(Problem::new(kind, entry.dest_shown()));
+        return Err(problem);
     }
     let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
     let (fd, file) = match run.options.resume {

@@ -16,6 +16,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
+use std::time::Duration;
 
 use slab::Slab;
 use tokio::sync::Notify;
@@ -24,8 +25,8 @@ use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Policy};
 
 use crate::limits::{
-    ConnectionLimits, EVICTED_MAX, EVICTION_GRACE, EVICTION_SHARE, ROUND_BYTES,
-    ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN,
+    ConnectionLimits, EVICTED_MAX, EVICTION_GRACE_MAX, EVICTION_GRACE_MIN, EVICTION_SHARE,
+    ROUND_BYTES, ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN,
 };
 use crate::log_throttle::LogThrottle;
 use crate::quota::SharedQuotas;
@@ -218,13 +219,15 @@ impl ConnectionSet {
     /// are being closed. They end soon.
     pub(crate) fn evict(&self, group: usize, least: usize) -> u64 {
         let (now, mut entries) = (Instant::now(), self.entries.borrow_mut());
+        let grace = Duration::from_millis(self.groups[group].max as u64);
+        let grace = grace.clamp(EVICTION_GRACE_MIN, EVICTION_GRACE_MAX);
         let of_group = entries.iter().filter(|(_, entry)| entry.group == group);
         let mut waiting = Vec::new();
         for (number, entry) in of_group {
             match entry.evictability {
                 Evictability::Evicted => return 0,
                 Evictability::Waits(awaited, since)
-                    if awaited == Awaited::Next || now - since >= EVICTION_GRACE =>
+                    if awaited == Awaited::Next || now - since >= grace =>
                 {
                     waiting.push((awaited, since, number));
                 }

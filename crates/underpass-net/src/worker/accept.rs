@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connection::socket::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionSet};
-use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits};
+use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits, EVICTION_BACKOFF};
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::{LogThrottle, Occurrence};
 use crate::worker::listener::WorkerListener;
@@ -74,7 +74,7 @@ pub(crate) async fn accept<S>(
                     warn_full(&evictions, evicted);
                 }
                 // Those that are closed end before, and others may become idle.
-                next_eviction = Instant::now() + ACCEPT_BACKOFF;
+                next_eviction = Instant::now() + EVICTION_BACKOFF;
             }
             NextEvent::Ended => next_eviction = Instant::now(),
         }

@@ -140,6 +140,9 @@ impl LogWriter {
     pub(super) fn new(buffers: &Arc<LogBuffers>, options: &LogOptions) -> LogWriter {
         let buffer = LogBuffer::default();
         if let Ok(mut all) = buffers.all.lock() {
+            // Those of workers that have ended, when their lines are written.
+            let is_empty = |buffer: &LogBuffer| buffer.lock().is_ok_and(|lines| lines.is_empty());
+            all.retain(|buffer| Arc::strong_count(buffer) > 1 || !is_empty(buffer));
             all.push(Arc::clone(&buffer));
         }
         LogWriter {
@@ -182,5 +185,25 @@ impl LogWriter {
     /// Blocks until what this worker wrote is on its way to the disk, for a few seconds at most.
     pub(crate) fn finish(&self) {
         self.buffers.wait_until_flushed(LOG_SETTLE_TIMEOUT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_ended_workers_go_when_they_are_written() {
+        let buffers = Arc::new(LogBuffers::default());
+        let options = LogOptions::default();
+        for _ in 0..100 {
+            LogWriter::new(&buffers, &options);
+        }
+        assert_eq!(buffers.all().len(), 1);
+        let unwritten = LogWriter::new(&buffers, &options);
+        unwritten.buffer.lock().unwrap().push(b'\n');
+        drop(unwritten);
+        let _next = LogWriter::new(&buffers, &options);
+        assert_eq!((buffers.all().len(), buffers.queued()), (2, 1));
     }
 }

@@ -313,13 +313,13 @@ impl Transfer {
         let Some(op) = self.next_op() else {
             return self.over();
         };
-        match (self.phase, op.call(), op.mechanism()) {
-            (Phase::Moving(_), Some(call), Some(mechanism)) => {
+        match (self.phase, op.mechanism()) {
+            (Phase::Moving(_), Some(mechanism)) => {
                 self.account.called(mechanism);
-                let verdict = verdict(call, result, &self.situation());
+                let verdict = verdict(op, result, &self.situation());
                 self.follow(op, mechanism, verdict, result.err())
             }
-            (Phase::Asking(mechanism, question), ..) => {
+            (Phase::Asking(mechanism, question), _) => {
                 self.account.asides += 1;
                 self.answer(mechanism, question, result)
             }
@@ -553,6 +553,27 @@ mod tests {
         assert_eq!(done.finish().expect("done").bytes(), 50);
         let cancelled = transfer(Owed::Exactly(50)).finish().expect_err("not done");
         assert_eq!(cancelled.fault, Fault::Cancelled);
+    }
+
+    #[test]
+    fn a_pipe_is_spliced_at_once_and_others_through_one_that_holds_bytes() {
+        let of = |from, to| {
+            let (source, sink) = (Source::sample(from), Sink::sample(to));
+            let only = Policy::only(Mechanism::Splice);
+            let plan = plan(&source, &sink, &KernelFacts::default(), &only);
+            Transfer::new(&source, &sink, plan)
+        };
+        let (file, pipe) = (EndpointKind::File, EndpointKind::Pipe);
+        for (from, to) in [(pipe, file), (file, pipe)] {
+            assert!(matches!(of(from, to).next_op(), Some(Op::Splice { .. })));
+        }
+        let mut relayed = of(EndpointKind::Tcp, file);
+        assert!(matches!(relayed.next_op(), Some(Op::Fill { .. })));
+        relayed.record(Ok(20));
+        assert_eq!((relayed.held(), relayed.done()), (20, 0));
+        relayed.record(Ok(15));
+        assert_eq!((relayed.held(), relayed.done()), (5, 15));
+        assert_eq!(relayed.finish().expect_err("cancelled").lost, 5);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! in, so that a middle is empty whenever the mechanism changes, and EAGAIN can mean one side
 //! only.
 
-use crate::transfer::verdict::Call;
 use crate::vocabulary::account::Mechanism;
 use crate::vocabulary::endpoint::Side;
 use crate::vocabulary::limits::{BUFFER_BYTES, PIPE_BYTES};
@@ -161,25 +160,19 @@ pub enum Op {
 }
 
 impl Op {
-    /// The call that moves payload, if it does.
-    pub(crate) const fn call(self) -> Option<Call> {
-        Some(match self {
-            Self::Clone | Self::CloneRange { .. } => Call::Clone,
-            Self::CopyRange { .. } => Call::CopyRange,
-            Self::Sendfile { .. } => Call::Sendfile,
-            Self::Splice { .. } => Call::Splice,
-            Self::Fill { through, .. } => match through {
-                RelayBuffer::Pipe => Call::FillPipe,
-                RelayBuffer::Buffer => Call::FillBuffer,
-            },
-            Self::Drain { through, .. } => match through {
-                RelayBuffer::Pipe => Call::DrainPipe,
-                RelayBuffer::Buffer => Call::DrainBuffer,
-            },
-            Self::ReadOut { .. } => Call::ReadOut,
-            _ => return None,
-        })
-    }
+    /// `read(2)` into a buffer, for what its results mean.
+    pub(crate) const READ: Self = Self::Fill {
+        through: RelayBuffer::Buffer,
+        from: None,
+        len: 0,
+    };
+
+    /// `write(2)` or `send(2)` from a buffer.
+    pub(crate) const WRITE: Self = Self::Drain {
+        through: RelayBuffer::Buffer,
+        to: None,
+        len: 0,
+    };
 
     /// The mechanism it belongs to, if it moves payload.
     pub const fn mechanism(self) -> Option<Mechanism> {

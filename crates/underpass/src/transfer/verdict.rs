@@ -10,32 +10,10 @@
 
 use rustix::io::Errno;
 
+use crate::transfer::op::{Op, RelayBuffer};
 use crate::vocabulary::account::Scope;
 use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::Fault;
-
-/// Which call gave the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// FICLONE, FICLONERANGE.
-    Clone,
-    /// copy_file_range.
-    CopyRange,
-    /// sendfile.
-    Sendfile,
-    /// splice where one side of the transfer is a pipe.
-    Splice,
-    /// splice from the source into the middle pipe, which is empty.
-    FillPipe,
-    /// splice from the middle pipe, which holds bytes, to the sink.
-    DrainPipe,
-    /// read into the middle buffer.
-    FillBuffer,
-    /// write from the middle buffer.
-    DrainBuffer,
-    /// read from the middle pipe into the middle buffer, after its drain was refused.
-    ReadOut,
-}
 
 /// What surrounds a call.
 #[derive(Clone, Copy, Debug)]
@@ -82,35 +60,43 @@ pub(crate) enum Verdict {
 
 const ONCE: Verdict = Verdict::Refused(Scope::Once);
 
-pub(crate) fn verdict(call: Call, result: Result<u64, Errno>, at: &Situation) -> Verdict {
-    match result {
-        Ok(0) => zero(call),
-        Ok(bytes) => Verdict::Moved(bytes),
-        Err(Errno::INTR) => Verdict::Again,
-        Err(errno) => match call {
-            Call::Clone => clone(errno),
-            Call::CopyRange => copy_range(errno, at),
-            Call::Sendfile => sendfile(errno, at),
-            Call::Splice => splice(errno, at),
-            Call::FillPipe => fill_pipe(errno, at),
-            Call::DrainPipe => drain_pipe(errno, at),
-            Call::FillBuffer => fill_buffer(errno, at),
-            Call::DrainBuffer => drain_buffer(errno, at),
-            Call::ReadOut => Verdict::Fatal(Fault::Kernel),
+/// What the result of `op` means, which moves payload.
+pub(crate) fn verdict(op: Op, result: Result<u64, Errno>, at: &Situation) -> Verdict {
+    let errno = match result {
+        Ok(0) => return zero(op),
+        Ok(bytes) => return Verdict::Moved(bytes),
+        Err(Errno::INTR) => return Verdict::Again,
+        Err(errno) => errno,
+    };
+    match op {
+        Op::Clone | Op::CloneRange { .. } => clone(errno),
+        Op::CopyRange { .. } => copy_range(errno, at),
+        Op::Sendfile { .. } => sendfile(errno, at),
+        Op::Splice { .. } => splice(errno, at),
+        Op::Fill { through, .. } => match through {
+            RelayBuffer::Pipe => fill_pipe(errno, at),
+            RelayBuffer::Buffer => fill_buffer(errno, at),
         },
+        Op::Drain { through, .. } => match through {
+            RelayBuffer::Pipe => drain_pipe(errno, at),
+            RelayBuffer::Buffer => drain_buffer(errno, at),
+        },
+        _ => Verdict::Fatal(Fault::Kernel),
     }
 }
 
-const fn zero(call: Call) -> Verdict {
-    match call {
+const fn zero(op: Op) -> Verdict {
+    match op {
         // The ioctl has no count: 0 is its success.
-        Call::Clone => Verdict::Moved(0),
-        Call::CopyRange | Call::Sendfile | Call::Splice | Call::FillPipe | Call::FillBuffer => {
+        Op::Clone | Op::CloneRange { .. } => Verdict::Moved(0),
+        Op::CopyRange { .. } | Op::Sendfile { .. } | Op::Splice { .. } | Op::Fill { .. } => {
             Verdict::Ended
         }
-        Call::DrainPipe => Verdict::Refused(Scope::Once),
-        Call::DrainBuffer => Verdict::Fatal(Fault::Sink),
-        Call::ReadOut => Verdict::Fatal(Fault::Kernel),
+        Op::Drain { through, .. } => match through {
+            RelayBuffer::Pipe => ONCE,
+            RelayBuffer::Buffer => Verdict::Fatal(Fault::Sink),
+        },
+        _ => Verdict::Fatal(Fault::Kernel),
     }
 }
 
@@ -274,16 +260,40 @@ mod tests {
         }
     }
 
-    const CALLS: [Call; 9] = [
-        Call::Clone,
-        Call::CopyRange,
-        Call::Sendfile,
-        Call::Splice,
-        Call::FillPipe,
-        Call::DrainPipe,
-        Call::FillBuffer,
-        Call::DrainBuffer,
-        Call::ReadOut,
+    const CLONE: Op = Op::Clone;
+    const COPY_RANGE: Op = Op::CopyRange {
+        from: 0,
+        to: 0,
+        len: 1,
+    };
+    const SENDFILE: Op = Op::Sendfile { from: None, len: 1 };
+    const SPLICE: Op = Op::Splice {
+        from: None,
+        to: None,
+        len: 1,
+    };
+    const FILL_PIPE: Op = Op::Fill {
+        through: RelayBuffer::Pipe,
+        from: None,
+        len: 1,
+    };
+    const DRAIN_PIPE: Op = Op::Drain {
+        through: RelayBuffer::Pipe,
+        to: None,
+        len: 1,
+    };
+    const READ_OUT: Op = Op::ReadOut { len: 1 };
+
+    const CALLS: [Op; 9] = [
+        CLONE,
+        COPY_RANGE,
+        SENDFILE,
+        SPLICE,
+        FILL_PIPE,
+        DRAIN_PIPE,
+        Op::READ,
+        Op::WRITE,
+        READ_OUT,
     ];
 
     #[test]
@@ -322,7 +332,7 @@ mod tests {
             assert_eq!(reported, Verdict::Refused(scope), "{call:?} {errno:?}");
         };
         for errno in [Errno::OPNOTSUPP, Errno::NOTTY, Errno::NOSYS, Errno::XDEV] {
-            refused(Call::Clone, errno, Scope::Devices);
+            refused(CLONE, errno, Scope::Devices);
         }
         for errno in [
             Errno::INVAL,
@@ -331,10 +341,10 @@ mod tests {
             Errno::BADF,
             Errno::TXTBSY,
         ] {
-            refused(Call::Clone, errno, Scope::Once);
+            refused(CLONE, errno, Scope::Once);
         }
         for errno in [Errno::XDEV, Errno::OPNOTSUPP] {
-            refused(Call::CopyRange, errno, Scope::Devices);
+            refused(COPY_RANGE, errno, Scope::Devices);
         }
         for errno in [
             Errno::INVAL,
@@ -346,7 +356,7 @@ mod tests {
             Errno::NOENT,
             Errno::FBIG,
         ] {
-            refused(Call::CopyRange, errno, Scope::Once);
+            refused(COPY_RANGE, errno, Scope::Once);
         }
         for errno in [
             Errno::INVAL,
@@ -354,20 +364,14 @@ mod tests {
             Errno::SPIPE,
             Errno::OVERFLOW,
         ] {
-            refused(Call::Sendfile, errno, Scope::Once);
-            refused(Call::FillPipe, errno, Scope::Once);
+            refused(SENDFILE, errno, Scope::Once);
+            refused(FILL_PIPE, errno, Scope::Once);
         }
     }
 
     #[test]
     fn missing_and_forbidden_calls_are_probed() {
-        for call in [
-            Call::CopyRange,
-            Call::Sendfile,
-            Call::Splice,
-            Call::FillPipe,
-            Call::DrainPipe,
-        ] {
+        for call in [COPY_RANGE, SENDFILE, SPLICE, FILL_PIPE, DRAIN_PIPE] {
             for errno in [Errno::NOSYS, Errno::PERM] {
                 assert_eq!(verdict(call, Err(errno), &situation(0)), Verdict::Suspect);
             }
@@ -377,9 +381,9 @@ mod tests {
     /// QUIRK(cifs-eio)
     #[test]
     fn cifs_eio() {
-        let first = verdict(Call::CopyRange, Err(Errno::IO), &situation(0));
+        let first = verdict(COPY_RANGE, Err(Errno::IO), &situation(0));
         assert_eq!(first, Verdict::RefusedToReading);
-        let later = verdict(Call::CopyRange, Err(Errno::IO), &situation(1));
+        let later = verdict(COPY_RANGE, Err(Errno::IO), &situation(1));
         assert_eq!(later, Verdict::Fatal(Fault::Disk));
     }
 
@@ -391,15 +395,15 @@ mod tests {
             ..situation(0)
         };
         let reported = |call| verdict(call, Err(Errno::AGAIN), &polls);
-        assert_eq!(reported(Call::Sendfile), Verdict::Wait(Wait::Sink));
-        assert_eq!(reported(Call::Splice), Verdict::Wait(Wait::Both));
-        assert_eq!(reported(Call::FillPipe), Verdict::Wait(Wait::Source));
-        assert_eq!(reported(Call::DrainPipe), Verdict::Wait(Wait::Sink));
+        assert_eq!(reported(SENDFILE), Verdict::Wait(Wait::Sink));
+        assert_eq!(reported(SPLICE), Verdict::Wait(Wait::Both));
+        assert_eq!(reported(FILL_PIPE), Verdict::Wait(Wait::Source));
+        assert_eq!(reported(DRAIN_PIPE), Verdict::Wait(Wait::Sink));
         let blocks = Situation {
             sink_waits: Waits::Blocks,
             ..polls
         };
-        let reported = verdict(Call::Sendfile, Err(Errno::AGAIN), &blocks);
+        let reported = verdict(SENDFILE, Err(Errno::AGAIN), &blocks);
         assert_eq!(reported, Verdict::Fatal(Fault::TimedOut));
     }
 
@@ -410,18 +414,10 @@ mod tests {
             source_waits: Waits::Polls,
             ..situation(0)
         };
-        for call in [
-            Call::Sendfile,
-            Call::Splice,
-            Call::FillPipe,
-            Call::DrainPipe,
-        ] {
+        for call in [SENDFILE, SPLICE, FILL_PIPE, DRAIN_PIPE] {
             assert_eq!(verdict(call, Err(Errno::AGAIN), &files), ONCE, "{call:?}");
         }
-        for (call, fault) in [
-            (Call::FillBuffer, Fault::Source),
-            (Call::DrainBuffer, Fault::Sink),
-        ] {
+        for (call, fault) in [(Op::READ, Fault::Source), (Op::WRITE, Fault::Sink)] {
             let reported = verdict(call, Err(Errno::AGAIN), &files);
             assert_eq!(reported, Verdict::Fatal(fault), "{call:?}");
         }
@@ -429,12 +425,7 @@ mod tests {
 
     #[test]
     fn a_gone_peer_is_the_peers_fault() {
-        for call in [
-            Call::Sendfile,
-            Call::DrainPipe,
-            Call::DrainBuffer,
-            Call::FillBuffer,
-        ] {
+        for call in [SENDFILE, DRAIN_PIPE, Op::WRITE, Op::READ] {
             for errno in [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN] {
                 let reported = verdict(call, Err(errno), &situation(5));
                 assert_eq!(reported, Verdict::Fatal(Fault::PeerGone), "{call:?}");

@@ -14,7 +14,8 @@ use crate::plan::Policy;
 use crate::shared_file::SharedFile;
 use crate::sys::SignalGuard;
 use crate::transfer::Step;
-use crate::transfer::verdict::{Call, Situation, Verdict, verdict};
+use crate::transfer::op::Op;
+use crate::transfer::verdict::{Situation, Verdict, verdict};
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
 use crate::vocabulary::error::{Error, Fault};
@@ -281,7 +282,7 @@ impl<F: AsFd> FileReceiver<F> {
             done: self.account.bytes(),
         };
         let written = result.map(|written| written as u64);
-        let fault = match verdict(Call::DrainBuffer, written, &situation) {
+        let fault = match verdict(Op::WRITE, written, &situation) {
             Verdict::Moved(bytes) => {
                 self.account.moved(Mechanism::ReadWrite, bytes);
                 self.sink.to += bytes;
