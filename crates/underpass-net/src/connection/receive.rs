@@ -73,7 +73,8 @@ impl Connection {
     /// Receives the rest of a body, in turns that let other connections go on. A peer that sends
     /// nothing for `stall_timeout`, or less than `rate_min`, is given up. Writing to the file may
     /// block the worker for as long as the kernel throttles writers. Cancel safe: `body` knows what
-    /// the file has, and another call goes on.
+    /// the file has, and another call goes on. Syncing and closing the file, which may report a
+    /// lost write (close(2)), are the caller's.
     ///
     /// # Errors
     /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone` (also where the peer ends its side before the

@@ -243,7 +243,7 @@ impl<'a> Driver<'a> {
 }
 
 /// Copies all of `source` over the beginning of `sink`, or to its end if it was opened with
-/// `O_APPEND`. The sink is neither truncated nor synced.
+/// `O_APPEND`. The sink is neither truncated nor synced; closing it may report a lost write.
 ///
 /// Empty the sink first (`set_len(0)`, or `File::create`): only then may it share blocks with the
 /// source, and keep the source's holes. Blocks; positions of both files are unspecified afterwards.
@@ -307,7 +307,8 @@ pub fn send_file(
 ///
 /// # Errors
 /// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What
-/// arrived is in the file; [`Error::lost`] bytes were taken from the socket and are not.
+/// arrived is in the file; [`Error::lost`] bytes were taken from the socket and are not. Closing
+/// the file, which may report a lost write (close(2)), is the caller's.
 ///
 /// ```
 /// use std::io::Write;

@@ -115,7 +115,8 @@ impl FileSender {
 
 /// Receives a body of known length from one socket into a file, by splice where the kernel can. A
 /// future that is dropped takes nothing with it: what is between socket and file stays in the
-/// receiver, and a later call goes on.
+/// receiver, and a later call goes on. Syncing and closing the file, which may report a lost write
+/// (close(2)), are the caller's.
 ///
 /// ```
 /// use std::time::Duration;
