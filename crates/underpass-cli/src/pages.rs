@@ -75,5 +75,6 @@ fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
 }
 
 fn print(text: &[u8]) -> Result<(), String> {
-    layout::print(&String::from_utf8_lossy(text)).map_err(|error| error.to_string())
+    let printed = layout::print(&String::from_utf8_lossy(text));
+    printed.map_err(|error| format!("cannot write to standard output: {error}"))
 }

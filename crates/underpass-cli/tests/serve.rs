@@ -123,7 +123,8 @@ fn bodies_that_fit_with_their_head_leave_in_one_write_and_no_others() {
             (sent, "sendfile"),
             (large, "splice"),
         ] {
-            let reported = end.output.contains(&format!("{bytes} bytes by {by}"));
+            let unit = if bytes == 1 { "byte" } else { "bytes" };
+            let reported = end.output.contains(&format!("{bytes} {unit} by {by}"));
             assert_eq!(reported, bytes > 0, "{}", end.output);
         }
     }

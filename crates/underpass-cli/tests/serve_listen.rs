@@ -69,7 +69,9 @@ fn addresses(server: &ServerProcess) -> Vec<SocketAddr> {
 #[test]
 fn what_people_type_is_listened_on_and_every_address_is_printed() {
     let (folder, content) = folder(100);
-    let typed: [(&[&str], bool); 8] = [
+    let typed: [(&[&str], bool); 10] = [
+        (&["--bind", "127.0.0.1", "-p", "0"], false),
+        (&["-b", "localhost:0"], false),
         (&["-p", "0"], false),
         (&["--port=0"], false),
         (&["--listen", "0"], false),
@@ -107,6 +109,7 @@ fn a_port_of_the_command_line_overrides_the_environment_and_contradicts_another(
     ServerProcess::spawn(&mut command).stop().assert_success();
     let two = serve(&["--listen", "127.0.0.1:81", "-p", "82"]);
     two.assert_failed(1, &["two different ports are given"]);
+    serve(&["8000"]).assert_failed(1, &["cannot serve 8000", "--port"]);
     let nobody = serve(&["--listen", "no-such-name.invalid:80"]);
     nobody.assert_failed(2, &["no-such-name.invalid:80"]);
 }

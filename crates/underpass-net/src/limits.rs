@@ -184,10 +184,10 @@ pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// How long a peer that has sent nothing, or only a part of a request, is spared when connections
-/// are closed to make room for new ones: a millisecond for each connection that there may be, within
-/// these bounds. So about a thousand new connections a second get their chance while somebody
-/// opens silent ones in masses. A request follows the handshake at once, and its parts follow each
-/// other, unless a packet is lost, which is repaired within 200 to 500 ms.
+/// are closed to make room for new ones: a millisecond for each connection that there may be,
+/// within these bounds. So about a thousand new connections a second get their chance while
+/// somebody opens silent ones in masses. A request follows the handshake at once, and its parts
+/// follow each other, unless a packet is lost, which is repaired within 200 to 500 ms.
 pub(crate) const EVICTION_GRACE_MIN: Duration = Duration::from_millis(50);
 pub(crate) const EVICTION_GRACE_MAX: Duration = Duration::from_millis(500);
 

@@ -8,14 +8,6 @@ use super::complaint::{Complaint, Exceptions, excused};
 /// Test files that may sleep, and why.
 pub(super) const EXCEPTIONS: Exceptions = &[
     (
-        "crates/underpass-net/tests/seams/main.rs",
-        "a slow peer is slow",
-    ),
-    (
-        "crates/underpass-serve/tests/crowded.rs",
-        "connections get as old as the grace that they are given; older is as good",
-    ),
-    (
         "crates/underpass-serve/tests/endings.rs",
         "a slow client is slow",
     ),

@@ -27,12 +27,13 @@ impl Document {
 }
 
 impl Experiment {
-    /// The title, with the variant unless it is part of it.
+    /// The title, with the parts of the variant that it doesn't have.
     pub(super) fn heading(&self) -> String {
-        match self.variant.as_str() {
-            "" => self.title.clone(),
-            variant if self.title.contains(variant) => self.title.clone(),
-            variant => format!("{}: {variant}", self.title),
+        let parts = self.variant.split(", ");
+        let further = parts.filter(|part| !self.title.contains(part));
+        match &further.collect::<Vec<_>>()[..] {
+            [] => self.title.clone(),
+            further => format!("{}: {}", self.title, further.join(", ")),
         }
     }
 

@@ -1,11 +1,23 @@
 //! The errors of a server as messages with advice.
 
+use std::path::Path;
+
 use underpass_net::Error as Net;
 use underpass_serve::Error;
+
+/// Whether a folder was meant to be a port, as of `python -m http.server`.
+fn is_port(folder: &Path) -> bool {
+    folder
+        .to_str()
+        .is_some_and(|name| name.parse::<u16>().is_ok())
+}
 
 /// The message of an error, followed by what to try.
 pub(super) fn with_advice(error: &Error) -> String {
     let advice = match error {
+        Error::Root { path, .. } if is_port(path) => {
+            "choose a folder that exists; the option --port chooses the port"
+        }
         Error::Root { .. } => "choose a folder that exists and is readable",
         Error::NoBeneath { .. } => {
             "this needs Linux 5.6 or later and a seccomp filter that allows openat2"

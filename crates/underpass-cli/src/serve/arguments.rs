@@ -55,6 +55,9 @@ pub(crate) struct ServeArguments {
     /// passed by systemd [default: 127.0.0.1:8080]
     #[arg(
         long,
+        visible_alias = "bind",
+        alias = "host",
+        short_alias = 'b',
         value_name = "WHERE",
         env = "UNDERPASS_LISTEN",
         value_delimiter = ' ',

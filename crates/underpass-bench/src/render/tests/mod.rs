@@ -282,3 +282,14 @@ fn where_rounds_are_too_few_or_figures_alike_the_summary_is_not_sure() {
         );
     }
 }
+
+#[test]
+fn a_heading_says_nothing_twice() {
+    let heading = |variant| sample::experiment("http", variant, "To 16 connections", 7).heading();
+    assert_eq!(heading("16 connections"), "To 16 connections");
+    assert_eq!(
+        heading("16 connections, 50 files"),
+        "To 16 connections: 50 files"
+    );
+    assert_eq!(heading(""), "To 16 connections");
+}
