@@ -159,7 +159,7 @@ fn misplaced_backups(all: &[Difference]) -> impl Iterator<Item = &[u8]> {
 
 const SUFFIXES: [&[u8]; 6] = [b"~", b".bak", b".old", b"x", b".suffix", b".env"];
 
-/// Whether a backup at another place makes this difference: of itself, of the file that it is of,
+/// Whether a backup at another place makes this difference: of itself, of a file of its name,
 /// of the times of folders that were searched for it, of the messages that name it.
 fn follows_from(difference: &Difference, backup: &[u8]) -> bool {
     let folder = backup.iter().rposition(|byte| *byte == b'/');
@@ -171,8 +171,11 @@ fn follows_from(difference: &Difference, backup: &[u8]) -> bool {
     };
     match difference.path.as_deref() {
         Some(path) => {
-            let mut originals = SUFFIXES.iter().map(|suffix| backup.strip_suffix(*suffix));
-            let is_original = originals.any(|original| original == Some(path));
+            let name = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec);
+            let mut originals = SUFFIXES
+                .iter()
+                .filter_map(|suffix| backup.strip_suffix(*suffix));
+            let is_original = originals.any(|original| name(original) == name(path));
             let is_searched = difference.what == "atime" && difference.gnu == "now";
             let is_folder = path == folder && is_touched(difference);
             path == backup || is_original || is_searched || is_folder
