@@ -61,7 +61,8 @@ fn a_log_that_is_not_taken_stops_nothing_and_is_reported_once() {
         let greeting = lines.next().unwrap();
         let address = greeting.split("http://").nth(1).unwrap();
         let address: SocketAddr = address.split('/').next().unwrap().parse().unwrap();
-        lines.find(|line| line.starts_with("bodies ")).unwrap();
+        let is_last = |line: &String| line.starts_with("press Ctrl-C to stop");
+        lines.find(is_last).unwrap();
         address
     });
     let said = || fs::read_to_string(&errors).unwrap();

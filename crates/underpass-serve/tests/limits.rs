@@ -244,9 +244,9 @@ fn rate(client: &mut HttpClient, length: usize) -> f64 {
     unreachable!("a body that is not empty")
 }
 
-/// Nothing makes a client faster than its rate, by more than 5 percent. How close to it a server
-/// comes on an idle machine is measured by its own tests on a clock of their own; here it has to
-/// come to a half, some time within the wait, however busy the machine is with something else.
+/// Nothing makes a client faster than its rate, by more than 5 percent. From below it has to come
+/// to a half, some time within the wait: a busy machine holds servers and clients up. How close the
+/// rate limiter comes on a clock of its own is in its own tests.
 fn assert_rate(rate: u64, measure: impl Fn() -> Vec<f64>) {
     wait_until("rate that is nearly reached", || {
         let measured: Vec<f64> = measure()
