@@ -16,9 +16,6 @@ use super::words::{
     self, BACKUPS, BackupNames, Choices, PreservedAttribute, UsageError, When, choose,
 };
 
-/// As many files at once as pay off on file systems of one machine.
-const DEFAULT_JOBS_MAX: usize = 16;
-
 /// What a command line asks for.
 #[derive(Debug)]
 pub(super) enum CpRequest {
@@ -65,10 +62,9 @@ pub(super) fn command(
     }
     contradictions(options)?;
     let target = target(&draft)?;
-    let jobs = match (overwrite, options.jobs) {
-        (OverwritePolicy::Ask(_), _) => NonZeroUsize::MIN,
-        (_, Some(jobs)) => jobs,
-        (_, None) => default_jobs(environment),
+    let jobs = match (overwrite, options.jobs, environment.called_as) {
+        (OverwritePolicy::Ask(_), ..) | (_, None, CalledAs::Cp) => Some(NonZeroUsize::MIN),
+        (_, jobs, _) => jobs,
     };
     let progress = draft.progress.unwrap_or(match environment.called_as {
         CalledAs::Underpass => When::Auto,
@@ -85,18 +81,10 @@ pub(super) fn command(
             backup,
             target,
             write_through_dangling: environment.order == ArgumentOrder::OptionsFirst,
-            jobs: Some(jobs),
+            jobs,
             ..draft.options
         },
     })
-}
-
-fn default_jobs(environment: &CpEnvironment) -> NonZeroUsize {
-    let jobs = match environment.called_as {
-        CalledAs::Cp => 1,
-        CalledAs::Underpass => environment.processors.get().min(DEFAULT_JOBS_MAX),
-    };
-    NonZeroUsize::new(jobs).unwrap_or(NonZeroUsize::MIN)
 }
 
 fn copy_mode(draft: &Draft) -> Result<CopyMode, UsageError> {
@@ -444,7 +432,6 @@ pub(super) struct CpEnvironment {
     /// `SIMPLE_BACKUP_SUFFIX`.
     pub(super) suffix: Option<OsString>,
     pub(super) has_selinux: bool,
-    pub(super) processors: NonZeroUsize,
 }
 
 impl CpEnvironment {
@@ -459,7 +446,6 @@ impl CpEnvironment {
             backup_names: std::env::var_os("VERSION_CONTROL"),
             suffix: std::env::var_os("SIMPLE_BACKUP_SUFFIX"),
             has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
-            processors: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         }
     }
 }

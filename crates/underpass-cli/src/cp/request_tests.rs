@@ -12,7 +12,6 @@ fn environment(called_as: CalledAs) -> CpEnvironment {
         backup_names: None,
         suffix: None,
         has_selinux: false,
-        processors: NonZeroUsize::new(64).expect("not 0"),
     }
 }
 
@@ -286,7 +285,7 @@ fn as_cp_nothing_goes_on_beside() {
         parsed(words, name).map(|copying| copying.options.jobs.map(NonZeroUsize::get))
     };
     assert_eq!(jobs("a b", CalledAs::Cp), Ok(Some(1)));
-    assert_eq!(jobs("a b", CalledAs::Underpass), Ok(Some(16)));
+    assert_eq!(jobs("a b", CalledAs::Underpass), Ok(None));
     assert_eq!(jobs("-j3 a b", CalledAs::Cp), Ok(Some(3)));
     assert_eq!(
         jobs("-j3 -i a b", CalledAs::Underpass),

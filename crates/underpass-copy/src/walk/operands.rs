@@ -28,6 +28,9 @@ use crate::walk::tree::TreeWalk;
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
+/// As many files at once as pay off on file systems of one machine.
+const DEFAULT_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+
 /// Begins a copy, before anything that others can see is done for it.
 ///
 /// A symbolic link in the place of a copy, in a folder that was there, is followed if it was there
@@ -78,7 +81,7 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
     let jobs = match (sources, operands.first()) {
         // One file is copied by one thread.
         (SourceCount::One, Some(source)) if lstat(source).is_ok_and(|stat| is_regular(&stat)) => 1,
-        _ => options.jobs.map_or(1, NonZeroUsize::get),
+        _ => options.jobs.unwrap_or_else(processors).get(),
     };
     let shares = DescriptorShares::of(jobs.min(CopyOptions::JOBS_MAX));
     let DescriptorShares { jobs, folders_max } = shares;
@@ -115,6 +118,12 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
         Some(pool) => copy_with(pool, jobs, &run, operands),
     }
     run.finish()
+}
+
+/// As many files at once as pay off. A dozen system calls: nobody asks for them in vain.
+fn processors() -> NonZeroUsize {
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    processors.min(DEFAULT_JOBS_MAX)
 }
 
 /// Copies all operands by several threads, the calling one included.
