@@ -66,8 +66,9 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// Bytes per second, all files together (`--bwlimit`).
     pub bytes_per_second_max: Option<u64>,
-    /// How many files are copied at once (`-j`), at most [`CopyOptions::JOBS_MAX`]; as many as there
-    /// are processors, at most 16, without a number. With 1 each event is delivered as it happens.
+    /// How many files are copied at once (`-j`), at most [`CopyOptions::JOBS_MAX`]; without a
+    /// number as many as there are processors, at most 16. With 1 each event is delivered as it
+    /// happens.
     pub jobs: Option<NonZeroUsize>,
 }
 

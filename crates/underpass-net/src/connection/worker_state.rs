@@ -214,10 +214,9 @@ impl ConnectionSet {
         }
     }
 
-    /// Closes connections of a group that wait for a request, the longest waiting ones, `least` of
-    /// them at least, and returns how many: none where there are not so many, or while earlier ones
-    /// are being closed. They end soon.
-    pub(crate) fn evict(&self, group: usize, least: usize) -> u64 {
+    /// Closes connections of a group that wait for a request, the longest waiting ones, and returns
+    /// how many: none where none waits, or while earlier ones are being closed. They end soon.
+    pub(crate) fn evict(&self, group: usize) -> u64 {
         let (now, mut entries) = (Instant::now(), self.entries.borrow_mut());
         let grace = Duration::from_millis(self.groups[group].max as u64);
         let grace = grace.clamp(EVICTION_GRACE_MIN, EVICTION_GRACE_MAX);
@@ -234,10 +233,7 @@ impl ConnectionSet {
                 Evictability::Waits(..) | Evictability::Busy => {}
             }
         }
-        if waiting.len() < least {
-            return 0;
-        }
-        let count = (waiting.len() / EVICTION_SHARE).clamp(least, EVICTED_MAX);
+        let count = (waiting.len() / EVICTION_SHARE).clamp(1, EVICTED_MAX);
         if count < waiting.len() {
             waiting.select_nth_unstable(count);
             waiting.truncate(count);

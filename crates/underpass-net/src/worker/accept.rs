@@ -2,8 +2,8 @@
 //!
 //! `accept4` fails for reasons that do not concern the next connection: the last one was reset
 //! before it was accepted, descriptors or memory have run out. None of them ends the loop. After an
-//! error that would occur again at once, it closes an idle connection and waits until one ends or a
-//! short time has passed; connections that arrive meanwhile stay in the kernel's queue.
+//! error that would occur again at once, it waits until a connection ends or a short time has
+//! passed; connections that arrive meanwhile stay in the kernel's queue.
 
 use std::future::{Future, pending, poll_fn};
 use std::io;
@@ -40,13 +40,6 @@ pub(crate) async fn accept<S>(
 ) {
     let (failures, evictions) = (LogThrottle::default(), LogThrottle::default());
     let (mut first, mut had_room, mut next_eviction) = (0, true, Instant::now());
-    let evict = |group, least| {
-        let evicted = connections.evict(group, least);
-        if group == CLIENTS {
-            report(AcceptEvent::Evicted(evicted));
-        }
-        evicted
-    };
     loop {
         let has_room = connections.has_room(CLIENTS);
         if had_room && !has_room {
@@ -63,14 +56,13 @@ pub(crate) async fn accept<S>(
             NextEvent::Accepted(_, Err(error)) => {
                 if failure_of(&error) == AcceptFailure::Persistent {
                     warn(&failures, &error);
-                    // A connection and the file that it is sent need a descriptor each.
-                    evict(CLIENTS, 2);
                     pause(connections).await;
                 }
             }
             NextEvent::Full(group) => {
-                let evicted = evict(group, 1);
+                let evicted = connections.evict(group);
                 if group == CLIENTS {
+                    report(AcceptEvent::Evicted(evicted));
                     warn_full(&evictions, evicted);
                 }
                 // Those that are closed end before, and others may become idle.
