@@ -196,6 +196,16 @@ mod tests {
         assert_eq!(only, [Coding::Br]);
     }
 
+    #[test]
+    fn names_of_compressed_files_end_with_the_suffix_of_a_coding() {
+        for name in ["a.css.br", "a.tar.zst", "a.gz", ".gz"] {
+            assert!(is_compressed(name.as_bytes()), "{name}");
+        }
+        for name in ["a.css", "gz", "a.gz.txt", "a.br/b", ""] {
+            assert!(!is_compressed(name.as_bytes()), "{name}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn no_field_panics(field in "[a-z*;=q01., \t]{0,32}") {

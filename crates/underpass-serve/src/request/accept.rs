@@ -77,6 +77,7 @@ mod tests {
             ),
             ("*/*;q=0.1, application/json;q=0.2", ListingFormat::Json),
             ("*/*", ListingFormat::Html),
+            ("application/json;q=0.5, */*", ListingFormat::Html),
             (",;/", ListingFormat::Html),
             ("", ListingFormat::Html),
         ] {
