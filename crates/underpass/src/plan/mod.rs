@@ -609,6 +609,12 @@ mod tests {
             ),
             [Splice, ReadWrite]
         );
+        let file = Source::sample(EndpointKind::File);
+        let pipe = Sink::sample(EndpointKind::Pipe);
+        assert_eq!(tiers(&file, &pipe, &policy), [ReadWrite]);
+        let copy = Sink::sample(EndpointKind::File);
+        let auto = Policy::default();
+        assert_eq!(tiers(&file, &copy, &policy), tiers(&file, &copy, &auto));
     }
 
     #[test]
