@@ -165,6 +165,7 @@ mod tests {
             ("gzip, *;q=0", "gzip"),
             ("gzip, *;q=0, identity;q=0.5", "gzip identity"),
             ("identity", "identity"),
+            ("deflate, gzip;q=0.5", "gzip identity"),
             ("identity, gzip;q=0.5", "identity"),
             ("identity;q=0.5, gzip;q=0.5", "gzip identity"),
             ("identity;q=0", ""),

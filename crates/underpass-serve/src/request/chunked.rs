@@ -201,6 +201,7 @@ mod tests {
             b"5\r\nhello!\r\n",
             b"5\r\nhello\n",
             b"0\r\nno colon\r\n\r\n",
+            b"0\r\nnocolon\r\n\r\n",
             b"0\r\n: x\r\n\r\n",
             b"0\r\nT: x\n\r\n",
             b"0\r\n folded\r\n\r\n",
