@@ -6,10 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Advice, fadvise};
 use tokio::io::Interest;
 use tokio::runtime::{Builder, Runtime};
-use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Stream, Turn, relay};
+use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Stream, Turn, is_cached, relay};
 use underpass::limits::{SPLICED_BYTES_MIN, TURN_BYTES_MIN};
 use underpass::{
     Account, Errno, Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed,
@@ -279,8 +278,7 @@ pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {
 
 /// Drops a file from the page cache.
 pub(crate) fn cool(file: &std::fs::File) {
-    file.sync_all().expect("on the disk");
-    fadvise(file, 0, None, Advice::DontNeed).expect("forgets");
+    testkit::cool(file, |file, offset, len| is_cached(file, offset, len));
 }
 
 #[test]
