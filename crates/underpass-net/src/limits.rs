@@ -134,7 +134,9 @@ impl ConnectionLimits {
         let is_below = |rate: Option<NonZeroU64>| {
             rate.is_some_and(|rate| rate.get() < self.rate_min.saturating_mul(2))
         };
-        let what = if is_below(self.rate_max) {
+        let what = if self.connections_max == 0 {
+            "connections-max is 0: nobody could connect; raise it"
+        } else if is_below(self.rate_max) {
             "rate-max is less than twice rate-min: no client could be fast enough; lower rate-min"
         } else if self.rate_min > 0 && self.rate_min_window < RATE_WINDOW_MIN {
             "rate-min-window is shorter than a second, which a lost packet may take; raise it"
