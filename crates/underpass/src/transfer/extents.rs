@@ -60,15 +60,14 @@ impl Extents {
 pub(crate) struct SourceExtents(pub(crate) Extents);
 
 impl SourceExtents {
-    /// Holes are looked for between files where there must be some, and only towards a place where
+    /// Holes are looked for between files where there may be some, and only towards a place where
     /// the sink has no bytes yet: elsewhere old bytes would remain. With
     /// [`Holes::Fill`] their zeros are moved as data.
     pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
-        let sparse = source.end.allocated < source.end.size;
         let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();
         let known = matches!(source.owed, Owed::Exactly(_));
         Self(
-            match holes != Holes::Fill && sparse && between_files && known {
+            match holes != Holes::Fill && source.end.may_have_holes() && between_files && known {
                 true => Extents::Unknown,
                 false => Extents::Plain,
             },
