@@ -49,7 +49,7 @@ pub use limits::ConnectionLimits;
 pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 pub use log_throttle::{LogThrottle, Occurrence};
-pub use process::confine::{Confine, Confinement, confine};
+pub use process::confine::{Confine, Confinement, confine, confine_as};
 pub use process::notify::Notifier;
 pub use process::resources::cores;
 pub use process::signals::{SignalAction, watch_signals};

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use underpass::{Piece, Policy};
 use underpass_net::{
     Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, ReadOutcome,
-    Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine, start,
+    Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine_as, start,
 };
 use underpass_testkit::WAIT_MAX;
 
@@ -29,6 +29,8 @@ use underpass_testkit::WAIT_MAX;
 struct Obedient {
     root: Arc<OwnedFd>,
     how: Confine,
+    /// Of Landlock.
+    abi: i32,
 }
 
 /// Reports nothing.
@@ -44,7 +46,7 @@ impl Protocol for Obedient {
     type Summary = Nothing;
 
     fn confine(&self) -> Result<(), Error> {
-        confine(&[self.root.as_fd()], self.how).map(drop)
+        confine_as(&[self.root.as_fd()], self.how, self.abi).map(drop)
     }
 
     fn worker(&self) {}
@@ -86,6 +88,10 @@ fn obey(line: &str) -> io::Result<()> {
         "read" => fs::read(on).map(drop),
         "list" => fs::read_dir(on).map(drop),
         "write" => OpenOptions::new().write(true).open(on).map(drop),
+        "ioctl" => {
+            let device = OpenOptions::new().write(true).open(on)?;
+            Ok(rustix::io::ioctl_fionread(device).map(drop)?)
+        }
         "make" => File::create_new(on).map(drop),
         "remove" => fs::remove_file(on),
         "truncate" => Ok(nix::unistd::truncate(on, 0)?),
@@ -112,6 +118,10 @@ struct Server {
 
 impl Server {
     fn start(how: Confine) -> Server {
+        Server::start_as(how, NEWEST).unwrap()
+    }
+
+    fn start_as(how: Confine, abi: i32) -> Result<Server, Error> {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir(&root).unwrap();
@@ -123,6 +133,7 @@ impl Server {
         let protocol = Obedient {
             root: Arc::new(rustix::fs::open(&root, flags, Mode::empty()).unwrap()),
             how,
+            abi,
         };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let setup = ServerConfig {
@@ -132,14 +143,14 @@ impl Server {
             policy: Policy::default(),
             limits: ConnectionLimits::default(),
         };
-        let running = start(&setup, Inherited::default()).unwrap();
+        let running = start(&setup, Inherited::default())?;
         let socket = TcpStream::connect(running.address().unwrap()).unwrap();
         socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
-        Server {
+        Ok(Server {
             running: Some(running),
             folder,
             lines: BufReader::new(socket),
-        }
+        })
     }
 
     fn inside(&self, name: &str) -> PathBuf {
@@ -170,6 +181,9 @@ impl Drop for Server {
 }
 
 const FINE: [i32; 2] = [0, 0];
+
+/// The newest ABI of Landlock that these tests need.
+const NEWEST: i32 = 6;
 
 fn both(errno: Errno) -> [i32; 2] {
     [errno.raw_os_error(); 2]
@@ -229,6 +243,73 @@ fn a_confined_worker_makes_no_connection_and_sends_no_signal() {
     other.kill().unwrap();
     other.wait().unwrap();
     assert_eq!(signalled, both(Errno::PERM));
+}
+
+/// A kernel of each ABI, as far as rights go: older ones lack what newer ones can refuse.
+#[test]
+#[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
+fn a_worker_is_confined_as_far_as_each_abi_reaches_and_serves() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for abi in 1..=NEWEST {
+        let mut server = Server::start_as(Confine::Auto, abi).unwrap();
+        let (inside, outside) = (
+            server.inside("inside"),
+            server.folder.path().join("outside"),
+        );
+        let (root, link, new) = (
+            server.inside("."),
+            server.inside("link"),
+            server.inside("new"),
+        );
+        for (what, on) in [("read", &inside), ("list", &root)] {
+            assert_eq!(server.ask(what, on), FINE, "{abi}: {what}");
+        }
+        assert_eq!(server.ask("write", "/dev/null"), FINE, "{abi}: cold files");
+        for (what, on) in [
+            ("read", &outside),
+            ("read", &link),
+            ("write", &inside),
+            ("write", &outside),
+            ("remove", &inside),
+            ("make", &new),
+        ] {
+            assert_eq!(server.ask(what, on), both(Errno::ACCESS), "{abi}: {what}");
+        }
+        assert_eq!(server.ask("list", "/"), both(Errno::ACCESS), "{abi}");
+        assert_eq!(server.ask("run", "/bin/true"), both(Errno::ACCESS), "{abi}");
+        let since = |first: i32, errno| match abi >= first {
+            true => both(errno),
+            false => FINE,
+        };
+        let refused = since(3, Errno::ACCESS);
+        assert_eq!(server.ask("truncate", &outside), refused, "{abi}");
+        let refused = since(4, Errno::ACCESS);
+        assert_eq!(server.ask("connect", &address), refused, "{abi}");
+        let command = match abi {
+            ..5 => both(Errno::NOTTY),
+            _ => both(Errno::ACCESS),
+        };
+        assert_eq!(server.ask("ioctl", "/dev/null"), command, "{abi}");
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let signalled = server.ask("signal", other.id().to_string());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(signalled, since(6, Errno::PERM), "{abi}");
+    }
+}
+
+#[test]
+#[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
+fn confinement_that_is_required_covers_every_way_to_change_a_file() {
+    for abi in 1..=NEWEST {
+        let started = Server::start_as(Confine::Required, abi);
+        let reported = started.map(drop).map_err(|error| error.to_string());
+        match abi {
+            ..3 => assert!(reported.unwrap_err().contains("ABI 3"), "{abi}"),
+            _ => assert_eq!(reported, Ok(()), "{abi}"),
+        }
+    }
 }
 
 #[test]

@@ -70,12 +70,21 @@ const REQUIRED: i32 = ABI::V3 as i32;
 /// [`Error::Confine`] where `how` is [`Confine::Required`] and the kernel cannot. The thread may be
 /// confined in part.
 pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Error> {
+    confine_as(roots, how, KNOWN as i32)
+}
+
+/// The same, with no more than a kernel of this ABI has: for tests.
+///
+/// # Errors
+/// As [`confine`].
+#[doc(hidden)]
+pub fn confine_as(roots: &[BorrowedFd<'_>], how: Confine, abi: i32) -> Result<Confinement, Error> {
     if how == Confine::Off {
         return Ok(Confinement::Off);
     }
-    let holds = match restrict(roots) {
+    let holds = match restrict(roots, ABI::from(abi)) {
         Ok(LandlockStatus::Available { effective_abi, .. }) => Confinement::Holds {
-            abi: effective_abi as i32,
+            abi: abi.min(effective_abi as i32),
         },
         Ok(LandlockStatus::NotEnabled) => {
             Confinement::Impossible("Landlock is not enabled (lsm= of the kernel)".into())
@@ -111,12 +120,16 @@ impl Confine {
     }
 }
 
-fn restrict(roots: &[BorrowedFd<'_>]) -> Result<LandlockStatus, RulesetError> {
-    let mut ruleset = Ruleset::default()
-        .handle_access(AccessFs::from_all(KNOWN))?
-        .handle_access(AccessNet::from_all(KNOWN))?
-        .scope(Scope::from_all(KNOWN))?
-        .create()?;
+fn restrict(roots: &[BorrowedFd<'_>], abi: ABI) -> Result<LandlockStatus, RulesetError> {
+    let mut ruleset = Ruleset::default();
+    ruleset = ruleset.handle_access(AccessFs::from_all(abi))?;
+    if abi >= ABI::V4 {
+        ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
+    }
+    if abi >= ABI::V6 {
+        ruleset = ruleset.scope(Scope::from_all(abi))?;
+    }
+    let mut ruleset = ruleset.create()?;
     for root in roots {
         let reading = AccessFs::ReadFile | AccessFs::ReadDir;
         ruleset = ruleset.add_rule(PathBeneath::new(root, reading))?;
