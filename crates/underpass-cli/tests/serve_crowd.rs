@@ -48,6 +48,32 @@ fn idle_connections_keep_nobody_out() {
     assert_eq!(end.errors.matches("connections are in use").count(), 1);
 }
 
+/// What it could not know at the start: the limit is lowered to what is open.
+#[test]
+fn idle_connections_make_room_where_descriptors_run_out() {
+    const CLIENTS: usize = 40;
+    let server = Server::start();
+    server.write("f", "content");
+    for number in 0..CLIENTS {
+        server.write(&number.to_string(), format!("content {number}"));
+    }
+    let kept: Vec<_> = (0..60).map(|_| idle(&server)).collect();
+    server.limit_descriptors(server.descriptors() as u64);
+    for _ in 0..3 {
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.ask(&format!("/{number}"));
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let response = client.response();
+            assert_eq!(response.text(), format!("content {number}"));
+        }
+    }
+    drop(kept);
+    let end = server.stop();
+    assert_eq!(end.errors.matches("503").count(), 0, "{}", end.errors);
+}
+
 #[test]
 fn few_descriptors_are_enough_for_one_after_the_other() {
     let server = server(64, &[]);

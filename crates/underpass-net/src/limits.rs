@@ -134,7 +134,9 @@ impl ConnectionLimits {
         let is_below = |rate: Option<NonZeroU64>| {
             rate.is_some_and(|rate| rate.get() < self.rate_min.saturating_mul(2))
         };
-        let what = if is_below(self.rate_max) {
+        let what = if self.connections_max == 0 {
+            "connections-max is 0: nobody could connect; raise it"
+        } else if is_below(self.rate_max) {
             "rate-max is less than twice rate-min: no client could be fast enough; lower rate-min"
         } else if self.rate_min > 0 && self.rate_min_window < RATE_WINDOW_MIN {
             "rate-min-window is shorter than a second, which a lost packet may take; raise it"
@@ -175,9 +177,18 @@ pub(crate) const DEPARTED_CLIENTS_MAX: usize = 16_384;
 /// doubled.
 pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
 
-/// Descriptors reserved for everything that is not a connection or its file: listeners, runtimes,
-/// standard streams, the mover's pipes.
-pub(crate) const DESCRIPTORS_ASIDE: usize = 64;
+/// Descriptors reserved for everything that is not a connection or its file: the process's own and
+/// inherited ones, then those of each worker, which are its listeners, its runtime and the mover's
+/// pipes.
+pub(crate) const DESCRIPTORS_ASIDE: usize = 16;
+pub(crate) const WORKER_DESCRIPTORS_ASIDE: usize = 48;
+
+/// What a new connection needs: its socket, and two to look at a file and to open it.
+pub(crate) const CONNECTION_DESCRIPTORS: usize = 3;
+
+/// How long after a call failed for want of descriptors a worker asks whether there are any before
+/// it accepts a connection.
+pub(crate) const SHORTAGE_KEPT: Duration = Duration::from_secs(1);
 
 /// How long to wait after `accept` failed for lack of descriptors or memory, unless a connection
 /// ends before. Ten attempts a second cost nothing.

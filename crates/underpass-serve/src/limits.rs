@@ -38,6 +38,10 @@ pub(crate) const WATCH_EVENTS_BYTES: usize = 4 << 10;
 /// Candidates in a `try` list. Each costs one or more file system lookups for every request.
 pub(crate) const TRIED_FILES_MAX: usize = 16;
 
+/// How often a file is opened where descriptors are short, before the request is answered with 503:
+/// each time one idle connection is closed, or a tenth of a second passes.
+pub(crate) const OPEN_ATTEMPTS_MAX: u32 = 12;
+
 /// How often a name is resolved again after a concurrent rename got in the way.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 

@@ -153,10 +153,19 @@ fn limits_that_contradict_each_other_are_reported_before_anything_listens() {
     assert!(input.contains("input-bytes-max"), "{input}");
     let rate = refused(|options| options.connections.rate_max = NonZeroU64::new(300));
     assert!(rate.contains("rate-min"), "{rate}");
+    let none = refused(|options| options.connections.connections_max = 0);
+    assert!(none.contains("connections-max"), "{none}");
     let nobody = refused(|options| {
         options.connections.proxy.protocol = underpass_net::ProxyProtocol::Required;
     });
     assert!(nobody.contains("proxy.trusted"), "{nobody}");
+}
+
+#[test]
+fn a_time_longer_than_the_kernel_can_wait_is_its_longest() {
+    let server = server(|options| options.connections.acknowledge_timeout = Duration::MAX);
+    server.write("f", "content");
+    assert_eq!(server.get("/f").body, b"content");
 }
 
 #[test]

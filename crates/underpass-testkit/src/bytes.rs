@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
+use rustix::fs::{Advice, fadvise};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -63,6 +64,22 @@ pub fn assert_same_files(one: &Path, other: &Path) {
         "{} and {} differ",
         one.display(),
         other.display()
+    );
+}
+
+/// Writes a file to its disk, drops it from the page cache, and checks by `is_cached`, which is given
+/// an offset and a length, that no page of it stayed there.
+#[track_caller]
+pub fn cool(file: &File, is_cached: impl Fn(&File, u64, u64) -> bool) {
+    file.sync_all().expect("on the disk");
+    fadvise(file, 0, None, Advice::DontNeed).expect("forgets");
+    let len = file.metadata().expect("a length").len();
+    let page = (0..len)
+        .step_by(4096)
+        .find(|&offset| is_cached(file, offset, 1));
+    assert_eq!(
+        page, None,
+        "of {len} bytes this one stayed in the page cache"
     );
 }
 

@@ -16,7 +16,7 @@ mod strace;
 mod wait;
 
 pub use bytes::{
-    assert_same, assert_same_files, content, disk_folder, sha256, sha256_file, sha256_reader,
+    assert_same, assert_same_files, content, cool, disk_folder, sha256, sha256_file, sha256_reader,
 };
 pub use http::{HttpClient, HttpResponse};
 pub use mount::{assert_private_mounts, mount, mount_image};

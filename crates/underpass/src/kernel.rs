@@ -54,6 +54,11 @@ impl Kernel {
         kernel
     }
 
+    /// Closes pipes that no transfer uses, where descriptors are short.
+    pub fn close_idle_pipes(&self) {
+        lock(&self.idle.pipes).clear();
+    }
+
     /// Remembers a refusal between two ends, as far as it holds.
     pub fn learn(&self, refusal: &Refusal, source: &Endpoint, sink: &Endpoint) {
         let mechanism = refusal.mechanism;

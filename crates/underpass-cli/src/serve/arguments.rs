@@ -173,7 +173,8 @@ pub(super) struct ReportingArguments {
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
 
-    /// Serve Prometheus metrics and health checks on this address: 127.0.0.1:9090 or unix:PATH
+    /// Serve Prometheus metrics and health checks here: PORT (this machine only), ADDR:PORT or
+    /// unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     status: Option<StatusAddress>,
 

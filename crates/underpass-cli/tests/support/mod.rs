@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use tempfile::TempDir;
 use underpass_testkit::{ExitReport, ServerProcess, WAIT_MAX, in_parallel, run, strace};
 
@@ -107,6 +107,15 @@ impl Server {
 
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(self.path(name), content).expect("room");
+    }
+
+    /// Lowers or raises its limit on descriptors while it runs.
+    pub(crate) fn limit_descriptors(&self, count: u64) {
+        let limit = Rlimit {
+            current: Some(count),
+            maximum: getrlimit(Resource::Nofile).maximum,
+        };
+        prlimit(Some(self.pid()), Resource::Nofile, limit).expect("a process of ours");
     }
 
     /// Waits for the end that the test has caused.

@@ -32,8 +32,11 @@ use underpass::drive::tokio::{Forecast, Sender};
 use crate::connection::input::Input;
 use crate::connection::socket::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
-use crate::connection::worker_state::{Awaited, ConnectionGuard, DescriptorRoom, WorkerState};
+use crate::connection::worker_state::{
+    Awaited, CLIENTS, ConnectionGuard, DescriptorRoom, WorkerState,
+};
 use crate::error::ConnectionError;
+use crate::limits::ACCEPT_BACKOFF;
 use crate::listen::address::PeerAddress;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::quota::client_table::ClientPermit;
@@ -327,6 +330,22 @@ impl Connection {
             polled => polled,
         })
         .await
+    }
+
+    /// Makes room after a file could not be opened for want of descriptors: closes idle pipes and
+    /// the longest idle connection, or waits a moment where there is none. Until it is answered,
+    /// new connections do not take the room. Returns how many connections are closed.
+    pub async fn free_descriptors(&self) -> u64 {
+        let worker = &*self.state.worker;
+        worker.connections.record_shortage();
+        worker.kernel.close_idle_pipes();
+        let evicted = worker.connections.evict(CLIENTS);
+        match evicted {
+            0 => tokio::time::sleep(ACCEPT_BACKOFF).await,
+            // It is closed when its task has run.
+            _ => tokio::task::yield_now().await,
+        }
+        evicted
     }
 
     /// How the first range that is owed is going to leave, if its head becomes so much `longer`:

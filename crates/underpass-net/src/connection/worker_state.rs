@@ -26,7 +26,7 @@ use underpass::{Kernel, Policy};
 
 use crate::limits::{
     ConnectionLimits, EVICTED_MAX, EVICTION_GRACE_MAX, EVICTION_GRACE_MIN, EVICTION_SHARE,
-    ROUND_BYTES, ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN,
+    ROUND_BYTES, ROUND_BYTES_WATCHED, SHORTAGE_KEPT, TURN_BYTES_WATCHED_MIN,
 };
 use crate::log_throttle::LogThrottle;
 use crate::quota::SharedQuotas;
@@ -103,6 +103,8 @@ pub(crate) struct ConnectionSet {
     /// What the worker may have open: two for each connection of a client, and what is reserved.
     descriptors_max: usize,
     reserved: Cell<usize>,
+    /// While descriptors are short, until then.
+    short_until: Cell<Option<Instant>>,
     /// Notified whenever a connection ends. Only the worker's own loop waits for it.
     ended: Notify,
 }
@@ -177,6 +179,7 @@ impl ConnectionSet {
             groups: maxima.into_iter().map(group).collect(),
             descriptors_max,
             reserved: Cell::new(0),
+            short_until: Cell::new(None),
             ended: Notify::new(),
         }
     }
@@ -204,6 +207,22 @@ impl ConnectionSet {
     /// Whether every group may have one more.
     pub(crate) fn all_have_room(&self) -> bool {
         (0..self.groups.len()).all(|group| self.has_room(group))
+    }
+
+    /// Records that a call has failed for want of descriptors: somebody else holds some, or the
+    /// limit was lowered.
+    pub(crate) fn record_shortage(&self) {
+        self.short_until.set(Some(Instant::now() + SHORTAGE_KEPT));
+    }
+
+    /// Whether descriptors are short, so that a connection is accepted only if one more can be
+    /// served.
+    pub(crate) fn is_short(&self) -> bool {
+        let is_over = |until: &Instant| *until <= Instant::now();
+        if self.short_until.get().as_ref().is_some_and(is_over) {
+            self.short_until.set(None);
+        }
+        self.short_until.get().is_some()
     }
 
     /// Sets the phase and wakes all connections.

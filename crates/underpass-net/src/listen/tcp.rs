@@ -64,8 +64,9 @@ pub(crate) fn set_stream_options(socket: impl AsFd, limits: &ConnectionLimits) -
     // Without a limit too: a reload may have removed one.
     let rate = limits.rate_max.map_or(u64::MAX, |rate| rate.get());
     underpass::tcp::limit_pace(&socket, rate)?;
-    let timeout = limits.acknowledge_timeout.as_millis();
-    sockopt::set_tcp_user_timeout(&socket, u32::try_from(timeout).unwrap_or(u32::MAX))?;
+    // The kernel takes a signed number.
+    let timeout = limits.acknowledge_timeout.as_millis().min(i32::MAX as u128);
+    sockopt::set_tcp_user_timeout(&socket, timeout as u32)?;
     Ok(())
 }
 

@@ -1,8 +1,11 @@
 //! What the process may use: processors, and descriptors with the connections that fit into them.
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::limits::{ConnectionLimits, DESCRIPTORS_ASIDE};
+use crate::limits::{
+    CONNECTION_DESCRIPTORS, ConnectionLimits, DESCRIPTORS_ASIDE, WORKER_DESCRIPTORS_ASIDE,
+};
 
 /// The cores this process may use: what the scheduler's affinity mask allows, at least one.
 pub fn cores() -> usize {
@@ -14,7 +17,7 @@ pub fn cores() -> usize {
 
 /// Raises the soft limit on descriptors to the hard one (the soft one is low for the sake of
 /// programs that use `select`) and returns how many connections fit, at most what `limits` allow.
-pub(crate) fn connections(limits: &ConnectionLimits) -> usize {
+pub(crate) fn connections(limits: &ConnectionLimits, workers: usize) -> usize {
     let wanted = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: wanted.maximum,
@@ -23,18 +26,28 @@ pub(crate) fn connections(limits: &ConnectionLimits) -> usize {
     // A refusal leaves the limit as it is, and it is read again below.
     let _ = setrlimit(Resource::Nofile, raised);
     // Each connection may need a second descriptor for the file it is sent.
-    (descriptors() / 2).clamp(1, limits.connections_max)
+    (descriptors(workers) / 2).clamp(1, limits.connections_max)
 }
 
-/// How many descriptors there may be for connections and what they are sent.
-pub(crate) fn descriptors() -> usize {
-    left(getrlimit(Resource::Nofile).current)
+/// How many descriptors there may be for connections of all workers and what they are sent.
+pub(crate) fn descriptors(workers: usize) -> usize {
+    left(getrlimit(Resource::Nofile).current, workers)
 }
 
-fn left(descriptors: Option<u64>) -> usize {
+fn left(descriptors: Option<u64>, workers: usize) -> usize {
+    let aside = WORKER_DESCRIPTORS_ASIDE.saturating_mul(workers);
+    let aside = aside.saturating_add(DESCRIPTORS_ASIDE);
     let count = descriptors.and_then(|count| usize::try_from(count).ok());
     // Where there are few, half of them are for connections all the same.
-    count.map_or(usize::MAX, |count| count - DESCRIPTORS_ASIDE.min(count / 2))
+    count.map_or(usize::MAX, |count| count - aside.min(count / 2))
+}
+
+/// Whether the process can open what a new connection needs: it tries. Event descriptors count in
+/// the limits of the process and of the system.
+pub(crate) fn has_descriptors() -> bool {
+    let open = |_| eventfd(0, EventfdFlags::CLOEXEC);
+    let opened: Result<Vec<_>, _> = (0..CONNECTION_DESCRIPTORS).map(open).collect();
+    opened.is_ok()
 }
 
 #[cfg(test)]
@@ -43,9 +56,10 @@ mod tests {
 
     #[test]
     fn some_descriptors_are_left_aside() {
-        assert_eq!(left(None), usize::MAX);
-        assert_eq!(left(Some(1_024)), 1_024 - DESCRIPTORS_ASIDE);
-        assert_eq!(left(Some(64)), 32);
-        assert_eq!(left(Some(1)), 1);
+        assert_eq!(left(None, 2), usize::MAX);
+        assert_eq!(left(Some(1_024), 2), 1_024 - 16 - 2 * 48);
+        assert_eq!(left(Some(64), 1), 32);
+        assert_eq!(left(Some(1_024), usize::MAX), 512);
+        assert_eq!(left(Some(1), 1), 1);
     }
 }

@@ -191,7 +191,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         let wanted = &config.listeners;
         let listeners = Listeners::open(wanted, workers, limits, before, &self.activated)?;
         let limits = ConnectionLimits {
-            connections_max: resources::connections(limits).div_ceil(workers),
+            connections_max: resources::connections(limits, workers).div_ceil(workers),
             ..limits.clone()
         };
         config.protocol.after_bind()?;

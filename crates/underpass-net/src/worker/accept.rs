@@ -4,6 +4,11 @@
 //! before it was accepted, descriptors or memory have run out. None of them ends the loop. After an
 //! error that would occur again at once, it waits until a connection ends or a short time has
 //! passed; connections that arrive meanwhile stay in the kernel's queue.
+//!
+//! The maxima of connections follow from the limit on descriptors, but others may hold descriptors,
+//! and the limit may be lowered. Once one could not be opened, a connection is accepted only if
+//! there are descriptors for its files too, and idle connections are closed until there are: what
+//! one of them leaves behind must not be taken by a connection that is answered with 503.
 
 use std::future::{Future, pending, poll_fn};
 use std::io;
@@ -18,6 +23,7 @@ use crate::connection::worker_state::{CLIENTS, ConnectionSet};
 use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits, EVICTION_BACKOFF};
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::{LogThrottle, Occurrence};
+use crate::process::resources::has_descriptors;
 use crate::worker::listener::WorkerListener;
 
 /// What happens beside accepting.
@@ -26,6 +32,8 @@ pub(crate) enum AcceptEvent {
     Full,
     /// So many connections of clients that waited for a request are closed.
     Evicted(u64),
+    /// Descriptors are short: what is kept for later is to be closed.
+    Shortage,
 }
 
 /// Hands every connection to `take`, as long as its listener's group has room, and makes room by
@@ -56,7 +64,21 @@ pub(crate) async fn accept<S>(
             NextEvent::Accepted(_, Err(error)) => {
                 if failure_of(&error) == AcceptFailure::Persistent {
                     warn(&failures, &error);
-                    pause(connections).await;
+                    let is_shortage = is_shortage(Errno::from_io_error(&error));
+                    if !is_shortage || connections.is_short() {
+                        pause(connections).await;
+                    }
+                    if is_shortage {
+                        connections.record_shortage();
+                    }
+                }
+            }
+            NextEvent::Short => {
+                connections.record_shortage();
+                report(AcceptEvent::Shortage);
+                if !has_descriptors() {
+                    report(AcceptEvent::Evicted(connections.evict(CLIENTS)));
+                    next_eviction = Instant::now() + EVICTION_BACKOFF;
                 }
             }
             NextEvent::Full(group) => {
@@ -79,11 +101,13 @@ enum NextEvent<'l, S> {
     Accepted(&'l WorkerListener<S>, io::Result<(Transport, PeerAddress)>),
     /// A connection waits, and its group is full.
     Full(usize),
+    /// A connection waits, and there are no descriptors for it and its files.
+    Short,
     /// A connection has ended while a group was full.
     Ended,
 }
 
-/// The next event. That a group is full is not reported before `next_eviction`.
+/// The next event. That there is no room is not reported before `next_eviction`.
 async fn next<'l, S>(
     listeners: &'l [WorkerListener<S>],
     connections: &ConnectionSet,
@@ -94,15 +118,25 @@ async fn next<'l, S>(
     let mut pause = pin!(sleep_until(next_eviction));
     let (before, from_first) = listeners.split_at(first.min(listeners.len()));
     poll_fn(|task| {
-        let is_crowded = !connections.all_have_room();
+        let is_short = connections.is_short();
+        let is_crowded = is_short || !connections.all_have_room();
         let may_evict = is_crowded && pause.as_mut().poll(task).is_ready();
         for listener in from_first.iter().chain(before) {
-            if connections.has_room(listener.group) {
-                if let Poll::Ready(accepted) = listener.acceptor.poll_accept(task) {
-                    return Poll::Ready(NextEvent::Accepted(listener, accepted));
+            let (group, acceptor) = (listener.group, &listener.acceptor);
+            let has_room = connections.has_room(group);
+            if is_short || !has_room {
+                if !may_evict || acceptor.poll_waiting(task).is_pending() {
+                    continue;
                 }
-            } else if may_evict && listener.acceptor.poll_waiting(task).is_ready() {
-                return Poll::Ready(NextEvent::Full(listener.group));
+                if !has_room {
+                    return Poll::Ready(NextEvent::Full(group));
+                }
+                if !has_descriptors() {
+                    return Poll::Ready(NextEvent::Short);
+                }
+            }
+            if let Poll::Ready(accepted) = acceptor.poll_accept(task) {
+                return Poll::Ready(NextEvent::Accepted(listener, accepted));
             }
         }
         match is_crowded {
@@ -176,6 +210,11 @@ fn failure_of(error: &io::Error) -> AcceptFailure {
         ) => AcceptFailure::OneConnection,
         _ => AcceptFailure::Persistent,
     }
+}
+
+/// Whether a call has failed because the process, or the system, has no descriptor left.
+pub(crate) fn is_shortage(errno: Option<Errno>) -> bool {
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Warns that a worker has as many connections as it may have.

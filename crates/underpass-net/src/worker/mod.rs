@@ -128,8 +128,8 @@ impl<P: Protocol> PreparedWorker<P> {
                 if self.started.recv().is_ok() {
                     let (limits, workers) = (config.limits, config.workers);
                     let maxima = group_maxima(&config.listeners, limits.connections_max, workers);
-                    let connections =
-                        ConnectionSet::new(maxima, resources::descriptors() / workers.max(1));
+                    let descriptors = resources::descriptors(workers) / workers.max(1);
+                    let connections = ConnectionSet::new(maxima, descriptors);
                     let worker =
                         WorkerState::new(limits, config.policy, connections, shared, shutdown);
                     runtime.block_on(work::<P>(
@@ -192,6 +192,10 @@ async fn work<P: Protocol>(
     let report = |event| match event {
         AcceptEvent::Full => P::connections_max_reached(&state),
         AcceptEvent::Evicted(count) => P::evicted(&state, count),
+        AcceptEvent::Shortage => {
+            worker.kernel.close_idle_pipes();
+            P::descriptors_short(&state);
+        }
     };
     let seen = phases.clone();
     let is_over = || seen.has_changed().unwrap_or(true);

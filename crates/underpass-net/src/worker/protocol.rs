@@ -55,6 +55,9 @@ pub trait Protocol: Clone + Send + 'static {
     /// one ends, or is evicted.
     fn connections_max_reached(_worker: &Self::Worker) {}
 
+    /// Called when descriptors are short: closes those that are kept for later.
+    fn descriptors_short(_worker: &Self::Worker) {}
+
     /// Called when `count` connections of clients that waited for a request are closed to make room
     /// for others.
     fn evicted(_worker: &Self::Worker, _count: u64) {}

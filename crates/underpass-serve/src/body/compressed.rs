@@ -283,6 +283,7 @@ mod tests {
 
     use tokio::sync::Semaphore;
     use underpass::SharedFile;
+    use underpass::drive::tokio::is_cached;
 
     use super::*;
 
@@ -357,14 +358,13 @@ mod tests {
         let content = b"one line of a long story, ".repeat(40_000);
         std::fs::write(&path, &content).unwrap();
         let open = std::fs::File::open(&path).unwrap();
-        open.sync_all().unwrap();
         let pieces = content.len().div_ceil(READ_BYTES);
         // In the page cache, whatever the file system thinks of reading from it alone; and on disk.
-        for (turn, advice) in [
-            (Duration::ZERO, rustix::fs::Advice::WillNeed),
-            (Duration::MAX, rustix::fs::Advice::DontNeed),
-        ] {
-            rustix::fs::fadvise(&open, 0, None, advice).unwrap();
+        for turn in [Duration::ZERO, Duration::MAX] {
+            match turn {
+                Duration::ZERO => assert_eq!(std::fs::read(&path).unwrap(), content),
+                _ => underpass_testkit::cool(&open, |file, from, len| is_cached(file, from, len)),
+            }
             let range = FileRange {
                 file: SharedFile::new(open.try_clone().unwrap().into()),
                 offset: 0,

@@ -91,8 +91,8 @@ struct Exchanges<'c> {
 enum ExchangeStep<'w> {
     /// The response to this request.
     Send(Persistence, LastRequest, Answer<'w>),
-    /// The end of a body, before the request with this head is answered.
-    Skip(RequestBody, Vec<u8>),
+    /// The end of a body to skip, or a descriptor, before the request with this head is answered.
+    Postpone(Option<RequestBody>, Vec<u8>),
 }
 
 /// Whether the client has announced that no other request follows.
@@ -146,8 +146,8 @@ impl<'c> Exchanges<'c> {
                     next => next,
                 }
             }
-            Ok(ExchangeStep::Skip(body, bytes)) => {
-                Box::pin(self.answer_after_body(&head, &bytes, body)).await
+            Ok(ExchangeStep::Postpone(body, bytes)) => {
+                Box::pin(self.answer_later(&head, &bytes, body)).await
             }
             Err(error) => Box::pin(self.refuse_head(error)).await,
         }
@@ -210,51 +210,74 @@ impl<'c> Exchanges<'c> {
         self.exchange
             .understand(bytes, Some(&request), || worker.text_buffer.take());
         self.exchange.client = worker.client(peer, &request);
-        let step = if request.framing == Framing::Empty {
-            let persistence = persistence(&request, phase, self.exchange, worker);
-            let last = match request.persistence {
-                Persistence::Close => LastRequest::Announced,
-                Persistence::KeepAlive => LastRequest::Open,
-            };
-            let answer = worker.answer(request, persistence, outbox, room);
-            ExchangeStep::Send(persistence, last, answer)
-        } else if let Some(body) = RequestBody::to_skip(&request, &worker.shared.limits) {
-            ExchangeStep::Skip(body, bytes.to_vec())
-        } else {
-            let answer = worker.answer(request, Persistence::Close, outbox, room);
-            ExchangeStep::Send(Persistence::Close, LastRequest::Open, answer)
+        let is_empty = request.framing == Framing::Empty;
+        let (persistence, last) = match (is_empty, request.persistence) {
+            (true, Persistence::Close) => (Persistence::Close, LastRequest::Announced),
+            (true, Persistence::KeepAlive) => {
+                let persistence = persistence(&request, phase, self.exchange, worker);
+                (persistence, LastRequest::Open)
+            }
+            (false, _) => (Persistence::Close, LastRequest::Open),
+        };
+        let to_skip = || RequestBody::to_skip(&request, &worker.shared.limits);
+        let body = (!is_empty).then(to_skip).flatten();
+        let answer = match body {
+            Some(_) => None,
+            None => worker.answer(request, persistence, outbox, room, 1),
+        };
+        let step = match answer {
+            Some(answer) => ExchangeStep::Send(persistence, last, answer),
+            None => ExchangeStep::Postpone(body, bytes.to_vec()),
         };
         self.connection.consume(head.length());
         Ok(step)
     }
 
-    /// Skips the body of a request, and answers it.
-    async fn answer_after_body(
+    /// Skips the body of a request, if it has one to skip, and answers it; where descriptors are
+    /// short, as soon as there is one, within limits.
+    async fn answer_later(
         &mut self,
         head: &HeadScanner,
         bytes: &[u8],
-        body: RequestBody,
+        body: Option<RequestBody>,
     ) -> NextStep {
         let worker = self.worker;
-        let skipped = body.skip(self.connection, &worker.shared.limits).await;
-        let request = match head.parse(bytes) {
-            Ok(request) => request,
-            Err(error) => return self.refuse(method_of(bytes), error).await,
+        let is_skipped = body.is_some();
+        let skipped = match body {
+            Some(body) => body.skip(self.connection, &worker.shared.limits).await,
+            None => Ok(()),
         };
-        let persistence = match skipped {
-            Ok(()) => persistence(&request, self.connection.phase(), self.exchange, worker),
-            Err(SkipError::TooLong) => Persistence::Close,
-            Err(SkipError::Invalid(error)) => {
-                if error.status == Status::RequestTimeout {
-                    worker.metrics.late(SlowClient::Body);
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let request = match head.parse(bytes) {
+                Ok(request) => request,
+                Err(error) => return self.refuse(method_of(bytes), error).await,
+            };
+            let is_over = is_skipped || request.framing == Framing::Empty;
+            let persistence = match &skipped {
+                Ok(()) if is_over => {
+                    persistence(&request, self.connection.phase(), self.exchange, worker)
                 }
-                return self.refuse(request.method, error).await;
+                Ok(()) | Err(SkipError::TooLong) => Persistence::Close,
+                Err(SkipError::Invalid(error)) => {
+                    if error.status == Status::RequestTimeout {
+                        worker.metrics.late(SlowClient::Body);
+                    }
+                    return self.refuse(request.method, *error).await;
+                }
+                Err(SkipError::Gone) => return NextStep::Drop,
+            };
+            let (_, outbox, room) = self.connection.parts();
+            match worker.answer(request, persistence, outbox, room, attempt) {
+                Some(answer) => return self.send_answer(persistence, answer).await,
+                None => {
+                    worker.close_kept_files();
+                    let evicted = self.connection.free_descriptors().await;
+                    worker.metrics.evicted.add(evicted);
+                }
             }
-            Err(SkipError::Gone) => return NextStep::Drop,
-        };
-        let (_, outbox, room) = self.connection.parts();
-        let answer = worker.answer(request, persistence, outbox, room);
-        self.send_answer(persistence, answer).await
+        }
     }
 
     /// Answers a head that is invalid or incomplete.

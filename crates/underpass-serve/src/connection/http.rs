@@ -63,6 +63,10 @@ impl Protocol for HttpProtocol {
         worker.metrics.full.add(1);
     }
 
+    fn descriptors_short(worker: &Worker) {
+        worker.close_kept_files();
+    }
+
     fn evicted(worker: &Worker, count: u64) {
         worker.metrics.evicted.add(count);
     }

@@ -1,6 +1,6 @@
 //! What one worker keeps for all its connections, and how it answers a request.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::http::coding::Coding;
 use crate::http::digest::FileDigest;
 use crate::http::fields::Clock;
 use crate::http::status::{BUSY, HttpError, Status};
-use crate::limits::RequestLimits;
+use crate::limits::{OPEN_ATTEMPTS_MAX, RequestLimits};
 use crate::log::{AccessLog, LogWriter};
 use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
@@ -88,21 +88,27 @@ struct SiteLookup<'w> {
     files: &'w Rc<OpenFileCache>,
     producers: &'w BodyProducers,
     now: SystemTime,
+    /// Whether a file or folder could not be opened for want of descriptors.
+    ran_out: Cell<bool>,
+}
+
+impl SiteLookup<'_> {
+    fn noting_shortage(&self, found: Resolved) -> Resolved {
+        if let Resolved::Busy(Errno::MFILE | Errno::NFILE) = found {
+            self.ran_out.set(true);
+        }
+        found
+    }
 }
 
 impl Lookup for SiteLookup<'_> {
     fn find(&self, path: SitePath) -> Resolved {
-        self.files
-            .find(path, self.now, |path| find(self.site, path, self.now))
+        let open = |path| find(self.site, path, self.now);
+        self.noting_shortage(self.files.find(path, self.now, open))
     }
 
     fn folder(&self, path: SitePath) -> Resolved {
-        match folder(self.site, path.clone()) {
-            Resolved::Busy(Errno::MFILE | Errno::NFILE) if self.files.give_up() => {
-                folder(self.site, path)
-            }
-            found => found,
-        }
+        self.noting_shortage(folder(self.site, path))
     }
 
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
@@ -161,14 +167,21 @@ impl Worker {
         client(peer, field.as_deref(), &self.shared.proxies)
     }
 
-    /// Answers a request.
+    /// Closes the files that are kept open for later requests.
+    pub(crate) fn close_kept_files(&self) {
+        self.files.iter().for_each(|files| files.give_up());
+    }
+
+    /// Answers a request; `None` if there was no descriptor to open a file with, and it may be
+    /// answered once more: this is `attempt`, from 1.
     pub(crate) fn answer(
         &self,
         request: RequestHead<'_>,
         persistence: Persistence,
         outbox: &mut Outbox,
         room: DescriptorRoom<'_>,
-    ) -> Answer<'_> {
+        attempt: u32,
+    ) -> Option<Answer<'_>> {
         let now = SystemTime::now();
         let sites = &self.shared.sites;
         let site = match sites.all.len() {
@@ -182,7 +195,11 @@ impl Worker {
             allowed_origin: cors.and_then(|cors| cors.admit(request.fields.origin)),
             ..self.context(site, request.method, request.version, persistence, now)
         };
-        match decide(request, rules, &self.shared.limits, &lookup) {
+        let response = decide(request, rules, &self.shared.limits, &lookup);
+        if lookup.ran_out.get() && attempt < OPEN_ATTEMPTS_MAX {
+            return None;
+        }
+        Some(match response {
             Response::Ready(ready) => Answer::Written(self.write(ready, &context, &lookup, outbox)),
             Response::Produced(production) => {
                 Answer::Written(match self.producers.start(production, lookup.site, room) {
@@ -193,7 +210,7 @@ impl Worker {
                 })
             }
             Response::AwaitsHash(purpose) => Answer::AwaitsHash(HashJob { purpose, context }),
-        }
+        })
     }
 
     fn context(
@@ -223,6 +240,7 @@ impl Worker {
             files: &self.files[site],
             producers: &self.producers,
             now,
+            ran_out: Cell::new(false),
         }
     }
 

@@ -13,7 +13,7 @@ use underpass_net::ListenAt;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StatusOptions {
-    /// Where metrics and health are served: `127.0.0.1:9090` or `unix:/run/underpass.sock`. Nowhere
+    /// Where metrics and health are served: `9090` on 127.0.0.1, or `unix:/run/underpass.sock`. Nowhere
     /// by default: whoever reaches the address may read them.
     pub listen: Option<StatusAddress>,
 }
@@ -45,20 +45,20 @@ impl FromStr for StatusAddress {
 
     fn from_str(text: &str) -> Result<StatusAddress, String> {
         match text.strip_prefix("unix:") {
-            Some(path) if path.contains(",mode=") => match text.parse() {
+            Some(path) if !path.is_empty() && !path.contains(",mode=") => {
+                Ok(PathBuf::from(path).into())
+            }
+            _ => match text.parse() {
+                Ok(ListenAt::Tcp(address)) => Ok(StatusAddress::Tcp(address)),
                 Ok(ListenAt::Unix { path, mode }) => Ok(StatusAddress::Unix {
                     path,
                     mode: Some(mode),
                 }),
                 _ => Err(format!(
-                    "{text:?} is no address for metrics; write unix:/PATH,mode=0660, with an \
-                     absolute path and an octal mode up to 0777"
+                    "{text:?} is no address for metrics; write 9090, 127.0.0.1:9090, unix:PATH \
+                     or unix:/PATH,mode=0660"
                 )),
             },
-            Some(path) if !path.is_empty() => Ok(PathBuf::from(path).into()),
-            _ => text.parse().map(StatusAddress::Tcp).map_err(|_| {
-                format!("{text:?} is no address for metrics; write 127.0.0.1:9090 or unix:PATH")
-            }),
         }
     }
 }
@@ -111,7 +111,9 @@ mod tests {
     fn an_address_is_one_of_two_kinds() {
         let address = |text: &str| text.parse::<StatusAddress>();
         let tcp = SocketAddr::from(([127, 0, 0, 1], 9090));
-        assert_eq!(address("127.0.0.1:9090"), Ok(StatusAddress::Tcp(tcp)));
+        for text in ["127.0.0.1:9090", "9090"] {
+            assert_eq!(address(text), Ok(StatusAddress::Tcp(tcp)));
+        }
         assert_eq!(address("unix:/run/u"), Ok(PathBuf::from("/run/u").into()));
         let mode = Some(0o660);
         let path = "/run/u".into();
@@ -120,7 +122,7 @@ mod tests {
             Ok(StatusAddress::Unix { path, mode })
         );
         assert!(address("unix:/run/u,mode=9").is_err());
-        for wrong in ["", "unix:", "9090", "localhost:9090", "/run/u"] {
+        for wrong in ["", "unix:", "systemd", "localhost:9090", "/run/u"] {
             let error = address(wrong).unwrap_err();
             assert!(error.contains("unix:PATH"), "{error}");
         }

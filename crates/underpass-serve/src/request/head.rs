@@ -141,7 +141,13 @@ impl HeadScanner {
             self.seen = self.start;
             self.looked = self.start;
         }
-        Ok(())
+        match head.get(self.start) {
+            // A TLS client would wait for an answer until its time is up.
+            Some(byte) if !b"\r\n".contains(byte) && !is_token(*byte) => Err(HttpError::bad(
+                "this is no HTTP: a request begins with a method",
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn check_room(&self, head: &[u8]) -> Result<(), HttpError> {
@@ -491,6 +497,8 @@ mod tests {
     fn what_is_wrong_is_refused_as_soon_as_it_is_there() {
         for (head, status) in [
             (&b"\n"[..], Status::BadRequest),
+            (b"\x16\x03\x01", Status::BadRequest),
+            (b"\r\n\0", Status::BadRequest),
             (b"\r\n\r\n\r\n", Status::BadRequest),
             (b"GET /\r\n", Status::BadRequest),
             (b"GET / HTTP/1.1\n", Status::BadRequest),

@@ -287,8 +287,6 @@ impl OpenFileCache {
                 self.keep(&path, &file, now);
                 Resolved::File(file)
             }
-            // Descriptors ran out: those kept here are the first to go.
-            Resolved::Busy(Errno::MFILE | Errno::NFILE) if self.give_up() => open(path),
             found => found,
         }
     }
@@ -354,14 +352,13 @@ impl OpenFileCache {
         }
     }
 
-    /// Closes all that is not being sent. Says whether there was any.
-    pub(crate) fn give_up(&self) -> bool {
+    /// Closes all that is not being sent.
+    pub(crate) fn give_up(&self) {
         let mut kept = self.kept.borrow_mut();
         let count = kept.len();
         kept.clear();
         self.contents.set(0);
         self.count_closed(count);
-        count > 0
     }
 
     fn count_closed(&self, count: usize) {

@@ -6,10 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Advice, fadvise};
 use tokio::io::Interest;
 use tokio::runtime::{Builder, Runtime};
-use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Stream, Turn, relay};
+use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Stream, Turn, is_cached, relay};
 use underpass::limits::{SPLICED_BYTES_MIN, TURN_BYTES_MIN};
 use underpass::{
     Account, Errno, Error, Fault, FileRange, Kernel, Mechanism, Outbox, Piece, Policy, Relayed,
@@ -259,6 +258,43 @@ fn a_busy_connection_leaves_turns_to_others() {
     });
 }
 
+/// One turn of an outbox, however many parts it sends: others run between them.
+#[test]
+fn many_small_parts_leave_turns_to_others() {
+    within(|| {
+        const PARTS: u64 = 5_000;
+        let from = file_of(&testkit::content(46, PARTS));
+        let (ours, theirs) = tcp();
+        let reader = reader(theirs);
+        let others = Rc::new(AtomicU64::new(0));
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime(), async {
+            let counted = Rc::clone(&others);
+            let other = tokio::task::spawn_local(async move {
+                loop {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let (socket, kernel, mut outbox) = (stream(ours), Kernel::probe(), Outbox::new());
+            for part in 0..PARTS {
+                outbox.push(Piece::Bytes(b"part".to_vec()));
+                outbox.push(range(&from, part, 1));
+            }
+            let (mut sender, policy) = (Sender::new(), Policy::default());
+            while short_turn(&mut sender, &mut outbox, &socket, &kernel, policy)
+                .await
+                .expect("sends")
+                == Turn::More
+            {}
+            other.abort();
+        });
+        let ran = others.load(Ordering::Relaxed);
+        assert!(ran >= PARTS / 500, "others ran {ran} times");
+        assert_eq!(reader.join().expect("reads").len() as u64, 5 * PARTS);
+    });
+}
+
 /// One turn of an outbox, as short as turns get.
 pub(crate) async fn short_turn<S: Stream>(
     sender: &mut Sender,
@@ -279,8 +315,7 @@ pub(crate) fn range(file: &std::fs::File, offset: u64, len: u64) -> Piece {
 
 /// Drops a file from the page cache.
 pub(crate) fn cool(file: &std::fs::File) {
-    file.sync_all().expect("on the disk");
-    fadvise(file, 0, None, Advice::DontNeed).expect("forgets");
+    testkit::cool(file, |file, offset, len| is_cached(file, offset, len));
 }
 
 #[test]

@@ -24,5 +24,7 @@ mod stream;
 
 pub use file::{FileReceiver, FileSender};
 pub use relay::relay;
+#[doc(hidden)]
+pub use residency::is_cached;
 pub use sender::{Forecast, Residency, Sender, Turn, read_cached};
 pub use stream::Stream;

@@ -162,7 +162,12 @@ impl Sender {
         policy: &Policy,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
-        loop {
+        for calls in 0_u64.. {
+            if calls > 0 {
+                // Many small parts, as of a response with ranges, are no reason to keep other
+                // tasks waiting either.
+                ::tokio::task::consume_budget().await;
+            }
             match outbox.due(policy) {
                 None => break,
                 Some(Due::Send(bytes, more)) => {
