@@ -262,7 +262,6 @@ fn contradictions_are_reported() {
         "-i is the last one"
     );
     assert!(parsed("--reflink=auto --sparse=never a b", CalledAs::Cp).is_ok());
-    assert!(parsed("-b --update=none a b", CalledAs::Cp).is_ok());
 }
 
 #[test]
