@@ -39,10 +39,10 @@ enum ToolCommand {
 }
 
 fn main() -> ExitCode {
-    warn_on_standard_error();
     if let Some((name, called, words)) = copying(std::env::args_os()) {
         return cp::run(name, called, words);
     }
+    warn_on_standard_error();
     let outcome = match arguments().command {
         ToolCommand::Cp => {
             return cp::run(cp::CalledAs::Underpass, "underpass cp".into(), Vec::new());

@@ -13,7 +13,7 @@ use underpass_testkit::{ExitReport, run, strace};
 
 const RUN: [&str; 5] = ["socket", "--sizes", "4MB", "--receiver", "discard"];
 
-/// A run in which each sendfile takes thirty milliseconds longer, or none does.
+/// A run in which each sendfile takes two hundred milliseconds longer, or none does.
 fn measure(folder: &Path, name: &str, rounds: &str, delay: Option<&str>) -> PathBuf {
     let json = folder.join(name);
     let mut command = match delay {
@@ -48,7 +48,7 @@ fn a_slowed_mechanism_is_caught_by_name() {
         folder.path(),
         "after.json",
         "6",
-        Some("sendfile:delay_exit=30000"),
+        Some("sendfile:delay_exit=200000"),
     );
     let (output, changes) = compare(&before, &after);
     assert_eq!(output.code, Some(1), "{output:?}");

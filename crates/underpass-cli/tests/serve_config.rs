@@ -198,7 +198,7 @@ fn any_option_can_be_set_on_the_command_line() {
         "--set",
         "site.cache=[{paths = ['*.js'], control = 'max-age=5'}]",
         "--set=site.index=start.html",
-        "--set=connections.connections-per-client-max=2",
+        "--set=connections.connections-per-client-max=3",
     ]);
     for name in ["start.html", "a.js"] {
         server.write(name, name);

@@ -9,7 +9,7 @@ use rustix::fs::{Advice, SeekFrom, Stat};
 use rustix::io::Errno;
 use underpass::Side;
 
-use crate::fs::folder::size;
+use crate::fs::folder::{endpoint, size};
 use content_hash::ContentHash;
 
 /// What is read and compared at once: some milliseconds even from a slow disk.
@@ -101,9 +101,7 @@ impl<'a> ComparedFile<'a> {
     }
 
     fn is_sparse(&self) -> Result<bool, (Side, Errno)> {
-        let stat = self.stat()?;
-        // The unit of st_blocks is 512 bytes, whatever the file system's is (stat(3type)).
-        Ok(stat.st_blocks.saturating_mul(512) < stat.st_size)
+        Ok(endpoint(&self.stat()?).may_have_holes())
     }
 
     fn stat(&self) -> Result<Stat, (Side, Errno)> {

@@ -15,6 +15,7 @@ mod tests;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
@@ -65,30 +66,38 @@ impl PreserveLevel {
     }
 }
 
-/// What about this process decides how metadata goes along. Read once.
-#[derive(Clone, Copy, Debug)]
+/// What about this process decides how metadata goes along.
+#[derive(Clone, Debug)]
 pub(crate) struct ProcessFacts {
-    /// Permission bits that new files lack.
-    pub(crate) umask: u32,
+    /// Permission bits that new files lack; read when they first matter.
+    umask: OnceLock<u32>,
     /// The effective user.
     pub(crate) user: u32,
-    /// Whether files have a security context of SELinux.
+    /// Whether files have a security context of SELinux, and it is wanted.
     pub(crate) has_selinux: bool,
 }
 
 impl ProcessFacts {
-    /// Reads them from the kernel. Where `/proc` is not mounted, the umask is set and set back,
-    /// which affects files that other threads create in that moment.
-    pub(crate) fn read() -> Self {
-        // The umask is in the second line; all of it would take many small reads.
-        let mut status = [0; 256];
-        let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
-        let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
+    /// Reads from the kernel what these wishes need.
+    pub(crate) fn read(wishes: &Preserve) -> Self {
         Self {
-            umask: umask_of(&status).unwrap_or_else(umask_by_setting),
+            umask: OnceLock::new(),
             user: rustix::process::geteuid().as_raw(),
-            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+            has_selinux: wishes.context.is_wanted()
+                && Path::new("/sys/fs/selinux/enforce").exists(),
         }
+    }
+
+    /// The permission bits that new files lack. Where `/proc` is not mounted, the first call sets
+    /// them and sets them back, which affects files that other threads create in that moment.
+    pub(crate) fn umask(&self) -> u32 {
+        *self.umask.get_or_init(|| {
+            // The umask is in the second line; all of it would take many small reads.
+            let mut status = [0; 256];
+            let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+            let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
+            umask_of(&status).unwrap_or_else(umask_by_setting)
+        })
     }
 
     /// Whether this is why an owner could not be set: a file can't be given away, and some file
@@ -223,12 +232,14 @@ impl FinalMode {
             return Self::AsMade;
         };
         let unasked = mode_unasked(stat, wishes);
-        let with = unasked & !created & !process.umask;
-        let without = created & !unasked;
+        let (lacking, without) = (unasked & !created, created & !unasked);
         match wishes.mode {
-            PreserveLevel::Never => Self::OnlyThese(unasked & !process.umask),
-            _ if with | without == 0 => Self::AsMade,
-            _ => Self::Changed { with, without },
+            PreserveLevel::Never => Self::OnlyThese(unasked & !process.umask()),
+            _ if lacking | without == 0 => Self::AsMade,
+            _ => match lacking & !process.umask() {
+                0 if without == 0 => Self::AsMade,
+                with => Self::Changed { with, without },
+            },
         }
     }
 }

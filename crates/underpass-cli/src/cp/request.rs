@@ -42,9 +42,7 @@ pub(super) fn command(
 ) -> Result<CopyCommand, UsageError> {
     let copy_mode = copy_mode(&draft)?;
     let overwrite = overwrite_policy(&draft);
-    if draft.makes_backups
-        && (draft.clobber == Clobber::No || draft.options.overwrite == OverwritePolicy::Fail)
-    {
+    if draft.makes_backups && matches!(overwrite, OverwritePolicy::Keep | OverwritePolicy::Fail) {
         return Err(UsageError::with_hint(
             "--backup is mutually exclusive with -n or --update=none-fail",
         ));

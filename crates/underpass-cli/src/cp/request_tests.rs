@@ -213,6 +213,10 @@ fn contradictions_are_reported() {
             "--backup is mutually exclusive with -n or --update=none-fail",
         ),
         (
+            "-b --update=none",
+            "--backup is mutually exclusive with -n or --update=none-fail",
+        ),
+        (
             "-b --update=none-fail",
             "--backup is mutually exclusive with -n or --update=none-fail",
         ),

@@ -5,6 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use crate::copying::{CopyReport, MIB, cp, file, len, tree};
 use underpass_testkit::{content, disk_folder};
 
@@ -99,6 +101,26 @@ fn ten_tebibytes_of_nothing_take_no_time() {
     let (name, _) = cp(&["--resume", "--json"], &[path("source"), path("dest")]).one_name();
     assert_eq!(name["resumed"], 3 * TIB + 9);
     has_islands(&path("dest"), 10 * TIB, &offsets);
+}
+
+#[test]
+fn holes_stay_although_blocks_are_reserved_behind_the_end() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    let (all, offsets) = (64 * MIB, [0, 32 * MIB]);
+    islands(&path("source"), all, &offsets);
+    let source = File::options().write(true).open(path("source"));
+    let source = source.expect("there");
+    fallocate(&source, FallocateFlags::KEEP_SIZE, all, 2 * all).expect("room");
+    source.sync_all().expect("synced");
+    for options in [&[][..], &["--atomic"], &["--resume", "--verify"]] {
+        let dest = path(&format!("dest {options:?}"));
+        cp(options, &[&path("source"), &dest]).succeeded();
+        File::open(&dest)
+            .and_then(|file| file.sync_all())
+            .expect("synced");
+        has_islands(&dest, all, &offsets);
+    }
 }
 
 #[test]

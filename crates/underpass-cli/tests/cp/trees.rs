@@ -189,6 +189,22 @@ fn a_tree_can_be_copied_from_within_and_onto_itself_it_can_not() {
 
 /// As GNU's does, which opens one folder after the other.
 #[test]
+fn a_folder_of_two_operands_is_refused_by_the_name_of_its_copy() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["one", "dest"] {
+        fs::create_dir(path(name)).expect("a folder");
+    }
+    let [one, again, dest] = ["one", "one/.", "dest"].map(path);
+    let message = format!(
+        "will not create hard link '{}' to directory '{}'",
+        dest.join(".").display(),
+        dest.join("one").display()
+    );
+    cp(&["-r"], &[one, again, dest]).failed_with(&[&message]);
+}
+
+#[test]
 fn few_descriptors_are_enough_for_a_deep_tree() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use crate::copying::{CopyReport, cp, file, names};
 use crate::ground::{FAMILIES, mounted};
 use underpass_testkit::{assert_same_files, content, run};
@@ -84,6 +86,13 @@ fn sparse_decides_what_is_allocated() {
         holes
             .write_all_at(&content(1, DATA), 5 * MIB)
             .expect("room");
+        // More blocks than the length needs, and none of them in the holes.
+        let reserved = File::create(path("reserved")).expect("a file");
+        reserved.set_len(all).expect("a hole");
+        reserved
+            .write_all_at(&content(1, DATA), 5 * MIB)
+            .expect("room");
+        fallocate(&reserved, FallocateFlags::KEEP_SIZE, all, all).expect("room");
         let mut zeros = vec![0; 16 << 20];
         zeros[5 << 20..6 << 20].copy_from_slice(&content(1, DATA));
         fs::write(path("zeros"), zeros).expect("room");
@@ -91,6 +100,8 @@ fn sparse_decides_what_is_allocated() {
             ("holes", "auto", true),
             ("holes", "never", false),
             ("holes", "always", true),
+            ("reserved", "auto", true),
+            ("reserved", "never", false),
             ("zeros", "never", false),
             ("zeros", "always", true),
         ] {

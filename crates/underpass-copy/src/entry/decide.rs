@@ -293,6 +293,28 @@ mod tests {
     }
 
     #[test]
+    fn complete_copies_of_what_can_be_renamed_replace_what_is_there() {
+        let (link, fifo) = (FileType::Symlink, FileType::Fifo);
+        for (source, backup, expected) in [
+            (FILE, Backup::None, Action::Replace),
+            (FILE, Backup::Simple("~".into()), Action::BackUpAndReplace),
+            (link, Backup::None, Action::Replace),
+            (link, Backup::Simple("~".into()), Action::BackUp),
+            (fifo, Backup::None, Action::Remove),
+        ] {
+            let options = CopyOptions {
+                atomic: true,
+                recursive: true,
+                remove_existing: RemoveExisting::Always,
+                backup,
+                ..CopyOptions::default()
+            };
+            let got = action(source, &facts(FILE), &options);
+            assert_eq!(got, expected, "{source:?} {:?}", options.backup);
+        }
+    }
+
+    #[test]
     fn nothing_is_overwritten_that_would_be_lost() {
         let just_created = DestinationFacts {
             is_just_created: true,
@@ -438,6 +460,7 @@ mod tests {
             assert_eq!(options.reads_specials(), expected);
             let follows = options.follows_destination(&stat(FileType::Fifo), Role::Operand);
             assert_eq!(follows, expected);
+            assert!(options.follows_destination(&stat(FILE), Role::Operand));
         }
     }
 

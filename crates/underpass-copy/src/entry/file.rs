@@ -13,15 +13,15 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, EndpointKind, Error, Fault, FileStat, Holes, Mechanism,
-    Owed, Plan, Policy, Side, Sink, Source,
+    Account, Choice, Cloning, Endpoint, EndpointKind, Error, Fault, Holes, Mechanism, Owed, Plan,
+    Policy, Side, Sink, Source,
 };
 
 use crate::compare::{self, Comparison};
 use crate::entry::destination::{self, OpenDestination};
 use crate::entry::{Destination, Entry};
 use crate::fs::fifo;
-use crate::fs::folder::{file_type, identity, is_regular, size};
+use crate::fs::folder::{endpoint, file_type, identity, is_regular, size};
 use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
 use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
@@ -357,7 +357,7 @@ fn holes_sought(
     holes: Holes,
 ) -> HoleDetection {
     let files = source.kind == EndpointKind::File && sink.kind == EndpointKind::File;
-    let sparse = source.allocated < source.size;
+    let sparse = source.may_have_holes();
     let cloned = account.of(Mechanism::Clone).bytes > 0;
     match holes {
         Holes::Keep if files && sparse && !cloned => HoleDetection::Asked,
@@ -365,17 +365,6 @@ fn holes_sought(
         Holes::Find if sparse => HoleDetection::AskedAndZeros,
         Holes::Find => HoleDetection::Zeros,
     }
-}
-
-/// Returns what a `stat` says of a regular file.
-fn endpoint(stat: &Stat) -> Endpoint {
-    Endpoint::of_file(FileStat {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        size: stat.st_size.cast_unsigned(),
-        allocated: stat.st_blocks.cast_unsigned() * 512,
-        block_bytes: stat.st_blksize as u64,
-    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
+use underpass::{Endpoint, FileStat};
 
 /// Opens a folder for reading.
 pub(crate) const READ: OFlags = OFlags::RDONLY
@@ -205,6 +206,17 @@ pub(crate) fn is_regular(stat: &Stat) -> bool {
 /// The size in bytes.
 pub(crate) fn size(stat: &Stat) -> u64 {
     stat.st_size.max(0).cast_unsigned()
+}
+
+/// Returns what a `stat` says of a regular file.
+pub(crate) fn endpoint(stat: &Stat) -> Endpoint {
+    Endpoint::of_file(FileStat {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: stat.st_size.cast_unsigned(),
+        allocated: stat.st_blocks.cast_unsigned() * 512,
+        block_bytes: stat.st_blksize as u64,
+    })
 }
 
 /// The time of the last change of the inode.

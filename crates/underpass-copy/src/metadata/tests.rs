@@ -38,7 +38,7 @@ fn as_ordinary_user<T: Send>(does: impl FnOnce() -> T + Send) -> T {
 
 fn ordinary_process() -> ProcessFacts {
     ProcessFacts {
-        umask: 0o022,
+        umask: 0o022.into(),
         user: NOBODY,
         has_selinux: false,
     }
@@ -46,8 +46,8 @@ fn ordinary_process() -> ProcessFacts {
 
 fn process() -> ProcessFacts {
     ProcessFacts {
-        umask: 0o022,
-        ..ProcessFacts::read()
+        umask: 0o022.into(),
+        ..ProcessFacts::read(&Preserve::default())
     }
 }
 
@@ -118,7 +118,7 @@ fn put_named(source: &Path, dest: &Path, creation: Creation, wishes: &Preserve) 
 fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &ProcessFacts) -> Creation {
     let created = mode_at_first(&stat(source), wishes, who);
     fs::write(dest, "").unwrap();
-    fs::set_permissions(dest, Permissions::from_mode(created & !who.umask)).unwrap();
+    fs::set_permissions(dest, Permissions::from_mode(created & !who.umask())).unwrap();
     Creation::New(created)
 }
 
@@ -157,8 +157,9 @@ const DEFAULT: &str = "system.posix_acl_default";
 fn the_umask_is_read_and_not_touched() {
     assert_eq!(umask_of("Name:\tx\nUmask:\t0027\nState:\tR\n"), Some(0o027));
     assert_eq!(umask_of("Name:\tx\n"), None);
-    assert_eq!(ProcessFacts::read().umask, ProcessFacts::read().umask);
-    assert_eq!(ProcessFacts::read().user, geteuid().as_raw());
+    let read = || ProcessFacts::read(&Preserve::default());
+    assert_eq!(read().umask(), read().umask());
+    assert_eq!(read().user, geteuid().as_raw());
 }
 
 #[test]

@@ -207,8 +207,10 @@ mod tests {
         assert!(NameFilter::of(&[]).is_ok());
         for pattern in ["", "  ", "!a", "a{b", "[z-a]"] {
             for rule in [FilterRule::Exclude, FilterRule::Include] {
-                let error = NameFilter::of(&[rule(pattern.into())]).unwrap_err();
+                let rule = rule(pattern.into());
+                let error = NameFilter::of(std::slice::from_ref(&rule)).unwrap_err();
                 assert!(error.contains(&format!("'{pattern}'")), "{error}");
+                assert_eq!(rule.check(), Err(error));
             }
         }
     }

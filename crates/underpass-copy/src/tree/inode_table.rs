@@ -69,8 +69,8 @@ impl NamedFile {
 /// A folder that was named on the command line, or the first that was made for one that was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KnownFolder {
-    /// It is being copied to this name of this folder.
-    Source(Identity, Vec<u8>),
+    /// It is being copied to this name of this folder, which is shown so.
+    Source(Identity, Vec<u8>, OsString),
     /// This run has made it.
     Made,
 }

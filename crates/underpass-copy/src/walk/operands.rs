@@ -99,12 +99,17 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
             return reporter.finish();
         }
     };
+    let process = ProcessFacts::read(&options.preserve);
+    if pool.is_some() {
+        // Before other threads create files.
+        process.umask();
+    }
     let run = CopyRun {
         options,
         context,
         reporter,
         inodes: InodeTable::default(),
-        process: ProcessFacts::read(),
+        process,
         filter,
         throttle: options.bytes_per_second_max.map(Throttle::to),
         pool,

@@ -286,11 +286,11 @@ impl<'a> TreeWalk<'a> {
             .folders
             .get(&identity(source))
             .cloned();
-        let (folder, name) = match known {
+        let (folder, name, shown) = match known {
             None => return Ok(true),
             // The copy of this operand, or of another one beside it.
             Some(KnownFolder::Made) => return self.refuse_itself(),
-            Some(KnownFolder::Source(folder, name)) => (folder, name),
+            Some(KnownFolder::Source(folder, name, shown)) => (folder, name, shown),
         };
         let here = entry.task.folders.dest.identity();
         if here == Some(folder) && name == entry.task.dest.to_bytes() {
@@ -302,7 +302,7 @@ impl<'a> TreeWalk<'a> {
             return Ok(true);
         }
         let problem = Problem::new(ProblemKind::HardLinkToDirectory, entry.dest_shown());
-        Err(problem.with_other(entry.source_shown()))
+        Err(problem.with_other(shown))
     }
 
     fn note_operand(&self, entry: &Entry<'_>, source: &Stat) {
@@ -310,7 +310,7 @@ impl<'a> TreeWalk<'a> {
             && let Some(folder) = entry.task.folders.dest.identity()
         {
             let name = entry.task.dest.to_bytes().to_vec();
-            let known = KnownFolder::Source(folder, name);
+            let known = KnownFolder::Source(folder, name, entry.dest_shown());
             let mut operands = self.run.inodes.operands();
             operands.folders.entry(identity(source)).or_insert(known);
         }

@@ -165,6 +165,7 @@ mod tests {
             ("gzip, *;q=0", "gzip"),
             ("gzip, *;q=0, identity;q=0.5", "gzip identity"),
             ("identity", "identity"),
+            ("deflate, gzip;q=0.5", "gzip identity"),
             ("identity, gzip;q=0.5", "identity"),
             ("identity;q=0.5, gzip;q=0.5", "gzip identity"),
             ("identity;q=0", ""),
@@ -194,6 +195,16 @@ mod tests {
         assert_eq!(choices, [Coding::Gzip, Coding::Br, Coding::Zstd]);
         let only: Vec<_> = acceptable.choices(&[Coding::Br]).collect();
         assert_eq!(only, [Coding::Br]);
+    }
+
+    #[test]
+    fn names_of_compressed_files_end_with_the_suffix_of_a_coding() {
+        for name in ["a.css.br", "a.tar.zst", "a.gz", ".gz"] {
+            assert!(is_compressed(name.as_bytes()), "{name}");
+        }
+        for name in ["a.css", "gz", "a.gz.txt", "a.br/b", ""] {
+            assert!(!is_compressed(name.as_bytes()), "{name}");
+        }
     }
 
     proptest::proptest! {

@@ -85,3 +85,14 @@ impl fmt::Display for HttpError {
         write!(f, "{}: {}", self.status.line(), self.why)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_reads_as_its_status_and_the_reason() {
+        let error = HttpError::bad("no such thing");
+        assert_eq!(error.to_string(), "400 Bad Request: no such thing");
+    }
+}

@@ -77,6 +77,9 @@ mod tests {
             ),
             ("*/*;q=0.1, application/json;q=0.2", ListingFormat::Json),
             ("*/*", ListingFormat::Html),
+            ("application/json;q=0.5, */*", ListingFormat::Html),
+            ("application/json;q=0.5, image/png", ListingFormat::Json),
+            ("application/xhtml+xml, */*;q=0.8", ListingFormat::Html),
             (",;/", ListingFormat::Html),
             ("", ListingFormat::Html),
         ] {

@@ -120,7 +120,7 @@ impl ChunkedState {
             (Size(size, 1..), b';') => Extension(size),
             (Size(size, digits @ ..16), _) => {
                 let digit = char::from(byte).to_digit(16).ok_or(MALFORMED)?;
-                Size(size << 4 | u64::from(digit), digits + 1)
+                Size(size * 16 + u64::from(digit), digits + 1)
             }
             (Extension(size), b'\r') => SizeFeed(size),
             (Extension(size), _) if is_text(byte) => Extension(size),
@@ -154,7 +154,7 @@ impl TrailerLine {
 
 /// What a value or an extension may have: no control byte but the tab.
 fn is_text(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+    byte == b'\t' || !byte.is_ascii_control()
 }
 
 #[cfg(test)]
@@ -201,6 +201,7 @@ mod tests {
             b"5\r\nhello!\r\n",
             b"5\r\nhello\n",
             b"0\r\nno colon\r\n\r\n",
+            b"0\r\nnocolon\r\n\r\n",
             b"0\r\n: x\r\n\r\n",
             b"0\r\nT: x\n\r\n",
             b"0\r\n folded\r\n\r\n",
@@ -222,8 +223,11 @@ mod tests {
 
     #[test]
     fn extras_are_bounded() {
-        let extension = [b"0;".to_vec(), vec![b'a'; CHUNK_EXTRAS_BYTES_MAX + 1]].concat();
-        assert!(read_all(&extension).is_err());
+        let extended = |bytes| [b"0;", &vec![b'a'; bytes][..], b"\r\n\r\n"].concat();
+        // The semicolon and the line end before the trailers count.
+        let fits = extended(CHUNK_EXTRAS_BYTES_MAX - 2);
+        assert_eq!(read_all(&fits), Ok((fits.len(), BodyPosition::End)));
+        assert!(read_all(&extended(CHUNK_EXTRAS_BYTES_MAX - 1)).is_err());
         let trailers = [
             b"0\r\n".to_vec(),
             b"A: b\r\n".repeat(CHUNK_EXTRAS_BYTES_MAX),

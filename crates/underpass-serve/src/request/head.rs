@@ -100,8 +100,8 @@ impl HeadScanner {
 
     /// Looks at the bytes that came since the last call. `head` begins where it began then.
     pub(crate) fn advance(&mut self, head: &[u8]) -> Result<HeadProgress, HttpError> {
-        if self.seen == self.start && !self.skip_empty_lines(head)? {
-            return Ok(HeadProgress::Partial);
+        if self.seen == self.start {
+            self.skip_empty_lines(head)?;
         }
         while let Some(end) = line_end(self.within_bounds(head), self.seen, self.looked)? {
             let empty = end == self.seen;
@@ -132,27 +132,21 @@ impl HeadScanner {
         }
     }
 
-    /// Says whether a byte of the request line is there.
-    fn skip_empty_lines(&mut self, head: &[u8]) -> Result<bool, HttpError> {
-        loop {
-            match &head[self.start..] {
-                [] | [b'\r'] => return Ok(false),
-                [b'\r', b'\n', ..] if self.start == 2 * EMPTY_LINES_MAX => {
-                    return Err(HttpError::bad("too many empty lines before the request"));
-                }
-                [b'\r', b'\n', ..] => {
-                    self.start += 2;
-                    self.seen = self.start;
-                    self.looked = self.start;
-                }
-                // A TLS client would wait for an answer until its time is up.
-                [byte, ..] if !b"\r\n".contains(byte) && !is_token(*byte) => {
-                    return Err(HttpError::bad(
-                        "this is no HTTP: a request begins with a method",
-                    ));
-                }
-                _ => return Ok(true),
+    fn skip_empty_lines(&mut self, head: &[u8]) -> Result<(), HttpError> {
+        while head[self.start..].starts_with(b"\r\n") {
+            if self.start / LINE_END_BYTES == EMPTY_LINES_MAX {
+                return Err(HttpError::bad("too many empty lines before the request"));
             }
+            self.start += LINE_END_BYTES;
+            self.seen = self.start;
+            self.looked = self.start;
+        }
+        match head.get(self.start) {
+            // A TLS client would wait for an answer until its time is up.
+            Some(byte) if !b"\r\n".contains(byte) && !is_token(*byte) => Err(HttpError::bad(
+                "this is no HTTP: a request begins with a method",
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -532,6 +526,10 @@ mod tests {
             assert!(judged.is_none_or(|judged| judged == Err(Status::UriTooLong)));
         }
         assert_eq!(at_once(&[b'G'; 20_000]), Some(Err(Status::UriTooLong)));
+        let room = RequestLimits::default().line_bytes_max + 2;
+        for (bytes, judged) in [(room - 1, None), (room, Some(Err(Status::UriTooLong)))] {
+            assert_eq!(at_once(&vec![b'G'; bytes]), judged);
+        }
         let head = |value: usize| {
             format!(
                 "GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
@@ -677,7 +675,15 @@ mod tests {
         ] {
             let refusal = Fields::parse(wrong).unwrap_err();
             assert_eq!(refusal.status, Status::BadRequest, "{wrong:?}");
+            let what = if wrong.starts_with(b"A:") {
+                "value"
+            } else {
+                "name"
+            };
+            assert_eq!(refusal.why, format!("a field {what} is malformed"));
         }
+        let more = Fields::parse(b"A: x\r\n\r\nB: x\r\n\r\n");
+        assert!(more.is_err(), "behind the empty line");
         assert!(Fields::parse(b"A: \xff\xfe\tx\r\n\r\n").is_ok());
     }
 

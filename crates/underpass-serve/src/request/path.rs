@@ -305,6 +305,14 @@ mod tests {
     }
 
     #[test]
+    fn the_name_is_the_last_segment() {
+        for (raw, name) in [("/", ""), ("/a", "a"), ("/a/b.c", "b.c"), ("/a/b/", "b")] {
+            let path = SitePath::parse(raw.as_bytes()).unwrap();
+            assert_eq!(path.name(), name.as_bytes(), "{raw}");
+        }
+    }
+
+    #[test]
     fn a_folder_has_another_key_than_a_file() {
         let key = |raw: &[u8]| SitePath::parse(raw).unwrap().key().into_owned();
         assert_eq!(key(b"/"), b"/");

@@ -201,8 +201,35 @@ mod tests {
 
     #[test]
     fn of_two_the_first_counts() {
-        let query = Query::parse(b"sort=date&sort=size");
+        let query = Query::parse(b"sort=date&sort=size&search=a&search=b");
         assert_eq!(query.order().key, SortKey::Date);
+        assert_eq!(query.search, b"a");
+    }
+
+    #[test]
+    fn an_order_is_read_by_the_names_that_it_is_written_with() {
+        let order = |name: &str| Query::parse(name.as_bytes()).order();
+        for key in SortKey::ALL {
+            assert_eq!(order(&format!("order=desc&sort={}", key.name())).key, key);
+        }
+        for direction in [SortDirection::Ascending, SortDirection::Descending] {
+            let named = order(&format!("order={}", direction.name()));
+            assert_eq!(named.direction, direction);
+            assert_eq!(named.direction.reversed().reversed(), direction);
+            assert_ne!(named.direction.reversed(), direction);
+        }
+        assert_eq!(order("order=ascending").direction.name(), "asc");
+    }
+
+    #[test]
+    fn archives_have_the_extensions_and_types_of_their_formats() {
+        let (plain, zstd) = (ArchiveFormat::Plain, ArchiveFormat::Zstd);
+        assert_eq!(
+            [plain, zstd].map(ArchiveFormat::extension),
+            [".tar", ".tar.zst"]
+        );
+        let types = ["application/x-tar", "application/zstd"];
+        assert_eq!([plain, zstd].map(ArchiveFormat::media_type), types);
     }
 
     #[test]

@@ -104,9 +104,10 @@ pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Visible characters and everything beyond ASCII; a fragment never reaches a server.
+/// Visible characters and everything beyond ASCII; a fragment never reaches a server, and a space
+/// ends the target.
 fn is_target(byte: u8) -> bool {
-    (byte > b' ' && byte != 0x7f) && byte != b'#'
+    !byte.is_ascii_control() && byte != b'#'
 }
 
 /// A request target.

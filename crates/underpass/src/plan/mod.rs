@@ -579,6 +579,12 @@ mod tests {
             [],
             "the kernel refuses"
         );
+        let shared = Policy::default().cloning(Cloning::Always);
+        assert_eq!(
+            tiers(&unknown, &Sink::sample(EndpointKind::File), &shared),
+            [Clone],
+            "advice only"
+        );
     }
 
     #[test]
@@ -603,6 +609,36 @@ mod tests {
             ),
             [Splice, ReadWrite]
         );
+        let file = Source::sample(EndpointKind::File);
+        let pipe = Sink::sample(EndpointKind::Pipe);
+        assert_eq!(tiers(&file, &pipe, &policy), [ReadWrite]);
+        let copy = Sink::sample(EndpointKind::File);
+        let auto = Policy::default();
+        assert_eq!(tiers(&file, &copy, &policy), tiers(&file, &copy, &auto));
+    }
+
+    #[test]
+    fn ranges_are_cloned_in_whole_blocks_and_the_last_one_to_the_end() {
+        let mut source = Source::sample(EndpointKind::File);
+        (source.end.size, source.end.block_bytes) = (10_000, 1024);
+        let mut sink = Sink::sample(EndpointKind::File);
+        (sink.end.size, sink.end.block_bytes) = (1 << 20, 4096);
+        for (from, len, to, expected) in [
+            (0, 4096, 8192, Ok(())),
+            (4096, 4096, 0, Ok(())),
+            (8192, 1808, 4096, Ok(())),
+            (8192, 1807, 4096, Err(Reason::Unaligned)),
+            (4096, 1024, 0, Err(Reason::Unaligned)),
+            (1024, 4096, 0, Err(Reason::Unaligned)),
+            (0, 4096, 1024, Err(Reason::Unaligned)),
+            (1808, 8192, 0, Err(Reason::Unaligned)),
+            (4096, 0, 0, Err(Reason::Unaligned)),
+        ] {
+            (source.from, source.owed, sink.to) = (from, Owed::Exactly(len), to);
+            assert_eq!(clonable(&source, &sink), expected, "{from} {len} {to}");
+        }
+        (source.from, source.owed, sink.to) = (0, Owed::ToEnd, 0);
+        assert_eq!(clonable(&source, &sink), Err(Reason::Unaligned));
     }
 
     /// QUIRK(clone-keeps-tail)

@@ -62,8 +62,7 @@ impl Transfer {
             }
             Question::Peek if result == Ok(0) => self.source_ended(mechanism),
             Question::Peek => {
-                let next = self.reading_after(mechanism);
-                self.refused(mechanism, Cause::SaidNothing, Scope::Once, next)
+                self.refused(mechanism, Cause::SaidNothing, Scope::Once, self.reading())
             }
             Question::Cloned => self.cloned(mechanism, result),
             Question::Punch(len) => {

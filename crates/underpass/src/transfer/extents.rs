@@ -60,15 +60,14 @@ impl Extents {
 pub(crate) struct SourceExtents(pub(crate) Extents);
 
 impl SourceExtents {
-    /// Holes are looked for between files where there must be some, and only towards a place where
+    /// Holes are looked for between files where there may be some, and only towards a place where
     /// the sink has no bytes yet: elsewhere old bytes would remain. With
     /// [`Holes::Fill`] their zeros are moved as data.
     pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
-        let sparse = source.end.allocated < source.end.size;
         let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();
         let known = matches!(source.owed, Owed::Exactly(_));
         Self(
-            match holes != Holes::Fill && sparse && between_files && known {
+            match holes != Holes::Fill && source.end.may_have_holes() && between_files && known {
                 true => Extents::Unknown,
                 false => Extents::Plain,
             },
@@ -252,6 +251,37 @@ mod tests {
     }
 
     #[test]
+    fn where_data_begins_there_is_no_hole() {
+        let mut extents = SourceExtents(Extents::Unknown);
+        assert_eq!(extents.record(Op::SeekData { from: 8 }, Ok(8), 100), None);
+        assert_eq!(extents.0, Extents::DataFrom(8));
+    }
+
+    #[test]
+    fn holes_are_looked_for_in_sparse_files_of_which_so_much_is_owed() {
+        let mut sparse = Source::sample(EndpointKind::File);
+        sparse.end.allocated = sparse.end.size - 1;
+        let (mut full, mut to_end, mut block) = (sparse, sparse, sparse);
+        full.end.allocated = full.end.size;
+        to_end.owed = Owed::ToEnd;
+        block.end.kind = EndpointKind::Block;
+        let mut ample = full;
+        ample.end.allocated += 1;
+        let sink = Sink::sample(EndpointKind::File);
+        let of = |source, holes| SourceExtents::of(&source, &sink, holes).0;
+        for holes in [Holes::Keep, Holes::Find] {
+            assert_eq!(of(sparse, holes), Extents::Unknown);
+            for plain in [full, ample, to_end, block] {
+                assert_eq!(of(plain, holes), Extents::Plain, "{:?}", plain.end);
+            }
+        }
+        assert_eq!(of(sparse, Holes::Fill), Extents::Plain);
+        let tcp = Sink::sample(EndpointKind::Tcp);
+        let to_tcp = SourceExtents::of(&sparse, &tcp, Holes::Keep);
+        assert_eq!(to_tcp.0, Extents::Plain);
+    }
+
+    #[test]
     fn nonsense_makes_the_rest_plain() {
         for (op, answer) in [
             (Op::SeekData { from: 50 }, Ok(7)),
@@ -362,6 +392,10 @@ mod tests {
             assert_eq!(zeros.data_after(0), 9000);
             zeros.seen = Extents::Unknown;
         }
+        zeros.seen = Extents::DataFrom(0);
+        let ask = zeros.question(0, 9000, None).expect("how much data");
+        assert_eq!(zeros.record(ask, Ok(9001)), None);
+        assert_eq!(zeros.data_after(0), 9000, "more than is held");
     }
 
     #[test]

@@ -375,6 +375,9 @@ mod tests {
         let Op::Fill { len, .. } = fill else {
             panic!("a fill")
         };
-        assert_eq!((100 + len) % 4096, 0, "the second piece starts on a page");
+        let capacity = PIPE_BYTES as u64;
+        assert_eq!(len, capacity - 100, "the second piece starts on a page");
+        let fill = Relay::fill(RelayBuffer::Pipe, Some(8192), u64::MAX);
+        assert!(matches!(fill, Op::Fill { len, .. } if len == capacity));
     }
 }

@@ -326,6 +326,97 @@ mod tests {
     }
 
     #[test]
+    fn an_error_is_the_fault_of_the_side_that_it_can_mean() {
+        use EndpointKind::{File, Pipe, Tcp, TcpKernelTls};
+        for (call, source, sink, errno, fault) in [
+            (CLONE, File, File, Errno::IO, Fault::Disk),
+            (CLONE, File, File, Errno::ROFS, Fault::Sink),
+            (COPY_RANGE, File, File, Errno::ROFS, Fault::Sink),
+            (COPY_RANGE, File, File, Errno::ISDIR, Fault::Sink),
+            (SENDFILE, File, Tcp, Errno::IO, Fault::Source),
+            (SENDFILE, File, File, Errno::IO, Fault::Disk),
+            (SENDFILE, File, File, Errno::ISDIR, Fault::Sink),
+            (SPLICE, Pipe, File, Errno::IO, Fault::Sink),
+            (SPLICE, File, Pipe, Errno::IO, Fault::Source),
+            (SPLICE, File, Pipe, Errno::ROFS, Fault::Sink),
+            (FILL_PIPE, File, Tcp, Errno::IO, Fault::Source),
+            (FILL_PIPE, File, Tcp, Errno::ISDIR, Fault::Source),
+            (
+                FILL_PIPE,
+                TcpKernelTls,
+                File,
+                Errno::INVAL,
+                Fault::ControlRecord,
+            ),
+            (FILL_PIPE, TcpKernelTls, File, Errno::IO, Fault::Source),
+            (DRAIN_PIPE, Tcp, File, Errno::IO, Fault::Sink),
+            (DRAIN_PIPE, Tcp, File, Errno::ISDIR, Fault::Sink),
+            (Op::READ, File, Tcp, Errno::IO, Fault::Source),
+            (Op::READ, File, Tcp, Errno::ISDIR, Fault::Source),
+            (
+                Op::READ,
+                TcpKernelTls,
+                File,
+                Errno::IO,
+                Fault::ControlRecord,
+            ),
+            (Op::READ, TcpKernelTls, File, Errno::INVAL, Fault::Source),
+            (Op::WRITE, Tcp, File, Errno::IO, Fault::Sink),
+            (Op::WRITE, Tcp, File, Errno::INVAL, Fault::Sink),
+            (READ_OUT, Tcp, File, Errno::IO, Fault::Kernel),
+        ] {
+            let at = Situation {
+                source,
+                sink,
+                ..situation(1)
+            };
+            let judged = verdict(call, Err(errno), &at);
+            assert_eq!(judged, Verdict::Fatal(fault), "{call:?} {errno:?}");
+        }
+        for call in [SENDFILE, SPLICE, FILL_PIPE, DRAIN_PIPE, Op::READ, Op::WRITE] {
+            for (errno, fault) in [
+                (Errno::NOSPC, Fault::Full),
+                (Errno::DQUOT, Fault::Full),
+                (Errno::FBIG, Fault::Full),
+                (Errno::NOMEM, Fault::Kernel),
+                (Errno::NOBUFS, Fault::Kernel),
+                (Errno::ROFS, Fault::Sink),
+            ] {
+                let judged = verdict(call, Err(errno), &situation(1));
+                assert_eq!(judged, Verdict::Fatal(fault), "{call:?} {errno:?}");
+            }
+        }
+        for call in [CLONE, COPY_RANGE] {
+            for (errno, fault) in [
+                (Errno::NOSPC, Fault::Full),
+                (Errno::DQUOT, Fault::Full),
+                (Errno::NOMEM, Fault::Kernel),
+            ] {
+                let judged = verdict(call, Err(errno), &situation(1));
+                assert_eq!(judged, Verdict::Fatal(fault), "{call:?} {errno:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_moves_nothing_has_ended_or_failed() {
+        for (call, expected) in [
+            (CLONE, Verdict::Moved(0)),
+            (COPY_RANGE, Verdict::Ended),
+            (SENDFILE, Verdict::Ended),
+            (SPLICE, Verdict::Ended),
+            (FILL_PIPE, Verdict::Ended),
+            (Op::READ, Verdict::Ended),
+            (DRAIN_PIPE, ONCE),
+            (Op::WRITE, Verdict::Fatal(Fault::Sink)),
+            (READ_OUT, Verdict::Fatal(Fault::Kernel)),
+        ] {
+            assert_eq!(verdict(call, Ok(0), &situation(1)), expected, "{call:?}");
+            assert_eq!(verdict(call, Ok(1), &situation(1)), Verdict::Moved(1));
+        }
+    }
+
+    #[test]
     fn what_peers_forgot_to_fall_back_from() {
         let refused = |call, errno, scope| {
             let reported = verdict(call, Err(errno), &situation(0));
@@ -378,6 +469,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_call_is_missing_unless_its_probe_complains_of_the_descriptors() {
+        assert_eq!(call_missing(Errno::BADF), None);
+        assert_eq!(call_missing(Errno::INTR), None);
+        for errno in [Errno::NOSYS, Errno::PERM] {
+            assert_eq!(call_missing(errno), Some(errno));
+        }
+    }
+
     /// QUIRK(cifs-eio)
     #[test]
     fn cifs_eio() {
@@ -399,6 +499,14 @@ mod tests {
         assert_eq!(reported(SPLICE), Verdict::Wait(Wait::Both));
         assert_eq!(reported(FILL_PIPE), Verdict::Wait(Wait::Source));
         assert_eq!(reported(DRAIN_PIPE), Verdict::Wait(Wait::Sink));
+        assert_eq!(reported(Op::READ), Verdict::Wait(Wait::Source));
+        assert_eq!(reported(Op::WRITE), Verdict::Wait(Wait::Sink));
+        let terminal = Situation {
+            source: EndpointKind::Char,
+            ..polls
+        };
+        let reported = verdict(SENDFILE, Err(Errno::AGAIN), &terminal);
+        assert_eq!(reported, Verdict::Wait(Wait::Both));
         let blocks = Situation {
             sink_waits: Waits::Blocks,
             ..polls
@@ -426,7 +534,17 @@ mod tests {
     #[test]
     fn a_gone_peer_is_the_peers_fault() {
         for call in [SENDFILE, DRAIN_PIPE, Op::WRITE, Op::READ] {
-            for errno in [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN] {
+            for errno in [
+                Errno::PIPE,
+                Errno::CONNRESET,
+                Errno::CONNABORTED,
+                Errno::NOTCONN,
+                Errno::TIMEDOUT,
+                Errno::HOSTUNREACH,
+                Errno::NETUNREACH,
+                Errno::NETDOWN,
+                Errno::NETRESET,
+            ] {
                 let reported = verdict(call, Err(errno), &situation(5));
                 assert_eq!(reported, Verdict::Fatal(Fault::PeerGone), "{call:?}");
             }

@@ -402,11 +402,11 @@ mod tests {
     #[test]
     fn an_account_shows_holes_and_adds_what_is_beside_the_payload() {
         let mut account = Account::default();
-        (account.holes, account.asides, account.refusals_unlisted) = (4, 2, 1);
+        (account.holes, account.asides, account.refusals_unlisted) = (4, 3, 1);
         account.add(&account.clone());
         assert_eq!(
             (account.holes, account.asides, account.refusals_unlisted),
-            (8, 4, 2)
+            (8, 6, 2)
         );
         assert_eq!(account.to_string(), "8 bytes of holes; 2 further refusals");
         account.record(Mechanism::Splice, 5, 2);

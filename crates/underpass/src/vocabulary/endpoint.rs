@@ -136,7 +136,7 @@ pub struct Endpoint {
     pub inode: u64,
     /// `st_size` in bytes; 0 for everything but files, and for files that don't know (procfs).
     pub size: u64,
-    /// Bytes allocated on disk (`st_blocks` × 512). Less than `size`: there are holes.
+    /// Bytes allocated on disk (`st_blocks` × 512), also beyond the end.
     pub allocated: u64,
     /// `st_blksize` in bytes: cloned ranges are aligned to it.
     pub block_bytes: u64,
@@ -187,6 +187,14 @@ impl Endpoint {
             allocated: stat.allocated,
             block_bytes: stat.block_bytes,
         }
+    }
+
+    /// Whether a file may have holes: fewer bytes are allocated than it has, or more than it needs.
+    /// What was allocated beyond the end (`FALLOC_FL_KEEP_SIZE`, fallocate(2)) makes up for the
+    /// blocks that holes lack; where it does so to the block, the holes are missed.
+    pub fn may_have_holes(&self) -> bool {
+        let needed = self.size.checked_next_multiple_of(self.block_bytes);
+        self.allocated < self.size || self.allocated > needed.unwrap_or(self.size)
     }
 
     /// An endpoint that is known by its kind alone, as for planning without a descriptor: it polls,
@@ -344,6 +352,29 @@ mod tests {
         (sink.to, sink.end.writes) = (10, Writes::Appends);
         assert!(!sink.takes_holes(), "nobody names the place");
         assert!(!Sink::sample(EndpointKind::Block).takes_holes());
+    }
+
+    #[test]
+    fn what_is_allocated_shows_that_there_may_be_holes() {
+        let mut file = Endpoint::sample(EndpointKind::File);
+        for (size, allocated, expected) in [
+            (0, 0, false),
+            (1, 4096, false),
+            (4096, 4096, false),
+            (1, 0, true),
+            (8192, 4096, true),
+            // Blocks beyond the end.
+            (1, 8192, true),
+            (0, 4096, true),
+        ] {
+            (file.size, file.allocated) = (size, allocated);
+            assert_eq!(file.may_have_holes(), expected, "{size} {allocated}");
+        }
+        (file.block_bytes, file.size, file.allocated) = (0, 1, 1);
+        assert!(
+            !file.may_have_holes(),
+            "of an unknown block nothing is known"
+        );
     }
 
     #[test]

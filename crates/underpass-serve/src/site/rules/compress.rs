@@ -250,5 +250,10 @@ mod tests {
         assert_eq!(chosen(9, b"gzip"), None);
         assert_eq!(chosen(9, b"gzip, identity;q=0"), Some(Coding::Gzip));
         assert_eq!(chosen(10, b"br"), None);
+        let usual = "[[site]]\ncompress = ['gzip']";
+        let compress = of(&crate::ServerOptions::parse(usual).unwrap().sites[0]);
+        let gzip = Acceptable::parse(Some(b"gzip"));
+        assert_eq!(compress.choose(1024, &gzip), Some(Coding::Gzip));
+        assert_eq!(compress.choose(1023, &gzip), None);
     }
 }

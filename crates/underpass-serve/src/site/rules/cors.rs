@@ -165,7 +165,7 @@ impl CorsRules {
         }))
     }
 
-    /// Whether answers depend on the `CorsOrigin` of a request.
+    /// Whether answers depend on the `Origin` of a request.
     pub(crate) fn varies(&self) -> bool {
         matches!(self.allowed, AllowedOrigins::Listed(_))
     }
@@ -226,6 +226,14 @@ mod tests {
             "ftp://a",
         ] {
             assert!(CorsOrigin::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_fields_are_tokens() {
+        assert!(FieldToken::parse("X-Anything").is_ok());
+        for wrong in ["", "a b", "a:", "ü"] {
+            assert!(FieldToken::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -66,3 +66,22 @@ impl Visibility {
         self.hidden == Hidden::Denied && name.starts_with(b".")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_a_dot_in_front_are_hidden_where_they_are_denied() {
+        for (hidden, name, expected) in [
+            (Hidden::Denied, ".a", true),
+            (Hidden::Denied, "a", false),
+            (Hidden::Shown, ".a", false),
+            (Hidden::Shown, "a", false),
+        ] {
+            let symlinks = Symlinks::default();
+            let visibility = Visibility { hidden, symlinks };
+            assert_eq!(visibility.hides(name.as_bytes()), expected, "{name}");
+        }
+    }
+}

@@ -82,18 +82,14 @@ impl FieldValue {
     /// # Errors
     /// Control characters, line ends above all, and blanks at its ends; in words.
     pub fn parse(value: &str) -> Result<FieldValue, String> {
-        let blank = |byte: u8| matches!(byte, b' ' | b'\t');
         if value.is_empty() || value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']) {
             return Err(format!(
                 "the value {value:?} is empty, or starts or ends with a blank"
             ));
         }
-        match value
-            .bytes()
-            .all(|byte| blank(byte) || byte > b' ' && byte != 0x7f)
-        {
-            true => Ok(FieldValue(value.to_owned())),
-            false => Err(format!("the value {value:?} contains control characters")),
+        match value.contains(|letter: char| letter.is_ascii_control() && letter != '\t') {
+            true => Err(format!("the value {value:?} contains control characters")),
+            false => Ok(FieldValue(value.to_owned())),
         }
     }
 

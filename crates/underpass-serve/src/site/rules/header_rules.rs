@@ -33,9 +33,9 @@ pub struct HeaderRule {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SecurityOptions {
-    /// `X-Content-Type-ServerOptions: nosniff`: browsers must not guess what a file is.
+    /// `X-Content-Type-Options: nosniff`: browsers must not guess what a file is.
     pub nosniff: bool,
-    /// `X-Frame-ServerOptions`, for browsers that don't know `frame-ancestors`.
+    /// `X-Frame-Options`, for browsers that don't know `frame-ancestors`.
     pub frame_options: Option<FieldValue>,
     /// `Referrer-Policy`.
     pub referrer_policy: Option<FieldValue>,

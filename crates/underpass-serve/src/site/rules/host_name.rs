@@ -189,6 +189,7 @@ mod tests {
             ("example.org", 0),
             ("X.A.Example.Org.", 2),
             ("a.example.org", 1),
+            (".a.example.org", 1),
             ("b.example.org:1", 2),
             ("[::1]:80", 2),
             ("xexample.org", 0),
@@ -200,13 +201,21 @@ mod tests {
             );
         }
         assert_eq!(names.number_of(None), 0);
+        for (name, authority) in [("a.example", "A.example"), ("*.example", "b.example")] {
+            let sites = [vec![], vec![HostName::parse(name).unwrap()]];
+            let names = HostNames::new(sites.iter().map(Vec::as_slice)).unwrap();
+            assert_eq!(names.number_of(Some(authority.as_bytes())), 1, "{name}");
+        }
     }
 
     #[test]
     fn a_name_has_one_site() {
         for name in ["a.example", "*.a.example"] {
             let site = [HostName::parse(name).unwrap()];
-            assert_eq!(HostNames::new([&site[..], &site[..]]).unwrap_err(), name);
+            let twice = HostNames::new([&site[..], &site[..]]).unwrap_err();
+            assert_eq!(twice, name);
+            assert_eq!(twice.as_str(), name);
+            assert_ne!(twice, "b.example");
         }
     }
 }

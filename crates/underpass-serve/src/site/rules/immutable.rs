@@ -50,6 +50,7 @@ mod tests {
             "name.3f9ab2c1",
             "jquery-3.7.1.min.js",
             "name_3f9ab2c1.js",
+            "name.3f9ab2c1d",
         ] {
             assert!(!is_hash_named(plain.as_bytes()), "{plain}");
         }

@@ -73,7 +73,7 @@ mod tests {
                 &["assets/a", "assets/a/b"],
                 &["assets", "x/assets/a"],
             ),
-            ("assets/*", &["assets/a"], &["assets/a/b"]),
+            ("assets/*", &["assets/a"], &["assets/a/b", "x/assets/a"]),
             ("/**", &["a", "a/b"], &[]),
             ("**/x/*.js", &["x/a.js", "a/b/x/c.js"], &["x/y/a.js"]),
             ("*.{js,mjs}", &["a.js", "b/a.mjs"], &["a.cjs"]),

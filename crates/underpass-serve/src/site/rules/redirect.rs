@@ -356,6 +356,7 @@ mod tests {
             ("/old*", "/new", 301),
             ("/old/*/x", "/new", 301),
             ("/old/*", "https://example.org*", 301),
+            ("/old/*", "https://*", 301),
             ("/old", "/old", 301),
             ("/old", "/old?x", 301),
             ("/old/*", "/old/new/*", 301),
@@ -370,6 +371,7 @@ mod tests {
             );
         }
         assert!(Redirect::new("/old/*", "/old", 302).is_ok());
+        assert!(Redirect::new("/old", "https://example.org", 302).is_ok());
     }
 
     #[test]

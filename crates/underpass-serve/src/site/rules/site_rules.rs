@@ -117,10 +117,7 @@ impl SiteRules {
 
     /// What `path` may lead to, if a rule says so: the first that is about it.
     pub(crate) fn tries(&self, path: &SitePath) -> Option<&[Candidate]> {
-        let key = match self.options.tries[..] {
-            [] => return None,
-            _ => path.key(),
-        };
+        let key = path.key();
         let is_about = |rule: &&TryRule| rule.paths.iter().any(|pattern| pattern.matches(&key));
         let rule = self.options.tries.iter().find(is_about)?;
         Some(&rule.files)
@@ -237,11 +234,14 @@ fn push_vary(fields: &mut Vec<u8>, names: &[Option<&str>]) {
 mod tests {
     use super::*;
 
-    fn fields(site: &str, path: &str) -> String {
+    fn rules(site: &str) -> SiteRules {
         let text = format!("[[site]]\n{site}");
         let options = crate::ServerOptions::parse(&text).unwrap();
-        let rules = SiteRules::new(&options.sites[0]).unwrap();
-        String::from_utf8(rules.label(path.as_bytes(), None).fields).unwrap()
+        SiteRules::new(&options.sites[0]).unwrap()
+    }
+
+    fn fields(site: &str, path: &str) -> String {
+        String::from_utf8(rules(site).label(path.as_bytes(), None).fields).unwrap()
     }
 
     #[test]
@@ -277,6 +277,35 @@ mod tests {
                     {paths = ['/**'], name = 'X-B', value = '3'}]";
         assert_eq!(fields(site, "a"), "\r\nX-A: 1\r\nX-B: 3");
         assert_eq!(fields(site, "b"), "\r\nx-a: 2\r\nX-B: 3");
+    }
+
+    #[test]
+    fn what_is_made_here_is_never_guessed_at_and_says_its_own_first() {
+        let made = |site: &str, own| String::from_utf8(rules(site).made_fields(own)).unwrap();
+        let nosniff = "\r\nX-Content-Type-Options: nosniff";
+        for site in ["", "security.nosniff = false"] {
+            assert_eq!(made(site, ProducedFields::default()), nosniff);
+        }
+        let own = ProducedFields {
+            varies_by: Some("Accept"),
+            referrer_policy: Some("same-origin"),
+            content_security_policy: Some("own"),
+        };
+        let site = "security.referrer-policy = 'origin'\n\
+                    security.content-security-policy = 'theirs'\n\
+                    cors.origins = ['https://a.example']";
+        let expected = "\r\nReferrer-Policy: origin\r\nContent-Security-Policy: own\
+                        \r\nVary: Accept, Origin";
+        assert_eq!(made(site, own), format!("{nosniff}{expected}"));
+    }
+
+    #[test]
+    fn what_is_compressed_already_is_not_compressed_again() {
+        let rules = rules("compress = ['gzip']\ncompress-types = ['*']");
+        let compressible = |path: &str, coding| rules.label(path.as_bytes(), coding).compressible;
+        assert_eq!(compressible("a.css", None), Compressible::Yes);
+        assert_eq!(compressible("a.css", Some(Coding::Br)), Compressible::No);
+        assert_eq!(compressible("a.css.br", None), Compressible::No);
     }
 
     #[test]

@@ -166,6 +166,25 @@ mod tests {
     }
 
     #[test]
+    fn rules_have_some_files_and_a_page_may_be_the_last() {
+        let rule = |files: &[&str]| TryRule {
+            paths: Vec::new(),
+            files: files
+                .iter()
+                .map(|file| Candidate::parse(file).unwrap())
+                .collect(),
+        };
+        assert!(rule(&[]).check().is_err());
+        assert!(rule(&["/a"; TRIED_FILES_MAX]).check().is_ok());
+        assert!(rule(&["/a"; TRIED_FILES_MAX + 1]).check().is_err());
+        let page = SitePath::parse(b"/b").unwrap();
+        assert_eq!(rule(&["/a", "/b"]).last_page(), Some(&page));
+        for files in [&["/b", "{path}"][..], &["/b", "{path}.html"], &[]] {
+            assert_eq!(rule(files).last_page(), None, "{files:?}");
+        }
+    }
+
+    #[test]
     fn what_leads_elsewhere_or_makes_no_sense_is_refused() {
         for wrong in [
             "",

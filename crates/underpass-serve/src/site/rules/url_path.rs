@@ -63,3 +63,18 @@ impl FileName {
         &self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_segment_of_a_path() {
+        for right in ["index.html", "...", ".a", "a b"] {
+            assert_eq!(FileName::parse(right).unwrap().as_str(), right);
+        }
+        for wrong in ["", ".", "..", "a/b", "/", "a\0"] {
+            assert!(FileName::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
