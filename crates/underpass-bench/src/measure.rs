@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::contender::process::{self, Processors};
 use crate::contender::scratch::Scratch;
 use crate::document::{Document, Experiment, RunOutcome, SCHEMA, Tool};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiment::{ExperimentContext, Measurable, RunScale};
 use crate::machine::{self, Machine, network};
 use crate::rounds::metric::{has_too_few_rounds, warn_of_noise};
@@ -164,22 +164,24 @@ struct NetworkControls<'a> {
 
 impl<'a> NetworkControls<'a> {
     fn plan(usual: Option<&'a [&'a str]>, requested: &'a [String]) -> NetworkControls<'a> {
-        let (each, lack) = match (usual, requested) {
-            (None | Some([]), []) | (None, _) => (vec![None], None),
-            (Some(_), [_, ..]) => (
-                requested.iter().map(|one| Some(one.as_str())).collect(),
-                None,
-            ),
-            (Some(usual), []) => {
-                let mut tried = usual
-                    .iter()
-                    .map(|control| network::under(control, || Ok(())));
-                match tried.find_map(Result::err) {
-                    None => (usual.iter().copied().map(Some).collect(), None),
-                    Some(error) => (vec![None], Some(lack_of(usual, &error))),
-                }
-            }
+        let mut controls = match (usual, requested) {
+            (None, _) => Vec::new(),
+            (Some(usual), []) => usual.to_vec(),
+            (Some(_), requested) => requested.iter().map(String::as_str).collect(),
         };
+        let mut lack = None;
+        if requested.is_empty() {
+            let mut tried = controls.iter();
+            let refused = tried.find_map(|control| network::under(control, || Ok(())).err());
+            if let Some(error) = refused {
+                let (missed, own) = (controls.join(" and "), network::machines_control());
+                let only = format!("only under the machine's congestion control, {own}");
+                lack = Some(format!("not measured under {missed}, {only}: {error}"));
+                controls.clear();
+            }
+        }
+        let machines = controls.is_empty().then_some(None);
+        let each = controls.into_iter().map(Some).chain(machines).collect();
         NetworkControls { each, lack }
     }
 
@@ -190,13 +192,6 @@ impl<'a> NetworkControls<'a> {
             experiment.variant += &format!(", under {control}");
         }
     }
-}
-
-fn lack_of(usual: &[&str], error: &Error) -> String {
-    let (usual, own) = (usual.join(" and "), network::machines_control());
-    format!(
-        "not measured under {usual}, only under the machine's congestion control, {own}: {error}"
-    )
 }
 
 impl RunSettings {

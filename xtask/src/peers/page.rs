@@ -10,7 +10,7 @@ use underpass_bench::document::Document;
 use super::arguments::PeersArguments;
 use super::installation::Installation;
 use super::standing::{self, Standing, StandingVerdict};
-use super::table::{PeerDocument, PeerTable};
+use super::table::{PeerDocument, PeerProgram, PeerTable};
 use crate::workspace::Fallible;
 
 const PAGES: &str = "docs";
@@ -62,14 +62,11 @@ pub(super) fn write(
             }
             // That it was left out is in the record, with the reason.
             Err(_) if run.left_out.iter().any(|one| one.starts_with(title)) => {}
+            Err(_) if !json.exists() => run.left_out.push(format!("{title}: not measured")),
             Err(error) => run.left_out.push(format!("{title}: {error}")),
         }
     }
     let page = page(&run, table, &results);
-    let lines = page.lines().count();
-    if lines > LINES_MAX {
-        return Err(format!("the page has {lines} lines, of at most {LINES_MAX}").into());
-    }
     let readme = fs::read_to_string(root.join(README))?;
     let readme = with_table(&readme, &readme_table(&run, table, &results))?;
     pages.push(("measurements.md".into(), page));
@@ -99,12 +96,7 @@ fn with_table(readme: &str, table: &str) -> Fallible<String> {
 
 impl RunRecord {
     fn line(&self) -> String {
-        let RunRecord {
-            commit,
-            date,
-            minutes,
-            ..
-        } = self;
+        let (minutes, date, commit) = (self.minutes, &self.date, &self.commit);
         format!("One run of {minutes} minutes on {date}, of the build of commit {commit}.")
     }
 }
@@ -116,19 +108,31 @@ fn standings<'r>(
     table: &PeerTable,
     results: impl Iterator<Item = &'r (&'r PeerDocument, Document)>,
 ) -> Vec<Standing> {
-    let is_program = |name: &str| {
+    let is = |name: &str, is: &dyn Fn(&str, &PeerProgram) -> bool| {
         let mut peers = table.peers();
-        peers.any(|(option, peer)| option == "--program" && peer.name == name)
+        peers.any(|(option, peer)| peer.name == name && is(option, peer))
     };
-    let is_peer = |one: &Standing| {
-        let mut peers = table.peers();
-        peers.any(|(_, peer)| peer.name == one.peer && peer.kit != "underpass")
-    };
+    let is_program = |name: &str| is(name, &|option, _| option == "--program");
+    let is_peer = |one: &Standing| is(&one.peer, &|_, peer| peer.kit != "underpass");
     let standings = results.flat_map(|(_, result)| standing::standings(result, is_program));
     standings.filter(is_peer).collect()
 }
 
+/// With as many rows for each peer as there is room for.
 fn page(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String {
+    let mut pages = (1..=ROWS_MAX)
+        .rev()
+        .map(|rows| page_with(run, table, results, rows));
+    let shortest = pages.find(|page| page.lines().count() <= LINES_MAX);
+    shortest.unwrap_or_else(|| page_with(run, table, results, 1))
+}
+
+fn page_with(
+    run: &RunRecord,
+    table: &PeerTable,
+    results: &PeerResults<'_>,
+    rows_max: usize,
+) -> String {
     let mut standings = standings(table, results.iter());
     standings.sort_by(|a, b| a.factor().total_cmp(&b.factor()));
     let comparisons = standings.len();
@@ -166,7 +170,7 @@ fn page(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String
         let _ = write!(
             page,
             "\n## {kit}{version}\n\n{}",
-            section(&own, comparisons)
+            section(&own, comparisons, rows_max)
         );
     }
     let _ = writeln!(page, "\n## All tables\n");
@@ -178,12 +182,13 @@ fn page(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String
 
 /// How often we are better or worse than a kit, and where above all.
 fn summary_row(kit: &str, standings: &[&Standing], comparisons: usize) -> String {
+    use StandingVerdict::{Better, Level, Worse};
     let of = |verdict| {
         let mut alike = standings.to_vec();
         alike.retain(|one| one.verdict(comparisons) == verdict);
         alike
     };
-    let [worse, level, better] = StandingVerdict::SURE.map(of);
+    let [worse, level, better] = [Worse, Level, Better].map(of);
     let named =
         |one: &&Standing| format!("{}, {}: {}", one.question, one.metric, digits(one.factor()));
     format!(
@@ -226,13 +231,13 @@ fn kit_of<'t>(table: &'t PeerTable, peer: &str) -> &'t str {
 }
 
 /// The worst of these cases, which are in order.
-fn section(standings: &[&Standing], comparisons: usize) -> String {
+fn section(standings: &[&Standing], comparisons: usize, rows_max: usize) -> String {
     // One row for each question, that of its worst case.
     let mut shown: Vec<&Standing> = Vec::new();
     for one in standings {
-        let whole = |one: &Standing| (one.experiment.clone(), one.peer.clone());
-        let is_new = |known: &&Standing| whole(known) != whole(one);
-        if shown.iter().all(is_new) && shown.len() < ROWS_MAX {
+        let is_new =
+            |known: &&Standing| (&known.experiment, &known.peer) != (&one.experiment, &one.peer);
+        if shown.iter().all(is_new) && shown.len() < rows_max {
             shown.push(one);
         }
     }
@@ -273,6 +278,8 @@ fn digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -388,6 +395,26 @@ mod tests {
         let page = sample_page(12);
         assert!(page.lines().count() < 60, "{page}");
         assert_eq!(page.matches("KiB | nginx |").count(), ROWS_MAX);
+    }
+
+    #[test]
+    fn the_page_has_room_for_every_peer() {
+        let table = PeerTable::read().expect("a table");
+        let names: BTreeSet<_> = table.peers().map(|(_, peer)| peer.name.as_str()).collect();
+        let names = ["underpass"].into_iter().chain(names);
+        let contenders: Vec<_> = names.map(|name| (name, 1.0)).collect();
+        let of = |title: String| document(&title, &contenders, &[("wall", "time")]);
+        let results = (0..9).map(|number| (&table.documents[0], of(format!("Files {number}"))));
+        let run = RunRecord {
+            left_out: vec!["h2o: not there".into(); 9],
+            ..RunRecord::default()
+        };
+        let page = page(&run, &table, &results.collect::<Vec<_>>());
+        assert!(page.lines().count() <= LINES_MAX, "{page}");
+        assert!(
+            page.contains("\n## xcp\n") && page.contains("\n## All tables"),
+            "{page}"
+        );
     }
 
     #[test]

@@ -105,10 +105,6 @@ fn factors(metric: &Measured, [own, place]: [usize; 2], better: Better) -> Optio
     (!factors.is_empty() && factors.iter().all(|one| one.is_finite())).then_some(factors)
 }
 
-impl StandingVerdict {
-    pub(super) const SURE: [Self; 3] = [Self::Worse, Self::Level, Self::Better];
-}
-
 impl Standing {
     /// How many times as good as the peer we are: the geometric mean of the rounds.
     pub(super) fn factor(&self) -> f64 {
