@@ -177,9 +177,8 @@ pub(crate) const DEPARTED_CLIENTS_MAX: usize = 16_384;
 /// doubled.
 pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
 
-/// Descriptors reserved for everything that is not a connection or its file: the process's own and
-/// inherited ones, then those of each worker, which are its listeners, its runtime and the mover's
-/// pipes.
+/// Descriptors reserved for everything that is not a connection or its file: of the process, and of
+/// each worker (listeners, runtime, the mover's pipes).
 pub(crate) const DESCRIPTORS_ASIDE: usize = 16;
 pub(crate) const WORKER_DESCRIPTORS_ASIDE: usize = 48;
 

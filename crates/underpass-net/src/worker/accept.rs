@@ -5,10 +5,9 @@
 //! error that would occur again at once, it waits until a connection ends or a short time has
 //! passed; connections that arrive meanwhile stay in the kernel's queue.
 //!
-//! The maxima of connections follow from the limit on descriptors, but others may hold descriptors,
-//! and the limit may be lowered. Once one could not be opened, a connection is accepted only if
-//! there are descriptors for its files too, and idle connections are closed until there are: what
-//! one of them leaves behind must not be taken by a connection that is answered with 503.
+//! Descriptors run out where others hold them, or their limit is lowered. From then on a connection
+//! is accepted only if there are descriptors for its files too, and idle connections are closed
+//! until there are: no connection takes what they leave, to be answered with 503.
 
 use std::future::{Future, pending, poll_fn};
 use std::io;

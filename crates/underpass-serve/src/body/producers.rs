@@ -16,8 +16,7 @@ use crate::body::listing::html::CONTENT_SECURITY_POLICY;
 use crate::body::listing::view::ListingView;
 use crate::body::producer::{BodyProducer, Chunk, StartedBody};
 use crate::http::coding::Coding;
-use crate::http::fields::push_attachment;
-use crate::http::fields::push_field;
+use crate::http::fields::{push_attachment, push_field};
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::limits::{
     ARCHIVE_DESCRIPTORS, ARCHIVES_MAX, COMPRESSING_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX,

@@ -28,9 +28,8 @@ use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
-use crate::request::head::Framing;
 use crate::request::head::{
-    Expectation, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
+    Expectation, Framing, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
 };
 use crate::request::request_line::Method;
 

@@ -10,8 +10,7 @@ use crate::answer::writer::CONTINUE;
 use crate::http::status::{HttpError, Status};
 use crate::limits::RequestLimits;
 use crate::request::chunked::{BodyPosition, ChunkedReader};
-use crate::request::head::Framing;
-use crate::request::head::{Expectation, RequestHead};
+use crate::request::head::{Expectation, Framing, RequestHead};
 use crate::request::request_line::Method;
 
 /// A body being skipped.

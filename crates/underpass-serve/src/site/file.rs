@@ -3,18 +3,9 @@
 //!
 //! Resolving a name and opening it is half of what a small answer costs the kernel, and popular
 //! files are asked for again at once. So a worker keeps the files it opened, each for
-//! [`OPEN_FILE_KEPT`] at most, and looks at the open file anew (`fstat`) for every answer:
-//!
-//! | what happens | when it shows |
-//! |---|---|
-//! | the file is written in place or truncated | at once: size and date are read each time |
-//! | it is deleted, or replaced by rename | at once: nothing links to the open file any more |
-//! | the same, while another name links to it | after [`OPEN_FILE_KEPT`] |
-//! | a folder or link on its path is replaced | after [`OPEN_FILE_KEPT`] |
-//! | a file appears that would be preferred (another index) | after [`OPEN_FILE_KEPT`] |
-//! | a copy in a content coding appears beside it | after [`OPEN_FILE_KEPT`] |
-//! | permissions are taken away | after [`OPEN_FILE_KEPT`] |
-//! | it is written through a mapping | with its date, which the kernel may set later |
+//! [`OPEN_FILE_KEPT`] at most, and looks at the open file anew (`fstat`) for every answer: size and
+//! date are read each time, and nothing links to a file any more that was deleted or replaced. What
+//! shows only after [`OPEN_FILE_KEPT`] is listed in docs/serve.md, "How bodies are sent".
 //!
 //! Where inotify reports changes of a file ([`crate::site::watcher`]), it is looked at
 //! again only after one.
