@@ -50,6 +50,5 @@ pub use experiment::{
     small::SmallOptions, socket::SocketOptions, tree::TreeOptions,
 };
 pub use machine::Machine;
-pub use machine::network::{become_isolated, set_up_loopback};
 pub use measure::{Benchmark, RunSettings, measure};
 pub use report_file::write_report;

@@ -9,7 +9,7 @@ use crate::contender::scratch::Scratch;
 use crate::document::{Document, Experiment, RunOutcome, SCHEMA, Tool};
 use crate::error::Result;
 use crate::experiment::{ExperimentContext, Measurable, RunScale};
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, network};
 use crate::rounds::metric::{has_too_few_rounds, warn_of_noise};
 use crate::rounds::progress::RunProgress;
 use crate::rounds::runner::RoundRunner;
@@ -43,8 +43,10 @@ pub struct RunSettings {
     pub patience: Option<Duration>,
     /// Where to create the test files; cold files need a disk.
     pub scratch: PathBuf,
-    /// The congestion control that was set up, if it differs from the machine's.
-    pub congestion: Option<String>,
+    /// The congestion controls of TCP under each of which everything is measured that uses the
+    /// network, on separate loopbacks, as root. By default the machine's, and for large files over
+    /// HTTP bbr and cubic where that is possible.
+    pub congestion: Vec<String>,
     /// The command line for the report.
     pub command: String,
 }
@@ -108,15 +110,22 @@ fn run_all(
     let scale = settings.scale;
     let usual = scale.pick(ROUNDS_FULL, ROUNDS_QUICK);
     let rounds = settings.rounds.unwrap_or(usual).max(1);
-    let benchmarks = benchmarks.iter().map(|Benchmark(one)| one);
-    let weights = benchmarks.clone().map(|one| one.weight(scale, rounds));
+    let planned = benchmarks.iter().map(|Benchmark(one)| {
+        let controls = NetworkControls::plan(one.usual_controls(scale), &settings.congestion);
+        (one, controls)
+    });
+    let planned: Vec<_> = planned.collect();
+    let weights = planned
+        .iter()
+        .map(|(one, controls)| one.weight(scale, rounds) * controls.each.len() as u64);
     let progress = RunProgress::of(weights.sum());
     let patience = scale.pick(PATIENCE_FULL, Duration::ZERO);
-    let setting = ExperimentContext {
+    let mut setting = ExperimentContext {
         scratch,
         processors,
         machine: &settings.machine(scratch),
         scale,
+        control: None,
         runner: RoundRunner {
             rounds,
             patience: settings.patience.unwrap_or(patience),
@@ -125,20 +134,71 @@ fn run_all(
         },
     };
     let mut experiments = Vec::new();
-    for benchmark in benchmarks {
-        if !setting.runner.is_stopped() {
-            experiments.extend(benchmark.run(&setting)?);
+    for (benchmark, controls) in &planned {
+        for &control in controls
+            .each
+            .iter()
+            .filter(|_| !stop.load(Ordering::Relaxed))
+        {
+            setting.control = control;
+            let mut measured = match control {
+                None => benchmark.run(&setting)?,
+                Some(control) => network::under(control, || benchmark.run(&setting))?,
+            };
+            measured
+                .iter_mut()
+                .for_each(|one| controls.mark(one, control));
+            experiments.extend(measured);
         }
     }
     progress.finish();
     Ok(experiments)
 }
 
+/// Under which congestion controls an experiment is measured; `None` stands for the machine's.
+struct NetworkControls<'a> {
+    each: Vec<Option<&'a str>>,
+    /// Why not under all that are usual.
+    lack: Option<String>,
+}
+
+impl<'a> NetworkControls<'a> {
+    fn plan(usual: Option<&'a [&'a str]>, requested: &'a [String]) -> NetworkControls<'a> {
+        let mut controls = match (usual, requested) {
+            (None, _) => Vec::new(),
+            (Some(usual), []) => usual.to_vec(),
+            (Some(_), requested) => requested.iter().map(String::as_str).collect(),
+        };
+        let mut lack = None;
+        if requested.is_empty() {
+            let mut tried = controls.iter();
+            let refused = tried.find_map(|control| network::under(control, || Ok(())).err());
+            if let Some(error) = refused {
+                let (missed, own) = (controls.join(" and "), network::machines_control());
+                let only = format!("only under the machine's congestion control, {own}");
+                lack = Some(format!("not measured under {missed}, {only}: {error}"));
+                controls.clear();
+            }
+        }
+        let machines = controls.is_empty().then_some(None);
+        let each = controls.into_iter().map(Some).chain(machines).collect();
+        NetworkControls { each, lack }
+    }
+
+    fn mark(&self, experiment: &mut Experiment, control: Option<&str>) {
+        experiment.notes.extend(self.lack.clone());
+        if let Some(control) = control.filter(|_| self.each.len() > 1) {
+            experiment.title += &format!(" under {control}");
+            experiment.variant += &format!(", under {control}");
+        }
+    }
+}
+
 impl RunSettings {
     fn machine(&self, scratch: &Scratch) -> Machine {
         let mut machine = Machine::look(scratch.path());
-        if let Some(congestion_control) = &self.congestion {
-            machine.congestion_control.clone_from(congestion_control);
+        if !self.congestion.is_empty() {
+            machine.congestion_control = self.congestion.join(", ");
         }
         machine
     }

@@ -50,3 +50,21 @@ impl PeersArguments {
         Path::new(FOLDER).join(folder).join(name)
     }
 }
+
+#[cfg(test)]
+impl PeersArguments {
+    pub(super) fn quick() -> Self {
+        Self {
+            experiments: Vec::new(),
+            documents: Vec::new(),
+            beside: Vec::new(),
+            list: false,
+            install: false,
+            commands: None,
+            page: false,
+            quick: true,
+            rounds: None,
+            more: Vec::new(),
+        }
+    }
+}

@@ -1,8 +1,12 @@
 //! `underpass bench` with everybody who is there.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::arguments::PeersArguments;
 use super::installation::{FOLDER, Installation, build_underpass};
@@ -11,7 +15,12 @@ use super::table::{PeerDocument, PeerFileSystem, PeerTable};
 use crate::needs::is_root;
 use crate::workspace::{Fallible, exit_code, output};
 
-const ROUNDS: usize = 6;
+/// A document that takes longer is interrupted and shows what is complete; so are those that the
+/// whole run has no time for.
+const DOCUMENT_MAX: Duration = Duration::from_secs(12 * 60);
+const RUN_MAX: Duration = Duration::from_secs(70 * 60);
+/// How long the bench may take to stop its contenders and to write what it has.
+const END_MAX: Duration = Duration::from_secs(60);
 
 /// Makes every document that is asked for; one that fails doesn't stop the others.
 pub(super) fn measure(
@@ -21,11 +30,13 @@ pub(super) fn measure(
 ) -> Fallible<ExitCode> {
     build_underpass(installation.workspace)?;
     let start = Instant::now();
+    let said = |program: &str, arguments: &str| {
+        let said = output(installation.command(program).args(arguments.split(' ')))?;
+        Fallible::Ok(said.trim().to_owned())
+    };
     let mut run = RunRecord {
-        commit: commit(installation)?,
-        date: output(installation.command("date").args(["-u", "+%Y-%m-%d"]))?
-            .trim()
-            .to_owned(),
+        commit: said("git", COMMIT)?,
+        date: said("date", "-u +%Y-%m-%d")?,
         ..RunRecord::default()
     };
     for kit in &table.kits {
@@ -37,13 +48,8 @@ pub(super) fn measure(
         }
     }
     let is_wanted = |document: &&PeerDocument| {
-        let PeersArguments {
-            experiments,
-            documents,
-            ..
-        } = arguments;
-        (experiments.is_empty() || experiments.contains(&document.experiment))
-            && (documents.is_empty() || documents.contains(&document.name))
+        (arguments.experiments.is_empty() || arguments.experiments.contains(&document.experiment))
+            && (arguments.documents.is_empty() || arguments.documents.contains(&document.name))
     };
     let folder = installation.workspace.root.join(arguments.result(""));
     fs::create_dir_all(&folder)?;
@@ -53,6 +59,7 @@ pub(super) fn measure(
             let _ = fs::remove_file(folder.join(format!("{}.json", document.name)));
         }
     }
+    run.write(&folder)?;
     let mut is_good = true;
     for document in table.documents.iter().filter(is_wanted) {
         println!("\n== {}", document.name);
@@ -60,7 +67,7 @@ pub(super) fn measure(
             run.leave_out(format!("{}: {lack}", document.title));
             continue;
         }
-        let mut bench = bench(document, installation, arguments)?;
+        let mut bench = bench(document, installation, arguments);
         for (option, peer) in table.peers() {
             let is_beside = arguments.beside.is_empty() || arguments.beside.contains(&peer.name);
             let takes_part = peer.experiments.contains(&document.experiment)
@@ -70,19 +77,35 @@ pub(super) fn measure(
                 bench.args([option, &format!("{}={}", peer.name, peer.command)]);
             }
         }
-        let status = bench.args(&arguments.more).status();
-        if let Some(on) = document.on {
-            on.clear(installation);
-        }
-        let status = status?;
-        if !status.success() {
-            run.leave_out(format!("{}: {status}", document.title));
+        let limit = DOCUMENT_MAX.min(RUN_MAX.saturating_sub(start.elapsed()));
+        if let Err(lack) = end_within(bench.args(&arguments.more), limit) {
+            run.leave_out(format!("{}: {lack}", document.title));
             is_good = false;
         }
+        run.minutes = start.elapsed().as_secs().div_ceil(60);
+        run.write(&folder)?;
     }
-    run.minutes = start.elapsed().as_secs().div_ceil(60);
-    fs::write(folder.join("run.json"), serde_json::to_string_pretty(&run)?)?;
     Ok(exit_code(is_good))
+}
+
+/// Runs the bench to its end, or tells it to stop as Ctrl-C does.
+fn end_within(bench: &mut Command, limit: Duration) -> Fallible<()> {
+    let mut child = bench.spawn()?;
+    let pid = Pid::from_child(&child);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut is_late = false;
+    for (patience, signal) in [(limit, Signal::INT), (END_MAX, Signal::KILL)] {
+        let timeout = Timespec::try_from(patience)?;
+        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))? == 0 {
+            is_late = true;
+            kill_process(pid, signal)?;
+        }
+    }
+    match child.wait()? {
+        _ if is_late => Err(format!("stopped after {limit:.0?}; the rest is not measured").into()),
+        status if status.success() => Ok(()),
+        status => Err(status.to_string().into()),
+    }
 }
 
 impl RunRecord {
@@ -90,27 +113,24 @@ impl RunRecord {
         println!("left out: {what}");
         self.left_out.push(what);
     }
+
+    /// Keeps what is known of the run so far, for `--page`.
+    fn write(&self, folder: &Path) -> Fallible<()> {
+        fs::write(folder.join("run.json"), serde_json::to_string_pretty(self)?)?;
+        Ok(())
+    }
 }
 
-/// What is measured, and whether it differs from the commit.
-fn commit(installation: &Installation<'_>) -> Fallible<String> {
-    let git = |arguments: &[&str]| output(installation.command("git").args(arguments));
-    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    Ok(
-        match git(&["status", "--porcelain", "--untracked-files=no"])?.trim() {
-            "" => commit.trim().to_owned(),
-            _ => format!("{} with changes", commit.trim()),
-        },
-    )
-}
+/// The name of the commit that is measured, and whether the files differ from it.
+const COMMIT: &str = "describe --always --exclude=* --abbrev=12 --dirty=-with-changes";
 
 fn bench(
     document: &PeerDocument,
     installation: &Installation<'_>,
     arguments: &PeersArguments,
-) -> Fallible<Command> {
+) -> Command {
     let mut bench = match document.on {
-        Some(on) => on.command(installation, "underpass")?,
+        Some(on) => on.command(installation, "underpass"),
         None => installation.command("underpass"),
     };
     // Where caddy leaves things otherwise.
@@ -119,7 +139,7 @@ fn bench(
     bench.arg("bench").args(document.bench.split_whitespace());
     let (rounds, more) = match arguments.quick {
         true => (document.quick_rounds, &document.quick),
-        false => (ROUNDS, &document.full),
+        false => (document.rounds, &document.full),
     };
     if arguments.quick {
         bench.arg("--quick");
@@ -132,5 +152,23 @@ fn bench(
     }
     let json = arguments.result(&format!("{}.json", document.name));
     bench.arg("--json").arg(json);
-    Ok(bench)
+    bench
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_too_long_is_stopped_and_the_run_goes_on() {
+        let soon = Duration::from_millis(50);
+        let late = end_within(Command::new("sleep").arg("1000"), soon).expect_err("too long");
+        assert_eq!(
+            late.to_string(),
+            "stopped after 50ms; the rest is not measured"
+        );
+        let failed = end_within(&mut Command::new("false"), END_MAX).expect_err("a failure");
+        assert_eq!(failed.to_string(), "exit status: 1");
+        end_within(&mut Command::new("true"), END_MAX).expect("success");
+    }
 }

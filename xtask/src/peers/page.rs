@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use serde::{Deserialize, Serialize};
+use underpass_bench::document::Document;
 
 use super::arguments::PeersArguments;
-use super::installation::{FOLDER, Installation};
-use super::standing::{BenchResult, Standing, StandingVerdict};
-use super::table::{PeerDocument, PeerTable};
+use super::installation::Installation;
+use super::standing::{self, Standing, StandingVerdict};
+use super::table::{PeerDocument, PeerProgram, PeerTable};
 use crate::workspace::Fallible;
 
 const PAGES: &str = "docs";
 const HEAD: &str = include_str!("head.md");
+const README: &str = "README.md";
+const TABLE_BEGIN: &str = "<!-- This table is written by `cargo xtask peers`. -->";
+const TABLE_END: &str = "<!-- The table ends. -->";
 /// A page that somebody reads to its end.
 const LINES_MAX: usize = 150;
 /// The worst of a peer; the full tables have all.
@@ -42,109 +44,179 @@ pub(super) fn write(
     arguments: &PeersArguments,
 ) -> Fallible<()> {
     let root = &installation.workspace.root;
-    let read = |name: &str| fs::read_to_string(root.join(arguments.result(name)));
-    let mut run: RunRecord = serde_json::from_str(&read("run.json")?)?;
-    let pages = match arguments.quick {
-        true => arguments.result(""),
-        false => PAGES.into(),
-    };
-    let folder = root.join(&pages).join("measurements");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder)?;
-    let mut results = Vec::new();
+    let record = fs::read_to_string(root.join(arguments.result("run.json")));
+    let record = record.map_err(|error| format!("there is no run to write of: {error}"))?;
+    let mut run: RunRecord = serde_json::from_str(&record)?;
+    let (mut results, mut pages) = (Vec::new(), Vec::new());
     for document in &table.documents {
-        let name = format!("{}.json", document.name);
-        let Ok(text) = read(&name) else { continue };
-        let result: BenchResult = serde_json::from_str(&text)?;
-        let notes = result.experiments.iter().flat_map(|one| &one.notes);
-        let missing = notes.filter(|note| note.starts_with("not "));
-        let missing = missing.map(|note| format!("{}: {note}", document.title));
-        run.left_out.extend(missing);
-        let tables = rendered(installation, &arguments.result(&name))?;
-        let page = format!(
-            "# {}\n\n{}\n\n{}",
-            document.title,
-            run.line(),
-            tables.trim()
-        );
-        fs::write(folder.join(format!("{}.md", document.name)), page + "\n")?;
-        results.push((document, result));
+        let title = &document.title;
+        let json = root.join(arguments.result(&format!("{}.json", document.name)));
+        match Document::read(&json) {
+            Ok(result) => {
+                let notes = standing::left_out(&result).into_iter();
+                run.left_out
+                    .extend(notes.map(|note| format!("{title}: {note}")));
+                let page = format!("# {title}\n\n{}\n\n{}", run.line(), result.markdown());
+                pages.push((format!("measurements/{}.md", document.name), page));
+                results.push((document, result));
+            }
+            // That it was left out is in the record, with the reason.
+            Err(_) if run.left_out.iter().any(|one| one.starts_with(title)) => {}
+            Err(_) if !json.exists() => run.left_out.push(format!("{title}: not measured")),
+            Err(error) => run.left_out.push(format!("{title}: {error}")),
+        }
     }
     let page = page(&run, table, &results);
-    let lines = page.lines().count();
-    if lines > LINES_MAX {
-        return Err(format!("the page has {lines} lines, of at most {LINES_MAX}").into());
+    let readme = fs::read_to_string(root.join(README))?;
+    let readme = with_table(&readme, &readme_table(&run, table, &results))?;
+    pages.push(("measurements.md".into(), page));
+    let (folder, readme_path) = match arguments.quick {
+        true => (arguments.result(""), arguments.result(README)),
+        false => (PAGES.into(), README.into()),
+    };
+    // Nothing is removed before everything is there.
+    let _ = fs::remove_dir_all(root.join(&folder).join("measurements"));
+    fs::create_dir_all(root.join(&folder).join("measurements"))?;
+    for (name, text) in pages {
+        fs::write(root.join(&folder).join(name), text)?;
     }
-    let path = pages.join("measurements.md");
-    fs::write(root.join(&path), page)?;
-    println!("\n{}", path.display());
+    fs::write(root.join(readme_path), readme)?;
+    println!("\n{}", folder.join("measurements.md").display());
     Ok(())
+}
+
+/// README.md with another table.
+fn with_table(readme: &str, table: &str) -> Fallible<String> {
+    let parts = readme.split_once(TABLE_BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(TABLE_END)?;
+        Some(format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))
+    });
+    parts.ok_or_else(|| format!("{README} has no place for the table").into())
 }
 
 impl RunRecord {
     fn line(&self) -> String {
-        let RunRecord {
-            commit,
-            date,
-            minutes,
-            ..
-        } = self;
+        let (minutes, date, commit) = (self.minutes, &self.date, &self.commit);
         format!("One run of {minutes} minutes on {date}, of the build of commit {commit}.")
     }
 }
 
-fn page(run: &RunRecord, table: &PeerTable, results: &[(&PeerDocument, BenchResult)]) -> String {
-    let is_program = |name: &str| {
+type PeerResults<'t> = [(&'t PeerDocument, Document)];
+
+/// Our standings beside the peers of the table, in its order.
+fn standings<'r>(
+    table: &PeerTable,
+    results: impl Iterator<Item = &'r (&'r PeerDocument, Document)>,
+) -> Vec<Standing> {
+    let is = |name: &str, is: &dyn Fn(&str, &PeerProgram) -> bool| {
         let mut peers = table.peers();
-        peers.any(|(option, peer)| option == "--program" && peer.name == name)
+        peers.any(|(option, peer)| peer.name == name && is(option, peer))
     };
-    let is_peer = |one: &Standing| {
-        let mut peers = table.peers();
-        peers.any(|(_, peer)| peer.name == one.peer && peer.kit != "underpass")
-    };
-    let standings = results
-        .iter()
-        .flat_map(|(_, result)| result.standings(is_program));
-    let standings: Vec<Standing> = standings.filter(is_peer).collect();
+    let is_program = |name: &str| is(name, &|option, _| option == "--program");
+    let is_peer = |one: &Standing| is(&one.peer, &|_, peer| peer.kit != "underpass");
+    let standings = results.flat_map(|(_, result)| standing::standings(result, is_program));
+    standings.filter(is_peer).collect()
+}
+
+/// With as many rows for each peer as there is room for.
+fn page(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String {
+    let mut pages = (1..=ROWS_MAX)
+        .rev()
+        .map(|rows| page_with(run, table, results, rows));
+    let shortest = pages.find(|page| page.lines().count() <= LINES_MAX);
+    shortest.unwrap_or_else(|| page_with(run, table, results, 1))
+}
+
+fn page_with(
+    run: &RunRecord,
+    table: &PeerTable,
+    results: &PeerResults<'_>,
+    rows_max: usize,
+) -> String {
+    let mut standings = standings(table, results.iter());
+    standings.sort_by(|a, b| a.factor().total_cmp(&b.factor()));
     let comparisons = standings.len();
-    let machine = results.first().map_or(String::new(), |(_, result)| {
-        let of = |name: &str| match &result.machine.get(name) {
-            Some(serde_json::Value::String(text)) => text.clone(),
-            value => value.map_or(String::new(), ToString::to_string),
-        };
-        format!(
-            "Machine: {} processors ({}), Linux {}, TCP congestion control {}.",
-            of("processors"),
-            of("processor_model"),
-            of("kernel"),
-            of("congestion_control")
-        )
-    });
-    let mut page = format!("{HEAD}{} {machine}", run.line());
-    let _ = writeln!(page, " {comparisons} comparisons.");
+    // What follows differs between documents.
+    let machine = results.first().map(|(_, result)| result.machine.describe());
+    let machine = machine.as_deref().and_then(|all| all.split(", TCP").next());
+    let mut page = format!(
+        "{HEAD}{} On a {}. {comparisons} comparisons.\n",
+        run.line(),
+        machine.unwrap_or("machine"),
+    );
     if !run.left_out.is_empty() {
-        let _ = writeln!(page, "\nLeft out: {}.", run.left_out.join("; "));
+        page += &format!("\nLeft out:\n\n- {}\n", run.left_out.join("\n- "));
     }
-    let mut of_kits: Vec<(&str, Vec<&Standing>)> = Vec::new();
+    let mut of_kits = BTreeMap::<_, Vec<_>>::new();
     for standing in &standings {
-        let kit = kit_of(table, &standing.peer);
-        match of_kits.iter_mut().find(|(name, _)| *name == kit) {
-            Some((_, own)) => own.push(standing),
-            None => of_kits.push((kit, vec![standing])),
-        }
+        let kit = of_kits.entry(kit_of(table, &standing.peer));
+        kit.or_default().push(standing);
+    }
+    let mut of_kits: Vec<_> = of_kits.into_iter().collect();
+    of_kits.sort_by_key(|(_, own)| {
+        let is_loss = |one: &&&Standing| one.verdict(comparisons) == StandingVerdict::Worse;
+        std::cmp::Reverse(own.iter().filter(is_loss).count() * 1000 / own.len())
+    });
+    page += "\n| instead of | better | worse | no difference | above all for | not for |\n";
+    page += "|---|---:|---:|---:|---|---|\n";
+    for (kit, own) in &of_kits {
+        page += &summary_row(kit, own, comparisons);
     }
     for (kit, own) in of_kits {
         let version = run
             .versions
             .get(kit)
             .map_or(String::new(), |line| format!(" ({line})"));
-        let _ = write!(page, "\n## {kit}{version}\n{}", section(own, comparisons));
+        let _ = write!(
+            page,
+            "\n## {kit}{version}\n\n{}",
+            section(&own, comparisons, rows_max)
+        );
     }
     let _ = writeln!(page, "\n## All tables\n");
     let links = results
         .iter()
         .map(|(document, _)| format!("[{}](measurements/{}.md)", document.title, document.name));
     page + &links.collect::<Vec<_>>().join(", ") + "\n"
+}
+
+/// How often we are better or worse than a kit, and where above all.
+fn summary_row(kit: &str, standings: &[&Standing], comparisons: usize) -> String {
+    use StandingVerdict::{Better, Level, Worse};
+    let of = |verdict| {
+        let mut alike = standings.to_vec();
+        alike.retain(|one| one.verdict(comparisons) == verdict);
+        alike
+    };
+    let [worse, level, better] = [Worse, Level, Better].map(of);
+    let named =
+        |one: &&Standing| format!("{}, {}: {}", one.question, one.metric, digits(one.factor()));
+    format!(
+        "| {kit} | {} | {} | {} | {} | {} |\n",
+        better.len(),
+        worse.len(),
+        level.len(),
+        better.last().map_or("–".into(), named),
+        worse.first().map_or("–".into(), named)
+    )
+}
+
+/// The table of README.md: the same questions in every edition.
+fn readme_table(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String {
+    let comparisons = standings(table, results.iter()).len();
+    let of_readme = results.iter().filter(|(document, _)| document.readme);
+    let shown = standings(table, of_readme);
+    let mut text = run.line() + "\n\n| | beside nginx | beside lighttpd |\n|---|---|---|\n";
+    for one in shown.chunk_by(|a, b| a.question == b.question) {
+        let (question, metric) = (&one[0].question, &one[0].metric);
+        let beside = |peer: &str| {
+            let found = one.iter().find(|one| one.peer == peer);
+            found.map_or("not measured".into(), |one| one.words(comparisons))
+        };
+        let (nginx, lighttpd) = (beside("nginx"), beside("lighttpd"));
+        let _ = writeln!(text, "| {question}, {metric} | {nginx} | {lighttpd} |");
+    }
+    text
 }
 
 /// The kit by whose name users know a peer.
@@ -158,57 +230,24 @@ fn kit_of<'t>(table: &'t PeerTable, peer: &str) -> &'t str {
     }
 }
 
-/// The answer in a sentence, and the table, the worst row first.
-fn section(mut standings: Vec<&Standing>, comparisons: usize) -> String {
-    standings.sort_by(|a, b| a.factor().total_cmp(&b.factor()));
-    let count = |verdict| {
-        let alike = standings
-            .iter()
-            .filter(|one| one.verdict(comparisons) == verdict);
-        alike.count()
-    };
-    let mut text = format!(
-        "Of {} cases Underpass is better in {}, worse in {}, not distinguishable in {}",
-        standings.len(),
-        count(StandingVerdict::Better),
-        count(StandingVerdict::Worse),
-        count(StandingVerdict::Level)
-    );
-    match count(StandingVerdict::Unknown) {
-        0 => text.push('.'),
-        unknown => {
-            let _ = write!(text, "; {unknown} had too few rounds.");
-        }
-    }
+/// The worst of these cases, which are in order.
+fn section(standings: &[&Standing], comparisons: usize, rows_max: usize) -> String {
     // One row for each question, that of its worst case.
     let mut shown: Vec<&Standing> = Vec::new();
-    for one in &standings {
-        let experiment = |one: &Standing| {
-            one.question
-                .split_once(": ")
-                .map(|(title, _)| title.to_owned())
-        };
+    for one in standings {
         let is_new =
-            |known: &&Standing| (experiment(known), &known.peer) != (experiment(one), &one.peer);
-        if shown.iter().all(is_new) && shown.len() < ROWS_MAX {
+            |known: &&Standing| (&known.experiment, &known.peer) != (&one.experiment, &one.peer);
+        if shown.iter().all(is_new) && shown.len() < rows_max {
             shown.push(one);
         }
     }
-    text += "\n\n| the worst cases | beside | by | times as good | its processor time |\n";
-    text += "|---|---|---|---:|---:|\n";
+    let mut text = "| the worst cases | beside | by | times as good | its processor time |\n\
+                    |---|---|---|---:|---:|\n"
+        .to_owned();
     for one in shown {
-        let [factor, low, high] = {
-            let (low, high) = one.interval(comparisons).unwrap_or_default();
-            [one.factor(), low, high].map(digits)
-        };
-        let factor = match one.verdict(comparisons) {
-            StandingVerdict::Better | StandingVerdict::Worse => format!("{factor} ({low}–{high})"),
-            StandingVerdict::Unknown => "too few rounds".to_owned(),
-            StandingVerdict::Level => "not distinguishable".to_owned(),
-        };
         let cpu = one.cpu.map(|cpu| format!("× {}", digits(cpu)));
-        let (cpu, question) = (cpu.as_deref().unwrap_or("–"), &one.question);
-        let (peer, metric) = (&one.peer, &one.metric);
+        let (cpu, factor) = (cpu.as_deref().unwrap_or("–"), one.words(comparisons));
+        let (peer, metric, question) = (&one.peer, &one.metric, &one.question);
         let _ = writeln!(
             text,
             "| {question} | {peer} | {metric} | {factor} | {cpu} |"
@@ -217,58 +256,87 @@ fn section(mut standings: Vec<&Standing>, comparisons: usize) -> String {
     text
 }
 
+impl Standing {
+    /// The factor with its interval; losses are in bold.
+    fn words(&self, comparisons: usize) -> String {
+        let (low, high) = self.interval(comparisons).unwrap_or_default();
+        let [factor, low, high] = [self.factor(), low, high].map(digits);
+        match self.verdict(comparisons) {
+            StandingVerdict::Better => format!("{factor} ({low}–{high})"),
+            StandingVerdict::Worse => format!("**{factor}** ({low}–{high})"),
+            StandingVerdict::Unknown => "too few rounds".to_owned(),
+            StandingVerdict::Level => "not distinguishable".to_owned(),
+        }
+    }
+}
+
 /// Hundredths, and for what is smaller one digit that is not 0.
 fn digits(value: f64) -> String {
     let zeros = (-value.max(1e-9).log10()).floor().max(0.0) as usize;
     format!("{value:.*}", (zeros + 1).max(2))
 }
 
-/// The tables of a result, as the bench writes them.
-fn rendered(installation: &Installation<'_>, json: &Path) -> Fallible<String> {
-    let markdown: PathBuf = Path::new(FOLDER).join("tables.md");
-    let mut render = installation.command("underpass");
-    render.args(["bench", "render"]).arg(json);
-    render.arg("--markdown").arg(&markdown);
-    match render.stdout(Stdio::null()).status()? {
-        status if status.success() => {}
-        status => return Err(format!("underpass bench render: {status}").into()),
-    }
-    Ok(fs::read_to_string(
-        installation.workspace.root.join(markdown),
-    )?)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
 
-    /// A result of six rounds beside peers: nginx is twice as good, lighttpd half as good.
-    fn sample(title: &str) -> BenchResult {
+    use serde_json::json;
+
+    use super::*;
+    use crate::workspace::Workspace;
+
+    /// A result with one case. A contender has a scale, by which each metric's rounds grow.
+    fn document(title: &str, contenders: &[(&str, f64)], metrics: &[(&str, &str)]) -> Document {
         let figures = |scale: f64| {
             let rounds = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0].map(|round| round * scale);
-            serde_json::json!({ "rounds": rounds })
+            json!({ "rounds": rounds, "spread": {"median": scale, "min": scale, "max": scale} })
         };
-        let metric = |name: &str, label: &str| {
-            let figures = [2.0, 1.0, 1.0, 4.0].map(figures);
-            serde_json::json!({
-                "metric": name, "label": label, "better": "lower", "figures": figures,
+        let figures: Vec<_> = contenders
+            .iter()
+            .map(|(_, scale)| figures(*scale))
+            .collect();
+        let metrics = metrics.iter().map(|(name, label)| {
+            json!({
+                "metric": name, "label": label, "unit": "count", "better": "lower",
+                "figures": figures, "comparisons": [],
             })
-        };
-        let metrics = [
-            metric("p99", "response time"),
-            metric("cpu_per_gib", "processor time"),
-        ];
-        serde_json::from_value(serde_json::json!({
-            "machine": {"processors": 2, "kernel": "6"},
+        });
+        let contenders = contenders.iter().map(|(name, _)| {
+            json!({
+                "name": name, "version": "", "command": [], "environment": [],
+                "configuration": null,
+            })
+        });
+        serde_json::from_value(json!({
+            "schema": 2, "tool": {"name": "underpass", "version": "1"}, "date": "2026-01-31",
+            "command": "underpass bench http", "seconds": 1.0, "outcome": "complete",
+            "machine": {
+                "processors": 2, "processor_model": "AMD", "virtual_machine": true,
+                "kernel": "6.18", "memory_bytes": 1 << 30, "congestion_control": "cubic",
+                "file_system": "ext4",
+            },
+            "warnings": [],
             "experiments": [{
-                "title": title,
-                "contenders": [{"name": "underpass"}, {"name": "underpass, sendfile only"},
-                    {"name": "nginx"}, {"name": "lighttpd"}],
-                "cases": [{"label": "1 KiB", "metrics": metrics}],
+                "name": "http", "variant": "", "title": title, "measured": "", "reading": "",
+                "axis": {"label": "", "unit": "count"}, "rounds": 6,
+                "contenders": contenders.collect::<Vec<_>>(),
+                "cases": [{
+                    "label": "1 KiB", "x": 1.0, "load": "", "travelled": [], "calls": [],
+                    "latencies": [], "timelines": [], "notes": ["h2o is left out from there on"],
+                    "metrics": metrics.collect::<Vec<_>>(),
+                }],
                 "notes": ["not measured: h2o does not start"],
             }],
         }))
         .expect("a result")
+    }
+
+    /// nginx is twice as good, lighttpd half as good.
+    fn sample(title: &str) -> Document {
+        let own = [("underpass", 2.0), ("underpass, sendfile only", 1.0)];
+        let contenders = [own[0], own[1], ("nginx", 1.0), ("lighttpd", 4.0)];
+        let metrics = [("p99", "response time"), ("cpu_per_gib", "processor time")];
+        document(title, &contenders, &metrics)
     }
 
     fn sample_page(documents: usize) -> String {
@@ -291,10 +359,13 @@ mod tests {
     fn the_page_names_build_versions_and_those_left_out_and_puts_losses_first() {
         let page = sample_page(1);
         for part in [
-            "One run of 70 minutes on 2026-01-31, of the build of commit abc1234.",
-            "Left out: h2o: not there.",
-            "## nginx (nginx/1.22.1)\nOf 1 cases Underpass is better in 0, worse in 1,",
-            "| Files 0: 1 KiB | nginx | response time | 0.50 (0.50–0.50) | × 0.50 |",
+            "One run of 70 minutes on 2026-01-31, of the build of commit abc1234. On a virtual \
+             machine with 2 processors (AMD), 1 GiB of memory, Linux 6.18. 2 comparisons.\n",
+            "Left out:\n\n- h2o: not there\n",
+            "|---|---|\n| nginx | 0 | 1 | 0 | – | Files 0: 1 KiB, response time: 0.50 |\n",
+            "\n| lighttpd | 1 | 0 | 0 | Files 0: 1 KiB, response time: 2.00 | – |\n\n## nginx",
+            "## nginx (nginx/1.22.1)\n\n| the worst cases",
+            "| Files 0: 1 KiB | nginx | response time | **0.50** (0.50–0.50) | × 0.50 |",
             "| Files 0: 1 KiB | lighttpd | response time | 2.00 (2.00–2.00) | × 2.00 |",
         ] {
             assert!(page.contains(part), "{part} is not in\n{page}");
@@ -307,25 +378,12 @@ mod tests {
 
     #[test]
     fn a_program_is_beside_our_program_and_not_beside_our_worker() {
-        let figures = [1.0, 4.0, 8.0].map(|scale| {
-            let rounds = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0].map(|round| round * scale);
-            serde_json::json!({ "rounds": rounds })
-        });
-        let result: BenchResult = serde_json::from_value(serde_json::json!({
-            "machine": {},
-            "experiments": [{
-                "title": "A file copied",
-                "contenders": [{"name": "underpass"}, {"name": "underpass cp"}, {"name": "GNU cp"}],
-                "cases": [{"label": "1 MiB", "metrics": [{"metric": "wall", "label": "time",
-                    "better": "lower", "figures": figures}]}],
-                "notes": [],
-            }],
-        }))
-        .expect("a result");
+        let contenders = [("underpass", 1.0), ("underpass cp", 4.0), ("GNU cp", 8.0)];
+        let result = document("A file copied", &contenders, &[("wall", "time")]);
         let table = PeerTable::read().expect("a table");
         let results = [(&table.documents[0], result)];
         let page = page(&RunRecord::default(), &table, &results);
-        let row = "| A file copied: 1 MiB | GNU cp | time | 2.00 (2.00–2.00) | – |";
+        let row = "| A file copied: 1 KiB | GNU cp | time | 2.00 (2.00–2.00) | – |";
         assert!(
             page.contains(row) && !page.contains("## underpass"),
             "{page}"
@@ -336,7 +394,85 @@ mod tests {
     fn the_page_stays_short_however_much_was_measured() {
         let page = sample_page(12);
         assert!(page.lines().count() < 60, "{page}");
-        assert_eq!(page.matches("| nginx |").count(), ROWS_MAX);
+        assert_eq!(page.matches("KiB | nginx |").count(), ROWS_MAX);
+    }
+
+    #[test]
+    fn the_page_has_room_for_every_peer() {
+        let table = PeerTable::read().expect("a table");
+        let names: BTreeSet<_> = table.peers().map(|(_, peer)| peer.name.as_str()).collect();
+        let names = ["underpass"].into_iter().chain(names);
+        let contenders: Vec<_> = names.map(|name| (name, 1.0)).collect();
+        let of = |title: String| document(&title, &contenders, &[("wall", "time")]);
+        let results = (0..9).map(|number| (&table.documents[0], of(format!("Files {number}"))));
+        let run = RunRecord {
+            left_out: vec!["h2o: not there".into(); 9],
+            ..RunRecord::default()
+        };
+        let page = page(&run, &table, &results.collect::<Vec<_>>());
+        assert!(page.lines().count() <= LINES_MAX, "{page}");
+        assert!(
+            page.contains("\n## xcp\n") && page.contains("\n## All tables"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_broken_result_is_named_and_the_pages_are_written_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().to_owned();
+        let workspace = Workspace { root: root.clone() };
+        let installation = Installation::open(&workspace).expect("an installation");
+        let quick = root.join("target/peers/quick");
+        fs::create_dir_all(&quick).expect("a folder");
+        let readme = format!("before\n{TABLE_BEGIN}\nold\n{TABLE_END}\nafter\n");
+        fs::write(root.join(README), readme).expect("README");
+        let run = RunRecord {
+            commit: "abc1234".into(),
+            left_out: vec!["Files of 1 to 100 KiB over HTTP: it broke".into()],
+            ..RunRecord::default()
+        };
+        let run = serde_json::to_string(&run).expect("a record");
+        fs::write(quick.join("run.json"), run).expect("a record");
+        fs::write(quick.join("serve-large.json"), "{").expect("a result");
+        sample("Files")
+            .write(&quick.join("cold.json"))
+            .expect("a result");
+        let arguments = PeersArguments::quick();
+        let table = PeerTable::read().expect("a table");
+        write(&installation, &table, &arguments).expect("pages");
+        let read = |name: &str| fs::read_to_string(quick.join(name)).expect("a page");
+        let page = read("measurements.md");
+        assert!(
+            page.contains("is not a result of underpass bench (EOF while"),
+            "{page}"
+        );
+        assert_eq!(
+            page.matches("of 1 to 100 KiB over HTTP").count(),
+            1,
+            "{page}"
+        );
+        let readme = read(README);
+        assert!(
+            readme.starts_with("before\n") && readme.ends_with("after\n"),
+            "{readme}"
+        );
+        assert!(
+            readme.contains("commit abc1234") && !readme.contains("old"),
+            "{readme}"
+        );
+    }
+
+    #[test]
+    fn the_readme_has_nginx_and_lighttpd_beside_each_other() {
+        let table = PeerTable::read().expect("a table");
+        let document = table.documents.iter().find(|one| one.readme);
+        let results = [(document.expect("a document"), sample("Files"))];
+        let text = readme_table(&RunRecord::default(), &table, &results);
+        let row = "| Files: 1 KiB, response time | **0.50** (0.50–0.50) | 2.00 (2.00–2.00) |\n";
+        assert!(text.ends_with(row), "{text}");
+        let readme = fs::read_to_string(Workspace::here().root.join(README)).expect("README");
+        assert!(with_table(&readme, &text).is_ok_and(|new| new.contains(row)));
     }
 
     #[test]

@@ -1,70 +1,31 @@
 //! How Underpass stands beside each peer: from the rounds of a result of `underpass bench`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use underpass_bench::document::{Better, Case, Contender, Document, Experiment, Measured};
 
 /// What the interval of all comparisons of a page together may miss.
 const ERROR: f64 = 0.05;
 /// Fewer rounds have no spread worth the name.
-const ROUNDS_MIN: usize = 3;
+const ROUNDS_MIN: usize = 6;
 
-/// Metrics of processor time, the most telling first, and whether more of it is better.
-const CPU: [(&str, bool); 5] = [
-    ("requests_per_cpu", true),
-    ("cpu_per_gib", false),
-    ("cpu_per_operation", false),
-    ("cpu", false),
-    ("cpu_share", false),
+/// Metrics of processor time, the most telling first.
+const CPU: [(&str, Better); 5] = [
+    ("requests_per_cpu", Better::Higher),
+    ("cpu_per_gib", Better::Lower),
+    ("cpu_per_operation", Better::Lower),
+    ("cpu", Better::Lower),
+    ("cpu_share", Better::Lower),
 ];
 
 /// Our contender among programs that are started for each copy.
 const OWN_PROGRAM: &str = "underpass cp";
 
-/// What of a result is needed here; docs/bench-format.md describes it.
-#[derive(Deserialize)]
-pub(super) struct BenchResult {
-    pub(super) machine: BTreeMap<String, serde_json::Value>,
-    pub(super) experiments: Vec<ExperimentResult>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ExperimentResult {
-    title: String,
-    contenders: Vec<ContenderName>,
-    cases: Vec<CaseResult>,
-    pub(super) notes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ContenderName {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct CaseResult {
-    label: String,
-    metrics: Vec<MetricResult>,
-}
-
-#[derive(Deserialize)]
-struct MetricResult {
-    metric: String,
-    label: String,
-    /// `lower` or `higher`, where one of them is better.
-    better: Option<String>,
-    figures: Vec<Option<MetricFigures>>,
-}
-
-#[derive(Deserialize)]
-struct MetricFigures {
-    rounds: Vec<f64>,
-}
-
 /// One case beside one peer.
 #[derive(Clone)]
 pub(super) struct Standing {
     pub(super) peer: String,
+    pub(super) experiment: String,
     /// The experiment and the case.
     pub(super) question: String,
     pub(super) metric: String,
@@ -84,60 +45,64 @@ pub(super) enum StandingVerdict {
     Unknown,
 }
 
-impl BenchResult {
-    /// Every case beside every other contender by its first metric of which one can say what is
-    /// better. Ours is the first contender; beside a program that is started for each copy, which
-    /// `is_program`, it is our program.
-    pub(super) fn standings(&self, is_program: impl Fn(&str) -> bool) -> Vec<Standing> {
-        let experiments = self.experiments.iter();
-        let cases = experiments.flat_map(|one| one.cases.iter().map(move |case| (one, case)));
-        cases
-            .flat_map(|(experiment, case)| case.standings(experiment, &is_program))
-            .collect()
-    }
+/// Notes on contenders and cases that were left out.
+pub(super) fn left_out(document: &Document) -> BTreeSet<&str> {
+    let experiments = document.experiments.iter();
+    let cases = experiments.clone().flat_map(|one| &one.cases);
+    let notes = experiments.flat_map(|one| &one.notes);
+    let notes = notes.chain(cases.flat_map(|case| &case.notes));
+    let is_lack = |note: &&str| note.starts_with("not ") || note.contains(" is left out ");
+    notes.map(String::as_str).filter(is_lack).collect()
 }
 
-impl CaseResult {
-    fn standings(
-        &self,
-        experiment: &ExperimentResult,
-        is_program: impl Fn(&str) -> bool,
-    ) -> Vec<Standing> {
-        let contenders = &experiment.contenders;
-        let own_program = contenders.iter().position(|one| one.name == OWN_PROGRAM);
-        let peers = contenders.iter().enumerate().skip(1);
-        let standing = |(place, peer): (usize, &ContenderName)| {
-            let own = own_program.filter(|_| is_program(&peer.name)).unwrap_or(0);
-            let telling = self.metrics.iter().find(|one| one.better.is_some())?;
-            let is_higher_better = telling.better.as_deref() == Some("higher");
-            let of_cpu = CPU.iter().find_map(|(name, is_higher_better)| {
-                let metric = self.metrics.iter().find(|one| one.metric == *name)?;
-                metric.factors([own, place], *is_higher_better)
-            });
-            Some(Standing {
-                peer: peer.name.clone(),
-                question: format!("{}: {}", experiment.title, self.label),
-                metric: telling.label.clone(),
-                factors: telling.factors([own, place], is_higher_better)?,
-                cpu: of_cpu.map(|factors| mean(&factors).exp()),
-            })
-        };
-        peers.filter_map(standing).collect()
-    }
+/// Every case beside every other contender by its first metric of which one can say what is
+/// better. Ours is the first contender; beside a program that is started for each copy, which
+/// `is_program`, it is our program.
+pub(super) fn standings(document: &Document, is_program: impl Fn(&str) -> bool) -> Vec<Standing> {
+    let experiments = document.experiments.iter();
+    let cases = experiments.flat_map(|one| one.cases.iter().map(move |case| (one, case)));
+    cases
+        .flat_map(|(experiment, case)| standings_of(experiment, case, &is_program))
+        .collect()
 }
 
-impl MetricResult {
-    /// `None` where one of the two has no such figures, or one of 0.
-    fn factors(&self, [own, place]: [usize; 2], is_higher_better: bool) -> Option<Vec<f64>> {
-        let of = |place: usize| Some(&self.figures.get(place)?.as_ref()?.rounds);
-        let pairs = of(own)?.iter().zip(of(place)?);
-        let logarithm = |(own, theirs): (&f64, &f64)| match is_higher_better {
-            true => (own / theirs).ln(),
-            false => (theirs / own).ln(),
-        };
-        let factors: Vec<f64> = pairs.map(logarithm).collect();
-        (!factors.is_empty() && factors.iter().all(|one| one.is_finite())).then_some(factors)
-    }
+fn standings_of(
+    experiment: &Experiment,
+    case: &Case,
+    is_program: impl Fn(&str) -> bool,
+) -> Vec<Standing> {
+    let contenders = &experiment.contenders;
+    let own_program = contenders.iter().position(|one| one.name == OWN_PROGRAM);
+    let peers = contenders.iter().enumerate().skip(1);
+    let standing = |(place, peer): (usize, &Contender)| {
+        let own = own_program.filter(|_| is_program(&peer.name)).unwrap_or(0);
+        let telling = case.metrics.iter().find(|one| one.better.is_some())?;
+        let of_cpu = CPU.iter().find_map(|(name, better)| {
+            let metric = case.metrics.iter().find(|one| one.metric == *name)?;
+            factors(metric, [own, place], *better)
+        });
+        Some(Standing {
+            peer: peer.name.clone(),
+            experiment: experiment.title.clone(),
+            question: format!("{}: {}", experiment.title, case.label),
+            metric: telling.label.clone(),
+            factors: factors(telling, [own, place], telling.better?)?,
+            cpu: of_cpu.map(|factors| mean(&factors).exp()),
+        })
+    };
+    peers.filter_map(standing).collect()
+}
+
+/// `None` where one of the two has no such figures, or one of 0.
+fn factors(metric: &Measured, [own, place]: [usize; 2], better: Better) -> Option<Vec<f64>> {
+    let of = |place: usize| Some(&metric.figures.get(place)?.as_ref()?.rounds);
+    let pairs = of(own)?.iter().zip(of(place)?);
+    let logarithm = |(own, theirs): (&f64, &f64)| match better {
+        Better::Higher => (own / theirs).ln(),
+        Better::Lower => (theirs / own).ln(),
+    };
+    let factors: Vec<f64> = pairs.map(logarithm).collect();
+    (!factors.is_empty() && factors.iter().all(|one| one.is_finite())).then_some(factors)
 }
 
 impl Standing {
@@ -223,6 +188,7 @@ mod tests {
     fn standing(factors: &[f64]) -> Standing {
         Standing {
             peer: "nginx".into(),
+            experiment: "Files".into(),
             question: "Files: 1 KiB".into(),
             metric: "processor time".into(),
             factors: factors.iter().map(|factor| factor.ln()).collect(),
@@ -245,9 +211,9 @@ mod tests {
         assert_eq!(one.verdict(200), StandingVerdict::Better);
         let noisy = standing(&[0.9, 1.3, 1.1, 1.2, 0.95, 1.2]);
         assert_eq!(noisy.verdict(1), StandingVerdict::Level);
-        assert_eq!(standing(&[0.5, 0.5]).verdict(1), StandingVerdict::Unknown);
+        assert_eq!(standing(&[0.5; 5]).verdict(1), StandingVerdict::Unknown);
         assert_eq!(
-            standing(&[0.5, 0.51, 0.5]).verdict(1),
+            standing(&[0.5, 0.51, 0.5, 0.5, 0.51, 0.5]).verdict(1),
             StandingVerdict::Worse
         );
     }

@@ -67,10 +67,16 @@ pub(super) struct PeerDocument {
     pub(super) full: String,
     #[serde(default)]
     pub(super) quick: String,
+    /// Fewer than 6 show no ratio.
+    #[serde(default = "six_rounds")]
+    pub(super) rounds: usize,
     #[serde(default = "one_round")]
     pub(super) quick_rounds: usize,
     #[serde(default = "cubic")]
     pub(super) as_root: String,
+    /// Whether README.md has its cases.
+    #[serde(default)]
+    pub(super) readme: bool,
 }
 
 /// A file system that is made for a measurement.
@@ -103,6 +109,10 @@ pub(super) enum PeerExperiment {
 
 fn version_option() -> String {
     "--version".to_owned()
+}
+
+fn six_rounds() -> usize {
+    6
 }
 
 fn one_round() -> usize {

@@ -3,27 +3,28 @@
 //! Each is in a sparse file below `target/peers`, mounted in a mount namespace that ends with the
 //! command, and the file has no name any more once it is mounted: nothing stays, however it ends.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use super::installation::{FOLDER, Installation};
 use super::table::PeerFileSystem;
 use crate::needs::{PRIVATE_MOUNTS, lack_of};
-use crate::workspace::Fallible;
 
-/// Copies of trees stay until all is over: eight million files of 4 KiB fit in, with what the file
-/// system needs for itself.
-const BYTES: u64 = 48 << 30;
-
-/// Attaches and mounts its first argument, and becomes the others. What was written is written to
-/// the disk and not into the page cache a second time, where the kernel can.
+/// Makes a file system in the file of its first argument by the command of the second, mounts it,
+/// and becomes the others. What was written is written to the disk and not into the page cache a
+/// second time, where the kernel can.
 const MOUNT: &str = r#"set -e
-device=$(losetup --find --show --direct-io=on "$1" || losetup --find --show "$1")
-mount "$device" /mnt || { losetup --detach "$device"; exit 1; }
+image=$1 make=$2 device=
+shift 2
+trap 'rm -f "$image"; [ -z "$device" ] || losetup --detach "$device"' EXIT
+trap 'exit 130' INT TERM
+truncate --size 48G "$image"
+$make "$image"
+device=$(losetup --find --show --direct-io=on "$image" || losetup --find --show "$image")
+mount "$device" /mnt
+rm "$image"
 losetup --detach "$device"
-rm "$1"
-shift
+trap - EXIT INT TERM
 exec "$@""#;
 
 impl PeerFileSystem {
@@ -37,58 +38,23 @@ impl PeerFileSystem {
         lack_of(&["root", "mounts", "loop devices", tools])
     }
 
-    /// A command that runs `program` with the file system mounted. Its image is there already.
-    pub(super) fn command(
-        self,
-        installation: &Installation<'_>,
-        program: &str,
-    ) -> Fallible<Command> {
-        let image = self.make(installation)?;
+    /// A command that runs `program` with the file system mounted. Millions of small files fit in.
+    pub(super) fn command(self, installation: &Installation<'_>, program: &str) -> Command {
         let [unshare, arguments @ ..] = PRIVATE_MOUNTS;
         let mut command = installation.command(unshare);
-        command
-            .args(arguments)
-            .args(["sh", "-c", MOUNT, "sh"])
-            .arg(image)
-            .arg(program);
-        Ok(command)
-    }
-
-    /// Removes an image that was not mounted.
-    pub(super) fn clear(self, installation: &Installation<'_>) {
-        // Mounted, it has no name.
-        let _ = fs::remove_file(self.image(installation));
-    }
-
-    fn make(self, installation: &Installation<'_>) -> Fallible<PathBuf> {
-        let image = self.image(installation);
-        File::create(&image)?.set_len(BYTES)?;
-        let [program, arguments @ ..] = self.steps() else {
-            return Err("nothing to run".into());
-        };
-        let status = installation
-            .command(program)
-            .args(arguments)
-            .arg(&image)
-            .status()?;
-        if status.success() {
-            return Ok(image);
-        }
-        self.clear(installation);
-        Err(format!("{program}: {status}").into())
-    }
-
-    fn image(self, installation: &Installation<'_>) -> PathBuf {
+        command.args(arguments).args(["sh", "-c", MOUNT, "sh"]);
         let name = format!("{self:?}.img").to_lowercase();
-        installation.workspace.root.join(FOLDER).join(name)
+        command.arg(Path::new(FOLDER).join(name));
+        command.args([self.step(), program]);
+        command
     }
 
     /// With inodes enough, and nothing kept for root or twice.
-    fn steps(self) -> &'static [&'static str] {
+    fn step(self) -> &'static str {
         match self {
-            Self::Ext4 => &["mkfs.ext4", "-q", "-F", "-m", "0", "-N", "8000000"],
-            Self::Xfs => &["mkfs.xfs", "-q"],
-            Self::Btrfs => &["mkfs.btrfs", "-q", "--metadata", "single"],
+            Self::Ext4 => "mkfs.ext4 -q -F -m 0 -N 8000000",
+            Self::Xfs => "mkfs.xfs -q",
+            Self::Btrfs => "mkfs.btrfs -q --metadata single",
         }
     }
 }

@@ -12,7 +12,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::role::SubprocessRole;
@@ -156,10 +157,34 @@ impl ChildProcess {
 }
 
 /// Runs a program to its end on the processor of this thread. Anything but success is an error with
-/// what it printed.
-pub(crate) fn run(command: &CommandSpec) -> Result<()> {
+/// what it printed. It is killed if it runs for longer than `limit`, as one does that prints more
+/// than a pipe holds.
+pub(crate) fn run(command: &CommandSpec, limit: Duration) -> Result<()> {
     let child = command.direct()?.spawn();
-    command.check(child.and_then(Child::wait_with_output))
+    let ended = child.and_then(|child| {
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+        let mut end = [PollFd::new(&pidfd, PollFlags::IN)];
+        let has_ended = poll(&mut end, Timespec::try_from(limit).ok().as_ref())? > 0;
+        if !has_ended {
+            kill_group(child.id());
+        }
+        Ok((child.wait_with_output()?, has_ended))
+    });
+    match ended {
+        Ok((_, false)) => Err(overdue(command, limit)),
+        ended => command.check(ended.map(|(output, _)| output)),
+    }
+}
+
+pub(crate) fn overdue(command: &CommandSpec, limit: Duration) -> Error {
+    Error::Contender(format!("{} does not end within {limit:.0?}", command.name))
+}
+
+/// Kills a program that was started to run to its end, and what it has started.
+pub(crate) fn kill_group(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // An error means that it has just ended.
+    let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
 }
 
 /// Does the same while a thread watches the process: `watch` gets the process id, and a channel

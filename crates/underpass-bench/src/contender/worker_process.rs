@@ -31,7 +31,7 @@ use crate::error::{Error, ErrorContext, Result};
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A GiB at 5 MB/s; a longer job is stuck.
-const JOB_TIMEOUT: Duration = Duration::from_secs(200);
+pub(crate) const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 
 pub(crate) struct WorkerProcess {
     name: String,

@@ -63,8 +63,8 @@ pub struct ColdOptions {
 }
 
 const METRICS: [PlayMetric; 8] = [
-    read::P50,
     read::P99,
+    read::P50,
     read::WORST,
     read::THROUGHPUT,
     read::REQUESTS,

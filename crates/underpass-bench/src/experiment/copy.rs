@@ -14,6 +14,7 @@ use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::mover::MoverSettings;
 use crate::contender::named::NamedCommand;
 use crate::contender::process::{self, CommandSpec, Processors};
+use crate::contender::worker_process::JOB_TIMEOUT;
 use crate::content;
 use crate::document::{Axis, Experiment, PayloadPath, Unit};
 use crate::error::{Error, ErrorContext as _, Result};
@@ -52,6 +53,10 @@ pub struct FileCopyOptions {
 }
 
 impl Measurable for FileCopyOptions {
+    fn usual_controls(&self, _: RunScale) -> Option<&'static [&'static str]> {
+        None
+    }
+
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
         let contenders = 5 + BUFFERS.len() + self.peers.len() + self.programs.len();
         let all: u64 = self.sizes(scale).into_iter().map(weight_of).sum();
@@ -203,7 +208,7 @@ impl CopyEnvironment {
             process::bind_to(processor)?;
         }
         content::remove(&self.to)?;
-        process::run(command)
+        process::run(command, JOB_TIMEOUT)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
 use crate::load::{ConnectionReuse, Quota, allow_connections};
+use crate::machine::network::USUAL_CONTROLS;
 
 /// The usual file size, in bytes.
 const SIZE_FULL: u64 = 300_000_000;
@@ -105,6 +106,14 @@ impl Measurable for HttpOptions {
         let sizes = self.sizes(scale).into_iter();
         let of_all = sizes.map(|size| self.weight_of(size, scale) * contenders * plays);
         of_all.sum()
+    }
+
+    /// How packets are paced matters where a response is many packets.
+    fn usual_controls(&self, scale: RunScale) -> Option<&'static [&'static str]> {
+        match self.sizes(scale).last() {
+            Some(LARGE..) => Some(&USUAL_CONTROLS),
+            _ => Some(&[]),
+        }
     }
 
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {

@@ -69,8 +69,8 @@ pub struct ManyOptions {
 }
 
 const METRICS: [PlayMetric; 8] = [
-    read::PEAK_RESIDENT,
     read::RESIDENT_EACH,
+    read::PEAK_RESIDENT,
     read::P99,
     read::P99_BEFORE,
     read::TCP_BUFFERS,

@@ -37,12 +37,20 @@ pub(crate) struct ExperimentContext<'a> {
     pub(crate) processors: Processors,
     pub(crate) machine: &'a Machine,
     pub(crate) scale: RunScale,
+    /// The congestion control of this loopback; `None` where it is the machine's.
+    pub(crate) control: Option<&'a str>,
     pub(crate) runner: RoundRunner<'a>,
 }
 
 pub(crate) trait Measurable {
     /// Estimates how many milliseconds it takes.
     fn weight(&self, scale: RunScale, rounds: usize) -> u64;
+
+    /// Under which congestion controls it is measured unless others are requested; none stands for
+    /// the machine's, and `None` for an experiment without a network.
+    fn usual_controls(&self, _: RunScale) -> Option<&'static [&'static str]> {
+        Some(&[])
+    }
 
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>>;
 }

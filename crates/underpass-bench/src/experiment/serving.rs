@@ -16,6 +16,7 @@ use crate::content;
 use crate::document::{Case, Experiment, PayloadPath, Timeline, Unit};
 use crate::error::{self, Error, Result};
 use crate::load::{FileSet, LoadClient, LoadStream, TestFile, verify};
+use crate::machine::network;
 use crate::machine::proc::{self, ProcessMemory};
 use crate::machine::throttle::DiskThrottle;
 use crate::machine::window::observe;
@@ -75,6 +76,8 @@ impl ServerVariant {
 pub(crate) struct ServerSet {
     site: PathBuf,
     processor: Option<usize>,
+    /// The congestion control of this loopback; `None` where it is the machine's.
+    control: Option<String>,
     throttle: Option<DiskThrottle>,
     entries: Vec<ServerEntry>,
     list: ContenderList,
@@ -104,6 +107,7 @@ impl ServerSet {
         let mut servers = ServerSet {
             site: directory("www")?,
             processor: setting.processors.contender,
+            control: setting.control.map(str::to_owned),
             throttle,
             entries: Vec::new(),
             list: ContenderList::default(),
@@ -152,7 +156,11 @@ impl ServerSet {
         let server = None;
         self.entries.push(ServerEntry { setup, server });
         let admitted = self.restart(index).and_then(|()| {
-            let verified = verify(self.server(index)?.address(), trial);
+            let address = self.server(index)?.address();
+            let checked = self.control.as_ref().map_or(Ok(()), |control| {
+                network::check_accepted(address, &trial[0].url_path, control)
+            });
+            let verified = verify(address, trial).and(checked);
             verified.map_err(|error| error.of(self.name(index)))
         });
         if admitted.is_err() {

@@ -48,8 +48,7 @@ impl Machine {
                 .to_string_lossy()
                 .into_owned(),
             memory_bytes: Meminfo::current().map_or(0, |memory| memory.mem_total),
-            congestion_control: fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
-                .map_or_else(|_| "unknown".into(), |name| name.trim().to_owned()),
+            congestion_control: network::machines_control(),
             file_system: file_system(directory),
         }
     }

@@ -4,55 +4,90 @@
 //! for it. On a loopback, `bbr` paces packets with timers although there is no bottleneck, and the
 //! figures of the same server then differ by a factor of two from round to round; published figures
 //! use `cubic`, the kernel's default. A route can have another congestion control than the machine,
-//! and in a separate network namespace it affects no other program.
+//! for the connections that it opens and for those that it accepts, and in a separate network
+//! namespace it affects no other program.
 
-use std::os::unix::process::CommandExt as _;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{Error, ErrorContext, Result};
+
+/// What servers are usually under, and what the kernel's default is.
+pub(crate) const USUAL_CONTROLS: [&str; 2] = ["bbr", "cubic"];
 
 /// Both exist initially, and the kernel uses the more specific one.
 const LOCAL_ROUTES: [&str; 2] = ["127.0.0.1", "127.0.0.0/8"];
 
-/// Restarts this program with an additional argument in a new network namespace. Returns only on
-/// failure.
-///
-/// # Errors
-/// The process is not root, or the program `unshare` is missing.
-pub fn become_isolated(argument: &str) -> Result<()> {
-    let program = std::env::current_exe().context(|| "finding this program".into())?;
-    let error = Command::new("unshare")
-        .arg("--net")
-        .arg(program)
-        .args(std::env::args_os().skip(1))
-        .arg(argument)
-        .exec();
-    Err(error).context(|| "becoming unshare".into())
+const NAMESPACE: &str = "/proc/thread-self/ns/net";
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Does something on a separate loopback whose connections are under this congestion control: this
+/// thread, and the threads and processes that it starts. Requires root and the program `ip`.
+pub(crate) fn under<T>(control: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let outside = File::open(NAMESPACE).context(|| format!("opening {NAMESPACE}"))?;
+    let separated = unshare(CloneFlags::CLONE_NEWNET).map_err(std::io::Error::from);
+    separated.context(|| "creating a separate loopback".into())?;
+    let done = set_up_loopback(control).and_then(|()| work());
+    let returned = setns(outside, CloneFlags::CLONE_NEWNET).map_err(std::io::Error::from);
+    returned.context(|| "leaving the separate loopback".into())?;
+    done
 }
 
-/// Brings up the loopback of this namespace and has its connections use `congestion_control`.
-///
-/// # Errors
-/// The program `ip` is missing, or the kernel lacks the congestion control.
-pub fn set_up_loopback(congestion_control: &str) -> Result<()> {
-    ip("link set lo up")?;
+fn set_up_loopback(control: &str) -> Result<()> {
+    // For the check of each server; there is no socket yet.
+    run("ss", "-Htn")?;
+    run("ip", "link set lo up")?;
     for route in LOCAL_ROUTES {
-        ip(&format!(
+        let arguments = format!(
             "route replace local {route} dev lo table local proto kernel scope host \
-             src 127.0.0.1 congctl {congestion_control}"
-        ))?;
+             src 127.0.0.1 congctl {control}"
+        );
+        let refused = |error| Error::Setting(format!("congestion control {control}: {error}"));
+        run("ip", &arguments).map_err(refused)?;
     }
     Ok(())
 }
 
-fn ip(arguments: &str) -> Result<()> {
-    let output = Command::new("ip")
-        .args(arguments.split(' '))
-        .output()
-        .context(|| "running ip".into())?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    match output.status.success() {
+/// The congestion control of new sockets of this thread.
+pub(crate) fn machines_control() -> String {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+        .map_or_else(|_| "unknown".into(), |name| name.trim().to_owned())
+}
+
+/// Checks that a server's side of a connection, on which it has sent something, is under this
+/// congestion control.
+pub(crate) fn check_accepted(server: SocketAddr, path: &str, control: &str) -> Result<()> {
+    let context = || format!("requesting {path} of {server}");
+    let mut stream = TcpStream::connect(server).context(context)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n\r\n");
+    stream
+        .set_read_timeout(Some(ANSWER_TIMEOUT))
+        .context(context)?;
+    stream.write_all(request.as_bytes()).context(context)?;
+    stream.read_exact(&mut [0]).context(context)?;
+    let sockets = run("ss", &format!("-Htin src {server}"))?;
+    match sockets.split_whitespace().any(|word| word == control) {
         true => Ok(()),
-        false => Err(Error::Setting(format!("ip {arguments}: {}", stderr.trim()))),
+        false => Err(Error::Answer(format!(
+            "its connections are not under {control}: {}",
+            sockets.trim()
+        ))),
+    }
+}
+
+fn run(program: &str, arguments: &str) -> Result<String> {
+    let output = Command::new(program).args(arguments.split(' ')).output();
+    let output = output.context(|| format!("running {program}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(Error::Setting(format!("{program} {arguments}: {why}")))
+        }
     }
 }

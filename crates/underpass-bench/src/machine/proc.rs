@@ -249,7 +249,7 @@ pub(crate) fn storage_read_bytes(root: u32) -> Result<Option<u64>> {
 
 /// Bytes of kernel memory in TCP buffers, machine-wide.
 pub(crate) fn tcp_buffer_bytes() -> Option<u64> {
-    let sockstat = fs::read_to_string("/proc/net/sockstat").ok()?;
+    let sockstat = fs::read_to_string("/proc/thread-self/net/sockstat").ok()?;
     let pages = parse_tcp_pages(&sockstat)?;
     Some(pages * rustix::param::page_size() as u64)
 }

@@ -123,12 +123,11 @@ fn tables(group: &TableGroup<'_>) -> Markup {
     }
 }
 
-/// Charts over the whole width, and those in pairs, each with its numbers.
+/// Charts over the whole width, and those in pairs.
 fn charts(experiment: &Experiment, plots: &[&Plot]) -> Markup {
     html! {
         @for run in plots.chunk_by(|a, b| a.is_small && b.is_small) {
             div.pair[run[0].is_small] { @for plot in run { (figure(experiment, plot)) } }
-            @for numbers in run.iter().filter_map(|plot| plot.numbers.as_ref()) { (table(numbers)) }
         }
     }
 }

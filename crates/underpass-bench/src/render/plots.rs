@@ -8,9 +8,7 @@ use super::chart::{
     AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, ends, nines,
 };
 use super::figure::{direction, figure};
-use super::table::{
-    CONTENDER, Importance, ReportTable, TableCell, TableGroup, TableRow, find, groups,
-};
+use super::table::{Importance, TableGroup, find, groups};
 use crate::document::{Case, Experiment, Latencies, Measured, Timeline, Unit};
 use crate::stats::Spread;
 
@@ -31,14 +29,13 @@ const LATENCY: &str = "latency";
 /// A chart with the texts around it.
 pub(super) struct Plot {
     pub(super) words: ChartText,
-    /// The title of the tables it belongs to; empty where it has its own numbers.
+    /// The title of the tables it belongs to; empty where the tables have what matters of it.
     pub(super) group: String,
     pub(super) svg: Markup,
     /// For phones, where letters of the other one would be too small.
     pub(super) narrow: Option<Markup>,
     /// What colours and marks stand for; `None` where the chart has the names.
     pub(super) legend: Option<(Vec<usize>, Marks)>,
-    pub(super) numbers: Option<ReportTable>,
     /// Two of them fit beside each other.
     pub(super) is_small: bool,
 }
@@ -94,8 +91,8 @@ pub(super) fn plots(experiment: &Experiment, id: &str, scales: &MetricScales) ->
     }
     for (index, case) in experiment.cases.iter().enumerate() {
         let id = format!("{id}c{index}");
-        plots.extend(latencies(experiment, case, (&id, scales)));
-        plots.extend(timelines(experiment, case, (&id, scales)));
+        plots.extend(latencies(case, (&id, scales)));
+        plots.extend(timelines(case, (&id, scales)));
     }
     plots
 }
@@ -151,7 +148,7 @@ fn over_cases(
         series: series.filter(|one| !one.points.is_empty()).collect(),
         marks: Marks::Only,
     };
-    Some(of_lines(lines, WHOLE, group.title.clone(), None))
+    Some(of_lines(lines, WHOLE, group.title.clone()))
 }
 
 /// The cases, without repeating the axis's name in labels such as `10 connections`.
@@ -166,12 +163,7 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
 }
 
 /// Draws for the page and for phones, with different ids.
-fn of_lines(
-    mut lines: LineChart,
-    size: (f64, f64),
-    group: String,
-    numbers: Option<ReportTable>,
-) -> Plot {
+fn of_lines(mut lines: LineChart, size: (f64, f64), group: String) -> Plot {
     lines.words.description.push_str(lines.axes());
     let svg = lines.draw(size);
     lines.words.id.push_str("-narrow");
@@ -184,7 +176,6 @@ fn of_lines(
         )),
         words: lines.words,
         group,
-        numbers,
         is_small: size == HALF,
     }
 }
@@ -233,7 +224,6 @@ fn bars(
         group: group.title.clone(),
         narrow: None,
         legend: None,
-        numbers: None,
         is_small: true,
     }
 }
@@ -244,7 +234,7 @@ fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
 }
 
 /// The latency that a share of the requests did not exceed.
-fn latencies(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Option<Plot> {
+fn latencies(case: &Case, (id, scales): On<'_>) -> Option<Plot> {
     let series: Vec<Series> = case
         .latencies
         .iter()
@@ -275,8 +265,7 @@ fn latencies(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Opti
         series,
         marks: Marks::Every,
     };
-    let numbers = table_of_latencies(experiment, case);
-    Some(of_lines(lines, WHOLE, String::new(), Some(numbers)))
+    Some(of_lines(lines, WHOLE, String::new()))
 }
 
 /// Those that at least ten requests exceeded.
@@ -287,50 +276,8 @@ fn known_quantiles(latencies: &Latencies) -> impl Iterator<Item = (f64, f64)> {
     quantiles.filter(move |(share, _)| is_known(*share))
 }
 
-fn table_of_latencies(experiment: &Experiment, case: &Case) -> ReportTable {
-    let quantiles = case.latencies.iter().flat_map(|one| &one.quantiles);
-    let mut shares: Vec<f64> = quantiles.map(|(share, _)| *share).collect();
-    shares.retain(|share| *share >= 0.5);
-    shares.sort_by(f64::total_cmp);
-    shares.dedup();
-    let rows = case.latencies.iter().map(|latencies| {
-        let cell = |share: &f64| {
-            let found = latencies.quantiles.iter().find(|(at, _)| at == share);
-            plain_cell(found.map(|(_, took)| *took), Unit::Seconds)
-        };
-        let count = plain_cell(Some(latencies.count as f64), Unit::Count);
-        TableRow {
-            name: experiment.contenders[latencies.contender].name.clone(),
-            cells: shares.iter().map(cell).chain([count]).collect(),
-        }
-    });
-    let column = |share: &f64| match share {
-        1.0.. => "worst".to_owned(),
-        share => {
-            let percent = format!("{:.4}", share * 100.0);
-            format!("{} %", percent.trim_end_matches('0').trim_end_matches('.'))
-        }
-    };
-    ReportTable {
-        head: CONTENDER,
-        caption: "latency that this share of requests did not exceed".into(),
-        columns: shares
-            .iter()
-            .map(column)
-            .chain(["requests".into()])
-            .collect(),
-        rows: rows.collect(),
-    }
-}
-
-fn plain_cell(value: Option<f64>, unit: Unit) -> TableCell {
-    value.map_or(TableCell::Absent, |value| {
-        TableCell::Plain(figure(value, unit))
-    })
-}
-
 /// One chart for each quantity that was sampled over time.
-fn timelines(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Vec<Plot> {
+fn timelines(case: &Case, (id, scales): On<'_>) -> Vec<Plot> {
     let mut kinds: Vec<Vec<&Timeline>> = Vec::new();
     for timeline in case.timelines.iter().filter(|one| !one.points.is_empty()) {
         let same = |kind: &&mut Vec<&Timeline>| {
@@ -362,28 +309,7 @@ fn timelines(experiment: &Experiment, case: &Case, (id, scales): On<'_>) -> Vec<
             series: series.collect(),
             marks: Marks::Few,
         };
-        let rows = kind.iter().map(|one| {
-            let values = || one.points.iter().map(|(_, value)| *value);
-            let ends = [
-                values().next(),
-                values().min_by(f64::total_cmp),
-                values().max_by(f64::total_cmp),
-                values().next_back(),
-            ];
-            TableRow {
-                name: experiment.contenders[one.contender].name.clone(),
-                cells: ends.map(|end| plain_cell(end, unit)).into(),
-            }
-        });
-        let numbers = ReportTable {
-            head: CONTENDER,
-            caption: format!("{label} over time"),
-            columns: ["first", "least", "greatest", "last"]
-                .map(str::to_owned)
-                .into(),
-            rows: rows.collect(),
-        };
-        of_lines(lines, HALF, String::new(), Some(numbers))
+        of_lines(lines, HALF, String::new())
     };
     kinds.iter().enumerate().map(plot).collect()
 }

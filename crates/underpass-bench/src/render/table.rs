@@ -8,7 +8,7 @@ use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
 use crate::stats::{RatioEstimate, RatioVerdict};
 
 /// What a row is for.
-pub(super) const CONTENDER: &str = "contender";
+const CONTENDER: &str = "contender";
 
 /// How many metrics of several cases come first, with charts.
 const MAIN_MAX: usize = 2;

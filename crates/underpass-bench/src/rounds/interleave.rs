@@ -91,21 +91,6 @@ impl<S> Played<S> {
     }
 }
 
-impl<S: Clone> Played<S> {
-    /// The same with the contenders in another order.
-    pub(crate) fn in_order(&self, order: &[usize]) -> Played<S> {
-        let reordered = |round: &Vec<Option<S>>| {
-            let figures = order.iter().map(|&contender| round[contender].clone());
-            figures.collect()
-        };
-        Played {
-            rounds: self.rounds.iter().map(reordered).collect(),
-            failures: self.failures.clone(),
-            ..*self
-        }
-    }
-}
-
 /// Plays a warm-up and all rounds. When it is stopped, the incomplete round is dropped.
 pub(crate) fn interleave<C: ContenderSet, S: Sample>(
     schedule: &Schedule<'_>,
@@ -303,7 +288,6 @@ mod tests {
         assert_eq!(numbers(&played), [[2, 3], [5, 4], [7, 6], [8, 9]]);
         let of: Vec<usize> = played.of(1).iter().map(|play| play.number).collect();
         assert_eq!(of, [3, 4, 6, 9]);
-        assert_eq!(played.in_order(&[1, 0]).of(0), played.of(1));
     }
 
     #[test]

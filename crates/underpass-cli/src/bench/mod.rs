@@ -19,9 +19,6 @@ use report::{
     CompareArguments, RenderArguments, ReportFiles, message, print, print_whole, text_columns,
 };
 
-/// The option with which the program restarts itself in its own network namespace.
-const ISOLATED: &str = "--isolated";
-
 /// Measure what zero-copy saves on this machine; without an experiment, run all of them but tree
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -95,16 +92,14 @@ struct MeasureArguments {
     /// Create the test files in this directory
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     scratch: PathBuf,
-    /// Measure, as root, on a separate loopback with this TCP congestion control; the kernel's
-    /// default is cubic [default: the machine's]
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
+    /// Measure, as root, on a separate loopback under each of these TCP congestion controls
+    /// [default: the machine's; large files of http: bbr and cubic]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    congestion: Vec<String>,
     /// Wait this many seconds in each case for a quiet machine and to repeat disturbed rounds
     /// [default: 10, with --quick 0]
     #[arg(long, value_name = "SECONDS")]
     patience: Option<u64>,
-    #[arg(long, hide = true)]
-    isolated: bool,
 }
 
 /// Measures and reports. Exit codes: 0 all done; 1 an error, or something got worse; 2 the results
@@ -182,13 +177,6 @@ fn defaults<E: Args + Into<Benchmark>>() -> Benchmark {
 
 /// Returns the signal that stopped it before the end, if one did.
 fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<Option<u8>, String> {
-    match &common.congestion {
-        Some(_) if !common.isolated => {
-            underpass_bench::become_isolated(ISOLATED).map_err(message)?;
-        }
-        Some(congestion) => underpass_bench::set_up_loopback(congestion).map_err(message)?,
-        None => {}
-    }
     let stop = StopSignal::on_signals()?;
     let settings = common.settings();
     let document = underpass_bench::measure(benchmarks, &settings, stop.flag()).map_err(message)?;
@@ -226,8 +214,7 @@ impl MeasureArguments {
 
 /// The command line as typed, without the path of the program.
 fn command_line() -> String {
-    let words = std::env::args().skip(1).filter(|word| word != ISOLATED);
-    let words: Vec<String> = words.collect();
+    let words: Vec<String> = std::env::args().skip(1).collect();
     let line = shlex::try_join(words.iter().map(String::as_str));
     format!("underpass {}", line.unwrap_or_else(|_| words.join(" ")))
 }

@@ -15,10 +15,12 @@ mod program;
 mod source;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::fs::{StatVfs, statvfs};
 
+use self::program::CopyLimits;
 use self::source::{CopySource, TreeSize};
 use super::folders::run_in_each;
 use super::sample::{self as read, PlayMetric, PlaySample};
@@ -37,12 +39,16 @@ use crate::rounds::interleave::Played;
 use crate::rounds::metric::read_all;
 use crate::rounds::runner::RoundRunner;
 
-/// How many threads our own contenders use. Each of them is compared with all others.
-const JOBS: [usize; 2] = [1, 2];
+/// How many threads our own contenders use. The first of them is compared with all others.
+const JOBS: [usize; 2] = [2, 1];
 
 /// A copy of a sparse file that takes this many times the disk space of the file has its holes
 /// filled.
 const FILLED_FACTOR: u64 = 16;
+
+/// A copy that takes a minute, and this many times as long as estimated, is stuck.
+const STUCK_MIN: Duration = Duration::from_secs(60);
+const STUCK_FACTOR: u64 = 20;
 
 /// What is copied. The kind whose copies stay comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -99,6 +105,10 @@ const METRICS: [PlayMetric; 9] = [
 ];
 
 impl Measurable for TreeOptions {
+    fn usual_controls(&self, _: RunScale) -> Option<&'static [&'static str]> {
+        None
+    }
+
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
         let kinds = self.kinds().into_iter();
         let play: u64 = kinds.map(|kind| weight_of(self.source(kind, scale))).sum();
@@ -198,9 +208,9 @@ struct TreeContenders {
 }
 
 impl TreeContenders {
-    /// Creates the source, admits contenders, and plays the rounds. A tree makes an experiment for
-    /// each of our own contenders.
-    fn run(&mut self, others: &[NamedCommand], runner: &RoundRunner) -> Result<Vec<Experiment>> {
+    /// Creates the source, admits contenders, and plays the rounds; `None` if it was stopped before
+    /// the first one was complete.
+    fn run(&mut self, others: &[NamedCommand], runner: &RoundRunner) -> Result<Option<Experiment>> {
         self.require_room_for(2)?;
         self.source.make(&self.from)?;
         self.digest = source::digest(&self.from)?;
@@ -210,20 +220,12 @@ impl TreeContenders {
             let copies = (JOBS.len() + others.len()) * (runner.rounds + 2);
             self.require_room_for(copies as u64)?;
         }
-        runner.progress.begin(&self.title(None));
+        runner.progress.begin(&self.title());
         self.admit_all(others)?;
         let weight = weight_of(self.source);
         let played = runner.play(self, weight, TreeContenders::observe)?;
         self.tidy_up()?;
-        let Some(played) = played else {
-            return Ok(Vec::new());
-        };
-        let firsts = match self.kind {
-            SourceKind::Tree => 0..JOBS.len(),
-            SourceKind::File | SourceKind::Sparse | SourceKind::Clone => 0..1,
-        };
-        let described = firsts.map(|first| self.describe(first, &played, runner.rounds));
-        Ok(described.collect())
+        Ok(played.map(|played| self.describe(&played, runner.rounds)))
     }
 
     /// Admits contenders that copy correctly, and notes why others are left out.
@@ -252,8 +254,8 @@ impl TreeContenders {
     fn copy_and_compare(&mut self, named: &NamedCommand) -> Result<Blocks> {
         let to = self.next_copy()?;
         let free_before = self.room()?.f_bfree;
-        let limit = self.disk_bytes_max();
-        program::run(&self.command(named, &to), &self.processors, &to, limit)?;
+        let limits = self.limits();
+        program::run(&self.command(named, &to), &self.processors, &to, limits)?;
         let name = &named.name;
         if std::fs::symlink_metadata(&to).is_err() {
             return Err(Error::Answer(format!("{name}: there is no copy")));
@@ -273,8 +275,8 @@ impl TreeContenders {
     fn observe(&mut self, contender: usize) -> Result<PlaySample> {
         let to = self.next_copy()?;
         let command = self.command(&self.programs[contender].0, &to);
-        let limit = self.disk_bytes_max();
-        let copy = || program::run(&command, &self.processors, &to, limit);
+        let limits = self.limits();
+        let copy = || program::run(&command, &self.processors, &to, limits);
         let (peak_resident_bytes, window) = observe_children(copy)?;
         content::flush_file_system(&self.folder)?;
         let copied = source::drop_from_cache(&self.root_of(&to))?;
@@ -355,47 +357,40 @@ impl TreeContenders {
         )))
     }
 
-    fn disk_bytes_max(&self) -> Option<u64> {
-        (self.kind == SourceKind::Sparse).then_some(self.source.disk_bytes() * FILLED_FACTOR)
+    fn limits(&self) -> CopyLimits {
+        let is_sparse = self.kind == SourceKind::Sparse;
+        CopyLimits {
+            time: STUCK_MIN + Duration::from_millis(weight_of(self.source) * STUCK_FACTOR),
+            disk_bytes: is_sparse.then_some(self.source.disk_bytes() * FILLED_FACTOR),
+        }
     }
 
     fn command(&self, named: &NamedCommand, to: &Path) -> CommandSpec {
         program::command(named, self.reflink, &self.from, to)
     }
 
-    /// The experiment in which one of our own contenders comes first, so that it is compared with
-    /// the others.
-    fn describe(&self, first: usize, played: &Played<PlaySample>, rounds: usize) -> Experiment {
-        let mut order: Vec<usize> = (0..self.programs.len()).collect();
-        order[..=first].rotate_right(1);
-        let contenders = order.iter().map(|&place| {
-            let (named, version) = &self.programs[place];
-            Contender {
-                version: version.clone(),
-                ..self.command(named, &self.folder.join("to")).entry()
-            }
+    fn describe(&self, played: &Played<PlaySample>, rounds: usize) -> Experiment {
+        let contenders = self.programs.iter().map(|(named, version)| Contender {
+            version: version.clone(),
+            ..self.command(named, &self.folder.join("to")).entry()
         });
-        let contenders = contenders.collect();
-        let jobs = (self.kind == SourceKind::Tree).then(|| JOBS[first]);
-        let played = played.in_order(&order);
         let (word, place) = (self.kind.word(), file_system(&self.folder));
-        let jobs_of_variant = jobs.map_or(String::new(), |jobs| format!(", -j {jobs}"));
         let what = self.what();
         let case = Case {
             load: format!("{what}, {}", self.kind.manner()),
             label: what,
-            metrics: read_all(&METRICS, &played),
+            metrics: read_all(&METRICS, played),
             notes: played.notes(),
             ..Case::default()
         };
         Experiment {
             name: "tree".into(),
-            variant: format!("{word} on {place}{jobs_of_variant}"),
-            title: self.title(jobs),
+            variant: format!("{word} on {place}"),
+            title: self.title(),
             measured: MEASURED.into(),
             reading: self.kind.reading().into(),
             rounds,
-            contenders,
+            contenders: contenders.collect(),
             cases: vec![case],
             notes: self.list.missing(),
             ..Experiment::default()
@@ -412,15 +407,13 @@ impl TreeContenders {
         }
     }
 
-    fn title(&self, jobs: Option<usize>) -> String {
+    fn title(&self) -> String {
         let (what, place) = (self.what(), file_system(&self.folder));
-        let jobs = jobs.map_or(String::new(), |jobs| format!(", by -j {jobs}"));
-        match self.kind {
-            SourceKind::Clone => format!("{what} cloned on {place}"),
-            SourceKind::File | SourceKind::Sparse | SourceKind::Tree => {
-                format!("{what} copied on {place}{jobs}")
-            }
-        }
+        let done = match self.kind {
+            SourceKind::Clone => "cloned",
+            SourceKind::File | SourceKind::Sparse | SourceKind::Tree => "copied",
+        };
+        format!("{what} {done} on {place}")
     }
 }
 

@@ -8,8 +8,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
 use crate::contender::named::NamedCommand;
 use crate::contender::process::{self, CommandSpec, Processors};
 use crate::error::{Error, Result};
@@ -55,24 +53,32 @@ pub(crate) fn command(
     named.command(&[("{from}", &from), ("{to}", &to), reflink])
 }
 
+/// What a copy may take. A program that takes more is killed.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyLimits {
+    pub(crate) time: Duration,
+    pub(crate) disk_bytes: Option<u64>,
+}
+
 /// Runs a program on all processors to its end; returns its peak resident memory in bytes, if it
-/// ran for long enough. It is killed, with an error, as soon as its copy takes more than
-/// `disk_bytes_max`.
+/// ran for long enough.
 pub(crate) fn run(
     program: &CommandSpec,
     processors: &Processors,
     to: &Path,
-    disk_bytes_max: Option<u64>,
+    limits: CopyLimits,
 ) -> Result<Option<u64>> {
-    let has_overrun = AtomicBool::new(false);
+    let (has_overrun, is_overdue) = (AtomicBool::new(false), AtomicBool::new(false));
+    let disk_bytes_max = limits.disk_bytes;
     let watch = |pid, end: &Receiver<()>| {
         let start = Instant::now();
         let mut peak = None;
         while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
             peak = peak.max(proc::peak_resident_of(pid));
-            if takes_more(to, disk_bytes_max) {
-                has_overrun.store(true, Ordering::Relaxed);
-                kill(pid);
+            has_overrun.fetch_or(takes_more(to, disk_bytes_max), Ordering::Relaxed);
+            is_overdue.store(start.elapsed() > limits.time, Ordering::Relaxed);
+            if has_overrun.load(Ordering::Relaxed) || is_overdue.load(Ordering::Relaxed) {
+                process::kill_group(pid);
             }
         }
         peak.filter(|_| start.elapsed() >= LIFE_MIN)
@@ -84,6 +90,9 @@ pub(crate) fn run(
     };
     let done = thread::scope(|scope| scope.spawn(on_all_processors).join());
     let done = done.unwrap_or_else(|_| Err(Error::Contender("a thread failed".into())));
+    if is_overdue.load(Ordering::Relaxed) {
+        return Err(process::overdue(program, limits.time));
+    }
     match has_overrun.load(Ordering::Relaxed) || takes_more(to, disk_bytes_max) {
         true => {
             let why = format!("{}: the holes are filled", program.name);
@@ -98,17 +107,11 @@ fn takes_more(path: &Path, disk_bytes_max: Option<u64>) -> bool {
     disk_bytes_max.is_some_and(|max| taken() > max)
 }
 
-fn kill(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // An error means that it has just ended.
-        let _ = kill_process_group(pid, Signal::KILL);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
 
     #[test]
     fn the_option_for_sharing_replaces_its_placeholder() {
@@ -123,6 +126,26 @@ mod tests {
         assert_eq!(words(Some("--reflink=never"))[2], "--reflink=never");
     }
 
+    fn limits(time: Duration, disk_bytes: Option<u64>) -> CopyLimits {
+        CopyLimits { time, disk_bytes }
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_stopped_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let named: NamedCommand = "hanging=sh -c 'sleep 1000 & wait'".parse().unwrap();
+        let program = command(&named, None, folder.path(), folder.path());
+        let soon = limits(Duration::from_millis(50), None);
+        let watched = run(&program, &Processors::find(), folder.path(), soon).map(drop);
+        for stopped in [watched, process::run(&program, soon.time)] {
+            let error = stopped.unwrap_err().to_string();
+            assert!(
+                error.contains("hanging does not end within 50ms"),
+                "{error}"
+            );
+        }
+    }
+
     #[test]
     fn a_program_that_fills_holes_is_stopped() {
         let folder = tempfile::tempdir().unwrap();
@@ -130,7 +153,12 @@ mod tests {
         let endless = "endless=sh -c 'while :; do head -c 1M /dev/zero; done > {to}'";
         let named: NamedCommand = endless.parse().unwrap();
         let program = command(&named, None, &to, &to);
-        let stopped = run(&program, &Processors::find(), &to, Some(8 << 20));
+        let stopped = run(
+            &program,
+            &Processors::find(),
+            &to,
+            limits(LIMIT, Some(8 << 20)),
+        );
         assert!(matches!(stopped, Err(Error::Answer(_))), "{stopped:?}");
     }
 
@@ -139,7 +167,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let named: NamedCommand = "sleeper=sleep 0.2".parse().unwrap();
         let program = command(&named, None, folder.path(), folder.path());
-        let peak = run(&program, &Processors::find(), folder.path(), None).unwrap();
+        let peak = run(
+            &program,
+            &Processors::find(),
+            folder.path(),
+            limits(LIMIT, None),
+        )
+        .unwrap();
         assert!(peak.is_some_and(|peak| peak > 100 << 10), "{peak:?}");
     }
 }
