@@ -70,13 +70,19 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Fallib
         fs::create_dir_all(&output)?;
         let mut cargo = workspace.cargo("mutants");
         cargo.args(["--package", &group.package, "--all-features", "--output"]);
-        cargo.arg(&output).args(["--minimum-test-timeout", "60"]);
+        // A loop without end counts as caught, after so many seconds; shards are samples.
+        cargo.arg(&output).args(["--minimum-test-timeout", "20"]);
+        cargo.args(["--sharding", "round-robin"]);
         cargo.args(group.files.iter().flat_map(|file| ["--file", file]));
         cargo.args(arguments.shard.iter().flat_map(|part| ["--shard", part]));
-        cargo.args(&arguments.more).arg("--").args(&group.tests);
+        // Nothing but the tests that are run is built.
+        cargo.args(group.tests.iter().map(|test| format!("-C={test}")));
+        cargo.args(&arguments.more);
         // Its exit code is another one for each way to end; what counts is what it has written.
         let status = cargo
             .env("CARGO_TARGET_DIR", output.join("build"))
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .status()?;
         let outcome = MutantOutcome::read(&output.join("mutants.out"))
             .map_err(|error| format!("cargo mutants: {status}, without a result: {error}"))?;

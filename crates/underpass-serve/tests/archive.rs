@@ -94,6 +94,17 @@ fn names_that_change_their_kind_meanwhile_do_not_end_an_archive() {
     });
 }
 
+#[test]
+fn a_folder_with_an_index_is_an_archive_where_one_is_asked_for() {
+    let server = Server::start();
+    server.write("d/index.html", "index");
+    let archive = server.get("/d/?download=tar");
+    assert_eq!(archive.field("content-type"), Some("application/x-tar"));
+    let members = members(&archive.body);
+    assert!(members.iter().any(|member| member.content == b"index"));
+    assert_eq!(server.get("/d/").body, b"index");
+}
+
 fn site() -> Server {
     let server = Server::start();
     server.write("probe", "probe");

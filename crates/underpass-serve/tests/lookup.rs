@@ -28,6 +28,14 @@ fn check(server: &Server, rows: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_site_without_codings_sends_what_there_is() {
+    let server = Server::start();
+    server.write("a.txt", "a");
+    let answer = server.get_with("/a.txt", "Accept-Encoding: identity;q=0");
+    assert_eq!(shown(&answer), "a");
+}
+
+#[test]
 fn a_folder_is_answered_with_its_first_index() {
     let server = Server::configured("listing = false\nindex = ['index.html', 'README.md']");
     server.write("index.html", "root");

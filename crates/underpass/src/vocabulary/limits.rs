@@ -67,3 +67,23 @@ pub const REMEMBERED_REFUSALS_MAX: usize = 1024;
 
 /// Different refusals an account lists; further ones only count.
 pub const LISTED_REFUSALS_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_hold_what_is_spliced_and_buffers_a_head() {
+        let turns = [SPLICED_BYTES_MIN, TURN_BYTES_MIN, TURN_BYTES_MAX];
+        let pipes = [SPLICED_BYTES_MIN, PIPE_BYTES as u64, TURN_BYTES_MAX];
+        let calls = [
+            BUFFER_BYTES as u64,
+            STREAM_CALL_BYTES_MAX,
+            FILE_CALL_BYTES_MAX,
+        ];
+        let heads = [1024, SPARE_BYTES_MAX as u64, JOINED_BYTES_MAX];
+        for ascending in [turns, pipes, calls, heads] {
+            assert!(ascending.is_sorted(), "{ascending:?}");
+        }
+    }
+}
