@@ -27,6 +27,7 @@ fn the_binary_needs_nothing_and_the_image_is_one_to_others() {
     let alone = alone(&binary);
     serves_as_somebody_else(&alone);
     knows_no_names(&alone);
+    an_unknown_name_is_reported(&binary);
     doctor_reports(&alone);
 
     let unpacked = tempfile::tempdir().expect("a folder");
@@ -137,6 +138,18 @@ fn knows_no_names(root: &TempDir) {
     assert_eq!(reported.status.code(), Some(1), "{reported:?}");
     let why = String::from_utf8_lossy(&reported.stderr);
     assert!(why.contains("use numbers, UID:GID"), "{why}");
+}
+
+/// Also where the machine has databases that a static program cannot load.
+fn an_unknown_name_is_reported(binary: &Path) {
+    for user in ["no-such-user", "nobody:no-such-group", "4000000000"] {
+        let mut serve = Command::new(binary);
+        serve.args(["serve", ".", "--listen", "127.0.0.1:0", "--user", user]);
+        let reported = serve.output().expect("it starts");
+        assert_eq!(reported.status.code(), Some(1), "{user}: {reported:?}");
+        let why = String::from_utf8_lossy(&reported.stderr);
+        assert!(why.contains("there is no"), "{user}: {why}");
+    }
 }
 
 fn doctor_reports(root: &TempDir) {

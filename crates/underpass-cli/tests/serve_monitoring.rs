@@ -142,7 +142,7 @@ fn metrics_are_served_where_the_greeting_says() {
 fn a_log_or_address_that_cannot_be_opened_is_refused_with_what_to_do() {
     for usage in [
         &["--log=xml"][..],
-        &["--status", "9090"],
+        &["--status", "90900"],
         &["--status", "unix:"],
     ] {
         failure(usage).assert_failed(2, &[]);

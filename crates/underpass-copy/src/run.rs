@@ -66,22 +66,16 @@ pub(crate) struct CopyRun<'a> {
     pub(crate) to_sync: Mutex<HashMap<u64, OwnedFd>>,
 }
 
-/// When a run began, by the clock that the kernel stamps inodes with.
+/// When a run began, by the clock that the kernel stamps inodes with: seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunStart {
-    seconds: i64,
-    nanoseconds: i64,
-}
+pub struct RunStart(i64, i64);
 
 impl RunStart {
     /// The present moment. What is changed from now on has this time or a later one; so may have
     /// what was changed since the last tick of the clock.
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
-        Self {
-            seconds: now.tv_sec,
-            nanoseconds: now.tv_nsec,
-        }
+        Self(now.tv_sec, now.tv_nsec)
     }
 
     /// Waits for the next tick, 1 to 10 ms later: what was changed before has an earlier time.
@@ -99,7 +93,7 @@ impl RunStart {
 
     /// Whether something was changed after the run began.
     fn is_before(self, changed: &Stat) -> bool {
-        changed_at(changed) >= (self.seconds, self.nanoseconds)
+        changed_at(changed) >= (self.0, self.1)
     }
 }
 
@@ -124,10 +118,8 @@ impl DescriptorShares {
     /// At most half of the descriptors are for files; with too few, fewer are copied at once.
     pub(crate) fn of(jobs: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current;
-        let limit = limit.map_or(usize::MAX, |limit| {
-            usize::try_from(limit).unwrap_or(usize::MAX)
-        });
-        Self::within(limit, jobs)
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+        Self::within(limit.unwrap_or(usize::MAX), jobs)
     }
 
     fn within(limit: usize, jobs: usize) -> Self {

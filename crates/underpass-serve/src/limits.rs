@@ -105,9 +105,11 @@ pub(crate) const COMPRESSING_TURN: Duration = Duration::from_millis(4);
 pub(crate) const READ_BYTES: usize = 128 << 10;
 /// What `Retry-After` says with 503, in seconds: long enough for an archive or a listing to leave.
 pub(crate) const RETRY_AFTER_SECONDS: u64 = 5;
-/// Files hashed at once by a whole server. The processor is there for the others.
+/// Files hashed at once by a whole server, beside one small one. The processor is for the others.
 pub(crate) const DIGESTS_AT_ONCE_MAX: usize = 2;
-/// Requests that wait until another file is hashed.
+/// A file of at most this size is small: it is hashed in a few milliseconds.
+pub(crate) const DIGEST_SMALL_BYTES_MAX: u64 = 1 << 20;
+/// Requests that wait until another file is hashed, one of its size.
 pub(crate) const DIGESTS_WAITING_MAX: usize = 64;
 /// Hashes remembered, of 150 bytes or so each.
 pub(crate) const DIGESTS_KEPT_MAX: usize = 1024;

@@ -196,6 +196,8 @@ fn beyond_the_bounds_the_file_comes_without() {
     let server = site("");
     let huge = fs::File::create(server.site().join("huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
+    const LARGE: usize = 1_500_000;
+    server.write("large", pattern(LARGE));
     let ask = |target: &str| {
         let mut client = HttpClient::connect(server.address());
         client.send(format!(
@@ -207,7 +209,7 @@ fn beyond_the_bounds_the_file_comes_without() {
     let waiting: Vec<HttpClient> = (0..BOUND).map(|_| ask("/huge")).collect();
     // One that comes before all of them are seen waits for ever, in the place of another: of one
     // more than there are places, one is answered.
-    let mut late: Vec<HttpClient> = (0..=BOUND).map(|_| ask("/f.txt")).collect();
+    let mut late: Vec<HttpClient> = (0..=BOUND).map(|_| ask("/large")).collect();
     let answered = wait_for("answer", || {
         late.iter().position(|client| {
             client.socket.set_nonblocking(true).unwrap();
@@ -218,10 +220,13 @@ fn beyond_the_bounds_the_file_comes_without() {
     });
     let answer = late[answered].response();
     assert_eq!((answer.status, reported(&answer)), (200, None));
-    assert!(answer.body == pattern(300_000), "another body");
+    assert!(answer.body == pattern(LARGE), "another body");
+    // Small files have places of their own.
+    let small = server.get_with("/f.txt", WANT);
+    assert_eq!(reported(&small), hash(pattern(300_000)));
     // Who goes away makes room.
     drop((waiting, late));
     wait_until("room", || {
-        reported(&server.get_with("/f.txt", WANT)).is_some()
+        reported(&server.get_with("/large", WANT)).is_some()
     });
 }

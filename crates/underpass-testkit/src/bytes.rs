@@ -67,8 +67,8 @@ pub fn assert_same_files(one: &Path, other: &Path) {
     );
 }
 
-/// Writes a file to its disk, drops it from the page cache, and checks by `is_cached`, which is given
-/// an offset and a length, that no page of it stayed there.
+/// Writes a file to its disk, drops it from the page cache, and checks by `is_cached`, which is
+/// given an offset and a length, that no page of it stayed there.
 #[track_caller]
 pub fn cool(file: &File, is_cached: impl Fn(&File, u64, u64) -> bool) {
     file.sync_all().expect("on the disk");

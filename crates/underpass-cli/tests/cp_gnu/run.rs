@@ -15,8 +15,9 @@ use super::cases::{Case, Jobs};
 use super::look::{Before, Entries, look};
 use super::trees::{build, placed};
 
-/// After this long a cp hangs, which some cases are made for: how both end is compared. GNU's copies
-/// a folder into itself for seconds before no path can be longer, on a busy machine for more.
+/// After this long a cp hangs, which some cases are made for: how both end is compared. GNU's
+/// copies a folder into itself for seconds before no path can be longer, on a busy machine for
+/// more.
 const HANG: Timespec = Timespec {
     tv_sec: 20,
     tv_nsec: 0,

@@ -64,26 +64,19 @@ impl OpenDestination {
     /// Closes a complete file, and gives it its name if it hasn't got it yet.
     pub(crate) fn commit(self, entry: &Entry<'_>) -> Result<(), Problem> {
         let at_close = |errno| entry.at_dest(ProblemKind::Close, errno);
-        let Some(PendingName {
-            file,
-            folder,
-            name,
-            over,
-            backs_up,
-        }) = self.pending
-        else {
+        let Some(pending) = self.pending else {
             return close(self.fd).map_err(at_close);
         };
-        let folder = folder.fd();
+        let (file, folder, name) = (pending.file, pending.folder.fd(), &pending.name);
         // A nameless file must be open to get its name, and what closing reports be known before.
         let closed = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).and_then(close);
         let prepared = match closed.map_err(at_close) {
-            Ok(()) if backs_up => backup::keep(folder, &name, entry.backup())
+            Ok(()) if pending.backs_up => backup::keep(folder, name, entry.backup())
                 .map_err(|errno| entry.at_dest(ProblemKind::Backup, errno).by_call("linkat")),
             closed => closed,
         };
         prepared.inspect_err(|_| file.discard(folder))?;
-        file.commit(&self.fd, folder, &name, over)
+        file.commit(&self.fd, folder, name, pending.over)
             .map_err(|(errno, call)| entry.at_dest(ProblemKind::Rename, errno).by_call(call))
     }
 

@@ -417,11 +417,7 @@ impl Entry<'_> {
             return;
         }
         let kind = EntryKind::of(source);
-        let ContentReport {
-            travel,
-            resumed,
-            hash,
-        } = match outcome {
+        let content = match outcome {
             EntryOutcome::Failed => ContentReport::default(),
             _ => std::mem::take(&mut events.content),
         };
@@ -434,9 +430,9 @@ impl Entry<'_> {
                 EntryKind::File => size(source),
                 _ => 0,
             },
-            travel,
-            resumed,
-            hash,
+            travel: content.travel,
+            resumed: content.resumed,
+            hash: content.hash,
         })));
     }
 }

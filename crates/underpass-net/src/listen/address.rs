@@ -82,7 +82,9 @@ impl ListenAt {
         match text.parse() {
             Ok(ListenAt::Tcp(own)) if contradicts(own.port()) => return Err(two_ports()),
             Ok(one) => return Ok(vec![one]),
-            Err(error) if text.is_empty() || text.contains('/') => return Err(error),
+            Err(error) if text.is_empty() || text.contains('/') || text.starts_with("unix:") => {
+                return Err(error);
+            }
             Err(_) => {}
         }
         let port = port.unwrap_or(PORT);
@@ -346,7 +348,8 @@ mod tests {
             assert_eq!(resolve(text, port), None, "{text}");
         }
         assert_eq!(resolve("no-such-name.invalid:80", None), None);
-        assert_eq!(resolve("unix:relative", None), None);
+        let relative = ListenAt::resolve("unix:relative", None).unwrap_err();
+        assert!(relative.to_string().contains("a slash"), "{relative}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::str::FromStr;
 
@@ -96,6 +96,7 @@ impl User {
             return Ok(UserIds::alone(Uid::from_raw(number), Gid::from_raw(group)));
         }
         let known = match self.name.parse() {
+            _ if !may_ask("/etc/passwd", &self.name) => Ok(None),
             Ok(number) => unistd::User::from_uid(Uid::from_raw(number)),
             Err(_) => unistd::User::from_name(&self.name),
         };
@@ -117,11 +118,30 @@ fn group(name: &str) -> Result<Gid, String> {
     if let Ok(number) = name.parse() {
         return Ok(Gid::from_raw(number));
     }
-    match Group::from_name(name) {
+    let known = match may_ask("/etc/group", name) {
+        true => Group::from_name(name),
+        false => Ok(None),
+    };
+    match known {
         Ok(Some(group)) => Ok(group.gid),
         Ok(None) => Err(format!("there is no group {name}")),
         Err(errno) => Err(unread("groups", errno)),
     }
+}
+
+/// Whether the databases are asked about a name or a number. For one that no file has, glibc loads
+/// the modules of other databases, and in a static program `libnss_systemd` ends in a memory fault.
+fn may_ask(file: &str, key: &str) -> bool {
+    let loads_safely = cfg!(not(all(target_env = "gnu", target_feature = "crt-static")));
+    loads_safely || fs::read_to_string(file).map_or(true, |entries| lists(&entries, key))
+}
+
+/// Whether a file in the form of passwd(5) or group(5) has a name or a number.
+fn lists(entries: &str, key: &str) -> bool {
+    entries.lines().any(|entry| {
+        let mut fields = entry.split(':');
+        fields.next() == Some(key) || fields.nth(1) == Some(key)
+    })
 }
 
 /// Why a name was not found. Containers often have no databases; numbers work there.
@@ -223,6 +243,17 @@ mod tests {
     fn refused(user: &str) -> String {
         let user: User = user.parse().unwrap();
         user.assume().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn entries_have_a_name_and_a_number() {
+        let entries = "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/:/bin/sh\nshort\n";
+        for key in ["root", "0", "web", "33", "short"] {
+            assert!(lists(entries, key), "{key}");
+        }
+        for key in ["x", "34", "we", "nobody", "3"] {
+            assert!(!lists(entries, key), "{key}");
+        }
     }
 
     #[test]

@@ -540,6 +540,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ranges_strong_comparisons_and_old_clients_want_the_plain_file() {
+        let strong = Conditions {
+            if_match: Some(b"*".into()),
+            ..Conditions::default()
+        };
+        let weak = Conditions {
+            if_none_match: Some(b"*".into()),
+            ..Conditions::default()
+        };
+        let (range, new) = (Some(&b"bytes=0-"[..]), HttpVersion::Http11);
+        for (method, range, conditions, version, expected) in [
+            (Method::Get, None, None, new, false),
+            (Method::Get, range, None, new, true),
+            (Method::Head, range, None, new, false),
+            (Method::Get, None, Some(strong), new, true),
+            (Method::Get, None, Some(weak), new, false),
+            (Method::Get, None, None, HttpVersion::Http10, true),
+        ] {
+            let request = FileRequest {
+                method,
+                version,
+                conditions,
+                range,
+                accept_encoding: None,
+                digest: None,
+                parameters: Query::default(),
+            };
+            let what = (method, range, version);
+            assert_eq!(request.prefers_plain(), expected, "{what:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_system_keeps_its_cause() {
+        let error = HttpError::bad("no such thing");
+        let caused = TextResponse::caused(error, Errno::IO);
+        assert_eq!((caused.error, caused.cause), (error, Some(Errno::IO)));
+    }
+
+    #[test]
     fn a_location_has_one_slash_in_front_and_keeps_the_query() {
         let located = |raw: &[u8], query| {
             let folder = SitePath::parse(raw).unwrap();

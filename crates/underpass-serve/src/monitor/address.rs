@@ -13,7 +13,7 @@ use underpass_net::ListenAt;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StatusOptions {
-    /// Where metrics and health are served: `9090` on 127.0.0.1, or `unix:/run/underpass.sock`. Nowhere
+    /// Where metrics and health are served: `9090` on 127.0.0.1, or `unix:/run/u.sock`. Nowhere
     /// by default: whoever reaches the address may read them.
     pub listen: Option<StatusAddress>,
 }

@@ -21,7 +21,8 @@ use underpass::SharedFile;
 use crate::http::digest::{FileDigest, HashAlgorithm};
 use crate::http::validator::FileStamp;
 use crate::limits::{
-    DATE_SETTLES_AFTER, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX, DIGESTS_WAITING_MAX, READ_BYTES,
+    DATE_SETTLES_AFTER, DIGEST_SMALL_BYTES_MAX, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX,
+    DIGESTS_WAITING_MAX, READ_BYTES,
 };
 
 /// Why there is no hash.
@@ -76,8 +77,24 @@ impl DigestKey {
 #[derive(Debug)]
 pub(crate) struct DigestCache {
     known: Mutex<KnownDigests>,
+    small: DigestQueue,
+    large: DigestQueue,
+}
+
+/// Who waits for the hash of a file. Small files do not wait for large ones.
+#[derive(Debug)]
+struct DigestQueue {
     places: Semaphore,
     waiting: Semaphore,
+}
+
+impl DigestQueue {
+    fn new(places: usize) -> DigestQueue {
+        DigestQueue {
+            places: Semaphore::new(places),
+            waiting: Semaphore::new(places + DIGESTS_WAITING_MAX),
+        }
+    }
 }
 
 /// What was computed, the oldest first.
@@ -91,8 +108,8 @@ impl Default for DigestCache {
     fn default() -> DigestCache {
         DigestCache {
             known: Mutex::default(),
-            places: Semaphore::new(DIGESTS_AT_ONCE_MAX),
-            waiting: Semaphore::new(DIGESTS_AT_ONCE_MAX + DIGESTS_WAITING_MAX),
+            small: DigestQueue::new(1),
+            large: DigestQueue::new(DIGESTS_AT_ONCE_MAX),
         }
     }
 }
@@ -108,10 +125,14 @@ impl DigestCache {
         if let Some(digest) = self.known(key) {
             return Ok(digest);
         }
-        let Ok(_waits) = self.waiting.try_acquire() else {
+        let queue = match key.stamp.size {
+            ..=DIGEST_SMALL_BYTES_MAX => &self.small,
+            _ => &self.large,
+        };
+        let Ok(_waits) = queue.waiting.try_acquire() else {
             return Err(DigestError::Busy);
         };
-        let Ok(_place) = self.places.acquire().await else {
+        let Ok(_place) = queue.places.acquire().await else {
             return Err(DigestError::Busy);
         };
         // It may have been computed meanwhile.

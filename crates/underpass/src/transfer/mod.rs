@@ -737,6 +737,8 @@ mod tests {
             );
         }
         let mut endless = transfer(Owed::ToEnd);
+        let (from, len) = (Some(100), 4 << 20);
+        assert_eq!(endless.next_op(), Some(Op::Sendfile { from, len }));
         endless.limit_calls(u64::MAX);
         let len = KERNEL_CALL_BYTES_MAX;
         assert_eq!(

@@ -368,6 +368,28 @@ mod tests {
         assert_eq!(relay.held(), 0);
     }
 
+    #[test]
+    fn operations_read_fill_and_write() {
+        let (from, to, len) = (Some(7), None, 9);
+        let (pipe, buffer) = (RelayBuffer::Pipe, RelayBuffer::Buffer);
+        let fill = |through| Op::Fill { through, from, len };
+        let drain = |through| Op::Drain { through, to, len };
+        for (op, reads, fills, writes) in [
+            (fill(pipe), from, true, false),
+            (fill(buffer), from, true, false),
+            (drain(pipe), None, false, true),
+            (drain(buffer), None, false, true),
+            (Op::Sendfile { from, len }, from, false, true),
+            (Op::Splice { from, to, len }, from, false, true),
+            (Op::Clone, None, false, false),
+            (Op::ReadOut { len }, None, false, false),
+            (Op::READ, None, true, false),
+        ] {
+            assert_eq!(op.reads(), reads.map(|from| (from, len)), "{op:?}");
+            assert_eq!((op.fills(), op.writes()), (fills, writes), "{op:?}");
+        }
+    }
+
     /// QUIRK(splice-slots)
     #[test]
     fn splice_slots() {
