@@ -167,8 +167,7 @@ pub struct Case {
     pub load: String,
     /// The metrics, the most important first.
     pub metrics: Vec<Measured>,
-    /// By which mechanisms payload was moved, in all rounds together or in a pass that was not
-    /// timed, for contenders that count.
+    /// By which mechanisms payload was moved, for contenders that count.
     pub travelled: Vec<PayloadPath>,
     /// System calls by name, counted in a pass that was not timed.
     pub calls: Vec<SystemCalls>,
@@ -193,8 +192,7 @@ pub struct Measured {
     pub better: Option<Better>,
     /// In the order of the contenders; `None` for one without such figures.
     pub figures: Vec<Option<Figures>>,
-    /// The first contender's figures divided by each contender's, in their order; `None` for the
-    /// first itself, and where there is no ratio.
+    /// The first contender's figures divided by each one's; `None` where there is no ratio.
     pub comparisons: Vec<Option<RatioEstimate>>,
 }
 

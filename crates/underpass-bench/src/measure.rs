@@ -43,9 +43,8 @@ pub struct RunSettings {
     pub patience: Option<Duration>,
     /// Where to create the test files; cold files need a disk.
     pub scratch: PathBuf,
-    /// The congestion controls of TCP under each of which everything is measured that uses the
-    /// network, on separate loopbacks, as root. By default the machine's, and for large files over
-    /// HTTP bbr and cubic where that is possible.
+    /// The congestion controls of TCP under each of which everything is measured, as root. By
+    /// default the machine's, and for large files over HTTP bbr and cubic where that is possible.
     pub congestion: Vec<String>,
     /// The command line for the report.
     pub command: String,

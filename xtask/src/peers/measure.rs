@@ -15,8 +15,7 @@ use super::table::{PeerDocument, PeerFileSystem, PeerTable};
 use crate::needs::is_root;
 use crate::workspace::{Fallible, exit_code, output};
 
-/// A document that takes longer is interrupted and shows what is complete; so are those that the
-/// whole run has no time for.
+/// A document that takes longer, or has no time left, is interrupted and shows what is complete.
 const DOCUMENT_MAX: Duration = Duration::from_secs(12 * 60);
 const RUN_MAX: Duration = Duration::from_secs(70 * 60);
 /// How long the bench may take to stop its contenders and to write what it has.
@@ -138,8 +137,8 @@ fn bench(
     bench.env("XDG_CONFIG_HOME", &home).env("STEPPATH", &home);
     bench.arg("bench").args(document.bench.split_whitespace());
     let (rounds, more) = match arguments.quick {
-        true => (document.quick_rounds, &document.quick),
-        false => (document.rounds, &document.full),
+        true => (document.quick_rounds.max(1), &document.quick),
+        false => (document.rounds.max(6), &document.full),
     };
     if arguments.quick {
         bench.arg("--quick");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
-use underpass_bench::document::Document;
+use underpass_bench::document::{Document, RunOutcome};
 
 use super::arguments::PeersArguments;
 use super::installation::Installation;
@@ -53,7 +53,9 @@ pub(super) fn write(
         let json = root.join(arguments.result(&format!("{}.json", document.name)));
         match Document::read(&json) {
             Ok(result) => {
-                let notes = standing::left_out(&result).into_iter();
+                let is_cut = result.outcome == RunOutcome::Interrupted;
+                let cut = is_cut.then_some("interrupted: the rest is not measured");
+                let notes = standing::left_out(&result).into_iter().chain(cut);
                 run.left_out
                     .extend(notes.map(|note| format!("{title}: {note}")));
                 let page = format!("# {title}\n\n{}\n\n{}", run.line(), result.markdown());

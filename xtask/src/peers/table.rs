@@ -67,10 +67,10 @@ pub(super) struct PeerDocument {
     pub(super) full: String,
     #[serde(default)]
     pub(super) quick: String,
-    /// Fewer than 6 show no ratio.
-    #[serde(default = "six_rounds")]
+    /// At least 6, and 1 in a quick run.
+    #[serde(default)]
     pub(super) rounds: usize,
-    #[serde(default = "one_round")]
+    #[serde(default)]
     pub(super) quick_rounds: usize,
     #[serde(default = "cubic")]
     pub(super) as_root: String,
@@ -109,14 +109,6 @@ pub(super) enum PeerExperiment {
 
 fn version_option() -> String {
     "--version".to_owned()
-}
-
-fn six_rounds() -> usize {
-    6
-}
-
-fn one_round() -> usize {
-    1
 }
 
 fn cubic() -> String {

@@ -30,12 +30,7 @@ exec "$@""#;
 impl PeerFileSystem {
     /// Why there can't be one here.
     pub(super) fn lack(self) -> Option<String> {
-        let tools = match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "XFS",
-            Self::Btrfs => "Btrfs",
-        };
-        lack_of(&["root", "mounts", "loop devices", tools])
+        lack_of(&["root", "mounts", "loop devices", self.need_and_step().0])
     }
 
     /// A command that runs `program` with the file system mounted. Millions of small files fit in.
@@ -43,18 +38,18 @@ impl PeerFileSystem {
         let [unshare, arguments @ ..] = PRIVATE_MOUNTS;
         let mut command = installation.command(unshare);
         command.args(arguments).args(["sh", "-c", MOUNT, "sh"]);
-        let name = format!("{self:?}.img").to_lowercase();
-        command.arg(Path::new(FOLDER).join(name));
-        command.args([self.step(), program]);
+        let (name, step) = self.need_and_step();
+        command.arg(Path::new(FOLDER).join(name).with_extension("img"));
+        command.args([step, program]);
         command
     }
 
     /// With inodes enough, and nothing kept for root or twice.
-    fn step(self) -> &'static str {
+    fn need_and_step(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ext4 => "mkfs.ext4 -q -F -m 0 -N 8000000",
-            Self::Xfs => "mkfs.xfs -q",
-            Self::Btrfs => "mkfs.btrfs -q --metadata single",
+            Self::Ext4 => ("ext4", "mkfs.ext4 -q -F -m 0 -N 8000000"),
+            Self::Xfs => ("XFS", "mkfs.xfs -q"),
+            Self::Btrfs => ("Btrfs", "mkfs.btrfs -q --metadata single"),
         }
     }
 }

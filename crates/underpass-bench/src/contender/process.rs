@@ -157,8 +157,7 @@ impl ChildProcess {
 }
 
 /// Runs a program to its end on the processor of this thread. Anything but success is an error with
-/// what it printed. It is killed if it runs for longer than `limit`, as one does that prints more
-/// than a pipe holds.
+/// what it printed, which may be as much as a pipe holds. It is killed after `limit`.
 pub(crate) fn run(command: &CommandSpec, limit: Duration) -> Result<()> {
     let child = command.direct()?.spawn();
     let ended = child.and_then(|child| {

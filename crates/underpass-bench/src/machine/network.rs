@@ -1,11 +1,10 @@
 //! A separate loopback with a chosen TCP congestion control.
 //!
-//! A server inherits the congestion control of the machine, and no compared server has a setting
-//! for it. On a loopback, `bbr` paces packets with timers although there is no bottleneck, and the
-//! figures of the same server then differ by a factor of two from round to round; published figures
-//! use `cubic`, the kernel's default. A route can have another congestion control than the machine,
-//! for the connections that it opens and for those that it accepts, and in a separate network
-//! namespace it affects no other program.
+//! No compared server has a setting for it. On a loopback, `bbr` paces packets with timers although
+//! there is no bottleneck, and the figures of the same server differ by a factor of two; published
+//! figures use `cubic`, the kernel's default. A route can have another congestion control than the
+//! machine, for connections that it opens or accepts, and in a network namespace it affects no
+//! other program.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -23,13 +22,13 @@ pub(crate) const USUAL_CONTROLS: [&str; 2] = ["bbr", "cubic"];
 /// Both exist initially, and the kernel uses the more specific one.
 const LOCAL_ROUTES: [&str; 2] = ["127.0.0.1", "127.0.0.0/8"];
 
-const NAMESPACE: &str = "/proc/thread-self/ns/net";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Does something on a separate loopback whose connections are under this congestion control: this
-/// thread, and the threads and processes that it starts. Requires root and the program `ip`.
+/// Does something on a separate loopback under this congestion control, with the threads and
+/// processes that it starts. Requires root, `ip` and `ss`.
 pub(crate) fn under<T>(control: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let outside = File::open(NAMESPACE).context(|| format!("opening {NAMESPACE}"))?;
+    let outside = File::open("/proc/thread-self/ns/net");
+    let outside = outside.context(|| "opening the network namespace".into())?;
     let separated = unshare(CloneFlags::CLONE_NEWNET).map_err(std::io::Error::from);
     separated.context(|| "creating a separate loopback".into())?;
     let done = set_up_loopback(control).and_then(|()| work());

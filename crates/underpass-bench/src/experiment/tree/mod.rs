@@ -208,8 +208,7 @@ struct TreeContenders {
 }
 
 impl TreeContenders {
-    /// Creates the source, admits contenders, and plays the rounds; `None` if it was stopped before
-    /// the first one was complete.
+    /// `None` if it was stopped before the first round was complete.
     fn run(&mut self, others: &[NamedCommand], runner: &RoundRunner) -> Result<Option<Experiment>> {
         self.require_room_for(2)?;
         self.source.make(&self.from)?;
