@@ -70,11 +70,12 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Fallib
         fs::create_dir_all(&output)?;
         let mut cargo = workspace.cargo("mutants");
         cargo.args(["--package", &group.package, "--all-features", "--output"]);
-        // A loop without end counts as caught, after so many seconds; shards are samples.
+        // A loop without end counts as caught, after so many seconds.
         cargo.arg(&output).args(["--minimum-test-timeout", "20"]);
-        cargo.args(["--sharding", "round-robin"]);
         cargo.args(group.files.iter().flat_map(|file| ["--file", file]));
-        cargo.args(arguments.shard.iter().flat_map(|part| ["--shard", part]));
+        if let Some(part) = &arguments.shard {
+            cargo.args(["--sharding", "round-robin", "--shard", part]);
+        }
         // Nothing but the tests that are run is built.
         cargo.args(group.tests.iter().map(|test| format!("-C={test}")));
         cargo.args(&arguments.more);

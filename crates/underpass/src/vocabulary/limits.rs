@@ -82,7 +82,8 @@ mod tests {
             FILE_CALL_BYTES_MAX,
         ];
         let heads = [1024, SPARE_BYTES_MAX as u64, JOINED_BYTES_MAX];
-        for ascending in [turns, pipes, calls, heads] {
+        let reads = [BUFFER_BYTES as u64, READ_AHEAD_BYTES, FILE_CALL_BYTES_MAX];
+        for ascending in [turns, pipes, calls, reads, heads] {
             assert!(ascending.is_sorted(), "{ascending:?}");
         }
     }
