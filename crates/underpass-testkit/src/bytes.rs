@@ -10,6 +10,8 @@ use rustix::fs::{Advice, fadvise};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::wait::wait_until;
+
 use crate::SeededRandom;
 
 /// Returns `len` bytes, none of which is 0: a hole or a lost page never passes for content.
@@ -67,20 +69,17 @@ pub fn assert_same_files(one: &Path, other: &Path) {
     );
 }
 
-/// Writes a file to its disk, drops it from the page cache, and checks by `is_cached`, which is
-/// given an offset and a length, that no page of it stayed there.
+/// Writes a file to its disk and drops it from the page cache, until by `is_cached`, which is given
+/// an offset and a length, no page of it is there: a page that is in use at that moment stays.
 #[track_caller]
 pub fn cool(file: &File, is_cached: impl Fn(&File, u64, u64) -> bool) {
     file.sync_all().expect("on the disk");
-    fadvise(file, 0, None, Advice::DontNeed).expect("forgets");
     let len = file.metadata().expect("a length").len();
-    let page = (0..len)
-        .step_by(4096)
-        .find(|&offset| is_cached(file, offset, 1));
-    assert_eq!(
-        page, None,
-        "of {len} bytes this one stayed in the page cache"
-    );
+    wait_until("the page cache lets go of the file", || {
+        fadvise(file, 0, None, Advice::DontNeed).expect("forgets");
+        let mut pages = (0..len).step_by(4096);
+        !pages.any(|offset| is_cached(file, offset, 1))
+    });
 }
 
 /// Creates a temporary folder on the disk that holds the build.
