@@ -53,8 +53,9 @@ impl Machine {
         }
     }
 
-    /// One line for people.
+    /// One line for people, with the version of the kernel and not who has built it.
     pub fn describe(&self) -> String {
+        let version = self.kernel.split('-').next().unwrap_or_default();
         let kind = if self.virtual_machine {
             "virtual machine"
         } else {
@@ -66,7 +67,7 @@ impl Machine {
             self.processors,
             self.processor_model,
             self.memory_bytes.div_ceil(1 << 30),
-            self.kernel,
+            version,
             self.congestion_control,
             self.file_system
         )
