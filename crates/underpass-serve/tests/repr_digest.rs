@@ -221,7 +221,7 @@ fn beyond_the_bounds_the_file_comes_without() {
     let answer = late[answered].response();
     assert_eq!((answer.status, reported(&answer)), (200, None));
     assert!(answer.body == pattern(LARGE), "another body");
-    // Small files have places of their own.
+    // Small files have a separate queue.
     let small = server.get_with("/f.txt", WANT);
     assert_eq!(reported(&small), hash(pattern(300_000)));
     // Who goes away makes room.

@@ -87,7 +87,7 @@ pub(super) fn measure(
     Ok(exit_code(is_good))
 }
 
-/// Runs the bench to its end, or tells it to stop as Ctrl-C does.
+/// Runs the bench, and interrupts it (SIGINT) when its time is over.
 fn end_within(bench: &mut Command, limit: Duration) -> Fallible<()> {
     let mut child = bench.spawn()?;
     let pid = Pid::from_child(&child);

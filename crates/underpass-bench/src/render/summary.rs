@@ -39,7 +39,7 @@ impl SummaryLine {
 struct Ranking<'a> {
     case: &'a str,
     best: String,
-    /// The best contender beside the best of those that can be told from it.
+    /// The best contender, compared with the best of those that differ from it beyond the noise.
     next: Option<(&'a str, RatioEstimate)>,
     sure: String,
 }

@@ -81,7 +81,7 @@ pub(crate) struct DigestCache {
     large: DigestQueue,
 }
 
-/// Who waits for the hash of a file. Small files do not wait for large ones.
+/// The hashes in progress and those that wait for them. Small and large files have separate queues.
 #[derive(Debug)]
 struct DigestQueue {
     places: Semaphore,
