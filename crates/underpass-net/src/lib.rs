@@ -31,6 +31,7 @@ mod quota;
 mod server;
 mod shutdown;
 pub mod size;
+mod tls;
 mod worker;
 
 pub use admission::Rejected;
@@ -57,4 +58,8 @@ pub use process::user::User;
 pub use server::config::ServerConfig;
 pub use server::{Server, start};
 pub use shutdown::{Shutdown, ShutdownPhase};
+pub use tls::acceptor::TlsAcceptor;
+pub use tls::error::{HandshakeError, TlsError};
+pub use tls::info::{CertificateFacts, HandshakeKind, Refreshed, TlsInfo};
+pub use tls::settings::{CertificateFiles, TlsOptions, TlsVersion};
 pub use worker::protocol::Protocol;

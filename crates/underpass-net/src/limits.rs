@@ -86,6 +86,9 @@ pub struct ConnectionLimits {
     pub rate_per_client_max: Option<NonZeroU64>,
     /// The proxies that are trusted to name the client.
     pub proxy: Proxies,
+    /// How long a TLS handshake may take.
+    #[serde(with = "humantime_serde")]
+    pub handshake_timeout: Duration,
     /// How many bytes are read and discarded after the last response, so that a reset does not
     /// destroy it.
     #[serde(deserialize_with = "size::bytes")]
@@ -118,6 +121,7 @@ impl Default for ConnectionLimits {
             rate_all_max: None,
             rate_per_client_max: None,
             proxy: Proxies::default(),
+            handshake_timeout: Duration::from_secs(10),
             linger_bytes_max: 256 << 10,
             linger_timeout: Duration::from_secs(5),
             stop_timeout: Duration::from_secs(30),
@@ -226,6 +230,15 @@ pub(crate) const ROUND_BYTES_WATCHED: u64 = 2 << 20;
 /// one such a request would wait for tens of milliseconds, with a smaller one calls would cost more
 /// than bytes.
 pub(crate) const TURN_BYTES_WATCHED_MIN: u64 = 64 << 10;
+
+/// What of an outbox is encrypted at a time, and leaves by one call.
+#[cfg(feature = "tls")]
+pub(crate) const SEALED_BATCH_BYTES: usize = 64 << 10;
+
+/// An encrypted byte costs as much processor time as so many that the kernel sends alone: turns are
+/// smaller by as much.
+#[cfg(feature = "tls")]
+pub(crate) const SEALED_COST: u64 = 4;
 
 /// Threads of one worker that wait for disks, so that the worker itself never does. They sleep
 /// while the disk works; this many requests keep it busy, and more would only queue there.

@@ -81,6 +81,17 @@ pub enum Error {
         /// The error of the system call.
         source: underpass_net::Error,
     },
+    /// HTTPS cannot be spoken.
+    #[error("cannot serve HTTPS: {0}")]
+    Tls(#[from] underpass_net::TlsError),
+    /// The key of a certificate lies in a served folder.
+    #[error("the private key {} is in the served folder {}", key.display(), root.display())]
+    KeyServed {
+        /// The file of the key.
+        key: PathBuf,
+        /// The folder.
+        root: PathBuf,
+    },
     /// Cannot start a thread.
     #[error("cannot {doing}: {source}")]
     Thread {

@@ -24,6 +24,7 @@ mod error;
 #[path = "../tests/promises/mod.rs"]
 pub mod fuzz;
 mod http;
+mod https;
 mod limits;
 mod log;
 mod metrics;
@@ -40,7 +41,9 @@ pub use http::coding::Coding;
 pub use limits::RequestLimits;
 pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use monitor::address::{StatusAddress, StatusOptions};
+pub use options::listen::HttpListen;
 pub use options::{ServerOptions, SiteOptions};
+pub use request::Scheme;
 pub use request::forwarded::client;
 pub use site::rules::TypeOptions;
 
@@ -58,5 +61,6 @@ pub use site::rules;
 pub fn check(options: &ServerOptions) -> Vec<Error> {
     let mut wrong = site::check::check(&options.sites);
     wrong.extend(server::address_conflicts(options));
+    wrong.extend(https::check(options));
     wrong
 }

@@ -1,14 +1,17 @@
 //! A server from its start to its end: workers that come and go, a log and counts that stay.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use underpass::Mechanism;
-use underpass_net::{Inherited, ListenAt, ListenerAccess, ListenerConfig, Server, ServerConfig};
+use underpass_net::{
+    Address, Inherited, ListenAt, ListenerAccess, ListenerConfig, Server, ServerConfig, TlsAcceptor,
+};
 
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
 use crate::error::Error;
+use crate::https::{self, HttpsState};
 use crate::limits::METRICS_CONNECTIONS_MAX;
 use crate::log::{AccessLog, LogOptions, rotation_obstacle};
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
@@ -16,6 +19,8 @@ use crate::metrics::worker_metrics::ServeSummary;
 use crate::monitor::address::StatusAddress;
 use crate::monitor::service::MetricsService;
 use crate::options::ServerOptions;
+use crate::options::listen::HttpListen;
+use crate::request::Scheme;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
 
@@ -24,6 +29,8 @@ use crate::site::sites::ServedSites;
 pub struct FileServer {
     running: Server<ServeSummary>,
     kept: KeptState,
+    /// Of each place that is listened on.
+    spoken: Mutex<Vec<(ListenAt, Scheme)>>,
     log: LogOptions,
 }
 
@@ -33,6 +40,7 @@ struct KeptState {
     registry: Arc<MetricsRegistry>,
     metrics: Arc<MetricsService>,
     digests: Arc<DigestCache>,
+    https: Arc<HttpsState>,
 }
 
 /// Serves the sites of `options` until its [`Server::shutdown`] stops it. Returns when
@@ -68,12 +76,19 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     let sites = Arc::new(ServedSites::open(&options.sites)?);
     let log = AccessLog::open(&options.log, options.user.as_ref())?;
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
+    let https = Arc::new(HttpsState::default());
     let kept = KeptState {
-        metrics: Arc::new(MetricsService::new(Arc::clone(&registry))),
+        metrics: Arc::new(MetricsService::new(
+            Arc::clone(&registry),
+            Arc::clone(&https),
+        )),
         registry,
         digests: Arc::default(),
+        https,
     };
-    let config = server_config(options, sites, &kept);
+    let tls = kept.https.acceptor(options)?;
+    kept.https.watch()?;
+    let config = server_config(options, sites, &kept, tls.as_ref());
     let running = underpass_net::start(&config, inherited).inspect_err(|_| {
         if let Some(log) = &kept.registry.log {
             log.discard();
@@ -86,6 +101,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     Ok(FileServer {
         running,
         kept,
+        spoken: Mutex::new(spoken(options)),
         log: options.log.clone(),
     })
 }
@@ -99,7 +115,8 @@ pub fn warnings(options: &ServerOptions) -> Vec<String> {
 /// Addresses of which a server could not listen on both.
 pub(crate) fn address_conflicts(options: &ServerOptions) -> Vec<Error> {
     let status = options.status.listen.as_ref().map(StatusAddress::listen_at);
-    let all: Vec<_> = options.listen.iter().chain(&status).collect();
+    let listen = options.listen.iter().map(|listen| &listen.at);
+    let all: Vec<_> = listen.chain(&status).collect();
     let repeated = all.iter().enumerate().filter(|(number, at)| {
         let mut before = all[..*number].iter();
         before.any(|other| at.conflicts_with(other))
@@ -115,6 +132,31 @@ impl FileServer {
     /// Its workers: where they listen, how they are told to stop, how they are waited for.
     pub fn running(&self) -> &Server<ServeSummary> {
         &self.running
+    }
+
+    /// Where it listens for clients, and what is spoken there, with the ports that the kernel has
+    /// chosen.
+    pub fn addresses(&self) -> Vec<(Scheme, Address)> {
+        let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
+        let scheme = |at: &ListenAt| {
+            spoken
+                .iter()
+                .find(|(known, _)| known == at)
+                .map(|(_, scheme)| *scheme)
+        };
+        let all = self.running.listeners();
+        all.iter()
+            .filter_map(|listener| Some((scheme(listener.at())?, listener.address().clone())))
+            .collect()
+    }
+
+    /// Reads the files of certificates again, as happens every minute, and has new connections use
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Tls`]; the certificates in use stay in use.
+    pub fn reload_certificates(&self) -> Result<(), Error> {
+        self.kept.https.refresh().map(drop)
     }
 
     /// Has the log's file opened anew: see [`crate::LogReopen::ask`].
@@ -134,9 +176,11 @@ impl FileServer {
             .requests
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
-        let config = server_config(options, sites, &self.kept);
+        let tls = self.kept.https.acceptor(options)?;
+        let config = server_config(options, sites, &self.kept, tls.as_ref());
         let reloaded = self.running.reload(&config);
         reloaded.map_err(|error| start_error(error, options))?;
+        *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
         self.reopen_log();
         Ok(())
     }
@@ -156,23 +200,43 @@ impl FileServer {
     }
 }
 
+fn spoken(options: &ServerOptions) -> Vec<(ListenAt, Scheme)> {
+    let all = options.listen.iter();
+    all.map(|listen| (listen.at.clone(), listen.spoken(options)))
+        .collect()
+}
+
 fn server_config(
     options: &ServerOptions,
     sites: Arc<ServedSites>,
     kept: &KeptState,
+    tls: Option<&Arc<TlsAcceptor>>,
 ) -> ServerConfig<HttpProtocol> {
     let status = options.status.listen.as_ref();
     let metrics = match status {
         Some(_) => MetricsUse::Read,
         None => MetricsUse::Unread,
     };
-    let files = |at: &ListenAt| ListenerConfig::new(at.clone(), HttpService::Files);
+    let secured_port = https::port(options);
+    let files = |listen: &HttpListen| {
+        let (service, tls) = match (listen.spoken(options), secured_port) {
+            (Scheme::Https, _) => (HttpService::Files, tls.cloned()),
+            (Scheme::Http, Some(port)) => (HttpService::Redirect(port), None),
+            (Scheme::Http, None) => (HttpService::Files, None),
+        };
+        ListenerConfig {
+            tls,
+            ..ListenerConfig::new(listen.at.clone(), service)
+        }
+    };
     let status = status.map(|address| ListenerConfig {
-        at: address.listen_at(),
-        service: HttpService::Metrics(Arc::clone(&kept.metrics)),
         access: ListenerAccess::Operators {
             connections_max: METRICS_CONNECTIONS_MAX,
         },
+        ..ListenerConfig::new(
+            address.listen_at(),
+            HttpService::Metrics(Arc::clone(&kept.metrics)),
+        )
     });
     ServerConfig {
         protocol: HttpProtocol {

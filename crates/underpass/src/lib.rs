@@ -93,7 +93,8 @@ mod vocabulary;
 
 pub use drive::blocking::{Progress, Relayed, copy_file, recv_file, relay_streams, send_file};
 pub use kernel::Kernel;
-pub use outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox, Piece, SendStats, Unsent};
+pub use outbox::buffered::{Gathered, Unsent};
+pub use outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox, Piece, SendStats};
 pub use plan::reason::Reason;
 pub use plan::{Aliasing, Choice, Cloning, Holes, KernelFacts, Pipes, Plan, Policy, plan};
 pub use shared_file::SharedFile;

@@ -10,6 +10,8 @@
 //! read behind its head and both leave in one call; before a large one the head leaves with
 //! `MSG_MORE`. The last piece never does, since the kernel would hold it back for 200 ms.
 
+pub(crate) mod buffered;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,10 +88,10 @@ impl Piece {
 ///   The driver makes the call and records its result: [`sent`](Self::sent), [`load`](Self::load),
 ///   [`moved`](Self::moved) and [`ended`](Self::ended).
 /// - **Through a buffer of the driver**, which encrypts or compresses, for instance.
-///   [`unsent`](Self::unsent) lists what is owed; the driver reads as much of it as it has room
-///   for. When the socket has taken what became of the first `n` bytes,
-///   [`advance`](Self::advance) records them. What was read and not recorded stays owed, so that
-///   the account never runs ahead of the socket.
+///   [`unsent`](Self::unsent) lists what is owed, and [`gather`](Self::gather) reads as much of it
+///   as the driver has room for. When the socket has taken what became of the first `n` bytes,
+///   [`advance`](Self::advance) or [`sent_from_buffer`](Self::sent_from_buffer) records them. What
+///   was read and not recorded stays owed, so that the account never runs ahead of the socket.
 ///
 /// A driver may be dropped at any time and another one may go on: the outbox knows what is left.
 ///
@@ -194,22 +196,6 @@ pub enum Loaded {
     Some,
     /// Nothing is read: this range is not in the page cache.
     Cold(FileRange),
-}
-
-/// A part of what an outbox still owes ([`Outbox::unsent`]).
-#[derive(Clone, Copy, Debug)]
-pub enum Unsent<'a> {
-    /// These bytes.
-    Bytes(&'a [u8]),
-    /// A range of a file.
-    Range {
-        /// The file.
-        file: &'a Arc<SharedFile>,
-        /// Offset of the first byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-    },
 }
 
 impl Outbox {
@@ -337,30 +323,6 @@ impl Outbox {
         }
     }
 
-    /// Returns what is owed beyond the first `skipped` bytes, in order, for a driver with a buffer.
-    /// The driver skips what is in its buffer already and the socket has not taken yet.
-    pub fn unsent(&self, skipped: u64) -> impl Iterator<Item = Unsent<'_>> {
-        let mut passed = skipped.saturating_add(self.front_sent as u64);
-        self.pieces.iter().filter_map(move |piece| {
-            let len = piece.len();
-            let skip = passed.min(len);
-            passed -= skip;
-            if skip == len {
-                return None;
-            }
-            Some(match piece {
-                Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
-                    Unsent::Bytes(&bytes[usize::try_from(skip).unwrap_or(usize::MAX)..])
-                }
-                Piece::Range(range) => Unsent::Range {
-                    file: &range.file,
-                    offset: range.offset.saturating_add(skip),
-                    len: len - skip,
-                },
-            })
-        })
-    }
-
     /// Reads the body behind its head, or the next [`BUFFER_BYTES`] of it, by one call of `read`:
     /// into the buffer, from this offset of the file on. `read` returns `None` where it would
     /// block; then nothing is read, and the driver has the range read into the page cache first.
@@ -393,14 +355,20 @@ impl Outbox {
 
     fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
         self.account.called(Mechanism::ReadWrite);
-        match verdict(Op::READ, result, &self.situation(Waits::Polls)) {
-            Verdict::Moved(bytes) => self.pass_range(1, bytes),
-            Verdict::Again => (),
-            Verdict::Ended => return Err(self.error(Fault::Truncated, None)),
-            Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
-            _ => return Err(self.error(Fault::Source, result.err())),
-        }
+        let bytes = self.read(result)?;
+        self.pass_range(1, bytes);
         Ok(())
+    }
+
+    /// What a read of a file means: bytes of it, none where it is to be repeated.
+    fn read(&self, result: Result<u64, Errno>) -> Result<u64, Error> {
+        match verdict(Op::READ, result, &self.situation(Waits::Polls)) {
+            Verdict::Moved(bytes) => Ok(bytes),
+            Verdict::Again => Ok(0),
+            Verdict::Ended => Err(self.error(Fault::Truncated, None)),
+            Verdict::Fatal(fault) => Err(self.error(fault, result.err())),
+            _ => Err(self.error(Fault::Source, result.err())),
+        }
     }
 
     /// Records what `send(2)` of the bytes that were due returned. `waits` is what the socket does
@@ -416,14 +384,24 @@ impl Outbox {
         if matches!(self.pieces.front(), Some(Piece::Joined { .. })) {
             self.account.called(Mechanism::ReadWrite);
         }
+        let (bytes, wait) = self.written(result, waits)?;
+        self.pass_bytes(bytes);
+        Ok(wait)
+    }
+
+    /// What a write to the socket means: bytes that it took, and what to wait for.
+    fn written(
+        &self,
+        result: Result<u64, Errno>,
+        waits: Waits,
+    ) -> Result<(u64, Option<Wait>), Error> {
         match verdict(Op::WRITE, result, &self.situation(waits)) {
-            Verdict::Moved(bytes) => drop(self.pass_bytes(bytes)),
-            Verdict::Wait(wait) => return Ok(Some(wait)),
-            Verdict::Again => (),
-            Verdict::Fatal(fault) => return Err(self.error(fault, result.err())),
-            _ => return Err(self.error(Fault::Sink, result.err())),
+            Verdict::Moved(bytes) => Ok((bytes, None)),
+            Verdict::Wait(wait) => Ok((0, Some(wait))),
+            Verdict::Again => Ok((0, None)),
+            Verdict::Fatal(fault) => Err(self.error(fault, result.err())),
+            _ => Err(self.error(Fault::Sink, result.err())),
         }
-        Ok(None)
     }
 
     /// Records what a transfer of the range that was due has moved since this was last recorded
@@ -431,26 +409,6 @@ impl Outbox {
     pub fn moved(&mut self, account: &Account) {
         self.account.add(account);
         self.pass_range(0, account.bytes().saturating_add(account.holes));
-    }
-
-    /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
-    /// out of a buffer of the driver, and that the driver made so many system `calls` for it. What
-    /// of it is payload counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond what is owed are
-    /// ignored.
-    pub fn advance(&mut self, bytes: u64, calls: u64) {
-        self.account.record(Mechanism::ReadWrite, 0, calls);
-        let mut left = bytes;
-        while left > 0 && !self.pieces.is_empty() {
-            left -= match self.pieces.front() {
-                Some(Piece::Range(range)) => {
-                    let payload = range.len.min(left);
-                    self.account.moved(Mechanism::ReadWrite, payload);
-                    self.pass_range(0, payload);
-                    payload
-                }
-                _ => self.pass_bytes(left),
-            };
-        }
     }
 
     /// Records a wait for the disk, because a range was not in the page cache.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use underpass_net::Error as Net;
+use underpass_net::{Error as Net, TlsError};
 use underpass_serve::Error;
 
 /// Whether a folder was meant to be a port, as of `python -m http.server`.
@@ -36,6 +36,14 @@ pub(super) fn with_advice(error: &Error) -> String {
         Error::Status { .. } => {
             "choose another address with --status ADDR:PORT or --status unix:PATH"
         }
+        Error::Tls(TlsError::NoCertificate) => {
+            "name them with --cert FILE and --key FILE, or in [[tls.certificate]]"
+        }
+        Error::Tls(TlsError::Mismatch { .. }) => {
+            "name the file with the server's own certificate first, and the key it was made for"
+        }
+        Error::Tls(TlsError::Read { .. }) => "choose a file that exists and is readable",
+        Error::KeyServed { .. } => "move it to a folder that is not served",
         Error::Thread { .. } => "raise the limit on threads (ulimit -u, TasksMax=)",
         Error::Net(Net::PathTaken { .. }) => {
             "stop that process, or choose another path with --listen unix:/path"
@@ -56,6 +64,7 @@ pub(super) fn with_advice(error: &Error) -> String {
             "choose --confine auto to serve without full confinement"
         }
         Error::Net(_)
+        | Error::Tls(_)
         | Error::Limits { .. }
         | Error::Config(_)
         | Error::ConfigFile { .. }

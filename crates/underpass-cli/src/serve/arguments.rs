@@ -11,13 +11,13 @@ use clap::parser::ValueSource;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
-use underpass_net::{BadListenAt, Confine, ListenAt, User};
+use underpass_net::{BadListenAt, Confine, TlsOptions, User};
 use underpass_serve::rules::{
     CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
 };
 use underpass_serve::{
-    Access, Coding, ConfigOverride, Explain, LogFormat, OverrideSource, ServerOptions, SiteOptions,
-    StatusAddress,
+    Access, Coding, ConfigOverride, Explain, HttpListen, LogFormat, OverrideSource, ServerOptions,
+    SiteOptions, StatusAddress,
 };
 
 use super::advice::with_advice;
@@ -52,7 +52,8 @@ pub(crate) struct ServeArguments {
 
     /// Listen here; may be repeated: PORT (this machine only), :PORT (every interface), ADDR:PORT
     /// or NAME:PORT (port 0 is a free one), unix:/path[,mode=0660], or systemd[:NAME] for sockets
-    /// passed by systemd [default: 127.0.0.1:8080]
+    /// passed by systemd. http: or https: before it says what is spoken; with a certificate it is
+    /// HTTPS [default: 127.0.0.1:8080]
     #[arg(
         long,
         visible_alias = "bind",
@@ -64,6 +65,14 @@ pub(crate) struct ServeArguments {
         value_parser = resolvable
     )]
     listen: Vec<String>,
+
+    /// Serve HTTPS with this certificate: a PEM file with the chain, the server's own first
+    #[arg(long, value_name = "FILE", env = "UNDERPASS_CERT", requires = "key")]
+    cert: Option<PathBuf>,
+
+    /// The private key of --cert: a PEM file without a password
+    #[arg(long, value_name = "FILE", env = "UNDERPASS_KEY", requires = "cert")]
+    key: Option<PathBuf>,
 
     /// Give responses in progress this long to complete on a stop: 500ms, 30s, 2min [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -207,6 +216,9 @@ pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, Strin
         Some(listen).filter(|listen| !listen.is_empty()),
         &mut options.listen,
     );
+    if let (Some(cert), Some(key)) = (&arguments.cert, &arguments.key) {
+        options.tls.certificates = TlsOptions::of(cert, key).certificates;
+    }
     let connections = &mut options.connections;
     override_by(arguments.stop_timeout, &mut connections.stop_timeout);
     override_by(arguments.join, &mut connections.joined_bytes_max);
@@ -244,12 +256,12 @@ impl ServeArguments {
     }
 
     /// All addresses that --listen and --port name; none without them.
-    fn listen(&self) -> Result<Vec<ListenAt>, String> {
+    fn listen(&self) -> Result<Vec<HttpListen>, String> {
         let mut all = Vec::new();
         let alone = self.port.filter(|_| self.listen.is_empty());
         let alone = alone.map(|port| port.to_string());
         for text in self.listen.iter().chain(&alone) {
-            let resolved = ListenAt::resolve(text, self.port);
+            let resolved = HttpListen::resolve(text, self.port);
             all.extend(resolved.map_err(|error| error.to_string())?);
         }
         Ok(all)
@@ -280,7 +292,7 @@ const SET_VARIABLE: &str = "UNDERPASS_SET";
 
 /// Rejects what can't be listened on; resolved again at each reload.
 fn resolvable(text: &str) -> Result<String, BadListenAt> {
-    ListenAt::resolve(text, None).map(|_| text.to_owned())
+    HttpListen::resolve(text, None).map(|_| text.to_owned())
 }
 
 fn workers(text: &str) -> Result<NonZeroUsize, String> {

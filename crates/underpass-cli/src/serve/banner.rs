@@ -10,14 +10,14 @@ use nix::net::if_::InterfaceFlags;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 use underpass_net::{Address, Confinement, Server};
-use underpass_serve::{ServeSummary, ServerOptions};
+use underpass_serve::{FileServer, Scheme, ServeSummary, ServerOptions};
 
 use crate::layout::{counted, print};
 
 /// Where it listens, what is unsafe about that, and how to stop it; between them the details.
 pub(super) fn greeting(
     options: &ServerOptions,
-    running: &Server<ServeSummary>,
+    server: &FileServer,
     confinement: &Confinement,
     details: Option<String>,
 ) -> String {
@@ -25,11 +25,8 @@ pub(super) fn greeting(
         [site] => site.root.display().to_string(),
         sites => format!("{} sites", sites.len()),
     };
-    let mut lines = vec![format!(
-        "serving {shown} on {}",
-        place(&running.addresses())
-    )];
-    if let Some(monitoring) = monitoring(running) {
+    let mut lines = vec![format!("serving {shown} on {}", place(&server.addresses()))];
+    if let Some(monitoring) = monitoring(server.running()) {
         lines[0] += &format!("; {monitoring}");
     }
     let mut warnings = Vec::new();
@@ -69,12 +66,15 @@ pub(super) fn monitoring(running: &Server<ServeSummary>) -> Option<String> {
 }
 
 /// Every address in a form that a browser, or curl with `--unix-socket`, accepts.
-pub(super) fn place(addresses: &[Address]) -> String {
+pub(super) fn place(addresses: &[(Scheme, Address)]) -> String {
     let mut seen = HashSet::new();
     let mut shown: Vec<String> = addresses
         .iter()
-        .flat_map(|address| match address {
-            Address::Tcp(address) => reachable(*address).iter().map(url).collect(),
+        .flat_map(|(scheme, address)| match address {
+            Address::Tcp(address) => {
+                let all = reachable(*address).into_iter();
+                all.map(|address| url(*scheme, &address)).collect()
+            }
             Address::Unix(_) => vec![address.to_string()],
         })
         .collect();
@@ -82,8 +82,8 @@ pub(super) fn place(addresses: &[Address]) -> String {
     shown.join(", ")
 }
 
-pub(super) fn url(address: &SocketAddr) -> String {
-    format!("http://{address}/")
+pub(super) fn url(scheme: Scheme, address: &SocketAddr) -> String {
+    format!("{}://{address}/", scheme.name())
 }
 
 /// The number of requests, and how all bodies were sent.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use underpass_net::{Inherited, Notifier};
+use underpass_net::{Address, Inherited, Notifier};
 use underpass_serve::{FileServer, ServeSummary};
 
 mod advice;
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
         Some(predecessor) => running
             .take_over_from(predecessor)
             .map_err(|error| error.to_string())?,
-        None => served.notifier.ready(&signals::status(running)),
+        None => served.notifier.ready(&signals::status(&served.server)),
     }
     let mut summary = ServeSummary::default();
     for worker in running.join() {
@@ -81,9 +81,16 @@ fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
         let tried = tried.and_then(|site| BodyTrial::run(&site.root));
         details(&options, &confinement, &plans.describe(tried.as_ref()))
     });
-    say(&greeting(&options, server.running(), &confinement, details));
-    if let (true, Some(address)) = (arguments.reporting.qr, server.running().address()) {
-        say(&qr_code(&url(&reachable(address)[0])).unwrap_or_default());
+    say(&greeting(&options, &server, &confinement, details));
+    let first = server
+        .addresses()
+        .into_iter()
+        .find_map(|(scheme, address)| match address {
+            Address::Tcp(address) => Some(url(scheme, &reachable(address)[0])),
+            Address::Unix(_) => None,
+        });
+    if let (true, Some(url)) = (arguments.reporting.qr, first) {
+        say(&qr_code(&url).unwrap_or_default());
     }
     Ok(StartedServer { server, notifier })
 }

@@ -80,7 +80,7 @@ fn reload(
         let reloaded = server.reload(&options);
         reloaded.map_err(|error| with_advice(&error))
     });
-    let status = status(server.running());
+    let status = status(server);
     match outcome {
         Ok(()) => say(&format!("reloaded; {status}")),
         Err(why) => {
@@ -108,9 +108,9 @@ fn upgrade(server: &Server<ServeSummary>, notifier: &Notifier) {
 }
 
 /// Where files are served, and metrics and health.
-pub(super) fn status(server: &Server<ServeSummary>) -> String {
+pub(super) fn status(server: &FileServer) -> String {
     let mut status = format!("serving on {}", place(&server.addresses()));
-    if let Some(monitoring) = monitoring(server) {
+    if let Some(monitoring) = monitoring(server.running()) {
         status.push_str(&format!("; {monitoring}"));
     }
     status

@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use underpass::Policy;
 
 use crate::connection::Connection;
-use crate::connection::socket::Transport;
+use crate::connection::transport::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
 use crate::connection::worker_state::{ConnectionSet, WorkerState};
 use crate::error::ConnectionError;

@@ -15,6 +15,7 @@ pub(crate) mod input;
 mod receive;
 mod send;
 pub(crate) mod socket;
+pub(crate) mod transport;
 pub(crate) mod wait;
 pub(crate) mod worker_state;
 
@@ -30,7 +31,7 @@ use underpass::Outbox;
 use underpass::drive::tokio::{Forecast, Sender};
 
 use crate::connection::input::Input;
-use crate::connection::socket::Transport;
+use crate::connection::transport::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
 use crate::connection::worker_state::{
     Awaited, CLIENTS, ConnectionGuard, DescriptorRoom, WorkerState,
@@ -43,6 +44,7 @@ use crate::quota::client_table::ClientPermit;
 use crate::quota::min_rate::MinRateMonitor;
 use crate::quota::rate_limiter::RateLimiters;
 use crate::shutdown::ShutdownPhase;
+use crate::tls::info::TlsInfo;
 
 /// A connection that was accepted, or that this process has opened. Dropping it closes it.
 pub struct Connection {
@@ -50,11 +52,11 @@ pub struct Connection {
     state: Box<ConnectionState>,
 }
 
-struct ConnectionState {
+pub(crate) struct ConnectionState {
     /// What is owed to the peer, and how it is sent.
     outbox: Outbox,
     sender: Sender,
-    transport: Transport,
+    pub(crate) transport: Transport,
     peer: PeerAddress,
     /// The client that a trusted proxy has named.
     client: Option<Box<PeerAddress>>,
@@ -65,11 +67,11 @@ struct ConnectionState {
     rates: Option<RateLimiters>,
     input: Input,
     last_read: LastRead,
-    wait: BoundedWait,
+    pub(crate) wait: BoundedWait,
     wake: Option<WakeHandle>,
     /// Whether the peer takes the present answer fast enough, once that has taken some time.
     min_rate_monitor: Option<Box<MinRateMonitor>>,
-    worker: Rc<WorkerState>,
+    pub(crate) worker: Rc<WorkerState>,
 }
 
 /// What became of a read.
@@ -148,6 +150,16 @@ impl Connection {
 
     pub(crate) fn set_client(&mut self, client: PeerAddress) {
         self.state.client = Some(Box::new(client));
+    }
+
+    /// What was agreed in the TLS handshake; none where the connection is not encrypted.
+    pub fn tls(&self) -> Option<&TlsInfo> {
+        self.state.transport.tls()
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn state(&mut self) -> &mut ConnectionState {
+        &mut self.state
     }
 
     /// What the connection shares with the others of its worker.
@@ -379,6 +391,15 @@ impl Connection {
                 Ok(ReadOutcome::Bytes) => {}
                 Ok(ReadOutcome::End) | Err(_) => return,
             }
+        }
+    }
+
+    /// Closes at once what the peer has no interest in any more. An encrypted connection is closed
+    /// as [`close`](Connection::close) does, since the peer distinguishes an end that is announced
+    /// from one that is not.
+    pub async fn end(self) {
+        if self.tls().is_some() {
+            self.close().await;
         }
     }
 

@@ -11,7 +11,7 @@ use underpass::drive::tokio::Turn;
 use underpass::{Fault, Piece, tcp};
 
 use crate::connection::Connection;
-use crate::connection::socket::Transport;
+use crate::connection::transport::Transport;
 use crate::connection::wait::WhileDraining;
 use crate::connection::worker_state::WorkerState;
 use crate::error::ConnectionError;
@@ -104,9 +104,8 @@ impl Connection {
         let turn_bytes = worker.turn_bytes();
         let turned = {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
-            let means = (&worker.kernel, &worker.policy);
-            let mut turn =
-                pin!(transport.turn(&mut state.sender, &mut state.outbox, means, bytes_max));
+            let (sender, outbox) = (&mut state.sender, &mut state.outbox);
+            let mut turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
             let mut left = worker.limits.stall_timeout;
             loop {
                 let span = until_rate_check(worker, state.min_rate_monitor.as_deref());

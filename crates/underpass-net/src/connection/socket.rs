@@ -1,117 +1,16 @@
-//! The sockets of connections and listeners, TCP and Unix alike, and what is spoken directly on
-//! them: the one place where plain and other connections differ.
+//! Sockets in the event loop of a worker: of connections and of listeners, TCP and Unix alike.
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
+use rustix::net::{RecvFlags, recv};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
-use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Stream, Turn};
-use underpass::{Kernel, Outbox, Policy};
-
-/// The socket of a connection and what is spoken directly on it.
-pub(crate) enum Transport {
-    /// The bytes of the protocol, on a TCP or Unix socket.
-    Plain(PlainSocket),
-}
-
-impl Transport {
-    /// A connection whose bytes are those of the protocol.
-    pub(crate) fn plain(socket: OwnedFd) -> Transport {
-        Transport::Plain(PlainSocket::new(socket))
-    }
-
-    /// Reads once, behind what is in `room`.
-    pub(crate) fn poll_read(
-        &self,
-        task: &mut Context<'_>,
-        room: &mut Vec<u8>,
-    ) -> Poll<io::Result<usize>> {
-        match self {
-            Transport::Plain(socket) => socket.poll_read(task, room),
-        }
-    }
-
-    /// The same at once, whatever the event loop knows.
-    pub(crate) fn read_now(&self, room: &mut Vec<u8>) -> io::Result<usize> {
-        match self {
-            Transport::Plain(socket) => socket.receive(room),
-        }
-    }
-
-    /// Sends one turn of an outbox. Cancel safe; `sender` is the same in all turns.
-    pub(crate) async fn turn(
-        &self,
-        sender: &mut Sender,
-        outbox: &mut Outbox,
-        (kernel, policy): (&Kernel, &Policy),
-        bytes_max: u64,
-    ) -> Result<Turn, underpass::Error> {
-        match self {
-            Transport::Plain(socket) => {
-                sender.turn(outbox, socket, kernel, policy, bytes_max).await
-            }
-        }
-    }
-
-    /// Receives one turn of a body into a file. Cancel safe.
-    pub(crate) async fn receive<F: AsFd>(
-        &self,
-        body: &mut FileReceiver<F>,
-        kernel: &Kernel,
-        bytes_max: u64,
-    ) -> Result<Turn, underpass::Error> {
-        match self {
-            Transport::Plain(socket) => body.turn(socket, kernel, bytes_max).await,
-        }
-    }
-
-    /// How the first range of an outbox is going to leave, if its head becomes so much `longer`.
-    pub(crate) fn forecast(
-        &self,
-        sender: &Sender,
-        outbox: &Outbox,
-        (kernel, policy): (&Kernel, &Policy),
-        longer: u64,
-    ) -> Option<Forecast> {
-        match self {
-            Transport::Plain(socket) => sender.forecast(outbox, socket, kernel, policy, longer),
-        }
-    }
-
-    /// Shuts down our side; the peer reads the end of the stream.
-    pub(crate) fn shutdown(&self) -> io::Result<()> {
-        match self {
-            Transport::Plain(socket) => Ok(shutdown(socket, Shutdown::Write)?),
-        }
-    }
-
-    /// Makes closing reset the connection. A Unix socket has no reset: its peer reads an early end.
-    pub(crate) fn set_reset(&self) -> io::Result<()> {
-        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
-    }
-
-    /// Waits until there may be something of `interest`.
-    pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
-        match self {
-            Transport::Plain(socket) => socket.readiness(interest).await,
-        }
-    }
-}
-
-impl AsFd for Transport {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Transport::Plain(socket) => socket.as_fd(),
-        }
-    }
-}
+use underpass::drive::tokio::Stream;
 
 /// A descriptor that is registered with the event loop.
 pub type Registered = AsyncFd<Rc<OwnedFd>>;
@@ -219,7 +118,8 @@ impl PlainSocket {
         }
     }
 
-    fn receive(&self, room: &mut Vec<u8>) -> io::Result<usize> {
+    /// Reads once at once, behind what is in `room`.
+    pub(crate) fn receive(&self, room: &mut Vec<u8>) -> io::Result<usize> {
         let (read, _) = recv(&self.descriptor, spare_capacity(room), RecvFlags::empty())?;
         Ok(read)
     }

@@ -46,6 +46,9 @@ pub(crate) struct WorkerState {
     pub(crate) sending: Cell<usize>,
     /// What the next connection reads into.
     pub(crate) spare_input: RefCell<Vec<u8>>,
+    /// What is about to be encrypted.
+    #[cfg(feature = "tls")]
+    pub(crate) plaintext: RefCell<Vec<u8>>,
     pub(crate) shared: Arc<SharedQuotas>,
     /// Shared with other workers where a limit is configured.
     pub(crate) clients: Arc<ClientTable>,
@@ -78,6 +81,8 @@ impl WorkerState {
             policy,
             sending: Cell::new(0),
             spare_input: RefCell::default(),
+            #[cfg(feature = "tls")]
+            plaintext: RefCell::default(),
             clients,
             shared,
             shutdown,

@@ -1,6 +1,9 @@
 //! What a listener is configured to be, and which one a connection came by.
 
+use std::sync::Arc;
+
 use crate::listen::address::{Address, ListenAt};
+use crate::tls::acceptor::TlsAcceptor;
 
 /// A socket to listen on, and what is spoken on it. The address identifies the socket: a reload
 /// that names the same address keeps the socket with its queue, whatever stands beside the address.
@@ -12,6 +15,8 @@ pub struct ListenerConfig<S> {
     pub service: S,
     /// Who connects there.
     pub access: ListenerAccess,
+    /// How TLS is spoken there, if it is.
+    pub tls: Option<Arc<TlsAcceptor>>,
 }
 
 /// Who connects to a listener, and so which limits hold.
@@ -35,6 +40,7 @@ impl<S> ListenerConfig<S> {
             at,
             service,
             access: ListenerAccess::Clients,
+            tls: None,
         }
     }
 }

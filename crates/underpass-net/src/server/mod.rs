@@ -18,7 +18,7 @@ use crate::handover::inherit::{Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
 use crate::listen::address::Address;
-use crate::listen::config::ListenerAccess;
+use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::listen::unix::UnlinkPolicy;
 use crate::process::resources;
@@ -130,6 +130,11 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     /// The addresses for those who run the server, as [`addresses`](Server::addresses).
     pub fn operator_addresses(&self) -> Vec<Address> {
         self.addresses_of(|access| access != ListenerAccess::Clients)
+    }
+
+    /// All listeners, those for who runs the server included.
+    pub fn listeners(&self) -> Vec<ListenerIdentity> {
+        self.shutdown.lock().identities().to_vec()
     }
 
     fn addresses_of(&self, is_asked: impl Fn(ListenerAccess) -> bool) -> Vec<Address> {

@@ -17,7 +17,7 @@ use std::task::Poll;
 use rustix::io::Errno;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::connection::socket::Transport;
+use crate::connection::transport::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionSet};
 use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits, EVICTION_BACKOFF};
 use crate::listen::address::PeerAddress;

@@ -4,22 +4,26 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 
-use crate::connection::socket::{Registered, Transport, register};
+use crate::connection::socket::{Registered, register};
+use crate::connection::transport::Transport;
 use crate::connection::worker_state::CLIENTS;
 use crate::listen::address::PeerAddress;
 use crate::listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 use crate::listen::listeners::AssignedSocket;
+use crate::tls::acceptor::TlsAcceptor;
 
 /// A socket in a worker's event loop, and what its connections are served with.
 pub(crate) struct WorkerListener<S> {
     pub(crate) identity: Rc<ListenerIdentity>,
     pub(crate) service: S,
+    pub(crate) tls: Option<Arc<TlsAcceptor>>,
     /// The group of connections that its connections are counted in.
     pub(crate) group: usize,
     pub(crate) acceptor: Acceptor,
@@ -42,6 +46,7 @@ impl<S: Clone> WorkerListener<S> {
         Ok(WorkerListener {
             identity: Rc::new(assigned.identity),
             service: listeners[assigned.entry].service.clone(),
+            tls: listeners[assigned.entry].tls.clone(),
             group,
             acceptor: Acceptor::open(assigned.socket)?,
         })

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::admission::admit;
 use crate::connection::Connection;
-use crate::connection::socket::Transport;
+use crate::connection::transport::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionGuard, ConnectionSet, WorkerState};
 use crate::error::Error;
 use crate::limits::{ConnectionLimits, READERS_MAX, STOP_NOW_TIMEOUT};
@@ -26,6 +26,8 @@ use crate::process::resources;
 use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase, reached};
+use crate::tls::acceptor::TlsAcceptor;
+use crate::tls::info::Handshake;
 use crate::worker::accept::{AcceptEvent, accept, take_rest};
 use crate::worker::listener::{WorkerListener, group_maxima};
 use crate::worker::protocol::Protocol;
@@ -181,11 +183,16 @@ async fn work<P: Protocol>(
         let (worker, state) = (Rc::clone(&worker), Rc::clone(&state));
         let (identity, service) = (Rc::clone(&listener.identity), listener.service.clone());
         let guard = ConnectionGuard::new(Rc::clone(&worker), listener.group);
+        let tls = listener.tls.clone();
         spawn_local(async move {
             let connection = Connection::accepted(transport, peer, identity, worker, guard);
-            match admit(connection.await).await {
-                Ok(connection) => P::serve_connection(state, service, connection).await,
-                Err(why) => P::rejected(&state, why),
+            match (admit(connection.await).await, tls) {
+                (Err(why), _) => P::rejected(&state, why),
+                (Ok(connection), None) => P::serve_connection(state, service, connection).await,
+                // Boxed, so that connections without TLS are not larger for it.
+                (Ok(connection), Some(tls)) => {
+                    Box::pin(serve_secured::<P>(state, service, connection, &tls)).await;
+                }
             }
         });
     };
@@ -230,6 +237,28 @@ async fn work<P: Protocol>(
     drop(staying);
     connections.advance(ShutdownPhase::Now);
     let _ = timeout(STOP_NOW_TIMEOUT, connections.none()).await;
+}
+
+/// Shakes hands, and serves what follows.
+async fn serve_secured<P: Protocol>(
+    state: Rc<P::Worker>,
+    service: P::Service,
+    mut connection: Connection,
+    tls: &TlsAcceptor,
+) {
+    match Box::pin(connection.handshake(tls)).await {
+        Ok(Handshake::Complete) => {
+            if let Some(info) = connection.tls() {
+                P::secured(&state, info);
+            }
+            P::serve_connection(state, service, connection).await;
+        }
+        Ok(Handshake::Plain) => P::serve_plain(state, service, connection).await,
+        Err(why) => {
+            P::handshake_failed(&state, &why);
+            connection.close().await;
+        }
+    }
 }
 
 /// Passes the phases on to the connections, and returns when none is waited for any more. After a

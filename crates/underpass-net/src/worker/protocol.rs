@@ -7,6 +7,8 @@ use std::rc::Rc;
 use crate::admission::Rejected;
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::tls::error::HandshakeError;
+use crate::tls::info::TlsInfo;
 
 /// What a server speaks: a set of services, one of which each listener has.
 ///
@@ -50,6 +52,22 @@ pub trait Protocol: Clone + Send + 'static {
 
     /// Called when a connection was closed before anything was said on it.
     fn rejected(_worker: &Self::Worker, _why: Rejected) {}
+
+    /// Serves a connection to a listener with TLS whose first bytes, which wait in its input, are
+    /// not those of a handshake. Closes it, unless the protocol has an answer.
+    fn serve_plain(
+        _worker: Rc<Self::Worker>,
+        _service: Self::Service,
+        _connection: Connection,
+    ) -> impl Future<Output = ()> + 'static {
+        std::future::ready(())
+    }
+
+    /// Called when a handshake is complete.
+    fn secured(_worker: &Self::Worker, _tls: &TlsInfo) {}
+
+    /// Called when a connection was closed during the handshake.
+    fn handshake_failed(_worker: &Self::Worker, _why: &HandshakeError) {}
 
     /// Called when a worker has as many connections of clients as it may have: others wait until
     /// one ends, or is evicted.

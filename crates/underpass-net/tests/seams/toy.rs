@@ -247,9 +247,8 @@ pub(crate) fn on_any_port(service: Service) -> ListenerConfig<Service> {
 /// A listener for operators.
 pub(crate) fn for_operators(at: ListenAt, service: Service) -> ListenerConfig<Service> {
     ListenerConfig {
-        at,
-        service,
         access: ListenerAccess::Operators { connections_max: 2 },
+        ..ListenerConfig::new(at, service)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::http::coding::{Acceptable, Coding, is_compressed};
 use crate::http::digest::{FileDigest, HashAlgorithm};
 use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
+use crate::https;
 use crate::limits::RequestLimits;
 use crate::request::accept::preferred;
 use crate::request::condition::{ConditionResult, Conditions};
@@ -23,8 +24,7 @@ use crate::request::head::{Expectation, RequestHead};
 use crate::request::path::{PathForm, SitePath};
 use crate::request::query::{ArchiveFormat, Query};
 use crate::request::range::{RangeSelection, select};
-use crate::request::request_line::HttpTarget;
-use crate::request::request_line::{HttpVersion, Method};
+use crate::request::request_line::{HttpTarget, HttpVersion, Method, split_port};
 use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::{
@@ -229,6 +229,30 @@ pub(crate) fn decide(
     }
 }
 
+/// Redirects a request that came unencrypted to HTTPS on `port`. `None` for a challenge of ACME
+/// (RFC 8555, section 8.3), which is answered here.
+pub(crate) fn to_https(request: &RequestHead<'_>, port: u16) -> Option<TextResponse> {
+    let HttpTarget::Path { path, query } = &request.target else {
+        return Some(TextResponse::new(ENCRYPTED_ONLY));
+    };
+    if path.bytes().starts_with(ACME_CHALLENGES) {
+        return None;
+    }
+    let (Method::Get | Method::Head, Some(authority)) = (request.method, request.authority) else {
+        return Some(TextResponse::new(ENCRYPTED_ONLY));
+    };
+    let mut location = https::origin(split_port(authority).0, port);
+    push_target(&mut location, path, path.form(), *query);
+    let why = HttpError::new(Status::PermanentRedirect, "this is served over HTTPS");
+    Some(TextResponse::new(why).with_field("Location", &location))
+}
+
+/// The folder of ACME's challenges.
+const ACME_CHALLENGES: &[u8] = b".well-known/acme-challenge/";
+
+const ENCRYPTED_ONLY: HttpError =
+    HttpError::new(Status::BadRequest, "this is served over HTTPS only");
+
 /// The value of `Allow`.
 pub(crate) const ALLOWED_METHODS: &[u8] = b"GET, HEAD, OPTIONS";
 
@@ -259,15 +283,19 @@ fn moved(status: Status, why: &'static str, location: &[u8]) -> Response {
 /// The path of a folder with its slash, percent-encoded, and the query of the request.
 fn folder_location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
     let mut location = Vec::new();
-    folder.encode_into(&mut location);
-    if !folder.bytes().is_empty() {
+    push_target(&mut location, folder, PathForm::Folder, query);
+    location
+}
+
+fn push_target(location: &mut Vec<u8>, path: &SitePath, form: PathForm, query: Option<&[u8]>) {
+    path.encode_into(location);
+    if form == PathForm::Folder && !path.bytes().is_empty() {
         location.push(b'/');
     }
     if let Some(query) = query {
         location.push(b'?');
         location.extend_from_slice(query);
     }
-    location
 }
 
 /// What a path leads to, or what stands in where there is nothing; and how a folder is called,

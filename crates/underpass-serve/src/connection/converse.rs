@@ -28,6 +28,7 @@ use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
+use crate::request::Scheme;
 use crate::request::head::{
     Expectation, Framing, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
 };
@@ -46,8 +47,12 @@ enum NextStep {
     Reset,
 }
 
-/// Serves a connection until it ends.
-pub(crate) async fn serve_connection(worker: Rc<Worker>, mut connection: Connection) {
+/// Serves a connection until it ends. With `https`, a port, requests are redirected there.
+pub(crate) async fn serve_connection(
+    worker: Rc<Worker>,
+    mut connection: Connection,
+    https: Option<u16>,
+) {
     let meter = Rc::new(CpuMeter::default());
     let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
     let level = worker.shared.observation;
@@ -56,6 +61,7 @@ pub(crate) async fn serve_connection(worker: Rc<Worker>, mut connection: Connect
         worker: &worker,
         connection: &mut connection,
         exchange: &mut exchange,
+        https,
     };
     let next = match level {
         // Boxed, so that connections that are not measured are not larger for it.
@@ -65,7 +71,7 @@ pub(crate) async fn serve_connection(worker: Rc<Worker>, mut connection: Connect
     match next {
         NextStep::Close => Box::pin(connection.close()).await,
         NextStep::Reset => connection.abort(),
-        NextStep::Request | NextStep::Drop => {}
+        NextStep::Request | NextStep::Drop => Box::pin(connection.end()).await,
     }
     drop(open);
 }
@@ -84,6 +90,8 @@ struct Exchanges<'c> {
     worker: &'c Worker,
     connection: &'c mut Connection,
     exchange: &'c mut Exchange,
+    /// The port that requests are redirected to.
+    https: Option<u16>,
 }
 
 /// What has to be waited for next.
@@ -156,7 +164,11 @@ impl<'c> Exchanges<'c> {
     /// idle; the rest has its own deadline, which single bytes do not extend.
     async fn read_head(&mut self) -> Result<HeadScanner, HeadError> {
         let worker = self.worker;
-        let mut scanner = HeadScanner::within(&worker.shared.limits);
+        let scheme = match self.connection.tls() {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        };
+        let mut scanner = HeadScanner::within(&worker.shared.limits, scheme);
         let mut while_draining = WhileDraining::Ends;
         self.connection.start_idle_deadline();
         if !self.connection.input().is_empty() {
@@ -222,7 +234,7 @@ impl<'c> Exchanges<'c> {
         let body = (!is_empty).then(to_skip).flatten();
         let answer = match body {
             Some(_) => None,
-            None => worker.answer(request, persistence, outbox, room, 1),
+            None => worker.answer(request, persistence, self.https, outbox, room, 1),
         };
         let step = match answer {
             Some(answer) => ExchangeStep::Send(persistence, last, answer),
@@ -268,7 +280,7 @@ impl<'c> Exchanges<'c> {
                 Err(SkipError::Gone) => return NextStep::Drop,
             };
             let (_, outbox, room) = self.connection.parts();
-            match worker.answer(request, persistence, outbox, room, attempt) {
+            match worker.answer(request, persistence, self.https, outbox, room, attempt) {
                 Some(answer) => return self.send_answer(persistence, answer).await,
                 None => {
                     worker.close_kept_files();

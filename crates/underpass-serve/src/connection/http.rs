@@ -3,10 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use underpass_net::{Confine, Connection, Protocol, Rejected, User, confine};
+use underpass_net::{
+    Address, Confine, Connection, HandshakeError, ListenerIdentity, Protocol, Rejected, TlsInfo,
+    User, confine,
+};
 
 use crate::connection::converse;
 use crate::connection::worker::{HttpShared, Worker};
+use crate::https::HTTPS_PORT;
 use crate::metrics::worker_metrics::ServeSummary;
 use crate::monitor::service::MetricsService;
 
@@ -23,6 +27,8 @@ pub(crate) struct HttpProtocol {
 pub(crate) enum HttpService {
     /// The files of all sites.
     Files,
+    /// Redirects to HTTPS on this port, but for challenges of ACME.
+    Redirect(u16),
     /// Metrics and health.
     Metrics(Arc<MetricsService>),
 }
@@ -49,10 +55,30 @@ impl Protocol for HttpProtocol {
 
     async fn serve_connection(worker: Rc<Worker>, service: HttpService, connection: Connection) {
         match service {
-            HttpService::Files => converse::serve_connection(worker, connection).await,
+            HttpService::Files => converse::serve_connection(worker, connection, None).await,
+            HttpService::Redirect(port) => {
+                converse::serve_connection(worker, connection, Some(port)).await;
+            }
             // Boxed, so that connections of clients are not larger for it.
             HttpService::Metrics(metrics) => Box::pin(metrics.serve(connection)).await,
         }
+    }
+
+    async fn serve_plain(worker: Rc<Worker>, _: HttpService, connection: Connection) {
+        let port = match connection.listener().map(ListenerIdentity::address) {
+            Some(Address::Tcp(address)) => address.port(),
+            _ => HTTPS_PORT,
+        };
+        converse::serve_connection(worker, connection, Some(port)).await;
+    }
+
+    fn secured(worker: &Worker, tls: &TlsInfo) {
+        worker.metrics.handshakes[tls.handshake as usize].add(1);
+    }
+
+    fn handshake_failed(worker: &Worker, why: &HandshakeError) {
+        tracing::debug!("handshake failed: {why}");
+        worker.metrics.handshakes_failed[why.number()].add(1);
     }
 
     fn rejected(worker: &Worker, why: Rejected) {

@@ -11,7 +11,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
 use underpass_net::{DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
 
-use crate::answer::decide::{HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide};
+use crate::answer::decide::{
+    HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide, to_https,
+};
 use crate::answer::explain::{Explain, PreviousResponse};
 use crate::answer::multipart::Boundary;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
@@ -173,11 +175,12 @@ impl Worker {
     }
 
     /// Answers a request; `None` if there was no descriptor to open a file with, and it may be
-    /// answered once more: this is `attempt`, from 1.
+    /// answered once more: this is `attempt`, from 1. With `https`, a port, it is redirected there.
     pub(crate) fn answer(
         &self,
         request: RequestHead<'_>,
         persistence: Persistence,
+        https: Option<u16>,
         outbox: &mut Outbox,
         room: DescriptorRoom<'_>,
         attempt: u32,
@@ -195,6 +198,11 @@ impl Worker {
             allowed_origin: cors.and_then(|cors| cors.admit(request.fields.origin)),
             ..self.context(site, request.method, request.version, persistence, now)
         };
+        if let Some(redirect) = https.and_then(|port| to_https(&request, port)) {
+            let redirect = ReadyResponse::Text(redirect);
+            let written = self.write(redirect, &context, &lookup, outbox);
+            return Some(Answer::Written(written));
+        }
         let response = decide(request, rules, &self.shared.limits, &lookup);
         if lookup.ran_out.get() && attempt < OPEN_ATTEMPTS_MAX {
             return None;

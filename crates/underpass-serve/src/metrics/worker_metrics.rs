@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
-use underpass_net::Rejected;
+use underpass_net::{HandshakeError, HandshakeKind, Rejected};
 
 use crate::answer::explain::travelled;
 use crate::http::status::Status;
@@ -244,6 +244,10 @@ pub(crate) struct WorkerMetrics {
     pub(crate) connections_ended: Counter,
     /// Of each of [`Rejected::NAMES`].
     pub(crate) rejected: [Counter; Rejected::NAMES.len()],
+    /// TLS handshakes that were complete, of each of [`HandshakeKind::ALL`].
+    pub(crate) handshakes: [Counter; HandshakeKind::ALL.len()],
+    /// TLS handshakes that failed, of each of [`HandshakeError::NAMES`].
+    pub(crate) handshakes_failed: [Counter; HandshakeError::NAMES.len()],
     /// Of each of [`SlowClient::LIMITS`].
     pub(crate) slow_clients: [Counter; SlowClient::LIMITS.len()],
     /// How often there were as many connections as a worker may have.
@@ -355,13 +359,15 @@ impl WorkerMetrics {
 
     /// All counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
-        let lists: [&[Counter]; 8] = [
+        let lists: [&[Counter]; 10] = [
             &self.methods,
             &self.statuses.0,
             &self.ends,
             &self.bytes,
             &self.calls,
             &self.rejected,
+            &self.handshakes,
+            &self.handshakes_failed,
             &self.slow_clients,
             &self.durations.counts,
         ];

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use underpass::Mechanism;
-use underpass_net::{Rejected, ShutdownPhase};
+use underpass_net::{CertificateFacts, HandshakeError, HandshakeKind, Rejected, ShutdownPhase};
 
 use crate::log::AccessLog;
 use crate::metrics::registry::MetricsRegistry;
@@ -24,6 +24,7 @@ pub(super) fn text(
     phase: ShutdownPhase,
     process_files: &ProcessFiles,
     started: SystemTime,
+    certificates: &[CertificateFacts],
 ) -> String {
     let (totals, workers) = board.totals();
     let mut page = Page::default();
@@ -33,6 +34,7 @@ pub(super) fn text(
     refusals(&mut page, &totals);
     disk(&mut page, &totals);
     connections(&mut page, &totals);
+    expiry(&mut page, certificates);
     running(&mut page, phase, workers);
     files(&mut page, &totals);
     if let Some(log) = &board.log {
@@ -183,6 +185,29 @@ fn disk(page: &mut Page, totals: &WorkerMetrics) {
     );
 }
 
+/// When certificates expire. The name of a file may hold anything.
+fn expiry(page: &mut Page, certificates: &[CertificateFacts]) {
+    let name = "underpass_tls_certificate_expiry_timestamp_seconds";
+    if certificates.is_empty() {
+        return;
+    }
+    page.family(
+        name,
+        Kind::Gauge,
+        "When a certificate expires, by its file.",
+    );
+    for certificate in certificates {
+        let expiry = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH);
+        let file = certificate.files.cert.display().to_string();
+        let file = file
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n");
+        let labels = format!("{{file=\"{file}\"}}");
+        page.sample(name, &labels, expiry.unwrap_or_default().as_secs());
+    }
+}
+
 fn connections(page: &mut Page, totals: &WorkerMetrics) {
     let accepted = totals.connections_accepted.value();
     let ended = totals.connections_ended.value();
@@ -203,6 +228,17 @@ fn connections(page: &mut Page, totals: &WorkerMetrics) {
     page.family(name, Kind::Counter, help);
     for (reason, count) in Rejected::NAMES.into_iter().zip(&totals.rejected) {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), count.value());
+    }
+    let name = "underpass_tls_handshakes_total";
+    let help = "TLS handshakes, by how they ended.";
+    page.family(name, Kind::Counter, help);
+    let complete = HandshakeKind::ALL.map(HandshakeKind::name);
+    let complete = complete.into_iter().zip(&totals.handshakes);
+    let failed = HandshakeError::NAMES
+        .into_iter()
+        .zip(&totals.handshakes_failed);
+    for (outcome, count) in complete.chain(failed) {
+        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count.value());
     }
     let name = "underpass_connections_timed_out_total";
     let help = "Connections ended since the client was too slow, by the option that says so.";

@@ -9,6 +9,7 @@ use underpass::Piece;
 use underpass_net::{Connection, ReadOutcome, ShutdownPhase, WhileDraining};
 
 use crate::http::status::{HttpError, Status};
+use crate::https::HttpsState;
 use crate::limits::METRICS_TIMEOUT;
 use crate::metrics::registry::MetricsRegistry;
 use crate::monitor::exposition;
@@ -23,16 +24,18 @@ pub(crate) struct MetricsService {
     registry: Arc<MetricsRegistry>,
     process: ProcessFiles,
     started: SystemTime,
+    https: Arc<HttpsState>,
 }
 
 impl MetricsService {
     /// A service of a server that starts now. Called before workers are confined, since it opens
     /// files.
-    pub(crate) fn new(registry: Arc<MetricsRegistry>) -> MetricsService {
+    pub(crate) fn new(registry: Arc<MetricsRegistry>, https: Arc<HttpsState>) -> MetricsService {
         MetricsService {
             registry,
             process: ProcessFiles::open(),
             started: SystemTime::now(),
+            https,
         }
     }
 
@@ -79,7 +82,9 @@ impl MetricsService {
         };
         match path.bytes() {
             b"metrics" => {
-                let text = exposition::text(&self.registry, phase, &self.process, self.started);
+                let certificates = self.https.certificates();
+                let (process, started) = (&self.process, self.started);
+                let text = exposition::text(&self.registry, phase, process, started, &certificates);
                 written(Status::Ok, &text, method)
             }
             b"health" | b"ready" => match phase {

@@ -3,6 +3,7 @@
 //! Keys are the names of the fields with dashes, every one may be left out, and one that is not
 //! known is an error with its place: a limit that is misspelt must not be missing silently.
 
+pub(crate) mod listen;
 mod mistakes;
 mod read;
 pub(crate) mod settings;
@@ -12,16 +13,16 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use underpass::Policy;
-use underpass_net::{Confine, ListenAt, User};
+use underpass_net::{Confine, TlsOptions, User};
 
 use crate::answer::explain::Explain;
 use crate::http::coding::Coding;
 use crate::limits::RequestLimits;
 use crate::log::LogOptions;
 use crate::monitor::address::StatusOptions;
+use crate::options::listen::HttpListen;
 use crate::site::rules::mime::TypeOptions;
 use crate::site::rules::{
     CacheRule, CorsOptions, EtagRecipe, FileName, HeaderRule, Hidden, HostName, MediaPattern,
@@ -34,9 +35,12 @@ use crate::site::rules::{
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServerOptions {
     /// Where to listen, all of it: `PORT`, `:PORT`, `ADDR:PORT`, `NAME:PORT` (all addresses of the
-    /// name), `unix:/path[,mode=0660]`, `systemd[:NAME]`.
-    #[serde(deserialize_with = "resolved")]
-    pub listen: Vec<ListenAt>,
+    /// name), `unix:/path[,mode=0660]`, `systemd[:NAME]`; each with `http:` or `https:` before it
+    /// to choose what is spoken there.
+    #[serde(deserialize_with = "listen::resolved")]
+    pub listen: Vec<HttpListen>,
+    /// Certificates, and how TLS is spoken where HTTPS is.
+    pub tls: TlsOptions,
     /// Threads that answer; as many as there are cores for this process where it is left out.
     pub workers: Option<NonZeroUsize>,
     /// What is served, by the name that a request is for. The first one answers for all names that
@@ -135,19 +139,12 @@ pub struct SiteOptions {
     pub download: bool,
 }
 
-fn resolved<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ListenAt>, D::Error> {
-    let mut all = Vec::new();
-    for text in Vec::<String>::deserialize(from)? {
-        all.extend(ListenAt::resolve(&text, None).map_err(D::Error::custom)?);
-    }
-    Ok(all)
-}
-
 impl Default for ServerOptions {
     /// No site yet, the local machine only, port 8080, a worker for each core.
     fn default() -> ServerOptions {
         ServerOptions {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080)).into()],
+            tls: TlsOptions::default(),
             workers: None,
             sites: Vec::new(),
             user: None,

@@ -35,6 +35,7 @@ impl ServerOptions {
         let mut options = apply(&text, settings)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         let of_file = options.sites.iter_mut().take(before.sites.len());
+        options.tls.relative_to(folder);
         for (number, site) in (1..).zip(of_file) {
             if !settings.iter().any(|setting| setting.decides_root(number)) {
                 site.root = folder.join(&site.root);

@@ -17,6 +17,7 @@ use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
 
 use crate::http::status::{HttpError, Status};
 use crate::limits::{EMPTY_LINES_MAX, FIELDS_MAX, RequestLimits};
+use crate::request::Scheme;
 use crate::request::condition::Conditions;
 use crate::request::request_line::{
     HttpTarget, HttpVersion, Method, RequestLine, check_authority, is_token,
@@ -77,17 +78,19 @@ pub(crate) struct HeadScanner {
     looked: usize,
     /// The request line, once it is complete and valid.
     line: Option<RequestLine>,
+    /// What is spoken on the connection.
+    scheme: Scheme,
 }
 
 impl Default for HeadScanner {
     fn default() -> HeadScanner {
-        HeadScanner::within(&RequestLimits::default())
+        HeadScanner::within(&RequestLimits::default(), Scheme::Http)
     }
 }
 
 impl HeadScanner {
-    /// Of a head that keeps these limits.
-    pub(crate) fn within(limits: &RequestLimits) -> HeadScanner {
+    /// Of a head that keeps these limits, on a connection where this is spoken.
+    pub(crate) fn within(limits: &RequestLimits, scheme: Scheme) -> HeadScanner {
         HeadScanner {
             line_bytes_max: limits.line_bytes_max,
             head_bytes_max: limits.head_bytes_max,
@@ -95,6 +98,7 @@ impl HeadScanner {
             seen: 0,
             looked: 0,
             line: None,
+            scheme,
         }
     }
 
@@ -177,6 +181,7 @@ impl HeadScanner {
             line,
             &head[self.start..],
             Fields::parse(&head[fields..self.seen])?,
+            self.scheme,
         )
     }
 }
@@ -200,6 +205,7 @@ fn parse<'b>(
     line: &RequestLine,
     head: &'b [u8],
     mut fields: Fields<'b>,
+    scheme: Scheme,
 ) -> Result<RequestHead<'b>, HttpError> {
     let framing = framing(
         fields.content_length,
@@ -207,7 +213,8 @@ fn parse<'b>(
         line.version,
     )?;
     let host = check_host(fields.host, line.version)?;
-    let (authority, target) = HttpTarget::parse(&head[line.target.clone()], line.method)?;
+    let target = &head[line.target.clone()];
+    let (authority, target) = HttpTarget::parse(target, line.method, scheme)?;
     Ok(RequestHead {
         method: line.method,
         version: line.version,

@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::http::status::{HttpError, Status};
+use crate::request::Scheme;
 use crate::request::path::{SitePath, is_escape};
 
 /// A request line in three parts. The target is not parsed yet.
@@ -126,16 +127,18 @@ pub(crate) enum HttpTarget<'b> {
 }
 
 impl<'b> HttpTarget<'b> {
-    /// Reads a target of the form that goes with `method`, and the authority that it names.
+    /// Reads a target of the form that goes with `method`, and the authority that it names. A URL
+    /// has the scheme that is spoken.
     pub(crate) fn parse(
         target: &'b [u8],
         method: Method,
+        scheme: Scheme,
     ) -> Result<(Option<&'b [u8]>, HttpTarget<'b>), HttpError> {
         match (method, target) {
             (Method::Connect, _) => Ok((None, HttpTarget::Authority)),
             (Method::Options, b"*") => Ok((None, HttpTarget::Server)),
             (_, [b'/', ..]) => Ok((None, origin(target)?)),
-            _ => absolute(target),
+            _ => absolute(target, scheme),
         }
     }
 }
@@ -151,15 +154,16 @@ fn origin(target: &[u8]) -> Result<HttpTarget<'_>, HttpError> {
     })
 }
 
-/// `http://authority/path`. Its authority beats the `Host` field.
-fn absolute(target: &[u8]) -> Result<(Option<&[u8]>, HttpTarget<'_>), HttpError> {
+/// `http://authority/path`, or `https://authority/path`. Its authority beats the `Host` field.
+fn absolute(target: &[u8], spoken: Scheme) -> Result<(Option<&[u8]>, HttpTarget<'_>), HttpError> {
+    let is = |named: &[u8], scheme: Scheme| named.eq_ignore_ascii_case(scheme.name().as_bytes());
     let rest = match split_scheme(target) {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"http") => rest,
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"https") => {
-            return Err(HttpError::new(
-                Status::MisdirectedRequest,
-                "https is not supported on this port",
-            ));
+        Some((named, rest)) if is(named, spoken) => rest,
+        Some((named, _)) if is(named, Scheme::Https) => {
+            return Err(misdirected("https is not supported on this port"));
+        }
+        Some((named, _)) if is(named, Scheme::Http) => {
+            return Err(misdirected("this port supports https only"));
         }
         _ => return Err(HttpError::bad("the target is neither a path nor a URL")),
     };
@@ -174,6 +178,11 @@ fn absolute(target: &[u8]) -> Result<(Option<&[u8]>, HttpTarget<'_>), HttpError>
         },
     };
     Ok((Some(authority), target))
+}
+
+/// RFC 9110, section 7.4.
+fn misdirected(why: &'static str) -> HttpError {
+    HttpError::new(Status::MisdirectedRequest, why)
 }
 
 fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -314,7 +323,7 @@ mod tests {
     }
 
     fn get(target: &str) -> Result<String, Status> {
-        match HttpTarget::parse(target.as_bytes(), Method::Get) {
+        match HttpTarget::parse(target.as_bytes(), Method::Get, Scheme::Http) {
             Ok((_, HttpTarget::Path { path, query })) => Ok(format!(
                 "{path:?}{}",
                 query.map_or(String::new(), |query| format!("?{}", query.escape_ascii()))
@@ -342,9 +351,18 @@ mod tests {
         ] {
             assert_eq!(get(wrong), Err(Status::BadRequest), "{wrong}");
         }
-        let server = HttpTarget::parse(b"*", Method::Options);
+        let server = HttpTarget::parse(b"*", Method::Options, Scheme::Http);
         assert_eq!(server, Ok((None, HttpTarget::Server)));
-        let other = HttpTarget::parse(b"h:80", Method::Connect);
+        let secured = |target: &'static str| {
+            let parsed = HttpTarget::parse(target.as_bytes(), Method::Get, Scheme::Https);
+            parsed
+                .map(|(authority, _)| authority)
+                .map_err(|error| error.status)
+        };
+        assert_eq!(secured("https://h:1/a"), Ok(Some(&b"h:1"[..])));
+        assert_eq!(secured("http://h/a"), Err(Status::MisdirectedRequest));
+        assert_eq!(secured("ftp://h/"), Err(Status::BadRequest));
+        let other = HttpTarget::parse(b"h:80", Method::Connect, Scheme::Http);
         assert_eq!(other, Ok((None, HttpTarget::Authority)));
     }
 

@@ -20,6 +20,7 @@ use crate::answer::multipart::{Boundary, Multipart};
 use crate::http::validator::{FileTime, Validators};
 use crate::limits::{CHUNK_EXTRAS_BYTES_MAX, RequestLimits};
 use crate::options::ServerOptions;
+use crate::request::Scheme;
 use crate::request::chunked::{BodyPosition, ChunkedReader};
 use crate::request::condition::{ConditionResult, Conditions};
 use crate::request::head::{HeadProgress, HeadScanner};
@@ -44,7 +45,7 @@ pub fn head(data: &[u8]) {
 /// status it is refused with; nothing while it is incomplete.
 fn verdict(head: &[u8], cuts: &[usize]) -> Option<Result<String, &'static str>> {
     let limits = RequestLimits::default();
-    let mut scan = HeadScanner::within(&limits);
+    let mut scan = HeadScanner::within(&limits, Scheme::Http);
     let mut there = 0_usize;
     for cut in cuts.iter().cycle() {
         there = there.saturating_add(*cut).min(head.len());

@@ -395,11 +395,13 @@ pub(crate) fn is_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
 
 /// Whether the kernel can do this between such endpoints at all, and whether it is wise.
 fn accepts(mechanism: Mechanism, source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
+    let is_sealed = |end: &Endpoint| end.kind == EndpointKind::TcpSealed;
     match mechanism {
+        Mechanism::ReadWrite => Ok(()),
+        _ if is_sealed(source) || is_sealed(sink) => Err(Reason::Sealed),
         Mechanism::Clone | Mechanism::CopyRange => between_files(source, sink),
         Mechanism::Sendfile => from_pages(source, sink),
         Mechanism::Splice => through_pipe(source, sink),
-        Mechanism::ReadWrite => Ok(()),
     }
 }
 

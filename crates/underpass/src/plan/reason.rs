@@ -18,6 +18,8 @@ pub enum Reason {
     NotSeekable,
     /// The sink was opened with `O_APPEND`, which in-kernel copies refuse.
     SinkAppends,
+    /// Bytes are encrypted or decrypted in user space, so they have to pass it.
+    Sealed,
     /// A regular file of size 0 may have content (procfs); in-kernel copies would move nothing.
     SizeUnknown,
     /// Some device drivers support it, some do not, and some (terminals) do it badly; reading and
@@ -57,6 +59,7 @@ impl fmt::Display for Reason {
             Self::NotRegular(side) => write!(f, "the {side} is not a regular file"),
             Self::NotSeekable => f.write_str("the source is not seekable"),
             Self::SinkAppends => f.write_str("the sink is open for appending"),
+            Self::Sealed => f.write_str("TLS is in user space"),
             Self::SizeUnknown => {
                 f.write_str("the source reports size 0, so its content has to be read")
             }

@@ -27,6 +27,9 @@ pub enum EndpointKind {
     Tcp,
     /// A TCP socket whose records the kernel encrypts (TCP_ULP "tls").
     TcpKernelTls,
+    /// A TCP socket whose records this process encrypts and decrypts. Its driver says so: the
+    /// kernel knows nothing of it.
+    TcpSealed,
     /// A Unix stream socket.
     Unix,
     /// Anything else: event descriptors, directories, and sockets of messages, never sources.
@@ -35,13 +38,14 @@ pub enum EndpointKind {
 
 impl EndpointKind {
     /// All of them.
-    pub const ALL: [EndpointKind; 8] = [
+    pub const ALL: [EndpointKind; 9] = [
         Self::File,
         Self::Block,
         Self::Char,
         Self::Pipe,
         Self::Tcp,
         Self::TcpKernelTls,
+        Self::TcpSealed,
         Self::Unix,
         Self::Other,
     ];
@@ -55,6 +59,7 @@ impl EndpointKind {
             Self::Pipe => "pipe",
             Self::Tcp => "TCP socket",
             Self::TcpKernelTls => "TCP socket with kernel TLS",
+            Self::TcpSealed => "TCP socket with TLS in user space",
             Self::Unix => "Unix socket",
             Self::Other => "other",
         }
@@ -62,7 +67,10 @@ impl EndpointKind {
 
     /// Whether it is a connected byte stream with a peer.
     pub const fn is_socket(self) -> bool {
-        matches!(self, Self::Tcp | Self::TcpKernelTls | Self::Unix)
+        matches!(
+            self,
+            Self::Tcp | Self::TcpKernelTls | Self::TcpSealed | Self::Unix
+        )
     }
 
     /// Whether its bytes have a place that a call can name.
@@ -329,11 +337,11 @@ mod tests {
         assert!(names.contains("pipe"), "{names:?}");
         let those = |of: fn(EndpointKind) -> bool| EndpointKind::ALL.map(of);
         let yes = |kinds: &[EndpointKind]| EndpointKind::ALL.map(|kind| kinds.contains(&kind));
-        use EndpointKind::{Block, File, Tcp, TcpKernelTls, Unix};
+        use EndpointKind::{Block, File, Tcp, TcpKernelTls, TcpSealed, Unix};
         assert_eq!(those(EndpointKind::has_offsets), yes(&[File, Block]));
         assert_eq!(
             those(EndpointKind::is_socket),
-            yes(&[Tcp, TcpKernelTls, Unix])
+            yes(&[Tcp, TcpKernelTls, TcpSealed, Unix])
         );
         assert_eq!(
             format!("{:>6}|{:>7}", EndpointKind::Pipe, Side::Source),

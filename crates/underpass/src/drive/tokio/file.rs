@@ -177,14 +177,25 @@ impl<F: AsFd> FileReceiver<F> {
     /// As [`new`](Self::new), and where the file can't be written.
     pub fn after(first: &[u8], file: F, offset: u64, len: u64) -> Result<Self, Error> {
         let mut receiver = Self::new(file, offset, len)?;
-        let len = usize::try_from(len).map_or(first.len(), |len| len.min(first.len()));
-        let mut rest = &first[..len];
-        let _guard = SignalGuard::against(raised_by(receiver.sink.end.kind));
+        receiver.push(first)?;
+        Ok(receiver)
+    }
+
+    /// Writes the next bytes of the body, which the caller has received and decrypted, to the
+    /// file: as many as belong to the body. Returns how many. It may block as writing to the file
+    /// does.
+    ///
+    /// # Errors
+    /// The file can't be written. What was written is in the account.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let len = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let mut rest = &bytes[..len];
+        let _guard = SignalGuard::against(raised_by(self.sink.end.kind));
         while !rest.is_empty() {
-            let written = receiver.write(rest)?;
+            let written = self.write(rest)?;
             rest = &rest[written..];
         }
-        Ok(receiver)
+        Ok(len)
     }
 
     /// Receives until at least `bytes_max` bytes have reached the file, or all have; then other
@@ -223,6 +234,11 @@ impl<F: AsFd> FileReceiver<F> {
     pub async fn run<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<(), Error> {
         while self.turn(socket, kernel, TURN_BYTES_MAX).await? == Turn::More {}
         Ok(())
+    }
+
+    /// Returns an error of a caller that pushes bytes, with the account up to now.
+    pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
+        Error::of_writing(fault, errno, &self.account)
     }
 
     /// Bytes of the body that the file has not got yet.

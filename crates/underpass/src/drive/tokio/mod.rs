@@ -10,6 +10,7 @@
 //! | a range of a file to a socket | [`FileSender`], all at once or in turns, cancel safe |
 //! | bytes of a socket into a file | [`FileReceiver`], the same |
 //! | heads and ranges to a socket | [`Sender`] and [`Outbox`](crate::Outbox), in turns, the same |
+//! | heads and ranges through a buffer of the caller, who encrypts | [`gather`], [`await_disk`] |
 //! | two sockets, both directions | [`relay`] |
 //!
 //! Files are regular files and block devices, sockets are stream sockets. Pipes, terminals and
@@ -26,5 +27,5 @@ pub use file::{FileReceiver, FileSender};
 pub use relay::relay;
 #[doc(hidden)]
 pub use residency::is_cached;
-pub use sender::{Forecast, Residency, Sender, Turn, read_cached};
+pub use sender::{Forecast, Residency, Sender, Turn, await_disk, gather, read_cached};
 pub use stream::Stream;

@@ -13,6 +13,7 @@ use super::residency;
 use super::stream::{AlwaysReady, Stream};
 use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
+use crate::outbox::buffered::Gathered;
 use crate::outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox};
 use crate::plan::{Plan, Policy};
 use crate::probe::source_end;
@@ -21,9 +22,9 @@ use crate::sys::{SignalGuard, UnignoredSignal};
 use crate::transfer::op::Op;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
-use crate::vocabulary::account::Account;
+use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Source, Waits};
-use crate::vocabulary::error::Error;
+use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{BUFFER_BYTES, READ_AHEAD_BYTES};
 
 /// What is left after a turn.
@@ -134,6 +135,40 @@ enum Moved {
     Blocked,
 }
 
+impl Forecast {
+    /// Predicts how the first range of an outbox will leave by [`gather`]; as
+    /// [`Sender::forecast`].
+    pub fn sealed(
+        outbox: &Outbox,
+        kernel: &Kernel,
+        policy: &Policy,
+        longer: u64,
+    ) -> Option<Forecast> {
+        let sealed = Sink::sample(EndpointKind::TcpSealed);
+        Forecast::of(outbox, sealed.end, kernel, policy, longer)
+    }
+
+    fn of(
+        outbox: &Outbox,
+        end: Endpoint,
+        kernel: &Kernel,
+        policy: &Policy,
+        longer: u64,
+    ) -> Option<Forecast> {
+        let range = outbox.first_range()?;
+        let source = range.source().ok()?;
+        let len = range.len.min(READ_AHEAD_BYTES);
+        Some(Forecast {
+            plan: kernel.plan(&source, &Sink::of((), end), policy),
+            joining: outbox.joining(policy, longer),
+            residency: match residency::is_cached(&*range.file, range.offset, len) {
+                true => Residency::Cached,
+                false => Residency::Cold,
+            },
+        })
+    }
+}
+
 impl Sender {
     /// A sender for a socket that nothing is known of.
     pub fn new() -> Self {
@@ -216,22 +251,11 @@ impl Sender {
         policy: &Policy,
         longer: u64,
     ) -> Option<Forecast> {
-        let range = outbox.first_range()?;
-        let source = range.source().ok()?;
         let end = match self.socket {
             Some(socket) => socket.end,
             None => stream_end(sink).ok()?,
         };
-        let sink = Sink::of((), end);
-        let len = range.len.min(READ_AHEAD_BYTES);
-        Some(Forecast {
-            plan: kernel.plan(&source, &sink, policy),
-            joining: outbox.joining(policy, longer),
-            residency: match residency::is_cached(&*range.file, range.offset, len) {
-                true => Residency::Cached,
-                false => Residency::Cold,
-            },
-        })
+        Forecast::of(outbox, end, kernel, policy, longer)
     }
 
     /// Corks the socket or removes the cork.
@@ -478,6 +502,33 @@ async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
         outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?;
     }
     Ok(())
+}
+
+/// Reads what an outbox owes into the buffer of a driver, without waiting for the disk:
+/// [`Outbox::gather`] with the calls of this driver. A range that is [`Gathered::Cold`] is waited
+/// for by [`await_disk`].
+///
+/// # Errors
+/// As [`Outbox::gather`]; [`Fault::Refused`](crate::Fault::Refused) where the policy forbids
+/// [`Mechanism::ReadWrite`](crate::Mechanism::ReadWrite) and a range is owed.
+pub fn gather(
+    outbox: &mut Outbox,
+    policy: &Policy,
+    skipped: u64,
+    buffer: &mut [u8],
+) -> Result<Gathered, Error> {
+    let has_range = || outbox.first_range().is_some();
+    if !policy.allows(Mechanism::ReadWrite) && has_range() {
+        return Err(outbox.error(Fault::Refused, None));
+    }
+    outbox.gather(skipped, buffer, residency::read_cached)
+}
+
+/// Waits until the beginning of a range is in the page cache, as much as one read ahead brings.
+pub async fn await_disk(outbox: &mut Outbox, range: &FileRange) {
+    let len = range.len.min(READ_AHEAD_BYTES);
+    let span = wait_for_disk(&range.file, range.offset, len).await;
+    outbox.waited_for_disk(span);
 }
 
 /// Reads a range into the page cache on another thread. Returns how long that took.

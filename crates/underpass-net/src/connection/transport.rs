@@ -1,0 +1,164 @@
+//! What is spoken directly on the socket of a connection: the one place where plain and encrypted
+//! connections differ.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::{Shutdown, shutdown, sockopt};
+use tokio::io::{Interest, Ready};
+use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Turn};
+use underpass::{Kernel, Outbox, Policy};
+
+use crate::connection::socket::PlainSocket;
+use crate::connection::worker_state::WorkerState;
+use crate::tls::info::TlsInfo;
+#[cfg(feature = "tls")]
+use crate::tls::session::TlsSession;
+
+/// The socket of a connection and what is spoken directly on it.
+pub(crate) struct Transport {
+    socket: PlainSocket,
+    layer: Layer,
+}
+
+/// What is spoken directly on the socket, below the protocol.
+enum Layer {
+    /// Nothing: the bytes are those of the protocol.
+    Plain,
+    /// TLS, in user space.
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsSession>),
+}
+
+impl Transport {
+    /// A connection whose bytes are those of the protocol.
+    pub(crate) fn plain(socket: OwnedFd) -> Transport {
+        Transport {
+            socket: PlainSocket::new(socket),
+            layer: Layer::Plain,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn socket(&self) -> &PlainSocket {
+        &self.socket
+    }
+
+    /// Speaks TLS from now on.
+    #[cfg(feature = "tls")]
+    pub(crate) fn secure(&mut self, session: Box<TlsSession>) {
+        self.layer = Layer::Tls(session);
+    }
+
+    /// What was agreed in the handshake, where TLS is spoken.
+    pub(crate) fn tls(&self) -> Option<&TlsInfo> {
+        match &self.layer {
+            Layer::Plain => None,
+            #[cfg(feature = "tls")]
+            Layer::Tls(session) => session.info(),
+        }
+    }
+
+    /// Reads once, behind what is in `room`.
+    pub(crate) fn poll_read(
+        &self,
+        task: &mut Context<'_>,
+        room: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        match &self.layer {
+            Layer::Plain => self.socket.poll_read(task, room),
+            #[cfg(feature = "tls")]
+            Layer::Tls(session) => session.poll_read(&self.socket, task, room),
+        }
+    }
+
+    /// The same at once, whatever the event loop knows.
+    pub(crate) fn read_now(&self, room: &mut Vec<u8>) -> io::Result<usize> {
+        match &self.layer {
+            Layer::Plain => self.socket.receive(room),
+            #[cfg(feature = "tls")]
+            Layer::Tls(session) => session.read_now(&self.socket, room),
+        }
+    }
+
+    /// Sends one turn of an outbox. Cancel safe; `sender` is the same in all turns.
+    pub(crate) async fn turn(
+        &self,
+        sender: &mut Sender,
+        outbox: &mut Outbox,
+        worker: &WorkerState,
+        bytes_max: u64,
+    ) -> Result<Turn, underpass::Error> {
+        let (kernel, policy) = (&worker.kernel, &worker.policy);
+        match &self.layer {
+            Layer::Plain => {
+                let turn = sender.turn(outbox, &self.socket, kernel, policy, bytes_max);
+                turn.await
+            }
+            #[cfg(feature = "tls")]
+            Layer::Tls(session) => {
+                let buffer = &worker.plaintext;
+                let turn = session.turn(&self.socket, outbox, policy, buffer, bytes_max);
+                // Boxed, so that plain connections are not larger for it.
+                Box::pin(turn).await
+            }
+        }
+    }
+
+    /// Receives one turn of a body into a file. Cancel safe.
+    pub(crate) async fn receive<F: AsFd>(
+        &self,
+        body: &mut FileReceiver<F>,
+        kernel: &Kernel,
+        bytes_max: u64,
+    ) -> Result<Turn, underpass::Error> {
+        match &self.layer {
+            Layer::Plain => body.turn(&self.socket, kernel, bytes_max).await,
+            #[cfg(feature = "tls")]
+            Layer::Tls(session) => session.receive(&self.socket, body, bytes_max).await,
+        }
+    }
+
+    /// How the first range of an outbox is going to leave, if its head becomes so much `longer`.
+    pub(crate) fn forecast(
+        &self,
+        sender: &Sender,
+        outbox: &Outbox,
+        (kernel, policy): (&Kernel, &Policy),
+        longer: u64,
+    ) -> Option<Forecast> {
+        match &self.layer {
+            Layer::Plain => sender.forecast(outbox, &self.socket, kernel, policy, longer),
+            #[cfg(feature = "tls")]
+            Layer::Tls(_) => Forecast::sealed(outbox, kernel, policy, longer),
+        }
+    }
+
+    /// Shuts down our side; the peer reads the end of the stream.
+    pub(crate) fn shutdown(&self) -> io::Result<()> {
+        match &self.layer {
+            Layer::Plain => {}
+            #[cfg(feature = "tls")]
+            Layer::Tls(session) => session.close(&self.socket)?,
+        }
+        Ok(shutdown(&self.socket, Shutdown::Write)?)
+    }
+
+    /// Makes closing reset the connection. A Unix socket has no reset: its peer reads an early end.
+    pub(crate) fn set_reset(&self) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
+    }
+
+    /// Waits until there may be something of `interest`.
+    pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
+        self.socket.readiness(interest).await
+    }
+}
+
+impl AsFd for Transport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,85 @@
+//! Why a listener cannot speak TLS, and why a handshake failed.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Certificates or keys cannot be used. Nothing that is secret is part of it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// This build has no TLS.
+    #[error("this build has no TLS")]
+    Absent,
+    /// No certificate is configured.
+    #[error("TLS needs a certificate and its key, and none is configured")]
+    NoCertificate,
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system call.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{}: {why}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The key is that of another certificate.
+    #[error("the key in {} is not that of the certificate in {}", key.display(), cert.display())]
+    Mismatch {
+        /// The file of the certificate.
+        cert: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// The cryptographic library refuses the settings.
+    #[error("TLS cannot be set up: {why}")]
+    Setup {
+        /// What it says.
+        why: String,
+    },
+}
+
+/// Why a connection was closed before the protocol saw it. Labels for metrics are in
+/// [`HandshakeError::NAMES`].
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum HandshakeError {
+    /// The handshake was not complete in time.
+    #[error("the handshake was not complete in time")]
+    Late,
+    /// The peer ended the connection.
+    #[error("the peer ended the connection during the handshake")]
+    PeerGone,
+    /// The peer reported an error.
+    #[error("the peer reported {0}")]
+    Alert(String),
+    /// The peer broke the protocol, or shares no version, cipher suite or signature with us.
+    #[error("{0}")]
+    Failed(String),
+    /// The connection was closed to make room for others, or because the server stops.
+    #[error("the connection was closed to make room, or because the server stops")]
+    Closed,
+}
+
+impl HandshakeError {
+    /// Labels for metrics, in the order of [`HandshakeError::number`].
+    pub const NAMES: [&str; 5] = ["late", "peer_gone", "alert", "failed", "closed"];
+
+    /// The index in [`HandshakeError::NAMES`].
+    pub fn number(&self) -> usize {
+        match self {
+            HandshakeError::Late => 0,
+            HandshakeError::PeerGone => 1,
+            HandshakeError::Alert(_) => 2,
+            HandshakeError::Failed(_) => 3,
+            HandshakeError::Closed => 4,
+        }
+    }
+}

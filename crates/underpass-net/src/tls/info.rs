@@ -1,0 +1,95 @@
+//! What may be known of TLS: of a connection, and of the certificates.
+
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use crate::tls::settings::{CertificateFiles, TlsVersion};
+
+/// What was agreed in a handshake.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsInfo {
+    /// The version.
+    pub version: TlsVersion,
+    /// The cipher suite, by its name in the registry of IANA.
+    pub cipher_suite: &'static str,
+    /// The host name that the client asked for (SNI).
+    pub server_name: Option<Box<str>>,
+    /// Whether the handshake was full, or resumed an earlier session.
+    pub handshake: HandshakeKind,
+}
+
+/// How keys were agreed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HandshakeKind {
+    /// With certificates.
+    Full,
+    /// From a ticket of an earlier connection.
+    Resumed,
+}
+
+impl HandshakeKind {
+    /// Both.
+    pub const ALL: [HandshakeKind; 2] = [HandshakeKind::Full, HandshakeKind::Resumed];
+
+    /// `full` or `resumed`.
+    pub fn name(self) -> &'static str {
+        match self {
+            HandshakeKind::Full => "full",
+            HandshakeKind::Resumed => "resumed",
+        }
+    }
+}
+
+/// How a connection to a listener with TLS begins.
+#[derive(Debug)]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "nobody shakes hands")
+)]
+pub(crate) enum Handshake {
+    /// Its bytes are encrypted from now on.
+    Complete,
+    /// It does not begin with a handshake: nothing has been consumed.
+    Plain,
+}
+
+/// What a certificate says of itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CertificateFacts {
+    /// The files that it was read from.
+    pub files: CertificateFiles,
+    /// Host names it is valid for, in lower case; `*.example.org` for all that have one label more.
+    pub names: Vec<String>,
+    /// Addresses it is valid for.
+    pub addresses: Vec<IpAddr>,
+    /// When it becomes valid.
+    pub not_before: SystemTime,
+    /// When it expires.
+    pub not_after: SystemTime,
+    /// How many certificates are in the file, itself included.
+    pub chain_length: usize,
+    /// Whether it was signed with its own key.
+    pub is_self_signed: bool,
+}
+
+/// Whether reading certificates again has brought others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refreshed {
+    /// They are the same.
+    Same,
+    /// They are others.
+    Changed,
+}
+
+impl CertificateFacts {
+    /// Whether it is valid for a host name (RFC 6125, section 6.4): the same name, or one label
+    /// more than a name with a wildcard.
+    pub fn is_for(&self, name: &str) -> bool {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let above = name.split_once('.').map(|(_, above)| above);
+        self.names.iter().any(|own| match own.strip_prefix("*.") {
+            Some(own) => above == Some(own),
+            None => *own == name,
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Reads certificates and keys.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error as RustlsError, RootCertStore};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use crate::tls::error::TlsError;
+use crate::tls::info::CertificateFacts;
+use crate::tls::settings::CertificateFiles;
+
+/// A certificate that can be presented, and what it says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedCertificate {
+    pub(crate) key: Arc<CertifiedKey>,
+    pub(crate) facts: CertificateFacts,
+}
+
+/// Reads a certificate with its chain and its key, and checks that they belong together.
+pub(crate) fn load(
+    files: &CertificateFiles,
+    provider: &CryptoProvider,
+) -> Result<LoadedCertificate, TlsError> {
+    let chain = certificates(&files.cert)?;
+    let facts = facts(files, &chain)?;
+    let key = CertifiedKey::from_der(chain, key(&files.key)?, provider);
+    let key = key.map_err(|error| match error {
+        RustlsError::InconsistentKeys(_) => TlsError::Mismatch {
+            cert: files.cert.clone(),
+            key: files.key.clone(),
+        },
+        error => content(&files.key, format!("the key cannot be used: {error}")),
+    })?;
+    Ok(LoadedCertificate {
+        key: Arc::new(key),
+        facts,
+    })
+}
+
+/// Reads certificates of authorities.
+pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| content(path, format!("is no authority's certificate: {error}")))?;
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read(path)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let certificates = certificates.map_err(|error| content(path, format!("{error}")))?;
+    match certificates.is_empty() {
+        true => Err(content(
+            path,
+            "holds no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned(),
+        )),
+        false => Ok(certificates),
+    }
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let pem = read(path)?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
+        let is_encrypted = String::from_utf8_lossy(&pem).contains("ENCRYPTED");
+        content(
+            path,
+            match error {
+                _ if is_encrypted => "the key is encrypted with a password; store it without one \
+                                      and let nobody else read the file"
+                    .to_owned(),
+                PemError::NoItemsFound => {
+                    "holds no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned()
+                }
+                error => error.to_string(),
+            },
+        )
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn content(path: &Path, why: String) -> TlsError {
+    TlsError::Content {
+        path: path.to_owned(),
+        why,
+    }
+}
+
+fn facts(
+    files: &CertificateFiles,
+    chain: &[CertificateDer<'_>],
+) -> Result<CertificateFacts, TlsError> {
+    let first = Certificate::from_der(&chain[0])
+        .map_err(|error| content(&files.cert, format!("is no valid certificate: {error}")))?;
+    let first = first.tbs_certificate();
+    let alternatives = first.get_extension::<SubjectAltName>().ok().flatten();
+    let (mut names, mut addresses) = (Vec::new(), Vec::new());
+    for name in alternatives.iter().flat_map(|(_, names)| &names.0) {
+        match name {
+            GeneralName::DnsName(name) => names.push(name.as_str().to_ascii_lowercase()),
+            GeneralName::IpAddress(bytes) => addresses.extend(address(bytes.as_bytes())),
+            _ => {}
+        }
+    }
+    let validity = first.validity();
+    let time = |seconds: Duration| SystemTime::UNIX_EPOCH + seconds;
+    Ok(CertificateFacts {
+        files: files.clone(),
+        names,
+        addresses,
+        not_before: time(validity.not_before.to_unix_duration()),
+        not_after: time(validity.not_after.to_unix_duration()),
+        chain_length: chain.len(),
+        is_self_signed: first.issuer() == first.subject(),
+    })
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}

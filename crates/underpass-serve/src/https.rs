@@ -1,0 +1,178 @@
+//! HTTPS: which listeners speak it, with which certificates, and how others lead there.
+
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use underpass::Mechanism;
+use underpass_net::{CertificateFacts, ListenAt, Refreshed, TlsAcceptor};
+
+use crate::error::Error;
+use crate::options::ServerOptions;
+use crate::options::listen::HttpListen;
+use crate::request::Scheme;
+
+/// What is offered by ALPN (RFC 7301, section 6).
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+
+/// How often the files of certificates are read again: renewals replace them in their own time.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+
+const ONLY_READ_WRITE: &str = "bodies pass user space where HTTPS is spoken: they can be sent by \
+                              read_write only";
+
+/// The port of HTTPS, which URLs leave out.
+pub(crate) const HTTPS_PORT: u16 = 443;
+
+/// The certificates in use. They outlive generations of workers.
+#[derive(Debug, Default)]
+pub(crate) struct HttpsState {
+    acceptor: Mutex<Option<Arc<TlsAcceptor>>>,
+}
+
+impl HttpsState {
+    /// The acceptor for these options, if any listener needs one: the present one, with its files
+    /// read again, or another one if the options are others.
+    ///
+    /// # Errors
+    /// [`Error::Tls`]; the present one stays in use.
+    pub(crate) fn acceptor(
+        &self,
+        options: &ServerOptions,
+    ) -> Result<Option<Arc<TlsAcceptor>>, Error> {
+        let mut present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_spoken(options) {
+            *present = None;
+            return Ok(None);
+        }
+        if !options.policy.allows(Mechanism::ReadWrite) {
+            return Err(Error::Config(ONLY_READ_WRITE.to_owned()));
+        }
+        if let Some(error) = served_key(options) {
+            return Err(error);
+        }
+        let same = present
+            .as_ref()
+            .filter(|present| *present.options() == options.tls);
+        match same {
+            Some(same) => drop(same.refresh()?),
+            None => *present = Some(Arc::new(TlsAcceptor::load(&options.tls, &PROTOCOLS)?)),
+        }
+        Ok(present.clone())
+    }
+
+    /// Reads the files of the certificates again and has new connections use them.
+    ///
+    /// # Errors
+    /// [`Error::Tls`]; the certificates in use stay in use.
+    pub(crate) fn refresh(&self) -> Result<Refreshed, Error> {
+        let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
+        match present.as_ref() {
+            Some(present) => Ok(present.refresh()?),
+            None => Ok(Refreshed::Same),
+        }
+    }
+
+    /// What the certificates in use say of themselves.
+    pub(crate) fn certificates(&self) -> Vec<CertificateFacts> {
+        let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
+        present
+            .as_ref()
+            .map(|one| one.certificates())
+            .unwrap_or_default()
+    }
+
+    /// Reads the files of the certificates again from time to time, on a thread that ends with the
+    /// state.
+    pub(crate) fn watch(self: &Arc<HttpsState>) -> Result<(), Error> {
+        let state = Arc::downgrade(self);
+        let watch = move || {
+            while state.strong_count() > 0 {
+                thread::park_timeout(REFRESH_INTERVAL);
+                refresh(&state);
+            }
+        };
+        let thread = thread::Builder::new().name("certificates".to_owned());
+        let doing = "start the thread that reads certificates";
+        let started = thread.spawn(watch);
+        started
+            .map(drop)
+            .map_err(|source| Error::Thread { doing, source })
+    }
+}
+
+fn refresh(state: &Weak<HttpsState>) {
+    match state.upgrade().map(|state| state.refresh()) {
+        Some(Ok(Refreshed::Changed)) => tracing::info!("new certificates are in use"),
+        Some(Err(error)) => tracing::warn!("the certificates in use are kept: {error}"),
+        Some(Ok(Refreshed::Same)) | None => {}
+    }
+}
+
+impl HttpListen {
+    /// What is spoken there.
+    pub(crate) fn spoken(&self, options: &ServerOptions) -> Scheme {
+        self.scheme
+            .unwrap_or(match options.tls.certificates.is_empty() {
+                true => Scheme::Http,
+                false => Scheme::Https,
+            })
+    }
+}
+
+fn is_spoken(options: &ServerOptions) -> bool {
+    let mut all = options.listen.iter();
+    all.any(|listen| listen.spoken(options) == Scheme::Https)
+}
+
+/// The port that unencrypted listeners redirect to: that of the first one with HTTPS on a port.
+pub(crate) fn port(options: &ServerOptions) -> Option<u16> {
+    let mut all = options.listen.iter();
+    all.find_map(|listen| match (listen.spoken(options), &listen.at) {
+        (Scheme::Https, ListenAt::Tcp(address)) => Some(address.port()),
+        (Scheme::Https, _) => Some(HTTPS_PORT),
+        (Scheme::Http, _) => None,
+    })
+}
+
+/// The beginning of a URL with HTTPS, by the host that a request names.
+pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
+    let mut origin = b"https://".to_vec();
+    origin.extend_from_slice(host);
+    if port != HTTPS_PORT {
+        origin.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    origin
+}
+
+/// All that is wrong with certificates and keys.
+pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
+    let mut wrong: Vec<_> = served_key(options).into_iter().collect();
+    if is_spoken(options) {
+        wrong.extend(
+            HttpsState::default()
+                .acceptor(options)
+                .err()
+                .filter(|_| wrong.is_empty()),
+        );
+    }
+    wrong
+}
+
+/// A key in a served folder: whoever guesses its name could read it.
+fn served_key(options: &ServerOptions) -> Option<Error> {
+    let roots: Vec<_> = options
+        .sites
+        .iter()
+        .filter_map(|site| fs::canonicalize(&site.root).ok())
+        .collect();
+    options.tls.keys().find_map(|key| {
+        let real = fs::canonicalize(key).ok()?;
+        let root = roots.iter().find(|root| real.starts_with(root))?;
+        Some(Error::KeyServed {
+            key: key.to_owned(),
+            root: root.clone(),
+        })
+    })
+}

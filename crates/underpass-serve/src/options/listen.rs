@@ -1,0 +1,76 @@
+//! Where a server listens, and whether TLS is spoken there.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use underpass_net::{BadListenAt, ListenAt};
+
+use crate::request::Scheme;
+
+/// A place to listen on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HttpListen {
+    /// The address.
+    pub at: ListenAt,
+    /// What is spoken there; if it is not said, HTTPS where there is a certificate.
+    pub scheme: Option<Scheme>,
+}
+
+impl HttpListen {
+    /// Returns all places that `text` stands for: `http:` or `https:`, if that is to be chosen,
+    /// and what [`ListenAt::resolve`] reads.
+    ///
+    /// # Errors
+    /// As [`ListenAt::resolve`].
+    ///
+    /// # Examples
+    /// ```
+    /// use underpass_serve::{HttpListen, Scheme};
+    ///
+    /// let all = HttpListen::resolve("https:443", None)?;
+    /// assert_eq!(all[0].scheme, Some(Scheme::Https));
+    /// assert_eq!(all[0].to_string(), "https:127.0.0.1:443");
+    /// assert_eq!(HttpListen::resolve("8080", None)?[0].scheme, None);
+    /// # Ok::<(), underpass_net::BadListenAt>(())
+    /// ```
+    pub fn resolve(text: &str, port: Option<u16>) -> Result<Vec<HttpListen>, BadListenAt> {
+        let (scheme, rest) = Scheme::split(text);
+        let all = ListenAt::resolve(rest, port)?;
+        Ok(all
+            .into_iter()
+            .map(|at| HttpListen { at, scheme })
+            .collect())
+    }
+}
+
+impl From<ListenAt> for HttpListen {
+    fn from(at: ListenAt) -> HttpListen {
+        HttpListen { at, scheme: None }
+    }
+}
+
+impl From<SocketAddr> for HttpListen {
+    fn from(address: SocketAddr) -> HttpListen {
+        ListenAt::from(address).into()
+    }
+}
+
+impl fmt::Display for HttpListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(scheme) = self.scheme {
+            write!(f, "{}:", scheme.name())?;
+        }
+        self.at.fmt(f)
+    }
+}
+
+/// All places of a list of texts.
+pub(super) fn resolved<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<HttpListen>, D::Error> {
+    let mut all = Vec::new();
+    for text in Vec::<String>::deserialize(from)? {
+        all.extend(HttpListen::resolve(&text, None).map_err(D::Error::custom)?);
+    }
+    Ok(all)
+}

@@ -1,0 +1,163 @@
+//! The face of an outbox for drivers with a buffer of their own, which encrypt or compress.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::outbox::{FileRange, Outbox, Piece};
+use crate::shared_file::SharedFile;
+use crate::transfer::verdict::Wait;
+use crate::vocabulary::account::Mechanism;
+use crate::vocabulary::endpoint::Waits;
+use crate::vocabulary::error::Error;
+
+/// What a driver with a buffer got of what is owed ([`Outbox::gather`]).
+#[derive(Debug)]
+pub enum Gathered {
+    /// So many bytes. None where nothing is owed, or the call is to be repeated.
+    Bytes(usize),
+    /// None: this range is next, and it is not in the page cache.
+    Cold(FileRange),
+}
+
+/// A part of what an outbox still owes ([`Outbox::unsent`]).
+#[derive(Clone, Copy, Debug)]
+pub enum Unsent<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// A range of a file.
+    Range {
+        /// The file.
+        file: &'a Arc<SharedFile>,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+}
+
+impl Outbox {
+    /// Returns what is owed beyond the first `skipped` bytes, in order, for a driver with a buffer.
+    /// The driver skips what is in its buffer already and the socket has not taken yet.
+    pub fn unsent(&self, skipped: u64) -> impl Iterator<Item = Unsent<'_>> {
+        let mut passed = skipped.saturating_add(self.front_sent as u64);
+        self.pieces.iter().filter_map(move |piece| {
+            let len = piece.len();
+            let skip = passed.min(len);
+            passed -= skip;
+            if skip == len {
+                return None;
+            }
+            Some(match piece {
+                Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
+                    Unsent::Bytes(&bytes[usize::try_from(skip).unwrap_or(usize::MAX)..])
+                }
+                Piece::Range(range) => Unsent::Range {
+                    file: &range.file,
+                    offset: range.offset.saturating_add(skip),
+                    len: len - skip,
+                },
+            })
+        })
+    }
+
+    /// Reads what is owed beyond the first `skipped` bytes, in order, into the buffer of a driver:
+    /// as much as there is room for, and as can be had without waiting for the disk. `read` reads a
+    /// file from an offset on, and returns `None` where it would block.
+    ///
+    /// # Errors
+    /// What is next cannot be read, or the file ends before it. That is reported once nothing is
+    /// skipped, so that the bytes before it can be sent.
+    pub fn gather(
+        &mut self,
+        skipped: u64,
+        buffer: &mut [u8],
+        mut read: impl FnMut(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
+    ) -> Result<Gathered, Error> {
+        let (mut filled, mut calls, mut failed, mut cold) = (0, 0, None, None);
+        for unsent in self.unsent(skipped) {
+            let room = &mut buffer[filled..];
+            let (got, wanted) = match unsent {
+                Unsent::Bytes(bytes) => {
+                    let wanted = bytes.len().min(room.len());
+                    room[..wanted].copy_from_slice(&bytes[..wanted]);
+                    (wanted, bytes.len())
+                }
+                Unsent::Range { file, offset, len } => {
+                    let wanted = usize::try_from(len).map_or(room.len(), |len| len.min(room.len()));
+                    if wanted == 0 {
+                        break;
+                    }
+                    calls += 1;
+                    let got = match read(file, &mut room[..wanted], offset) {
+                        Some(Ok(got)) if got > 0 => got.min(wanted),
+                        Some(result) => {
+                            failed = Some(result);
+                            break;
+                        }
+                        None => {
+                            let file = Arc::clone(file);
+                            cold = Some(FileRange { file, offset, len });
+                            break;
+                        }
+                    };
+                    (got, usize::try_from(len).unwrap_or(usize::MAX))
+                }
+            };
+            filled += got;
+            if got < wanted {
+                break;
+            }
+        }
+        self.account.record(Mechanism::ReadWrite, 0, calls);
+        match (failed, cold) {
+            _ if filled > 0 || skipped > 0 => Ok(Gathered::Bytes(filled)),
+            (Some(result), _) => {
+                // Interrupted, if it is no error.
+                self.read(result.map(|read| read as u64))?;
+                Ok(Gathered::Bytes(0))
+            }
+            (None, Some(range)) => Ok(Gathered::Cold(range)),
+            (None, None) => Ok(Gathered::Bytes(filled)),
+        }
+    }
+
+    /// Records what `send(2)` of bytes in a driver's own buffer returned: by it the socket has all
+    /// of the next so many bytes that are owed. Returns what the driver has to wait for.
+    ///
+    /// # Errors
+    /// The socket cannot be written: the outbox is of no further use.
+    pub fn sent_from_buffer(
+        &mut self,
+        result: Result<u64, Errno>,
+        waits: Waits,
+    ) -> Result<Option<Wait>, Error> {
+        match result {
+            Ok(bytes) => {
+                self.advance(bytes, 1);
+                Ok(None)
+            }
+            Err(errno) => self.written(Err(errno), waits).map(|(_, wait)| wait),
+        }
+    }
+
+    /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
+    /// out of a buffer of the driver, and that the driver made so many system `calls` for it. What
+    /// of it is payload counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond what is owed are
+    /// ignored.
+    pub fn advance(&mut self, bytes: u64, calls: u64) {
+        self.account.record(Mechanism::ReadWrite, 0, calls);
+        let mut left = bytes;
+        while left > 0 && !self.pieces.is_empty() {
+            left -= match self.pieces.front() {
+                Some(Piece::Range(range)) => {
+                    let payload = range.len.min(left);
+                    self.account.moved(Mechanism::ReadWrite, payload);
+                    self.pass_range(0, payload);
+                    payload
+                }
+                _ => self.pass_bytes(left),
+            };
+        }
+    }
+}
