@@ -235,6 +235,27 @@ pub(crate) const TURN_BYTES_WATCHED_MIN: u64 = 64 << 10;
 #[cfg(feature = "tls")]
 pub(crate) const SEALED_BATCH_BYTES: usize = 64 << 10;
 
+/// Once a socket was full, so many bytes are encrypted record by record: what it does not take
+/// waits in the memory of its connection.
+#[cfg(feature = "tls")]
+pub(crate) const SEALED_CAUTION_BYTES: u64 = 1 << 20;
+
+/// How many records are encrypted with one key of TLS 1.3, and in one connection of TLS 1.2: half
+/// of what AES-GCM allows (RFC 8446, section 5.5).
+#[cfg(feature = "tls")]
+pub(crate) const KEY_RECORDS_MAX: u64 = 1 << 23;
+
+/// Records without data that a peer may send at once, and in a second: key updates, alerts and
+/// empty records.
+#[cfg(feature = "tls")]
+pub(crate) const TLS_MESSAGES_MAX: u32 = 32;
+#[cfg(feature = "tls")]
+pub(crate) const TLS_MESSAGES_PER_SECOND: u32 = 10;
+
+/// Bytes of a handshake that wait for their end: certificates of clients are the longest.
+#[cfg(feature = "tls")]
+pub(crate) const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
+
 /// An encrypted byte costs as much processor time as so many that the kernel sends alone: turns are
 /// smaller by as much.
 #[cfg(feature = "tls")]

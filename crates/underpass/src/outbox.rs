@@ -500,6 +500,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Unsent;
 
     fn range(offset: u64, len: u64) -> Piece {
         let file = SharedFile::new(tempfile::tempfile().expect("a file").into());

@@ -87,6 +87,8 @@ pub(crate) enum SocketOption {
     DeferAccept,
     /// `TCP_INFO`: a `struct tcp_info`.
     TcpInfo,
+    /// `SO_MEMINFO`: words of 32 bits.
+    MemoryInfo,
     /// `TCP_ULP`: the name of a protocol.
     UpperProtocol,
     /// `TLS_TX`: a `struct tls12_crypto_info_…`.
@@ -101,6 +103,7 @@ impl SocketOption {
             Self::PacingRateMax => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
             Self::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
             Self::TcpInfo => (libc::IPPROTO_TCP, libc::TCP_INFO),
+            Self::MemoryInfo => (libc::SOL_SOCKET, libc::SO_MEMINFO),
             Self::UpperProtocol => (libc::IPPROTO_TCP, libc::TCP_ULP),
             Self::TlsSend => (libc::SOL_TLS, libc::TLS_TX),
             Self::TlsReceive => (libc::SOL_TLS, libc::TLS_RX),

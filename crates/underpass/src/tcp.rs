@@ -78,6 +78,29 @@ pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
     })
 }
 
+/// Returns about how many bytes the socket will take at once (`SO_MEMINFO`): half of the memory
+/// that is left to it, since packets need more memory than they have bytes. Does not block.
+///
+/// # Errors
+/// The error of getsockopt(2); `EOPNOTSUPP` where the kernel does not say.
+pub fn send_room(socket: impl AsFd) -> Result<u64, Errno> {
+    let mut info = [0; MEMORY_BYTES];
+    let known = sys::option(socket.as_fd(), SocketOption::MemoryInfo, &mut info)?;
+    if known < MEMORY_BYTES {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let word = |at: usize| u32::from_ne_bytes(array::from_fn(|byte| info[at + byte]));
+    Ok(u64::from(
+        word(SEND_BUFFER_AT).saturating_sub(word(QUEUED_AT)) / 2,
+    ))
+}
+
+/// Offsets within what `SO_MEMINFO` returns (linux/sock_diag.h): `SK_MEMINFO_SNDBUF` and
+/// `SK_MEMINFO_WMEM_QUEUED`, words of 32 bits. Both are there since Linux 4.12.
+const SEND_BUFFER_AT: usize = 3 * 4;
+const QUEUED_AT: usize = 5 * 4;
+const MEMORY_BYTES: usize = 6 * 4;
+
 /// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_unacked` (packets),
 /// `tcpi_bytes_acked`, `tcpi_notsent_bytes`. All are there since Linux 4.6.
 const UNACKNOWLEDGED_AT: usize = 24;

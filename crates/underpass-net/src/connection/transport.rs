@@ -57,7 +57,7 @@ impl Transport {
         match &self.layer {
             Layer::Plain => None,
             #[cfg(feature = "tls")]
-            Layer::Tls(session) => session.info(),
+            Layer::Tls(session) => Some(session.info()),
         }
     }
 
@@ -99,8 +99,7 @@ impl Transport {
             }
             #[cfg(feature = "tls")]
             Layer::Tls(session) => {
-                let buffer = &worker.plaintext;
-                let turn = session.turn(&self.socket, outbox, policy, buffer, bytes_max);
+                let turn = session.turn(&self.socket, outbox, worker, bytes_max);
                 // Boxed, so that plain connections are not larger for it.
                 Box::pin(turn).await
             }

@@ -49,6 +49,9 @@ pub(crate) struct WorkerState {
     /// What is about to be encrypted.
     #[cfg(feature = "tls")]
     pub(crate) plaintext: RefCell<Vec<u8>>,
+    /// What the next connection seals into.
+    #[cfg(feature = "tls")]
+    pub(crate) sealed: RefCell<Vec<u8>>,
     pub(crate) shared: Arc<SharedQuotas>,
     /// Shared with other workers where a limit is configured.
     pub(crate) clients: Arc<ClientTable>,
@@ -83,6 +86,8 @@ impl WorkerState {
             spare_input: RefCell::default(),
             #[cfg(feature = "tls")]
             plaintext: RefCell::default(),
+            #[cfg(feature = "tls")]
+            sealed: RefCell::default(),
             clients,
             shared,
             shutdown,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::server::{ServerConnection, WebPkiClientVerifier};
+use rustls::server::{UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 
 use crate::tls::certificates::Certificates;
@@ -64,8 +64,8 @@ impl TlsAcceptor {
         self.certificates.facts()
     }
 
-    pub(crate) fn session(&self) -> Result<ServerConnection, TlsError> {
-        ServerConnection::new(Arc::clone(&self.config)).map_err(setup)
+    pub(crate) fn session(&self) -> Result<UnbufferedServerConnection, TlsError> {
+        UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(setup)
     }
 }
 
@@ -112,6 +112,8 @@ fn config(
     };
     let certificates: Arc<Certificates> = Arc::clone(certificates);
     let mut config = builder.with_cert_resolver(certificates);
+    // Records are ours once hands are shaken.
+    config.enable_secret_extraction = true;
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     // Tickets of which the server keeps nothing: any worker resumes what another one began. They
     // are valid for this acceptor only, so none leads around its client authorities.

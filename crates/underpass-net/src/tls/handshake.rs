@@ -1,14 +1,28 @@
 //! The stage between admission and the protocol on a listener with TLS.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 
+use rustix::net::{SendFlags, send};
+use rustls::server::{Acceptor, UnbufferedServerConnection};
+use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
+use rustls::{HandshakeKind as RustlsKind, ProtocolVersion};
+use tokio::io::Interest;
+use underpass::SealedRecords;
+use underpass::drive::tokio::Stream;
+
+use crate::connection::socket::PlainSocket;
 use crate::connection::wait::WhileDraining;
 use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
+use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
-use crate::tls::info::Handshake;
-use crate::tls::session::TlsSession;
+use crate::tls::info::{Handshake, HandshakeKind, TlsInfo};
+use crate::tls::records::{Opener, RecordForm, Sealer};
+use crate::tls::session::{HandshakeResult, TlsSession};
+use crate::tls::settings::TlsVersion;
 
 /// The first byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
@@ -37,15 +51,25 @@ impl Connection {
         self.consume(first.len());
         let session = acceptor.session();
         let session = session.map_err(|error| HandshakeError::Failed(error.to_string()))?;
-        let mut session = Box::new(TlsSession::new(session));
         let state = self.state();
-        let shaking = session.shake(state.transport.socket(), &first);
+        let handshake = HandshakeInProgress {
+            connection: session,
+            socket: state.transport.socket(),
+            received: first,
+            unsent: Vec::new(),
+            opened: Vec::new(),
+            server_name: None,
+            has_hello: false,
+        };
+        let shaking = handshake.run();
         let connections = &state.worker.connections;
         let shaken = state
             .wait
             .until(connections, WhileDraining::Continues, shaking);
-        shaken.await.map_err(failure)?.map_err(broken)?;
-        self.state().transport.secure(session);
+        let result = shaken.await.map_err(failure)??;
+        self.state()
+            .transport
+            .secure(Box::new(TlsSession::new(result)));
         Ok(Handshake::Complete)
     }
 }
@@ -58,12 +82,195 @@ fn failure(error: ConnectionError) -> HandshakeError {
     }
 }
 
-fn broken(error: io::Error) -> HandshakeError {
-    let Some(source) = error.get_ref() else {
-        return HandshakeError::PeerGone;
-    };
-    match source.downcast_ref::<rustls::Error>() {
-        Some(rustls::Error::AlertReceived(alert)) => HandshakeError::Alert(format!("{alert:?}")),
-        _ => HandshakeError::Failed(source.to_string()),
+/// A handshake in progress.
+struct HandshakeInProgress<'s> {
+    connection: UnbufferedServerConnection,
+    socket: &'s PlainSocket,
+    /// Records that have come and are not used up.
+    received: Vec<u8>,
+    /// Records that have not been sent.
+    unsent: Vec<u8>,
+    /// Data that came with the end of the handshake.
+    opened: Vec<u8>,
+    /// What the client has asked for, once its hello is complete.
+    server_name: Option<Box<str>>,
+    has_hello: bool,
+}
+
+/// What rustls wants next.
+enum HandshakeStep {
+    /// It has made progress, and goes on at once.
+    Again,
+    /// More has to come from the peer.
+    Receive,
+    Complete,
+}
+
+impl HandshakeInProgress<'_> {
+    /// Shakes hands. Cancelling ends the connection.
+    async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
+        loop {
+            self.look_at_hello();
+            match self.step() {
+                Ok(HandshakeStep::Again) => {}
+                Ok(HandshakeStep::Complete) => break,
+                Ok(HandshakeStep::Receive) => {
+                    self.flush().await?;
+                    self.receive().await?;
+                }
+                Err(error) => {
+                    // What comes next is the alert, in a record of its own.
+                    let _ = self.step();
+                    let _ = self.flush().await;
+                    return Err(match error {
+                        rustls::Error::AlertReceived(alert) => {
+                            HandshakeError::Alert(format!("{alert:?}"))
+                        }
+                        error => HandshakeError::Failed(error.to_string()),
+                    });
+                }
+            }
+        }
+        // Of TLS 1.2 the end of the handshake has to be sent; the tickets of 1.3 leave with the
+        // first response.
+        if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+            self.flush().await?;
+        }
+        self.finish()
+            .map_err(|error| HandshakeError::Failed(error.to_string()))
+    }
+
+    /// The name that the client asks for, which an unbuffered connection does not tell.
+    fn look_at_hello(&mut self) {
+        if self.has_hello {
+            return;
+        }
+        let mut acceptor = Acceptor::default();
+        let mut hello = &self.received[..];
+        let accepted = acceptor
+            .read_tls(&mut hello)
+            .ok()
+            .and_then(|_| acceptor.accept().ok());
+        if let Some(Some(accepted)) = accepted {
+            self.has_hello = true;
+            self.server_name = accepted.client_hello().server_name().map(Box::from);
+        }
+    }
+
+    fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
+        let UnbufferedStatus {
+            mut discard, state, ..
+        } = self.connection.process_tls_records(&mut self.received);
+        let step = match state {
+            Err(error) => Err(error),
+            Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                let start = self.unsent.len();
+                if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) =
+                    data.encode(&mut [])
+                {
+                    self.unsent.resize(start + required_size, 0);
+                    let encoded = data.encode(&mut self.unsent[start..]);
+                    self.unsent.truncate(start + encoded.unwrap_or(0));
+                }
+                Ok(HandshakeStep::Again)
+            }
+            // Sent before anything is received.
+            Ok(ConnectionState::TransmitTlsData(data)) => {
+                data.done();
+                Ok(HandshakeStep::Again)
+            }
+            Ok(ConnectionState::ReadTraffic(mut data)) => {
+                while let Some(record) = data.next_record() {
+                    let record = record?;
+                    self.opened.extend_from_slice(record.payload);
+                    discard += record.discard;
+                }
+                Ok(HandshakeStep::Again)
+            }
+            Ok(ConnectionState::BlockedHandshake) => Ok(HandshakeStep::Receive),
+            Ok(ConnectionState::WriteTraffic(_)) => Ok(HandshakeStep::Complete),
+            Ok(_) => Err(rustls::Error::HandshakeNotComplete),
+        };
+        self.received.drain(..discard);
+        step
+    }
+
+    async fn receive(&mut self) -> Result<(), HandshakeError> {
+        if self.received.len() >= HANDSHAKE_BYTES_MAX {
+            return Err(HandshakeError::Failed("a message is too long".to_owned()));
+        }
+        self.received.reserve(INPUT_BYTES_START);
+        let (socket, received) = (self.socket, &mut self.received);
+        match poll_fn(|task| socket.poll_read(task, received)).await {
+            Ok(1..) => Ok(()),
+            Ok(0) | Err(_) => Err(HandshakeError::PeerGone),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), HandshakeError> {
+        while !self.unsent.is_empty() {
+            let call = || Ok(send(self.socket, &self.unsent, SendFlags::NOSIGNAL)?);
+            match self.socket.try_io(Interest::WRITABLE, call) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let ready = Stream::ready(self.socket, Interest::WRITABLE).await;
+                    ready.map_err(|_| HandshakeError::PeerGone)?;
+                }
+                Err(_) => return Err(HandshakeError::PeerGone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the secrets out of rustls.
+    fn finish(self) -> Result<HandshakeResult, rustls::Error> {
+        let suite = self.connection.negotiated_cipher_suite();
+        let suite = suite.ok_or(rustls::Error::HandshakeNotComplete)?;
+        let info = TlsInfo {
+            version: match suite.tls13() {
+                Some(_) => TlsVersion::Tls13,
+                None => TlsVersion::Tls12,
+            },
+            cipher_suite: suite.suite().as_str().map_or("", iana_name),
+            server_name: self.server_name,
+            handshake: match self.connection.handshake_kind() {
+                Some(RustlsKind::Resumed) => HandshakeKind::Resumed,
+                _ => HandshakeKind::Full,
+            },
+        };
+        let (extracted, secrets) = self.connection.dangerous_into_kernel_connection()?;
+        let form = RecordForm::of(suite, &extracted.tx.1);
+        let mut unsent = SealedRecords::default();
+        if !self.unsent.is_empty() {
+            let sealed = unsent.push(self.unsent.len(), 0, |records| {
+                records.copy_from_slice(&self.unsent);
+                Ok::<_, Infallible>(())
+            });
+            match sealed {
+                Ok(()) => {}
+                Err(never) => match never {},
+            }
+        }
+        Ok(HandshakeResult {
+            opener: Opener::new(suite, extracted.rx)?,
+            sealer: Sealer::new(form, extracted.tx)?,
+            suite,
+            secrets,
+            unsent,
+            received: self.received,
+            opened: self.opened,
+            info,
+        })
+    }
+}
+
+/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
+fn iana_name(name: &'static str) -> &'static str {
+    match name {
+        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+        name => name,
     }
 }

@@ -27,5 +27,7 @@ pub(crate) mod info;
 #[cfg(feature = "tls")]
 mod reading;
 #[cfg(feature = "tls")]
+mod records;
+#[cfg(feature = "tls")]
 pub(crate) mod session;
 pub(crate) mod settings;

@@ -1,32 +1,73 @@
-//! A TLS session over a socket: records in and out.
+//! A TLS session over a socket: records in and out, and the messages that steer them.
+//!
+//! ```text
+//!  handshake ──► session ──► poll_read   records are opened where they were read
+//!                   │        turn        a batch is read, sealed, and leaves by one call
+//!                   │        close       close_notify
+//!                   └── alerts, key updates, limits of keys
+//! ```
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
-use std::io::{self, BufRead, IoSlice, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use rustls::server::ServerConnection;
-use rustls::{HandshakeKind as RustlsKind, ProtocolVersion};
+use rustix::net::{SendFlags, send};
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+use rustls::{AlertDescription, ContentType, SupportedCipherSuite};
 use tokio::io::Interest;
 use underpass::drive::tokio::{FileReceiver, Stream, Turn, await_disk, gather};
-use underpass::{Error, Gathered, Outbox, Policy, Waits};
+use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits, tcp};
 
 use crate::connection::socket::PlainSocket;
-use crate::limits::{INPUT_BYTES_START, SEALED_BATCH_BYTES, SEALED_COST};
-use crate::tls::info::{HandshakeKind, TlsInfo};
-use crate::tls::settings::TlsVersion;
+use crate::connection::worker_state::WorkerState;
+use crate::limits::{
+    INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_BYTES, SEALED_COST,
+    TLS_MESSAGES_MAX, TLS_MESSAGES_PER_SECOND,
+};
+use crate::tls::info::TlsInfo;
+use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
 
-/// A session, from its first byte on. Its socket is passed to every call.
+/// A session whose handshake is complete. Its socket is passed to every call.
 pub(crate) struct TlsSession {
-    connection: RefCell<ServerConnection>,
-    /// Bytes of the outbox that are in records, and not all of these have left.
-    sealed: Cell<u64>,
-    /// Whether what comes is still opened.
-    input: Cell<InputState>,
-    info: Option<Box<TlsInfo>>,
+    state: RefCell<SessionState>,
+    info: TlsInfo,
+}
+
+/// What a handshake has left.
+pub(crate) struct HandshakeResult {
+    pub(crate) opener: Opener,
+    pub(crate) sealer: Sealer,
+    pub(crate) suite: SupportedCipherSuite,
+    pub(crate) secrets: KernelConnection<ServerConnectionData>,
+    /// Records of the handshake that have not been sent.
+    pub(crate) unsent: SealedRecords,
+    /// What came behind the handshake.
+    pub(crate) received: Vec<u8>,
+    /// Data that came with it.
+    pub(crate) opened: Vec<u8>,
+    pub(crate) info: TlsInfo,
+}
+
+struct SessionState {
+    opener: Opener,
+    sealer: Sealer,
+    suite: SupportedCipherSuite,
+    /// Derives the next keys.
+    secrets: KernelConnection<ServerConnectionData>,
+    unsent: SealedRecords,
+    /// The beginning of a record whose end has not come; whole ones only until the first read.
+    torn: Vec<u8>,
+    /// What is opened and was not wanted yet.
+    opened: Vec<u8>,
+    input: InputState,
+    messages: MessageRate,
+    /// Bytes that leave record by record since the socket was full.
+    caution: u64,
 }
 
 /// What happens to bytes of the peer.
@@ -34,196 +75,137 @@ pub(crate) struct TlsSession {
 enum InputState {
     /// They are opened.
     Opened,
+    /// The peer has announced that it sends nothing more.
+    Ended,
     /// They are of no interest: the connection is being closed, or the peer broke the protocol.
     Discarded,
 }
 
+/// Bounds what a peer can send without data: alerts, key updates and empty records.
+struct MessageRate {
+    left: u32,
+    since: Option<Instant>,
+}
+
+impl MessageRate {
+    /// Whether one more is within the bounds.
+    fn admit(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let earned = (now - since).as_millis() * u128::from(TLS_MESSAGES_PER_SECOND) / 1000;
+        if earned > 0 {
+            self.since = Some(now);
+            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+            self.left = self.left.saturating_add(earned).min(TLS_MESSAGES_MAX);
+        }
+        let is_admitted = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_admitted
+    }
+}
+
+/// Why a session ends before its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SessionFault {
+    /// The peer broke the protocol, and is told by this alert.
+    Peer(AlertDescription),
+    /// The peer has sent this alert.
+    Told(AlertDescription),
+}
+
+impl From<SessionFault> for io::Error {
+    fn from(fault: SessionFault) -> io::Error {
+        match fault {
+            SessionFault::Peer(alert) => {
+                io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {alert:?}"))
+            }
+            SessionFault::Told(alert) => io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                format!("TLS: the peer reported {alert:?}"),
+            ),
+        }
+    }
+}
+
+const KEY_UPDATE: [u8; 4] = [24, 0, 0, 1];
+
 impl TlsSession {
-    /// A session that nothing has been received in.
-    pub(crate) fn new(mut connection: ServerConnection) -> TlsSession {
-        // What is sealed at a time is bounded by a batch.
-        connection.set_buffer_limit(None);
+    pub(crate) fn new(result: HandshakeResult) -> TlsSession {
         TlsSession {
-            connection: RefCell::new(connection),
-            sealed: Cell::new(0),
-            input: Cell::new(InputState::Opened),
-            info: None,
+            info: result.info,
+            state: RefCell::new(SessionState {
+                opener: result.opener,
+                sealer: result.sealer,
+                suite: result.suite,
+                secrets: result.secrets,
+                unsent: result.unsent,
+                torn: result.received,
+                opened: result.opened,
+                input: InputState::Opened,
+                messages: MessageRate {
+                    left: TLS_MESSAGES_MAX,
+                    since: None,
+                },
+                caution: 0,
+            }),
         }
     }
 
-    /// What was agreed, once the handshake is complete.
-    pub(crate) fn info(&self) -> Option<&TlsInfo> {
-        self.info.as_deref()
-    }
-
-    /// Shakes hands; `first` has been received already. Cancelling ends the session.
-    ///
-    /// # Errors
-    /// Those of the socket; `UnexpectedEof` where the peer ends early, `InvalidData` with the
-    /// error of rustls. An alert has been sent then, if the socket took it.
-    pub(crate) async fn shake(&mut self, socket: &PlainSocket, first: &[u8]) -> io::Result<()> {
-        self.feed(socket, first)?;
-        while !self.is_complete() {
-            self.flush(socket).await?;
-            if self.is_complete() {
-                break;
-            }
-            if poll_fn(|task| self.poll_feed(socket, task)).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let connection = self.connection.get_mut();
-        // Of TLS 1.2 the end of the handshake is still to be sent. The tickets of 1.3 leave with
-        // the first response.
-        let version = match connection.protocol_version() {
-            Some(ProtocolVersion::TLSv1_3) => TlsVersion::Tls13,
-            _ => TlsVersion::Tls12,
-        };
-        let suite = connection.negotiated_cipher_suite();
-        let name = suite.and_then(|suite| suite.suite().as_str());
-        self.info = Some(Box::new(TlsInfo {
-            version,
-            cipher_suite: name.map_or("", |name| iana_name(name)),
-            server_name: connection.server_name().map(Box::from),
-            handshake: match connection.handshake_kind() {
-                Some(RustlsKind::Resumed) => HandshakeKind::Resumed,
-                _ => HandshakeKind::Full,
-            },
-        }));
-        match version {
-            TlsVersion::Tls12 => self.flush(socket).await,
-            TlsVersion::Tls13 => Ok(()),
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        !self.connection.borrow().is_handshaking()
+    /// What was agreed in the handshake.
+    pub(crate) fn info(&self) -> &TlsInfo {
+        &self.info
     }
 
     /// Reads once, behind what is in `room`. 0 is the end of the input: the peer has closed its
-    /// side, with an alert or without.
+    /// side, with an alert or without, which the protocol's framing tells apart.
     pub(crate) fn poll_read(
         &self,
         socket: &PlainSocket,
         task: &mut Context<'_>,
         room: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            if let Some(read) = self.read_opened(room) {
-                return Poll::Ready(read);
-            }
-            let fed = ready!(self.poll_feed(socket, task))?;
-            if self.input.get() == InputState::Discarded {
-                return Poll::Ready(Ok(fed));
-            }
-        }
+        self.read(socket, room, |room| socket.poll_read(task, room))
     }
 
     /// The same at once, whatever the event loop knows.
     pub(crate) fn read_now(&self, socket: &PlainSocket, room: &mut Vec<u8>) -> io::Result<usize> {
+        match self.read(socket, room, |room| Poll::Ready(socket.receive(room))) {
+            Poll::Ready(read) => read,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn read(
+        &self,
+        socket: &PlainSocket,
+        room: &mut Vec<u8>,
+        mut receive: impl FnMut(&mut Vec<u8>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let start = room.len();
+        let mut state = self.state.borrow_mut();
+        if !state.opened.is_empty() {
+            room.append(&mut std::mem::take(&mut state.opened));
+            return Poll::Ready(Ok(room.len() - start));
+        }
         loop {
-            if let Some(read) = self.read_opened(room) {
-                return read;
+            match state.input {
+                InputState::Opened => {}
+                InputState::Ended => return Poll::Ready(Ok(0)),
+                InputState::Discarded => return receive(room),
             }
-            let mut records = Vec::with_capacity(INPUT_BYTES_START);
-            socket.receive(&mut records)?;
-            self.feed(socket, &records)?;
-        }
-    }
-
-    /// Takes bytes that are opened; `None` where more has to be received.
-    fn read_opened(&self, room: &mut Vec<u8>) -> Option<io::Result<usize>> {
-        if self.input.get() == InputState::Discarded {
-            return None;
-        }
-        let mut connection = self.connection.borrow_mut();
-        let mut reader = connection.reader();
-        match reader.fill_buf() {
-            Ok(opened) => {
-                let count = opened.len().min(room.capacity() - room.len());
-                room.extend_from_slice(&opened[..count]);
-                reader.consume(count);
-                Some(Ok(count))
+            state.open(socket, room, start)?;
+            if room.len() > start {
+                return Poll::Ready(Ok(room.len() - start));
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            // The peer closed without an alert: what was being read may be cut off, which the
-            // protocol sees by its framing.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Some(Ok(0)),
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// Receives records once and opens them. Returns how many bytes came.
-    fn poll_feed(&self, socket: &PlainSocket, task: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut records = Vec::with_capacity(INPUT_BYTES_START);
-        let received = ready!(socket.poll_read(task, &mut records))?;
-        self.feed(socket, &records)?;
-        Poll::Ready(Ok(received))
-    }
-
-    /// Opens records; none are the end of the input. What has to be answered (a key update, an
-    /// alert) is sent as far as the socket takes it.
-    fn feed(&self, socket: &PlainSocket, mut records: &[u8]) -> io::Result<()> {
-        if self.input.get() == InputState::Discarded {
-            return Ok(());
-        }
-        let fed = loop {
-            let mut connection = self.connection.borrow_mut();
-            if let Err(error) = connection.read_tls(&mut records) {
-                break Err(error);
-            }
-            if let Err(error) = connection.process_new_packets() {
-                break Err(io::Error::new(io::ErrorKind::InvalidData, error));
-            }
-            if records.is_empty() {
-                break Ok(());
-            }
-        };
-        if fed.is_err() {
-            self.input.set(InputState::Discarded);
-        }
-        // Of no consequence if it fails: the next read or write meets the same error.
-        if fed.is_err() || (self.is_complete() && self.sealed.get() == 0 && self.owes_reply()) {
-            let _ = self.send(socket);
-        }
-        fed
-    }
-
-    /// Whether there are records although nothing of the outbox is sealed, and it has been sent
-    /// something before: tickets wait for the first response.
-    fn owes_reply(&self) -> bool {
-        self.info.is_some() && self.connection.borrow().wants_write()
-    }
-
-    /// Sends records until none is left, or the socket is full. Returns how many calls it took.
-    fn send(&self, socket: &PlainSocket) -> (u64, io::Result<()>) {
-        let mut calls = 0;
-        let mut connection = self.connection.borrow_mut();
-        while connection.wants_write() {
-            let call = || connection.write_tls(&mut RecordWriter(socket));
-            match socket.try_io(Interest::WRITABLE, call) {
-                Ok(_) => calls += 1,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return (calls, Err(error)),
-            }
-        }
-        (calls, Ok(()))
-    }
-
-    /// Sends records until none is left. Cancel safe.
-    async fn flush(&self, socket: &PlainSocket) -> io::Result<()> {
-        loop {
-            match self.send(socket).1 {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    Stream::ready(socket, Interest::WRITABLE).await?;
-                }
-                sent => return sent,
+            if state.input == InputState::Opened && ready!(receive(room))? == 0 {
+                return Poll::Ready(Ok(0));
             }
         }
     }
+}
 
-    /// Sends one turn of an outbox, in batches that are read into `buffer`. Cancel safe: what is
-    /// sealed leaves first the next time, and is not sealed again.
+impl TlsSession {
+    /// Sends one turn of an outbox, in batches that are read and sealed in buffers of the worker.
+    /// Cancel safe: what is sealed leaves first the next time.
     ///
     /// # Errors
     /// As [`underpass::drive::tokio::Sender::turn`].
@@ -231,67 +213,37 @@ impl TlsSession {
         &self,
         socket: &PlainSocket,
         outbox: &mut Outbox,
-        policy: &Policy,
-        buffer: &RefCell<Vec<u8>>,
+        worker: &WorkerState,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
         let mut left = (bytes_max / SEALED_COST).max(SEALED_BATCH_BYTES as u64);
         loop {
-            if self.sealed.get() == 0 {
-                if outbox.is_empty() {
-                    return Ok(Turn::Empty);
-                }
-                if left == 0 {
+            // The borrow ends before anything is waited for.
+            let sealed = self.state.borrow_mut().seal(socket, outbox, worker, left)?;
+            match sealed {
+                SealedBatch::Nothing => return Ok(Turn::Empty),
+                SealedBatch::Later => {
                     tokio::task::yield_now().await;
                     return Ok(Turn::More);
                 }
-                let most = usize::try_from(left).unwrap_or(usize::MAX);
-                if let Some(range) = self.seal(outbox, policy, buffer, most)? {
+                SealedBatch::Cold(range) => {
                     await_disk(outbox, &range).await;
                     continue;
                 }
-                left = left.saturating_sub(self.sealed.get());
+                SealedBatch::Bytes(bytes) => left = left.saturating_sub(bytes),
             }
-            let (calls, sent) = self.send(socket);
-            outbox.advance(0, calls);
-            match sent {
-                Ok(()) => outbox.advance(self.sealed.take(), 0),
-                Err(error) => {
-                    let errno = Err(errno_of(&error));
-                    if outbox.sent_from_buffer(errno, Waits::Polls)?.is_some() {
-                        let ready = Stream::ready(socket, Interest::WRITABLE).await;
-                        ready.map_err(|error| errno_of(&error))?;
-                    }
-                }
+            let sent = self.state.borrow_mut().send_owed(socket, outbox, worker)?;
+            if sent == SendOutcome::Blocked {
+                let ready = Stream::ready(socket, Interest::WRITABLE).await;
+                ready.map_err(|error| errno_of(&error))?;
             }
         }
     }
 
-    /// Makes records of the next bytes, at most `most`. Returns the range that has to be read from
-    /// the disk first, if nothing is to be had without.
-    fn seal(
-        &self,
-        outbox: &mut Outbox,
-        policy: &Policy,
-        buffer: &RefCell<Vec<u8>>,
-        most: usize,
-    ) -> Result<Option<underpass::FileRange>, Error> {
-        let mut buffer = buffer.borrow_mut();
-        buffer.resize(SEALED_BATCH_BYTES, 0);
-        let room = &mut buffer[..most.min(SEALED_BATCH_BYTES)];
-        let count = match gather(outbox, policy, 0, room)? {
-            Gathered::Cold(range) => return Ok(Some(range)),
-            Gathered::Bytes(count) => count,
-        };
-        let mut connection = self.connection.borrow_mut();
-        let written = connection.writer().write_all(&buffer[..count]);
-        // It fails where the session has, which the peer was told by an alert.
-        written.map_err(|_| outbox.error(underpass::Fault::PeerGone, None))?;
-        self.sealed.set(count as u64);
-        Ok(None)
-    }
-
     /// Receives one turn of a body into a file. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`FileReceiver::turn`].
     pub(crate) async fn receive<F: AsFd>(
         &self,
         socket: &PlainSocket,
@@ -300,17 +252,18 @@ impl TlsSession {
     ) -> Result<Turn, Error> {
         let stop_at = body.left().saturating_sub(bytes_max.max(1));
         while body.left() > stop_at {
-            // No more than belongs to the body: what follows stays in the session.
-            let most = usize::try_from(body.left())
-                .map_or(INPUT_BYTES_START, |left| left.min(INPUT_BYTES_START));
-            let mut opened = Vec::with_capacity(most);
-            let read = poll_fn(|task| self.poll_read(socket, task, &mut opened)).await;
-            match read {
-                Ok(0) => return Err(body.error(underpass::Fault::Truncated, None)),
-                Ok(_) => body.push(&opened).map(drop)?,
-                Err(error) => {
-                    return Err(body.error(underpass::Fault::PeerGone, Some(errno_of(&error))));
+            let mut opened = Vec::with_capacity(INPUT_BYTES_START);
+            match poll_fn(|task| self.poll_read(socket, task, &mut opened)).await {
+                Ok(0) => return Err(body.error(Fault::Truncated, None)),
+                Ok(_) => {
+                    let taken = body.push(&opened)?;
+                    // What follows the body is the next request's.
+                    self.state
+                        .borrow_mut()
+                        .opened
+                        .extend_from_slice(&opened[taken..]);
                 }
+                Err(error) => return Err(body.error(Fault::PeerGone, Some(errno_of(&error)))),
             }
             tokio::task::consume_budget().await;
         }
@@ -323,14 +276,267 @@ impl TlsSession {
         }
     }
 
-    /// Announces the end of what we send (close_notify), as far as the socket takes it at once,
-    /// and opens nothing any more.
+    /// Announces the end of what we send (close_notify), as far as the socket takes it at once, and
+    /// opens nothing any more.
     pub(crate) fn close(&self, socket: &PlainSocket) -> io::Result<()> {
-        if self.input.replace(InputState::Discarded) == InputState::Opened {
-            self.connection.borrow_mut().send_close_notify();
+        let mut state = self.state.borrow_mut();
+        if state.input != InputState::Discarded {
+            state.input = InputState::Discarded;
+            state.push_alert(AlertLevel::Warning, AlertDescription::CloseNotify);
         }
-        self.send(socket).1
+        state.send(socket).map(drop)
     }
+}
+
+/// What could be sealed.
+enum SealedBatch {
+    /// Records wait to be sent, with so many new bytes.
+    Bytes(u64),
+    /// Nothing is owed.
+    Nothing,
+    /// The turn is over.
+    Later,
+    /// This range has to be read from the disk first.
+    Cold(FileRange),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum SendOutcome {
+    All,
+    Blocked,
+}
+
+impl SessionState {
+    /// Opens what lies in `room` from `start` on, behind what is torn, and leaves its content.
+    fn open(&mut self, socket: &PlainSocket, room: &mut Vec<u8>, start: usize) -> io::Result<()> {
+        let answers = self.unsent.unsent().len();
+        let opened = match self.torn.is_empty() {
+            true => self.open_in_place(room, start),
+            false => {
+                let mut records = std::mem::take(&mut self.torn);
+                records.extend_from_slice(&room[start..]);
+                room.truncate(start);
+                let opened = self.open_in_place(&mut records, 0);
+                room.extend_from_slice(&records);
+                opened
+            }
+        };
+        if let Err(fault) = opened {
+            room.truncate(start);
+            self.torn = Vec::new();
+            self.input = InputState::Discarded;
+            if let SessionFault::Peer(alert) = fault {
+                self.push_alert(AlertLevel::Fatal, alert);
+            }
+        }
+        // What has to be answered leaves as far as the socket takes it; the rest with what is sent
+        // next.
+        if self.unsent.unsent().len() > answers {
+            let _ = self.send(socket);
+        }
+        Ok(opened?)
+    }
+
+    fn open_in_place(&mut self, records: &mut Vec<u8>, start: usize) -> Result<(), SessionFault> {
+        let (mut from, mut to) = (start, start);
+        while self.input == InputState::Opened
+            && let Some(length) = self
+                .opener
+                .length(&records[from..])
+                .map_err(SessionFault::Peer)?
+        {
+            let opened = self.opener.open(&mut records[from..from + length]);
+            let (kind, content) = opened.map_err(SessionFault::Peer)?;
+            let content = from + content.start..from + content.end;
+            if kind == ContentType::ApplicationData && !content.is_empty() {
+                let count = content.len();
+                records.copy_within(content, to);
+                to += count;
+            } else {
+                let message = records[content].to_vec();
+                self.heed(kind, &message)?;
+            }
+            from += length;
+        }
+        if self.input == InputState::Opened {
+            self.torn = records[from..].to_vec();
+        }
+        records.truncate(to);
+        Ok(())
+    }
+
+    /// A record that is no data.
+    fn heed(&mut self, kind: ContentType, message: &[u8]) -> Result<(), SessionFault> {
+        let unexpected = SessionFault::Peer(AlertDescription::UnexpectedMessage);
+        if !self.messages.admit(Instant::now()) {
+            return Err(unexpected);
+        }
+        match (kind, message) {
+            (ContentType::ApplicationData, []) => Ok(()),
+            (ContentType::Alert, [level, description]) => {
+                let is_warning = *level == AlertLevel::Warning as u8;
+                match AlertDescription::from(*description) {
+                    AlertDescription::CloseNotify => {
+                        self.input = InputState::Ended;
+                        Ok(())
+                    }
+                    AlertDescription::UserCanceled => Ok(()),
+                    _ if is_warning && self.suite.tls13().is_none() => Ok(()),
+                    alert => Err(SessionFault::Told(alert)),
+                }
+            }
+            (ContentType::Handshake, [message @ .., asked @ (0 | 1)])
+                if *message == KEY_UPDATE && self.suite.tls13().is_some() =>
+            {
+                let next = self
+                    .secrets
+                    .update_rx_secret()
+                    .and_then(|next| Opener::new(self.suite, next));
+                self.opener =
+                    next.map_err(|_| SessionFault::Peer(AlertDescription::InternalError))?;
+                match asked {
+                    1 => self.update_key(),
+                    _ => Ok(()),
+                }
+            }
+            _ => Err(unexpected),
+        }
+    }
+
+    /// Announces a new key, under the present one, and uses it from then on.
+    fn update_key(&mut self) -> Result<(), SessionFault> {
+        let form = self.sealer.form();
+        let failed = |_| SessionFault::Peer(AlertDescription::InternalError);
+        let message = [&KEY_UPDATE[..], &[0]].concat();
+        self.push(ContentType::Handshake, &message, 0)
+            .map_err(failed)?;
+        let next = self
+            .secrets
+            .update_tx_secret()
+            .and_then(|next| Sealer::new(form, next));
+        self.sealer = next.map_err(failed)?;
+        Ok(())
+    }
+
+    fn push_alert(&mut self, level: AlertLevel, alert: AlertDescription) {
+        // Where this fails, the peer sees the connection end without it.
+        let _ = self.push(ContentType::Alert, &[level as u8, u8::from(alert)], 0);
+    }
+
+    fn push(&mut self, kind: ContentType, content: &[u8], owed: u64) -> Result<(), rustls::Error> {
+        let form = self.sealer.form();
+        let length = form.before() + content.len() + form.behind();
+        let sealer = &mut self.sealer;
+        self.unsent
+            .push(length, owed, |record| sealer.seal(kind, content, record))
+    }
+
+    /// Makes records of the next bytes of an outbox, at most `most`, unless some wait already.
+    fn seal(
+        &mut self,
+        socket: &PlainSocket,
+        outbox: &mut Outbox,
+        worker: &WorkerState,
+        most: u64,
+    ) -> Result<SealedBatch, Error> {
+        if self.unsent.owe() {
+            return Ok(SealedBatch::Bytes(0));
+        }
+        if outbox.is_empty() {
+            return Ok(SealedBatch::Nothing);
+        }
+        if most == 0 {
+            return Ok(SealedBatch::Later);
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = most.min(self.batch(socket));
+        let mut buffer = worker.plaintext.borrow_mut();
+        buffer.resize(SEALED_BATCH_BYTES, 0);
+        let count = match gather(outbox, &worker.policy, 0, &mut buffer[..most])? {
+            Gathered::Cold(range) => return Ok(SealedBatch::Cold(range)),
+            Gathered::Bytes(count) => count,
+        };
+        self.unsent.borrow(worker.sealed.take());
+        for content in buffer[..count].chunks(CONTENT_BYTES_MAX) {
+            let sealed = self.renew_key().and_then(|()| {
+                self.push(ContentType::ApplicationData, content, content.len() as u64)
+            });
+            // It fails where the session has.
+            sealed.map_err(|_| outbox.error(Fault::PeerGone, None))?;
+        }
+        Ok(SealedBatch::Bytes(count as u64))
+    }
+
+    /// How much is sealed at a time: what the socket will take, or a record.
+    fn batch(&self, socket: &PlainSocket) -> usize {
+        if self.caution > 0 {
+            return CONTENT_BYTES_MAX;
+        }
+        let room = tcp::send_room(socket).unwrap_or(0);
+        let records = usize::try_from(room).unwrap_or(usize::MAX) / CONTENT_BYTES_MAX;
+        (records.max(1) * CONTENT_BYTES_MAX).min(SEALED_BATCH_BYTES)
+    }
+
+    /// Changes the key before it has sealed too much (RFC 8446, section 5.5). TLS 1.2 cannot.
+    fn renew_key(&mut self) -> Result<(), rustls::Error> {
+        match (self.sealer.number(), self.suite.tls13()) {
+            (..KEY_RECORDS_MAX, _) => Ok(()),
+            (_, None) => Err(rustls::Error::EncryptError),
+            (_, Some(_)) => self.update_key().map_err(|_| rustls::Error::EncryptError),
+        }
+    }
+
+    /// Sends records until none is left or the socket is full, and records it.
+    fn send_owed(
+        &mut self,
+        socket: &PlainSocket,
+        outbox: &mut Outbox,
+        worker: &WorkerState,
+    ) -> Result<SendOutcome, Error> {
+        while !self.unsent.is_empty() {
+            let bytes = self.unsent.unsent();
+            let sent = socket.try_io(Interest::WRITABLE, || {
+                Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+            });
+            match sent {
+                Ok(count) => {
+                    self.caution = self.caution.saturating_sub(count as u64);
+                    let owed = self.unsent.advance(count);
+                    outbox.sent_from_buffer(Ok(owed), Waits::Polls)?;
+                }
+                Err(error) => {
+                    let wait = outbox.sent_from_buffer(Err(errno_of(&error)), Waits::Polls)?;
+                    if wait.is_some() {
+                        self.caution = SEALED_CAUTION_BYTES;
+                        worker.sealed.replace(self.unsent.shrink());
+                        return Ok(SendOutcome::Blocked);
+                    }
+                }
+            }
+        }
+        self.unsent
+            .lend()
+            .map(|buffer| worker.sealed.replace(buffer));
+        Ok(SendOutcome::All)
+    }
+
+    /// Sends records that owe nothing, as far as the socket takes them at once.
+    fn send(&mut self, socket: &PlainSocket) -> io::Result<()> {
+        while !self.unsent.is_empty() && !self.unsent.owe() {
+            let bytes = self.unsent.unsent();
+            let sent = socket.try_io(Interest::WRITABLE, || {
+                Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+            })?;
+            self.unsent.advance(sent);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum AlertLevel {
+    Warning = 1,
+    Fatal = 2,
 }
 
 /// The event loop reports a socket that is full in its own way.
@@ -338,34 +544,5 @@ fn errno_of(error: &io::Error) -> Errno {
     match error.kind() {
         io::ErrorKind::WouldBlock => Errno::AGAIN,
         _ => Errno::from_io_error(error).unwrap_or(Errno::IO),
-    }
-}
-
-/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
-fn iana_name(name: &'static str) -> &'static str {
-    match name {
-        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
-        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
-        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
-        name => name,
-    }
-}
-
-/// Sends many records by one call.
-struct RecordWriter<'s>(&'s PlainSocket);
-
-impl Write for RecordWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(bytes)])
-    }
-
-    fn write_vectored(&mut self, records: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut nothing = SendAncillaryBuffer::default();
-        let sent = sendmsg(self.0, records, &mut nothing, SendFlags::NOSIGNAL)?;
-        Ok(sent)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

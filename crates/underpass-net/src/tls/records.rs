@@ -1,0 +1,314 @@
+//! TLS records, sealed and opened (RFC 8446, section 5; RFC 5246, section 6.2).
+//!
+//! ```text
+//!  TLS 1.3             header 5 │            content │ type 1 │ tag 16
+//!  TLS 1.2, GCM        header 5 │ explicit nonce 8 │ content │ tag 16
+//!  TLS 1.2, ChaCha20   header 5 │            content │ tag 16
+//! ```
+//!
+//! The nonce of a record is the initial vector, in the last eight bytes of which the number of the
+//! record is added without carry. A number is used once: [`Sealer`] owns its key and its number, no
+//! two of them have the same key, and the number rises with every call, also with one that fails.
+//! Content is sealed out of one buffer into another: what leaves is never what was read.
+
+use std::ops::Range;
+
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, TlsProtocolId,
+    TlsRecordSealingKey, UnboundKey,
+};
+use rustls::crypto::cipher::{AeadKey, InboundOpaqueMessage, Iv, MessageDecrypter};
+use rustls::{
+    AlertDescription, ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion,
+    SupportedCipherSuite,
+};
+
+/// Bytes before the length of a record, and its length.
+pub(crate) const HEADER_BYTES: usize = 5;
+
+/// Most bytes of content (RFC 8446, section 5.1).
+pub(crate) const CONTENT_BYTES_MAX: usize = 16 << 10;
+
+const TAG_BYTES: usize = 16;
+const EXPLICIT_NONCE_BYTES: usize = 8;
+
+/// How a record is laid out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RecordForm {
+    Tls13,
+    Tls12Gcm,
+    Tls12ChaCha20,
+}
+
+impl RecordForm {
+    pub(crate) fn of(
+        suite: SupportedCipherSuite,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> RecordForm {
+        match (suite, secrets) {
+            (SupportedCipherSuite::Tls13(_), _) => RecordForm::Tls13,
+            (_, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) => RecordForm::Tls12ChaCha20,
+            _ => RecordForm::Tls12Gcm,
+        }
+    }
+
+    /// Bytes before the content.
+    pub(crate) fn before(self) -> usize {
+        match self {
+            RecordForm::Tls13 | RecordForm::Tls12ChaCha20 => HEADER_BYTES,
+            RecordForm::Tls12Gcm => HEADER_BYTES + EXPLICIT_NONCE_BYTES,
+        }
+    }
+
+    /// Bytes behind the content.
+    pub(crate) fn behind(self) -> usize {
+        match self {
+            RecordForm::Tls13 => 1 + TAG_BYTES,
+            RecordForm::Tls12Gcm | RecordForm::Tls12ChaCha20 => TAG_BYTES,
+        }
+    }
+}
+
+/// Encrypts records in one direction, with one key.
+pub(crate) struct Sealer {
+    key: SealingKey,
+    iv: [u8; NONCE_LEN],
+    /// Of the next record.
+    number: u64,
+    form: RecordForm,
+}
+
+enum SealingKey {
+    /// AES-GCM of TLS 1.3: refuses a number that is not higher than the one before.
+    Counting(TlsRecordSealingKey),
+    /// Of TLS 1.2, where the explicit nonce that rustls has begun with does not rise, and ChaCha20,
+    /// which the other one does not know.
+    Plain(LessSafeKey),
+}
+
+impl Sealer {
+    /// A sealer that goes on behind `number` records with these secrets.
+    ///
+    /// # Errors
+    /// The cipher is unknown, or its key has another length.
+    pub(crate) fn new(
+        form: RecordForm,
+        (number, secrets): (u64, ConnectionTrafficSecrets),
+    ) -> Result<Sealer, Error> {
+        let algorithm = match &secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { .. } => &AES_128_GCM,
+            ConnectionTrafficSecrets::Aes256Gcm { .. } => &AES_256_GCM,
+            _ => &CHACHA20_POLY1305,
+        };
+        let (key, iv) = parts(secrets)?;
+        let iv = iv.as_ref().try_into().map_err(|_| WRONG_KEY)?;
+        let is_counting = form == RecordForm::Tls13 && algorithm != &CHACHA20_POLY1305;
+        let key = match is_counting {
+            true => SealingKey::counting(algorithm, key.as_ref(), iv, number),
+            false => UnboundKey::new(algorithm, key.as_ref())
+                .map(|key| SealingKey::Plain(LessSafeKey::new(key))),
+        };
+        Ok(Sealer {
+            key: key.map_err(|_| WRONG_KEY)?,
+            iv,
+            number,
+            form,
+        })
+    }
+
+    pub(crate) fn form(&self) -> RecordForm {
+        self.form
+    }
+
+    /// The number of the next record: so many were sealed with this key.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Makes a record of `content` in `record`, which has room for exactly that.
+    pub(crate) fn seal(
+        &mut self,
+        kind: ContentType,
+        content: &[u8],
+        record: &mut [u8],
+    ) -> Result<(), Error> {
+        let (before, behind) = (self.form.before(), self.form.behind());
+        let fits = record.len() == before + content.len() + behind;
+        let next = self
+            .number
+            .checked_add(1)
+            .filter(|_| fits && content.len() <= CONTENT_BYTES_MAX);
+        let number = std::mem::replace(&mut self.number, next.ok_or(Error::EncryptError)?);
+        let nonce = nonce(&self.iv, number);
+        let opaque = record.len() - HEADER_BYTES;
+        let (head, rest) = record.split_at_mut(before);
+        let (sealed, end) = rest.split_at_mut(content.len());
+        let kind = [u8::from(kind)];
+        let (aad, inner);
+        match self.form {
+            RecordForm::Tls13 => {
+                head.copy_from_slice(&header(APPLICATION_DATA, opaque));
+                (aad, inner) = (head.to_vec(), &kind[..]);
+            }
+            RecordForm::Tls12Gcm | RecordForm::Tls12ChaCha20 => {
+                head[..HEADER_BYTES].copy_from_slice(&header(kind[0], opaque));
+                let explicit = before - HEADER_BYTES;
+                head[HEADER_BYTES..].copy_from_slice(&nonce[NONCE_LEN - explicit..]);
+                let plain = header(kind[0], content.len());
+                (aad, inner) = ([&number.to_be_bytes()[..], &plain].concat(), &[][..]);
+            }
+        }
+        self.key.seal(nonce, &aad, content, sealed, inner, end)
+    }
+}
+const APPLICATION_DATA: u8 = 23;
+
+fn header(kind: u8, length: usize) -> [u8; HEADER_BYTES] {
+    // At most 16 KiB and a little.
+    let [high, low] = (length as u16).to_be_bytes();
+    // The version of all records of TLS 1.2 and 1.3 (RFC 8446, section 5.1).
+    [kind, 3, 3, high, low]
+}
+
+fn nonce(iv: &[u8; NONCE_LEN], number: u64) -> [u8; NONCE_LEN] {
+    let (mut nonce, number) = (*iv, number.to_be_bytes());
+    for (byte, digit) in nonce[NONCE_LEN - number.len()..].iter_mut().zip(number) {
+        *byte ^= digit;
+    }
+    nonce
+}
+
+impl SealingKey {
+    /// The key takes the first nonce that it sees for that of number 0. Where rustls has used that
+    /// number, it is shown the nonce again, and what it makes of it is dropped.
+    fn counting(
+        algorithm: &'static aws_lc_rs::aead::Algorithm,
+        key: &[u8],
+        iv: [u8; NONCE_LEN],
+        number: u64,
+    ) -> Result<SealingKey, aws_lc_rs::error::Unspecified> {
+        let mut key = TlsRecordSealingKey::new(algorithm, TlsProtocolId::TLS13, key)?;
+        if number > 0 {
+            let nonce = Nonce::assume_unique_for_key(iv);
+            drop(key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut [])?);
+        }
+        Ok(SealingKey::Counting(key))
+    }
+
+    fn seal(
+        &mut self,
+        nonce: [u8; NONCE_LEN],
+        aad: &[u8],
+        content: &[u8],
+        sealed: &mut [u8],
+        inner: &[u8],
+        end: &mut [u8],
+    ) -> Result<(), Error> {
+        let (nonce, aad) = (Nonce::assume_unique_for_key(nonce), Aad::from(aad));
+        let made = match self {
+            SealingKey::Counting(key) => {
+                key.seal_out_of_place_scatter(nonce, aad, content, sealed, inner, end)
+            }
+            SealingKey::Plain(key) => {
+                key.seal_out_of_place_scatter(nonce, aad, content, sealed, inner, end)
+            }
+        };
+        made.map_err(|_| Error::EncryptError)
+    }
+}
+
+/// Decrypts records in the other direction, by rustls's own means.
+pub(crate) struct Opener {
+    decrypter: Box<dyn MessageDecrypter>,
+    number: u64,
+    form: RecordForm,
+}
+
+impl Opener {
+    /// An opener that goes on behind `number` records with these secrets.
+    ///
+    /// # Errors
+    /// The cipher is unknown.
+    pub(crate) fn new(
+        suite: SupportedCipherSuite,
+        (number, secrets): (u64, ConnectionTrafficSecrets),
+    ) -> Result<Opener, Error> {
+        let form = RecordForm::of(suite, &secrets);
+        let (key, iv) = parts(secrets)?;
+        let decrypter = match suite {
+            SupportedCipherSuite::Tls13(suite) => suite.aead_alg.decrypter(key, iv),
+            SupportedCipherSuite::Tls12(suite) => {
+                let fixed = suite.aead_alg.key_block_shape().fixed_iv_len;
+                suite.aead_alg.decrypter(key, &iv.as_ref()[..fixed])
+            }
+        };
+        Ok(Opener {
+            decrypter,
+            number,
+            form,
+        })
+    }
+
+    /// The length of the record that `bytes` begin with; `None` where more of it has to come.
+    ///
+    /// # Errors
+    /// The alert for a header that no record has at this point.
+    pub(crate) fn length(&self, bytes: &[u8]) -> Result<Option<usize>, AlertDescription> {
+        let [kind, major, _, high, low, ..] = bytes else {
+            return Ok(None);
+        };
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let (is_expected, most) = match self.form {
+            RecordForm::Tls13 => (*kind == APPLICATION_DATA, CONTENT_BYTES_MAX + 256),
+            RecordForm::Tls12Gcm | RecordForm::Tls12ChaCha20 => (
+                matches!(kind, 21..=APPLICATION_DATA),
+                CONTENT_BYTES_MAX + 2048,
+            ),
+        };
+        match () {
+            () if !is_expected => Err(AlertDescription::UnexpectedMessage),
+            () if *major != 3 => Err(AlertDescription::ProtocolVersion),
+            () if length > most => Err(AlertDescription::RecordOverflow),
+            () => Ok(Some(HEADER_BYTES + length).filter(|length| *length <= bytes.len())),
+        }
+    }
+
+    /// Opens a whole record where it lies. Returns what it is, and where its content is.
+    ///
+    /// # Errors
+    /// The alert for a record that was not sealed by the peer.
+    pub(crate) fn open(
+        &mut self,
+        record: &mut [u8],
+    ) -> Result<(ContentType, Range<usize>), AlertDescription> {
+        let (head, opaque) = record.split_at_mut(HEADER_BYTES);
+        let message = InboundOpaqueMessage::new(head[0].into(), ProtocolVersion::TLSv1_2, opaque);
+        let opened = self.decrypter.decrypt(message, self.number);
+        let opened = opened.map_err(|error| match error {
+            Error::PeerSentOversizedRecord => AlertDescription::RecordOverflow,
+            Error::PeerMisbehaved(_) | Error::InvalidMessage(_) => {
+                AlertDescription::UnexpectedMessage
+            }
+            _ => AlertDescription::BadRecordMac,
+        })?;
+        let content = self.form.before()..self.form.before() + opened.payload.len();
+        let kind = opened.typ;
+        self.number = self
+            .number
+            .checked_add(1)
+            .ok_or(AlertDescription::InternalError)?;
+        Ok((kind, content))
+    }
+}
+
+fn parts(secrets: ConnectionTrafficSecrets) -> Result<(AeadKey, Iv), Error> {
+    match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => Ok((key, iv)),
+        _ => Err(Error::General("a cipher that is not known".into())),
+    }
+}
+
+/// A key or an initial vector of another length than that of its cipher.
+const WRONG_KEY: Error = Error::EncryptError;
