@@ -61,7 +61,7 @@ impl Connection {
             received: first,
             shown: 0,
             unsent: Vec::new(),
-            hello: Some(Box::default()),
+            hello: Some(Acceptor::default()),
             server_name: None,
         };
         let shaking = handshake.run();
@@ -96,8 +96,10 @@ struct HandshakeInProgress<'s> {
     shown: usize,
     /// Records that have not been sent.
     unsent: Vec<u8>,
-    /// Reads the hello beside rustls, whose unbuffered connection does not tell what it asks for.
-    hello: Option<Box<Acceptor>>,
+    /// Reads the client's hello beside `connection`, which does not tell the name in it; none once
+    /// that is done.
+    hello: Option<Acceptor>,
+    /// The name that the client asks for.
     server_name: Option<Box<str>>,
 }
 
