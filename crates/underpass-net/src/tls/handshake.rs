@@ -52,18 +52,8 @@ impl Connection {
         }
         let first = self.input().to_vec();
         self.consume(first.len());
-        let session = acceptor.session();
-        let session = session.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         let state = self.state();
-        let handshake = HandshakeInProgress {
-            connection: session,
-            socket: state.transport.socket(),
-            received: first,
-            shown: 0,
-            unsent: Vec::new(),
-            hello: Some(Acceptor::default()),
-            server_name: None,
-        };
+        let handshake = HandshakeInProgress::new(acceptor, state.transport.socket(), first)?;
         let shaking = handshake.run();
         let connections = &state.worker.connections;
         let shaken = state
@@ -86,7 +76,7 @@ fn failure(error: ConnectionError) -> HandshakeError {
 }
 
 /// A handshake in progress.
-struct HandshakeInProgress<'s> {
+pub(crate) struct HandshakeInProgress<'s> {
     connection: UnbufferedServerConnection,
     socket: &'s PlainSocket,
     /// Records that have come and are not used up.
@@ -112,9 +102,27 @@ enum HandshakeStep {
     Complete,
 }
 
-impl HandshakeInProgress<'_> {
+impl<'s> HandshakeInProgress<'s> {
+    /// Begins with what has come already.
+    pub(crate) fn new(
+        acceptor: &TlsAcceptor,
+        socket: &'s PlainSocket,
+        received: Vec<u8>,
+    ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
+        let connection = acceptor.session();
+        Ok(HandshakeInProgress {
+            connection: connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            socket,
+            received,
+            shown: 0,
+            unsent: Vec::new(),
+            hello: Some(Acceptor::default()),
+            server_name: None,
+        })
+    }
+
     /// Shakes hands. Cancelling ends the connection.
-    async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
+    pub(crate) async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
         loop {
             match self.step() {
                 Ok(HandshakeStep::Again) => {}
