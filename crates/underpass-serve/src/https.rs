@@ -1,12 +1,13 @@
 //! HTTPS: which listeners speak it, with which certificates, and how others lead there.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use underpass::Mechanism;
-use underpass_net::{CertificateFacts, ListenAt, Refreshed, TlsAcceptor};
+use underpass_net::{CertificateFacts, ListenAt, Refreshed, TlsAcceptor, TlsError, TlsShared};
 
 use crate::error::Error;
 use crate::options::ServerOptions;
@@ -29,6 +30,31 @@ pub(crate) const HTTPS_PORT: u16 = 443;
 #[derive(Debug, Default)]
 pub(crate) struct HttpsState {
     acceptor: Mutex<Option<Arc<TlsAcceptor>>>,
+    pub(crate) shared: Arc<TlsShared>,
+    pub(crate) reloads: ReloadCounts,
+}
+
+/// How often the files of certificates were read again, by what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct ReloadCounts([AtomicU64; ReloadCounts::NAMES.len()]);
+
+impl ReloadCounts {
+    /// The words in metrics.
+    pub(crate) const NAMES: [&str; 3] = ["same", "changed", "failed"];
+
+    /// In the order of the names.
+    pub(crate) fn values(&self) -> [u64; ReloadCounts::NAMES.len()] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn record(&self, outcome: &Result<Refreshed, TlsError>) {
+        let number = match outcome {
+            Ok(Refreshed::Same) => 0,
+            Ok(Refreshed::Changed) => 1,
+            Err(_) => 2,
+        };
+        self.0[number].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl HttpsState {
@@ -56,8 +82,11 @@ impl HttpsState {
             .as_ref()
             .filter(|present| *present.options() == options.tls);
         match same {
-            Some(same) => drop(same.refresh()?),
-            None => *present = Some(Arc::new(TlsAcceptor::load(&options.tls, &PROTOCOLS)?)),
+            Some(same) => drop(self.refresh_counted(same)?),
+            None => {
+                let loaded = TlsAcceptor::load(&options.tls, &PROTOCOLS, &self.shared)?;
+                *present = Some(Arc::new(loaded));
+            }
         }
         Ok(present.clone())
     }
@@ -69,9 +98,15 @@ impl HttpsState {
     pub(crate) fn refresh(&self) -> Result<Refreshed, Error> {
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         match present.as_ref() {
-            Some(present) => Ok(present.refresh()?),
+            Some(present) => Ok(self.refresh_counted(present)?),
             None => Ok(Refreshed::Same),
         }
+    }
+
+    fn refresh_counted(&self, acceptor: &TlsAcceptor) -> Result<Refreshed, TlsError> {
+        let outcome = acceptor.refresh();
+        self.reloads.record(&outcome);
+        outcome
     }
 
     /// What the certificates in use say of themselves.

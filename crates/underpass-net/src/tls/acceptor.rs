@@ -13,12 +13,14 @@ use crate::tls::error::TlsError;
 use crate::tls::info::{CertificateFacts, Refreshed};
 use crate::tls::reading::{LoadedCertificate, authorities, load};
 use crate::tls::settings::{TlsOptions, TlsVersion};
+use crate::tls::shared::TlsShared;
 
 /// Accepts TLS connections of a listener.
 pub struct TlsAcceptor {
     options: TlsOptions,
     certificates: Arc<Certificates>,
     config: Arc<ServerConfig>,
+    shared: Arc<TlsShared>,
 }
 
 impl TlsAcceptor {
@@ -27,7 +29,11 @@ impl TlsAcceptor {
     ///
     /// # Errors
     /// [`TlsError`]: which file, and what is wrong with it.
-    pub fn load(options: &TlsOptions, protocols: &[&[u8]]) -> Result<TlsAcceptor, TlsError> {
+    pub fn load(
+        options: &TlsOptions,
+        protocols: &[&[u8]],
+        shared: &Arc<TlsShared>,
+    ) -> Result<TlsAcceptor, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let certificates = Arc::new(Certificates::new(load_all(options, &provider)?));
         let config = config(options, protocols, &certificates, provider)?;
@@ -35,6 +41,7 @@ impl TlsAcceptor {
             options: options.clone(),
             certificates,
             config: Arc::new(config),
+            shared: Arc::clone(shared),
         })
     }
 
@@ -62,6 +69,10 @@ impl TlsAcceptor {
     /// What the certificates say of themselves.
     pub fn certificates(&self) -> Vec<CertificateFacts> {
         self.certificates.facts()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<TlsShared> {
+        &self.shared
     }
 
     pub(crate) fn session(&self) -> Result<UnbufferedServerConnection, TlsError> {

@@ -1,5 +1,6 @@
 //! What may be known of TLS: of a connection, and of the certificates.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -16,6 +17,37 @@ pub struct TlsInfo {
     pub server_name: Option<Box<str>>,
     /// Whether the handshake was full, or resumed an earlier session.
     pub handshake: HandshakeKind,
+    /// Who the client is by the certificate that it has proved to have: its subject, or what else
+    /// names it where that is empty. It may hold any characters.
+    pub client: Option<Box<str>>,
+    pub(crate) sealed_by: Cell<SealedBy>,
+}
+
+/// Who makes the records of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SealedBy {
+    /// This program.
+    #[default]
+    UserSpace,
+}
+
+impl SealedBy {
+    /// All of them.
+    pub const ALL: [SealedBy; 1] = [SealedBy::UserSpace];
+
+    /// `user_space`.
+    pub fn name(self) -> &'static str {
+        match self {
+            SealedBy::UserSpace => "user_space",
+        }
+    }
+}
+
+impl TlsInfo {
+    /// Who makes its records at this moment.
+    pub fn sealed_by(&self) -> SealedBy {
+        self.sealed_by.get()
+    }
 }
 
 /// How keys were agreed.

@@ -20,6 +20,7 @@ pub(crate) mod acceptor;
 pub(crate) mod acceptor;
 #[cfg(feature = "tls")]
 mod certificates;
+pub(crate) mod counts;
 pub(crate) mod error;
 #[cfg(feature = "tls")]
 mod handshake;
@@ -31,3 +32,4 @@ mod records;
 #[cfg(feature = "tls")]
 pub(crate) mod session;
 pub(crate) mod settings;
+pub(crate) mod shared;

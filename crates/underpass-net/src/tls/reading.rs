@@ -133,6 +133,22 @@ fn facts(
     })
 }
 
+/// Who a certificate names: its subject (RFC 4514), or else its first alternative name.
+pub(crate) fn identity(certificate: &CertificateDer<'_>) -> Option<Box<str>> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    let certificate = certificate.tbs_certificate();
+    if !certificate.subject().is_empty() {
+        return Some(certificate.subject().to_string().into());
+    }
+    let (_, names) = certificate.get_extension::<SubjectAltName>().ok()??;
+    names.0.iter().find_map(|name| match name {
+        GeneralName::DnsName(name) | GeneralName::Rfc822Name(name) => Some(name.as_str().into()),
+        GeneralName::UniformResourceIdentifier(name) => Some(name.as_str().into()),
+        GeneralName::IpAddress(bytes) => Some(address(bytes.as_bytes())?.to_string().into()),
+        _ => None,
+    })
+}
+
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),

@@ -11,6 +11,8 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -29,13 +31,15 @@ use crate::limits::{
     INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_BYTES, SEALED_COST,
     TLS_MESSAGES_MAX, TLS_MESSAGES_PER_SECOND,
 };
+use crate::tls::counts::AlertDirection;
 use crate::tls::info::TlsInfo;
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
+use crate::tls::shared::TlsShared;
 
 /// A session whose handshake is complete. Its socket is passed to every call.
 pub(crate) struct TlsSession {
     state: RefCell<SessionState>,
-    info: TlsInfo,
+    info: Rc<TlsInfo>,
 }
 
 /// What a handshake has left.
@@ -51,6 +55,7 @@ pub(crate) struct HandshakeResult {
     /// Data that came with it.
     pub(crate) opened: Vec<u8>,
     pub(crate) info: TlsInfo,
+    pub(crate) shared: Arc<TlsShared>,
 }
 
 struct SessionState {
@@ -68,6 +73,7 @@ struct SessionState {
     messages: MessageRate,
     /// Bytes that leave record by record since the socket was full.
     caution: u64,
+    shared: Arc<TlsShared>,
 }
 
 /// What happens to bytes of the peer.
@@ -131,7 +137,7 @@ const KEY_UPDATE: [u8; 4] = [24, 0, 0, 1];
 impl TlsSession {
     pub(crate) fn new(result: HandshakeResult) -> TlsSession {
         TlsSession {
-            info: result.info,
+            info: Rc::new(result.info),
             state: RefCell::new(SessionState {
                 opener: result.opener,
                 sealer: result.sealer,
@@ -146,12 +152,13 @@ impl TlsSession {
                     since: None,
                 },
                 caution: 0,
+                shared: result.shared,
             }),
         }
     }
 
     /// What was agreed in the handshake.
-    pub(crate) fn info(&self) -> &TlsInfo {
+    pub(crate) fn info(&self) -> &Rc<TlsInfo> {
         &self.info
     }
 
@@ -374,6 +381,8 @@ impl SessionState {
         match (kind, message) {
             (ContentType::ApplicationData, []) => Ok(()),
             (ContentType::Alert, [level, description]) => {
+                let alerts = &self.shared.alerts;
+                alerts.record(AlertDirection::Received, *description);
                 let is_warning = *level == AlertLevel::Warning as u8;
                 match AlertDescription::from(*description) {
                     AlertDescription::CloseNotify => {
@@ -419,8 +428,10 @@ impl SessionState {
     }
 
     fn push_alert(&mut self, level: AlertLevel, alert: AlertDescription) {
+        let number = u8::from(alert);
+        self.shared.alerts.record(AlertDirection::Sent, number);
         // Where this fails, the peer sees the connection end without it.
-        let _ = self.push(ContentType::Alert, &[level as u8, u8::from(alert)], 0);
+        let _ = self.push(ContentType::Alert, &[level as u8, number], 0);
     }
 
     fn push(&mut self, kind: ContentType, content: &[u8], owed: u64) -> Result<(), rustls::Error> {
