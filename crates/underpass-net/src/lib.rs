@@ -61,7 +61,7 @@ pub use shutdown::{Shutdown, ShutdownPhase};
 pub use tls::acceptor::TlsAcceptor;
 pub use tls::counts::{AlertCounts, AlertDirection};
 pub use tls::error::{HandshakeError, TlsError};
-pub use tls::info::{CertificateFacts, HandshakeKind, Refreshed, SealedBy, TlsInfo};
+pub use tls::info::{CertificateFacts, ChainFault, HandshakeKind, Refreshed, SealedBy, TlsInfo};
 pub use tls::settings::{CertificateFiles, TlsOptions, TlsVersion};
 pub use tls::shared::TlsShared;
 pub use worker::protocol::Protocol;

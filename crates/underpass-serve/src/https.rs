@@ -1,6 +1,7 @@
 //! HTTPS: which listeners speak it, with which certificates, and how others lead there.
 
-use std::fs;
+pub(crate) mod check;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -75,7 +76,7 @@ impl HttpsState {
         if !options.policy.allows(Mechanism::ReadWrite) {
             return Err(Error::Config(ONLY_READ_WRITE.to_owned()));
         }
-        if let Some(error) = served_key(options) {
+        if let Some(error) = check::served_key(options) {
             return Err(error);
         }
         let same = present
@@ -138,10 +139,18 @@ impl HttpsState {
 }
 
 fn refresh(state: &Weak<HttpsState>) {
-    match state.upgrade().map(|state| state.refresh()) {
-        Some(Ok(Refreshed::Changed)) => tracing::info!("new certificates are in use"),
-        Some(Err(error)) => tracing::warn!("the certificates in use are kept: {error}"),
-        Some(Ok(Refreshed::Same)) | None => {}
+    let Some(state) = state.upgrade() else {
+        return;
+    };
+    match state.refresh() {
+        Ok(Refreshed::Changed) => {
+            tracing::info!("new certificates are in use");
+            for warning in check::of_renewed(&state.certificates()) {
+                tracing::warn!("{warning}");
+            }
+        }
+        Err(error) => tracing::warn!("the certificates in use are kept: {error}"),
+        Ok(Refreshed::Same) => {}
     }
 }
 
@@ -181,33 +190,14 @@ pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
     origin
 }
 
-/// All that is wrong with certificates and keys.
+/// All that is wrong: certificates and keys that cannot be used, or that clients refuse.
 pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
-    let mut wrong: Vec<_> = served_key(options).into_iter().collect();
-    if is_spoken(options) {
-        wrong.extend(
-            HttpsState::default()
-                .acceptor(options)
-                .err()
-                .filter(|_| wrong.is_empty()),
-        );
+    if let Some(error) = check::served_key(options) {
+        return vec![error];
     }
-    wrong
-}
-
-/// A key in a served folder: whoever guesses its name could read it.
-fn served_key(options: &ServerOptions) -> Option<Error> {
-    let roots: Vec<_> = options
-        .sites
-        .iter()
-        .filter_map(|site| fs::canonicalize(&site.root).ok())
-        .collect();
-    options.tls.keys().find_map(|key| {
-        let real = fs::canonicalize(key).ok()?;
-        let root = roots.iter().find(|root| real.starts_with(root))?;
-        Some(Error::KeyServed {
-            key: key.to_owned(),
-            root: root.clone(),
-        })
-    })
+    match HttpsState::default().acceptor(options) {
+        Err(error) => vec![error],
+        Ok(None) => Vec::new(),
+        Ok(Some(acceptor)) => check::mistakes(&acceptor.certificates()),
+    }
 }

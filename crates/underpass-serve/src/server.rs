@@ -95,9 +95,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         }
     });
     let running = running.map_err(|error| start_error(error, options))?;
-    for warning in warnings(options) {
-        tracing::warn!("{warning}");
-    }
+    warn(options, &kept.https);
     Ok(FileServer {
         running,
         kept,
@@ -106,10 +104,26 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     })
 }
 
-/// What works at first and will not later: whether the log can be opened again.
+/// What works at first and will not later, or not for everybody: whether the log can be opened
+/// again, and certificates. Mistakes that [`crate::check`] finds are not among them.
 pub fn warnings(options: &ServerOptions) -> Vec<String> {
     let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
-    obstacle.into_iter().collect()
+    let acceptor = HttpsState::default().acceptor(options).ok().flatten();
+    let certificates = acceptor.map(|acceptor| acceptor.certificates());
+    let cautions = https::check::cautions(options, &certificates.unwrap_or_default());
+    obstacle.into_iter().chain(cautions).collect()
+}
+
+/// Warns of what a server that has just started does not refuse.
+fn warn(options: &ServerOptions, https: &HttpsState) {
+    let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
+    let certificates = https.certificates();
+    for warning in obstacle
+        .into_iter()
+        .chain(https::check::warnings(options, &certificates))
+    {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Addresses of which a server could not listen on both.
@@ -181,6 +195,7 @@ impl FileServer {
         let reloaded = self.running.reload(&config);
         reloaded.map_err(|error| start_error(error, options))?;
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
+        warn(options, &self.kept.https);
         self.reopen_log();
         Ok(())
     }

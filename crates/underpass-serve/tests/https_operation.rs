@@ -7,17 +7,24 @@ mod support;
 #[path = "support/tls.rs"]
 mod tls;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, IsCa, Issuer,
+    KeyPair,
+};
 use rustls::client::Resumption;
 use serde_json::{Value, json};
 use support::Server;
 use tls::{Authority, ClientBuilder, connect, serve, shake};
-use underpass_serve::{Access, Explain, LogFormat, ServerOptions};
+use underpass_net::TlsOptions;
+use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions, check, warnings};
 use underpass_testkit::{HttpClient, WAIT_MAX, wait_for};
 
 /// Metrics are served on the socket `status` in this folder.
@@ -133,4 +140,173 @@ fn alerts_connections_bytes_and_reloads_are_counted() {
     let bytes = text.lines().find_map(|line| line.strip_prefix(bytes));
     let bytes: u64 = bytes.unwrap().parse().unwrap();
     assert!((100_000..101_000).contains(&bytes), "{bytes}");
+}
+
+/// A certificate of 2024 to 2099, changed, by `issuer` or by itself.
+struct Issued {
+    pem: String,
+    key: KeyPair,
+    params: CertificateParams,
+}
+
+fn issued(issuer: Option<&Issued>, change: impl FnOnce(&mut CertificateParams)) -> Issued {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2024, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2099, 1, 1);
+    change(&mut params);
+    let certificate = match issuer {
+        None => params.self_signed(&key),
+        Some(issuer) => params.signed_by(&key, &Issuer::from_params(&issuer.params, &issuer.key)),
+    };
+    let pem = certificate.unwrap().pem();
+    Issued { pem, key, params }
+}
+
+fn authority(name: &str) -> impl FnOnce(&mut CertificateParams) {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, name);
+    move |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name = subject;
+    }
+}
+
+/// What is said of these certificates in one file: mistakes, and warnings.
+fn checked(chain: &[&Issued]) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key] = ["cert", "key"].map(|name| folder.path().join(name));
+    fs::write(&cert, chain.iter().map(|one| &*one.pem).collect::<String>()).unwrap();
+    fs::write(&key, chain[0].key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    let options = ServerOptions {
+        tls: TlsOptions::of(&cert, &key),
+        ..ServerOptions::of(&site)
+    };
+    let mistakes = check(&options).iter().map(Error::to_string).collect();
+    (mistakes, warnings(&options))
+}
+
+#[test]
+fn chains_and_dates_are_checked() {
+    let root = issued(None, authority("root"));
+    let between = issued(Some(&root), authority("between"));
+    // The same name, another key: renewed at the wrong time.
+    let other = issued(Some(&root), authority("between"));
+    let leaf = issued(Some(&between), |_| {});
+    for right in [&[&leaf, &between][..], &[&leaf, &between, &root], &[&leaf]] {
+        assert_eq!(checked(right), (vec![], vec![]));
+    }
+    let order = "certificate 1 is not signed by certificate 2";
+    for (wrong, words) in [
+        (&[&leaf, &other][..], order),
+        (&[&leaf, &root, &between], order),
+        (
+            &[&leaf, &between, &between],
+            "certificate 2 is not signed by certificate 3",
+        ),
+    ] {
+        let (mistakes, _) = checked(wrong);
+        assert!(
+            mistakes.len() == 1 && mistakes[0].contains(words),
+            "{mistakes:?}"
+        );
+    }
+    let now = SystemTime::now();
+    let day = Duration::from_secs(86_400);
+    let old = issued(Some(&root), |params| {
+        params.not_after = rcgen::date_time_ymd(2025, 2, 3);
+    });
+    let (mistakes, _) = checked(&[&old]);
+    assert!(
+        mistakes[0].contains("expired on 2025-02-03 00:00 UTC"),
+        "{mistakes:?}"
+    );
+    let future = issued(Some(&root), |params| params.not_before = (now + day).into());
+    let (mistakes, _) = checked(&[&future]);
+    assert!(
+        mistakes[0].contains("is not valid before 20"),
+        "{mistakes:?}"
+    );
+    for (days, count) in [(13, 1), (15, 0)] {
+        let soon = issued(Some(&root), |params| {
+            params.not_after = (now + day * days).into();
+        });
+        let (mistakes, warnings) = checked(&[&soon]);
+        assert!(
+            mistakes.is_empty() && warnings.len() == count,
+            "{warnings:?}"
+        );
+        assert!(
+            warnings.iter().all(|one| one.contains("expires on 20")),
+            "{warnings:?}"
+        );
+    }
+    let (mistakes, warnings) = checked(&[&root]);
+    assert!(
+        mistakes.is_empty() && warnings[0].contains("of an authority"),
+        "{warnings:?}"
+    );
+    // It says where its issuer's certificate is: http://a/.
+    let access = b"\x30\x17\x30\x15\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x09http://a/";
+    let public = issued(Some(&between), |params| {
+        let access = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], access.into());
+        params.custom_extensions = vec![access];
+    });
+    let (mistakes, warnings) = checked(&[&public]);
+    assert!(
+        mistakes.is_empty() && warnings[0].contains("fullchain.pem"),
+        "{warnings:?}"
+    );
+    assert_eq!(checked(&[&public, &between]), (vec![], vec![]));
+}
+
+#[test]
+fn names_without_a_certificate_and_files_of_the_wrong_mode_are_warned_of() {
+    let authority = Authority::new();
+    let files = authority.issue("server", &["a.example", "*.b.example", "192.0.2.1", "::1"]);
+    let text = "[[site]]\nnames = ['a.example', 'x.b.example', '*.b.example', '192.0.2.1', '[::1]']
+        [[site]]\nnames = ['c.example', 'b.example', '192.0.2.2']";
+    let mut options = ServerOptions::parse(text).unwrap();
+    options.tls.certificates = vec![files.clone()];
+    let folder = tempfile::tempdir().unwrap();
+    options
+        .sites
+        .iter_mut()
+        .for_each(|site| site.root = folder.path().to_owned());
+    let of_mode = |mode| {
+        fs::set_permissions(&files.key, Permissions::from_mode(mode)).unwrap();
+        warnings(&options)
+    };
+    let said = of_mode(0o640);
+    assert_eq!(said.len(), 3, "{said:?}");
+    for (one, name) in said.iter().zip(["c.example", "b.example", "192.0.2.2"]) {
+        let words = format!("no certificate is for the name {name} of a site");
+        assert!(one.contains(&words), "{one}");
+    }
+    let said = of_mode(0o644);
+    assert!(
+        said[0].contains("every user of this machine may read the private key"),
+        "{said:?}"
+    );
+    fs::set_permissions(authority.path(""), Permissions::from_mode(0o700)).unwrap();
+    options.user = Some("65533:65533".parse().unwrap());
+    let said = warnings(&options);
+    for file in [&files.cert, &files.key] {
+        let words = format!("may not read {}", file.display());
+        assert!(said.iter().any(|one| one.contains(&words)), "{said:?}");
+    }
+    let open = Permissions::from_mode(0o711);
+    fs::set_permissions(authority.path(""), open).unwrap();
+    let said = warnings(&options);
+    assert!(
+        !said.iter().any(|one| one.contains("may not read")),
+        "{said:?}"
+    );
+    fs::set_permissions(&files.key, Permissions::from_mode(0o600)).unwrap();
+    let said = warnings(&options);
+    let unreadable = said.iter().filter(|one| one.contains("may not read"));
+    assert_eq!(unreadable.count(), 1, "{said:?}");
 }

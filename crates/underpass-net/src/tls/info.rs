@@ -102,6 +102,24 @@ pub struct CertificateFacts {
     pub chain_length: usize,
     /// Whether it was signed with its own key.
     pub is_self_signed: bool,
+    /// What is wrong with it and with those behind it, dates apart.
+    pub faults: Vec<ChainFault>,
+}
+
+/// What is wrong with a certificate and those behind it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ChainFault {
+    /// One of those behind it is no certificate.
+    Unreadable,
+    /// One is not signed by the next.
+    Order {
+        /// Its place, from 1.
+        number: usize,
+    },
+    /// It is alone, and says where the certificate of its issuer is: clients need that too.
+    NoIntermediate,
+    /// It is the certificate of an authority.
+    Authority,
 }
 
 /// Whether reading certificates again has brought others.

@@ -20,6 +20,8 @@ pub(crate) mod acceptor;
 pub(crate) mod acceptor;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "tls")]
+mod chain;
 pub(crate) mod counts;
 pub(crate) mod error;
 #[cfg(feature = "tls")]

@@ -16,6 +16,7 @@ use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
+use crate::tls::chain;
 use crate::tls::error::TlsError;
 use crate::tls::info::CertificateFacts;
 use crate::tls::settings::CertificateFiles;
@@ -33,7 +34,10 @@ pub(crate) fn load(
     provider: &CryptoProvider,
 ) -> Result<LoadedCertificate, TlsError> {
     let chain = certificates(&files.cert)?;
-    let facts = facts(files, &chain)?;
+    let facts = CertificateFacts {
+        faults: chain::faults(&chain, provider),
+        ..facts(files, &chain)?
+    };
     let key = CertifiedKey::from_der(chain, key(&files.key)?, provider);
     let key = key.map_err(|error| match error {
         RustlsError::InconsistentKeys(_) => TlsError::Mismatch {
@@ -130,6 +134,7 @@ fn facts(
         not_after: time(validity.not_after.to_unix_duration()),
         chain_length: chain.len(),
         is_self_signed: first.issuer() == first.subject(),
+        faults: Vec::new(),
     })
 }
 
