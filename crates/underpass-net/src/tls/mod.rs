@@ -3,15 +3,17 @@
 //! ```text
 //!  options ─► reading ─► certificates ─┐ swapped whole while connections go on
 //!                                      ▼
-//!  accepted, admitted ─► handshake ─► TlsSocket ─► the protocol
-//!       │ the first byte is no handshake's
+//!  accepted, admitted ─► handshake ─► session ─► the protocol
+//!       │ the first byte is no            │ records: Sealer, Opener
+//!       │ handshake's                     └ alerts, key updates, limits of keys
 //!       └─► Protocol::serve_plain
 //! ```
 //!
 //! Without the feature `tls` there is no acceptor, and everything else is the same.
 //!
-//! rustls shakes hands and makes records. What a connection owes is read in batches into a buffer
-//! of the worker, becomes records there, and leaves by one call for a batch.
+//! rustls shakes hands, and derives the next keys later. Records are made by the session: what a
+//! connection owes is read in batches into a buffer of the worker, sealed into another one, and
+//! leaves by one call for a batch. What has been sealed is never sealed again.
 
 #[cfg(not(feature = "tls"))]
 #[path = "absent.rs"]

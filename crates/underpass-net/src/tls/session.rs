@@ -460,7 +460,7 @@ impl SessionState {
             return Ok(SealedBatch::Later);
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let most = most.min(self.batch(socket));
+        let most = most.min(self.batch(socket, outbox));
         let mut buffer = worker.plaintext.borrow_mut();
         buffer.resize(SEALED_BATCH_BYTES, 0);
         let count = match gather(outbox, &worker.policy, 0, &mut buffer[..most])? {
@@ -479,8 +479,9 @@ impl SessionState {
     }
 
     /// How much is sealed at a time: what the socket will take, or a record.
-    fn batch(&self, socket: &PlainSocket) -> usize {
-        if self.caution > 0 {
+    fn batch(&self, socket: &PlainSocket, outbox: &Outbox) -> usize {
+        let is_short = outbox.unsent(CONTENT_BYTES_MAX as u64).next().is_none();
+        if is_short || self.caution > 0 {
             return CONTENT_BYTES_MAX;
         }
         let room = tcp::send_room(socket).unwrap_or(0);
