@@ -59,6 +59,13 @@ impl ReloadCounts {
 }
 
 impl HttpsState {
+    pub(crate) fn new(shared: Arc<TlsShared>) -> HttpsState {
+        HttpsState {
+            shared,
+            ..HttpsState::default()
+        }
+    }
+
     /// The acceptor for these options, if any listener needs one: the present one, with its files
     /// read again, or another one if the options are others.
     ///
@@ -142,6 +149,7 @@ fn refresh(state: &Weak<HttpsState>) {
     let Some(state) = state.upgrade() else {
         return;
     };
+    state.shared.rotate();
     match state.refresh() {
         Ok(Refreshed::Changed) => {
             tracing::info!("new certificates are in use");

@@ -1,5 +1,6 @@
 //! A server from its start to its end: workers that come and go, a log and counts that stay.
 
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use underpass::Mechanism;
@@ -76,7 +77,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     let sites = Arc::new(ServedSites::open(&options.sites)?);
     let log = AccessLog::open(&options.log, options.user.as_ref())?;
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
-    let https = Arc::new(HttpsState::default());
+    let https = Arc::new(HttpsState::new(inherited.tls()));
     let kept = KeptState {
         metrics: Arc::new(MetricsService::new(
             Arc::clone(&registry),
@@ -171,6 +172,20 @@ impl FileServer {
     /// [`Error::Tls`]; the certificates in use stay in use.
     pub fn reload_certificates(&self) -> Result<(), Error> {
         self.kept.https.refresh().map(drop)
+    }
+
+    /// Has a new process take over: see [`Server::upgrade`]. It resumes the TLS sessions of this
+    /// one.
+    ///
+    /// # Errors
+    /// As [`Server::upgrade`].
+    pub fn upgrade(
+        &self,
+        command: Command,
+        started: impl FnOnce(&Child),
+    ) -> Result<(), underpass_net::Error> {
+        self.running
+            .upgrade(command, &self.kept.https.shared, started)
     }
 
     /// Has the log's file opened anew: see [`crate::LogReopen::ask`].

@@ -9,7 +9,8 @@ mod tls;
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +21,11 @@ use rcgen::{
     KeyPair,
 };
 use rustls::client::Resumption;
+use rustls::{ClientConfig, HandshakeKind, version};
 use serde_json::{Value, json};
 use support::Server;
 use tls::{Authority, ClientBuilder, connect, serve, shake};
-use underpass_net::TlsOptions;
+use underpass_net::{TlsOptions, TlsVersion};
 use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions, check, warnings};
 use underpass_testkit::{HttpClient, WAIT_MAX, wait_for};
 
@@ -309,4 +311,78 @@ fn names_without_a_certificate_and_files_of_the_wrong_mode_are_warned_of() {
     let said = warnings(&options);
     let unreadable = said.iter().filter(|one| one.contains("may not read"));
     assert_eq!(unreadable.count(), 1, "{said:?}");
+}
+
+fn resuming(builder: &ClientBuilder) -> Arc<ClientConfig> {
+    let mut config = Arc::unwrap_or_clone(builder.config());
+    config.resumption = Resumption::in_memory_sessions(64);
+    Arc::new(config)
+}
+
+fn kind(config: &Arc<ClientConfig>, address: SocketAddr) -> HandshakeKind {
+    let client = shake(config, address).unwrap();
+    client.handshake_kind().unwrap()
+}
+
+#[test]
+fn sessions_are_resumed_by_all_workers_after_renewals_and_not_under_other_rules() {
+    let authority = Authority::new();
+    let server = serve(&authority, |options| options.workers = NonZeroUsize::new(3));
+    server.write("f", "content");
+    let other = serve(&authority, |_| {});
+    for version in [&version::TLS13, &version::TLS12] {
+        let builder = ClientBuilder {
+            versions: vec![version],
+            ..authority.client()
+        };
+        let config = resuming(&builder);
+        assert_eq!(kind(&config, server.address()), HandshakeKind::Full);
+        for number in 0..100 {
+            if number % 25 == 10 {
+                authority.issue("server", &["localhost"]);
+                server.server().reload(server.options()).unwrap();
+            }
+            let kind = kind(&config, server.address());
+            assert_eq!(kind, HandshakeKind::Resumed, "{version:?}, {number}");
+        }
+        // A key that this server does not have.
+        assert_eq!(kind(&config, other.address()), HandshakeKind::Full);
+    }
+    let config = resuming(&authority.client());
+    kind(&config, server.address());
+    let mut options = server.options().clone();
+    options.tls.min_version = TlsVersion::Tls13;
+    server.server().reload(&options).unwrap();
+    assert_eq!(kind(&config, server.address()), HandshakeKind::Full);
+    assert_eq!(kind(&config, server.address()), HandshakeKind::Resumed);
+}
+
+#[test]
+fn a_ticket_ends_with_the_authority_of_its_client() {
+    let (authority, next) = (Authority::new(), Authority::new());
+    let server = serve(&authority, |options| {
+        options.tls.client_ca = Some(authority.path("ca.pem"));
+    });
+    let by = |issuer: &Authority| {
+        let builder = ClientBuilder {
+            identity: Some(issuer.issue("client", &["me"])),
+            ..authority.client()
+        };
+        resuming(&builder)
+    };
+    let client = by(&authority);
+    assert_eq!(kind(&client, server.address()), HandshakeKind::Full);
+    assert_eq!(kind(&client, server.address()), HandshakeKind::Resumed);
+    let own = fs::read(authority.path("ca.pem")).unwrap();
+    fs::copy(next.path("ca.pem"), authority.path("ca.pem")).unwrap();
+    server.server().reload_certificates().unwrap();
+    shake(&client, server.address()).unwrap_err();
+    assert_eq!(kind(&by(&next), server.address()), HandshakeKind::Full);
+    // A broken file leaves the authority in use.
+    fs::write(authority.path("ca.pem"), "no certificate").unwrap();
+    server.server().reload_certificates().unwrap_err();
+    assert_eq!(kind(&by(&next), server.address()), HandshakeKind::Full);
+    fs::write(authority.path("ca.pem"), own).unwrap();
+    server.server().reload_certificates().unwrap();
+    assert_eq!(kind(&by(&authority), server.address()), HandshakeKind::Full);
 }

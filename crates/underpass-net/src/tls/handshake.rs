@@ -20,14 +20,13 @@ use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
-use crate::tls::counts::AlertDirection;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::{Handshake, HandshakeKind, TlsInfo};
 use crate::tls::reading::identity;
 use crate::tls::records::{Opener, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
 use crate::tls::settings::TlsVersion;
-use crate::tls::shared::TlsShared;
+use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// The first byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;

@@ -24,7 +24,6 @@ pub(crate) mod acceptor;
 mod certificates;
 #[cfg(feature = "tls")]
 mod chain;
-pub(crate) mod counts;
 pub(crate) mod error;
 #[cfg(feature = "tls")]
 mod handshake;
@@ -37,3 +36,5 @@ mod records;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod shared;
+#[cfg(feature = "tls")]
+mod tickets;

@@ -33,7 +33,7 @@ pub(crate) fn load(
     files: &CertificateFiles,
     provider: &CryptoProvider,
 ) -> Result<LoadedCertificate, TlsError> {
-    let chain = certificates(&files.cert)?;
+    let chain = certificates_of(&files.cert)?;
     let facts = CertificateFacts {
         faults: chain::faults(&chain, provider),
         ..facts(files, &chain)?
@@ -52,17 +52,21 @@ pub(crate) fn load(
     })
 }
 
-/// Reads certificates of authorities.
-pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+/// The certificates of a file as those of authorities.
+pub(crate) fn authorities(
+    path: &Path,
+    certificates: Vec<CertificateDer<'static>>,
+) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
+    for certificate in certificates {
         let added = roots.add(certificate);
         added.map_err(|error| content(path, format!("is no authority's certificate: {error}")))?;
     }
     Ok(roots)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// Reads certificates, one at least.
+pub(crate) fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let certificates = certificates.map_err(|error| content(path, format!("{error}")))?;

@@ -31,10 +31,9 @@ use crate::limits::{
     INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_BYTES, SEALED_COST,
     TLS_MESSAGES_MAX, TLS_MESSAGES_PER_SECOND,
 };
-use crate::tls::counts::AlertDirection;
 use crate::tls::info::TlsInfo;
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
-use crate::tls::shared::TlsShared;
+use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// A session whose handshake is complete. Its socket is passed to every call.
 pub(crate) struct TlsSession {
