@@ -64,8 +64,8 @@ impl Connection {
             received: first,
             unsent: Vec::new(),
             opened: Vec::new(),
+            hello: Some(Acceptor::default()),
             server_name: None,
-            has_hello: false,
         };
         let shaking = handshake.run();
         let connections = &state.worker.connections;
@@ -99,9 +99,11 @@ struct HandshakeInProgress<'s> {
     unsent: Vec<u8>,
     /// Data that came with the end of the handshake.
     opened: Vec<u8>,
-    /// What the client has asked for, once its hello is complete.
+    /// Reads the client's hello beside `connection`, which does not tell the name in it; none once
+    /// that is done.
+    hello: Option<Acceptor>,
+    /// The name that the client asks for.
     server_name: Option<Box<str>>,
-    has_hello: bool,
 }
 
 /// What rustls wants next.
@@ -116,8 +118,8 @@ enum HandshakeStep {
 impl HandshakeInProgress<'_> {
     /// Shakes hands. Cancelling ends the connection.
     async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
+        self.look_at_hello(0);
         loop {
-            self.look_at_hello();
             match self.step() {
                 Ok(HandshakeStep::Again) => {}
                 Ok(HandshakeStep::Complete) => break,
@@ -169,20 +171,26 @@ impl HandshakeInProgress<'_> {
         alerts.record(AlertDirection::Sent, number);
     }
 
-    /// The name that the client asks for, which an unbuffered connection does not tell.
-    fn look_at_hello(&mut self) {
-        if self.has_hello {
+    /// Looks for the client's hello in what has come last.
+    fn look_at_hello(&mut self, start: usize) {
+        let Some(acceptor) = &mut self.hello else {
             return;
-        }
-        let mut acceptor = Acceptor::default();
-        let mut hello = &self.received[..];
-        let accepted = acceptor
-            .read_tls(&mut hello)
-            .ok()
-            .and_then(|_| acceptor.accept().ok());
-        if let Some(Some(accepted)) = accepted {
-            self.has_hello = true;
-            self.server_name = accepted.client_hello().server_name().map(Box::from);
+        };
+        let mut bytes = &self.received[start..];
+        while !bytes.is_empty() {
+            match acceptor.read_tls(&mut bytes).map(|_| acceptor.accept()) {
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(accepted))) => {
+                    self.server_name = accepted.client_hello().server_name().map(Box::from);
+                    self.hello = None;
+                    return;
+                }
+                // `connection` says what is wrong with it.
+                Ok(Err(_)) | Err(_) => {
+                    self.hello = None;
+                    return;
+                }
+            }
         }
     }
 
@@ -229,9 +237,13 @@ impl HandshakeInProgress<'_> {
             return Err(HandshakeError::Failed("a message is too long".to_owned()));
         }
         self.received.reserve(INPUT_BYTES_START);
+        let start = self.received.len();
         let (socket, received) = (self.socket, &mut self.received);
         match poll_fn(|task| socket.poll_read(task, received)).await {
-            Ok(1..) => Ok(()),
+            Ok(1..) => {
+                self.look_at_hello(start);
+                Ok(())
+            }
             Ok(0) | Err(_) => Err(HandshakeError::PeerGone),
         }
     }
