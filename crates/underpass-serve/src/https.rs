@@ -1,12 +1,14 @@
 //! HTTPS: which listeners speak it, with which certificates, and how others lead there.
 
-use std::fs;
+pub(crate) mod check;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use underpass::Mechanism;
-use underpass_net::{CertificateFacts, ListenAt, Refreshed, TlsAcceptor};
+use underpass_net::{CertificateFacts, ListenAt, Refreshed, TlsAcceptor, TlsError, TlsShared};
 
 use crate::error::Error;
 use crate::options::ServerOptions;
@@ -29,9 +31,41 @@ pub(crate) const HTTPS_PORT: u16 = 443;
 #[derive(Debug, Default)]
 pub(crate) struct HttpsState {
     acceptor: Mutex<Option<Arc<TlsAcceptor>>>,
+    pub(crate) shared: Arc<TlsShared>,
+    pub(crate) reloads: ReloadCounts,
+}
+
+/// How often the files of certificates were read again, by what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct ReloadCounts([AtomicU64; ReloadCounts::NAMES.len()]);
+
+impl ReloadCounts {
+    /// The words in metrics.
+    pub(crate) const NAMES: [&str; 3] = ["same", "changed", "failed"];
+
+    /// In the order of the names.
+    pub(crate) fn values(&self) -> [u64; ReloadCounts::NAMES.len()] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn record(&self, outcome: &Result<Refreshed, TlsError>) {
+        let number = match outcome {
+            Ok(Refreshed::Same) => 0,
+            Ok(Refreshed::Changed) => 1,
+            Err(_) => 2,
+        };
+        self.0[number].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl HttpsState {
+    pub(crate) fn new(shared: Arc<TlsShared>) -> HttpsState {
+        HttpsState {
+            shared,
+            ..HttpsState::default()
+        }
+    }
+
     /// The acceptor for these options, if any listener needs one: the present one, with its files
     /// read again, or another one if the options are others.
     ///
@@ -49,15 +83,18 @@ impl HttpsState {
         if !options.policy.allows(Mechanism::ReadWrite) {
             return Err(Error::Config(ONLY_READ_WRITE.to_owned()));
         }
-        if let Some(error) = served_key(options) {
+        if let Some(error) = check::served_key(options) {
             return Err(error);
         }
         let same = present
             .as_ref()
             .filter(|present| *present.options() == options.tls);
         match same {
-            Some(same) => drop(same.refresh()?),
-            None => *present = Some(Arc::new(TlsAcceptor::load(&options.tls, &PROTOCOLS)?)),
+            Some(same) => drop(self.refresh_counted(same)?),
+            None => {
+                let loaded = TlsAcceptor::load(&options.tls, &PROTOCOLS, &self.shared)?;
+                *present = Some(Arc::new(loaded));
+            }
         }
         Ok(present.clone())
     }
@@ -69,9 +106,15 @@ impl HttpsState {
     pub(crate) fn refresh(&self) -> Result<Refreshed, Error> {
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         match present.as_ref() {
-            Some(present) => Ok(present.refresh()?),
+            Some(present) => Ok(self.refresh_counted(present)?),
             None => Ok(Refreshed::Same),
         }
+    }
+
+    fn refresh_counted(&self, acceptor: &TlsAcceptor) -> Result<Refreshed, TlsError> {
+        let outcome = acceptor.refresh();
+        self.reloads.record(&outcome);
+        outcome
     }
 
     /// What the certificates in use say of themselves.
@@ -103,10 +146,19 @@ impl HttpsState {
 }
 
 fn refresh(state: &Weak<HttpsState>) {
-    match state.upgrade().map(|state| state.refresh()) {
-        Some(Ok(Refreshed::Changed)) => tracing::info!("new certificates are in use"),
-        Some(Err(error)) => tracing::warn!("the certificates in use are kept: {error}"),
-        Some(Ok(Refreshed::Same)) | None => {}
+    let Some(state) = state.upgrade() else {
+        return;
+    };
+    state.shared.rotate();
+    match state.refresh() {
+        Ok(Refreshed::Changed) => {
+            tracing::info!("new certificates are in use");
+            for warning in check::of_renewed(&state.certificates()) {
+                tracing::warn!("{warning}");
+            }
+        }
+        Err(error) => tracing::warn!("the certificates in use are kept: {error}"),
+        Ok(Refreshed::Same) => {}
     }
 }
 
@@ -146,33 +198,14 @@ pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
     origin
 }
 
-/// All that is wrong with certificates and keys.
+/// All that is wrong: certificates and keys that cannot be used, or that clients refuse.
 pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
-    let mut wrong: Vec<_> = served_key(options).into_iter().collect();
-    if is_spoken(options) {
-        wrong.extend(
-            HttpsState::default()
-                .acceptor(options)
-                .err()
-                .filter(|_| wrong.is_empty()),
-        );
+    if let Some(error) = check::served_key(options) {
+        return vec![error];
     }
-    wrong
-}
-
-/// A key in a served folder: whoever guesses its name could read it.
-fn served_key(options: &ServerOptions) -> Option<Error> {
-    let roots: Vec<_> = options
-        .sites
-        .iter()
-        .filter_map(|site| fs::canonicalize(&site.root).ok())
-        .collect();
-    options.tls.keys().find_map(|key| {
-        let real = fs::canonicalize(key).ok()?;
-        let root = roots.iter().find(|root| real.starts_with(root))?;
-        Some(Error::KeyServed {
-            key: key.to_owned(),
-            root: root.clone(),
-        })
-    })
+    match HttpsState::default().acceptor(options) {
+        Err(error) => vec![error],
+        Ok(None) => Vec::new(),
+        Ok(Some(acceptor)) => check::mistakes(&acceptor.certificates()),
+    }
 }

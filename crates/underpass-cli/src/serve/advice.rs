@@ -65,6 +65,7 @@ pub(super) fn with_advice(error: &Error) -> String {
         }
         Error::Net(_)
         | Error::Tls(_)
+        | Error::Certificate { .. }
         | Error::Limits { .. }
         | Error::Config(_)
         | Error::ConfigFile { .. }

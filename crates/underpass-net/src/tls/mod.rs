@@ -22,6 +22,8 @@ pub(crate) mod acceptor;
 pub(crate) mod acceptor;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "tls")]
+mod chain;
 pub(crate) mod error;
 #[cfg(feature = "tls")]
 mod handshake;
@@ -35,3 +37,6 @@ mod records;
 #[cfg(feature = "tls")]
 pub(crate) mod session;
 pub(crate) mod settings;
+pub(crate) mod shared;
+#[cfg(feature = "tls")]
+mod tickets;

@@ -11,6 +11,8 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -31,11 +33,12 @@ use crate::limits::{
 use crate::tls::info::TlsInfo;
 use crate::tls::message_rate::MessageRate;
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
+use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// A session whose handshake is complete. Its socket is passed to every call.
 pub(crate) struct TlsSession {
     state: RefCell<SessionState>,
-    info: TlsInfo,
+    info: Rc<TlsInfo>,
 }
 
 /// What a handshake has left.
@@ -49,6 +52,7 @@ pub(crate) struct HandshakeResult {
     /// What came behind the handshake.
     pub(crate) received: Vec<u8>,
     pub(crate) info: TlsInfo,
+    pub(crate) shared: Arc<TlsShared>,
 }
 
 struct SessionState {
@@ -72,6 +76,7 @@ struct SessionState {
     caution: u64,
     /// Of one key.
     key_records_max: u64,
+    shared: Arc<TlsShared>,
 }
 
 /// What happens to bytes of the peer.
@@ -122,7 +127,7 @@ const KEY_UPDATE_HEAD: [u8; 4] = [KEY_UPDATE, 0, 0, 1];
 impl TlsSession {
     pub(crate) fn new(result: HandshakeResult) -> TlsSession {
         TlsSession {
-            info: result.info,
+            info: Rc::new(result.info),
             state: RefCell::new(SessionState {
                 opener: result.opener,
                 sealer: result.sealer,
@@ -137,12 +142,13 @@ impl TlsSession {
                 messages: MessageRate::default(),
                 caution: 0,
                 key_records_max: KEY_RECORDS_MAX,
+                shared: result.shared,
             }),
         }
     }
 
     /// What was agreed in the handshake.
-    pub(crate) fn info(&self) -> &TlsInfo {
+    pub(crate) fn info(&self) -> &Rc<TlsInfo> {
         &self.info
     }
 
@@ -402,6 +408,8 @@ impl SessionState {
     }
 
     fn heed_alert(&mut self, level: u8, alert: AlertDescription) -> Result<(), SessionFault> {
+        let alerts = &self.shared.alerts;
+        alerts.record(AlertDirection::Received, u8::from(alert));
         // The level means nothing in TLS 1.3 (RFC 8446, section 6).
         let is_warning = match self.suite.tls13() {
             Some(_) => alert == AlertDescription::UserCanceled,
@@ -467,8 +475,10 @@ impl SessionState {
     }
 
     fn push_alert(&mut self, level: AlertLevel, alert: AlertDescription) {
+        let number = u8::from(alert);
+        self.shared.alerts.record(AlertDirection::Sent, number);
         // Where this fails, the peer sees the connection end without it.
-        let _ = self.push(ContentType::Alert, &[level as u8, u8::from(alert)], 0);
+        let _ = self.push(ContentType::Alert, &[level as u8, number], 0);
     }
 
     fn push(&mut self, kind: ContentType, content: &[u8], owed: u64) -> Result<(), rustls::Error> {
