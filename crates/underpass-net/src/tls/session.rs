@@ -30,6 +30,7 @@ use crate::connection::worker_state::WorkerState;
 use crate::limits::{
     INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_BYTES, SEALED_COST,
 };
+use crate::tls::error::SessionFault;
 use crate::tls::info::TlsInfo;
 use crate::tls::message_rate::MessageRate;
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
@@ -92,30 +93,7 @@ enum InputState {
     Discarded,
 }
 
-/// Why a session ends before its time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SessionFault {
-    /// The peer broke the protocol, and is told by this alert.
-    Peer(AlertDescription),
-    /// The peer has sent this alert.
-    Told(AlertDescription),
-}
-
 const UNEXPECTED: SessionFault = SessionFault::Peer(AlertDescription::UnexpectedMessage);
-
-impl From<SessionFault> for io::Error {
-    fn from(fault: SessionFault) -> io::Error {
-        match fault {
-            SessionFault::Peer(alert) => {
-                io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {alert:?}"))
-            }
-            SessionFault::Told(alert) => io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                format!("TLS: the peer reported {alert:?}"),
-            ),
-        }
-    }
-}
 
 /// Handshake messages (RFC 8446, section 4).
 const CLIENT_HELLO: u8 = 1;
