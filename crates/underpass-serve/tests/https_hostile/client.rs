@@ -16,7 +16,7 @@ use rustls::{
     AlertDescription, ClientConfig, ConnectionTrafficSecrets, ContentType, ProtocolVersion,
     SupportedCipherSuite,
 };
-use underpass_testkit::WAIT_MAX;
+use underpass_testkit::{HttpClient, WAIT_MAX};
 
 use crate::tls::ClientBuilder;
 
@@ -60,7 +60,15 @@ pub(crate) fn config(builder: &ClientBuilder) -> Arc<ClientConfig> {
 }
 
 pub(crate) fn socket(address: SocketAddr) -> TcpStream {
-    let socket = TcpStream::connect(address).unwrap();
+    bounded(TcpStream::connect(address).unwrap())
+}
+
+/// With a small receive buffer, so that what is not read stays with the server.
+pub(crate) fn slow_socket(address: SocketAddr) -> TcpStream {
+    bounded(HttpClient::connect_slow(address).socket)
+}
+
+fn bounded(socket: TcpStream) -> TcpStream {
     socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
     socket.set_write_timeout(Some(WAIT_MAX)).unwrap();
     socket.set_nodelay(true).unwrap();

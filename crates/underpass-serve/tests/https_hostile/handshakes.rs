@@ -149,6 +149,7 @@ fn a_peer_that_leaves_during_its_handshake_is_counted() {
         client.write_all(&hello).unwrap();
         client.write_all(&[21, 3, 3, 0, 2, 2, 42]).unwrap();
         rest(&client);
+        drop(client);
         attacked.await_handshakes("alert", 1);
         attacked.serves_others();
         attacked.stop();
@@ -215,6 +216,7 @@ fn what_comes_with_the_end_of_the_handshake_is_the_sessions() {
         // In TLS 1.2 the server ends a full handshake, and the client one that is resumed.
         let mut client = HttpClient::over(RawClient::connect(&tls12, attacked.server.address()));
         assert_eq!(client.get("/f").body, CONTENT);
+        drop(client);
         for config in [tls13, tls12] {
             for (name, deed) in deeds {
                 let socket = socket(attacked.server.address());

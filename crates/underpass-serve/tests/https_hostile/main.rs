@@ -12,6 +12,7 @@ mod tls;
 
 mod handshakes;
 mod records;
+mod streams;
 
 use std::path::PathBuf;
 use std::time::Duration;
