@@ -2,13 +2,20 @@
 
 pub(crate) mod check;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rustix::fs::{Uid, chown};
+use rustix::process::geteuid;
 use underpass::Mechanism;
-use underpass_net::{CertificateFacts, ListenAt, Refreshed, TlsAcceptor, TlsError, TlsShared};
+use underpass_net::{
+    CertificateFacts, ListenAt, Refreshed, TlsAcceptor, TlsError, TlsShared, User,
+};
 
 use crate::error::Error;
 use crate::options::ServerOptions;
@@ -93,6 +100,9 @@ impl HttpsState {
             Some(same) => drop(self.refresh_counted(same)?),
             None => {
                 let loaded = TlsAcceptor::load(&options.tls, &PROTOCOLS, &self.shared)?;
+                if let (true, Some(user)) = (options.tls.self_signed, &options.user) {
+                    give(options, user);
+                }
                 *present = Some(Arc::new(loaded));
             }
         }
@@ -119,11 +129,14 @@ impl HttpsState {
 
     /// What the certificates in use say of themselves.
     pub(crate) fn certificates(&self) -> Vec<CertificateFacts> {
+        let present = self.present();
+        present.map(|one| one.certificates()).unwrap_or_default()
+    }
+
+    /// The acceptor in use.
+    pub(crate) fn present(&self) -> Option<Arc<TlsAcceptor>> {
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
-        present
-            .as_ref()
-            .map(|one| one.certificates())
-            .unwrap_or_default()
+        present.clone()
     }
 
     /// Reads the files of the certificates again from time to time, on a thread that ends with the
@@ -165,11 +178,10 @@ fn refresh(state: &Weak<HttpsState>) {
 impl HttpListen {
     /// What is spoken there.
     pub(crate) fn spoken(&self, options: &ServerOptions) -> Scheme {
-        self.scheme
-            .unwrap_or(match options.tls.certificates.is_empty() {
-                true => Scheme::Http,
-                false => Scheme::Https,
-            })
+        self.scheme.unwrap_or(match options.tls.has_certificate() {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        })
     }
 }
 
@@ -198,6 +210,20 @@ pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
     origin
 }
 
+/// Lets the user that root is about to become renew the certificate that is made.
+fn give(options: &ServerOptions, user: &User) {
+    let Some(user) = user.number().ok().filter(|_| geteuid().is_root()) else {
+        return;
+    };
+    for files in options.tls.files() {
+        let folder = files.key.parent().map(Path::to_owned);
+        for path in [Some(files.cert), Some(files.key), folder].iter().flatten() {
+            // Where it fails, it is warned of as a file that cannot be read.
+            let _ = chown(path, Some(Uid::from_raw(user)), None);
+        }
+    }
+}
+
 /// All that is wrong: certificates and keys that cannot be used, or that clients refuse.
 pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
     if let Some(error) = check::served_key(options) {
@@ -207,5 +233,24 @@ pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
         Err(error) => vec![error],
         Ok(None) => Vec::new(),
         Ok(Some(acceptor)) => check::mistakes(&acceptor.certificates()),
+    }
+}
+
+/// How clients recognise a certificate that no authority has signed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CertificatePin {
+    /// The SHA-256 hash of the certificate, as browsers show it: `0A:1B:…`.
+    pub fingerprint: String,
+    /// That of its public key, as curl takes it for `--pinnedpubkey`: `sha256//…`.
+    pub public_key: String,
+}
+
+impl CertificatePin {
+    pub(crate) fn of(facts: &CertificateFacts) -> CertificatePin {
+        let pairs = facts.sha256.iter().map(|byte| format!("{byte:02X}"));
+        CertificatePin {
+            fingerprint: pairs.collect::<Vec<_>>().join(":"),
+            public_key: format!("sha256//{}", BASE64_STANDARD.encode(facts.key_sha256)),
+        }
     }
 }

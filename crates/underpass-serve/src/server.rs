@@ -12,7 +12,7 @@ use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
 use crate::error::Error;
-use crate::https::{self, HttpsState};
+use crate::https::{self, CertificatePin, HttpsState};
 use crate::limits::METRICS_CONNECTIONS_MAX;
 use crate::log::{AccessLog, LogOptions, rotation_obstacle};
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
@@ -163,6 +163,16 @@ impl FileServer {
         all.iter()
             .filter_map(|listener| Some((scheme(listener.at())?, listener.address().clone())))
             .collect()
+    }
+
+    /// How clients recognise the certificate in use, if this server has made it.
+    pub fn self_signed(&self) -> Option<CertificatePin> {
+        let acceptor = self.kept.https.present()?;
+        let certificates = acceptor.certificates();
+        let made = certificates
+            .first()
+            .filter(|_| acceptor.options().self_signed);
+        made.map(CertificatePin::of)
     }
 
     /// Reads the files of certificates again, as happens every minute, and has new connections use

@@ -16,6 +16,7 @@ use crate::tls::certificates::Certificates;
 use crate::tls::error::TlsError;
 use crate::tls::info::{CertificateFacts, Refreshed};
 use crate::tls::reading::{LoadedCertificate, authorities, certificates_of, load};
+use crate::tls::self_signed::load_or_make;
 use crate::tls::settings::{TlsOptions, TlsVersion};
 use crate::tls::shared::TlsShared;
 use crate::tls::tickets::{TicketIssuer, TicketUse};
@@ -138,11 +139,14 @@ fn load_all(
     options: &TlsOptions,
     provider: &CryptoProvider,
 ) -> Result<Vec<LoadedCertificate>, TlsError> {
-    if options.certificates.is_empty() {
-        return Err(TlsError::NoCertificate);
+    let all = options.files();
+    match (options.self_signed, &all[..]) {
+        (true, []) => Err(TlsError::NoStateFolder),
+        (true, [files]) => Ok(vec![load_or_make(files, provider)?]),
+        (true, _) => Err(TlsError::SelfSignedBeside),
+        (false, []) => Err(TlsError::NoCertificate),
+        (false, all) => all.iter().map(|files| load(files, provider)).collect(),
     }
-    let files = options.certificates.iter();
-    files.map(|files| load(files, provider)).collect()
 }
 
 /// The authorities whose certificates clients must have, if they must.

@@ -25,6 +25,20 @@ pub enum TlsError {
         /// The error of the system call.
         source: io::Error,
     },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system call.
+        source: io::Error,
+    },
+    /// There is no folder for a certificate that is made.
+    #[error("there is no folder for the certificate; set XDG_STATE_HOME or HOME")]
+    NoStateFolder,
+    /// A certificate was named, and another one is to be made.
+    #[error("a self-signed certificate is made only where no certificate is named")]
+    SelfSignedBeside,
     /// A file does not hold what it should.
     #[error("{}: {why}", path.display())]
     Content {

@@ -102,6 +102,10 @@ pub struct CertificateFacts {
     pub chain_length: usize,
     /// Whether it was signed with its own key.
     pub is_self_signed: bool,
+    /// The SHA-256 hash of the certificate: its fingerprint.
+    pub sha256: [u8; 32],
+    /// The SHA-256 hash of its public key, by which clients pin it (RFC 7469, section 2.4).
+    pub key_sha256: [u8; 32],
     /// What is wrong with it and with those behind it, dates apart.
     pub faults: Vec<ChainFault>,
 }

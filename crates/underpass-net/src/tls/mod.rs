@@ -35,6 +35,8 @@ mod reading;
 #[cfg(feature = "tls")]
 mod records;
 #[cfg(feature = "tls")]
+mod self_signed;
+#[cfg(feature = "tls")]
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod shared;

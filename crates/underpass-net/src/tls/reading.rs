@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::digest;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as RustlsError, RootCertStore};
 use x509_cert::Certificate;
-use x509_cert::der::Decode;
+use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -128,6 +129,7 @@ fn facts(
             _ => {}
         }
     }
+    let public_key = first.subject_public_key_info().to_der();
     let validity = first.validity();
     let time = |seconds: Duration| SystemTime::UNIX_EPOCH + seconds;
     Ok(CertificateFacts {
@@ -138,8 +140,16 @@ fn facts(
         not_after: time(validity.not_after.to_unix_duration()),
         chain_length: chain.len(),
         is_self_signed: first.issuer() == first.subject(),
+        sha256: sha256(&chain[0]),
+        key_sha256: sha256(&public_key.unwrap_or_default()),
         faults: Vec::new(),
     })
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    hash
 }
 
 /// Who a certificate names: its subject (RFC 4514), or else its first alternative name.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::process::geteuid;
-use underpass_net::{CertificateFacts, CertificateFiles, ChainFault, User};
+use underpass_net::{CertificateFacts, ChainFault, User};
 
 use crate::error::Error;
 use crate::http::calendar::minutes;
@@ -205,14 +205,23 @@ pub(crate) fn served_key(options: &ServerOptions) -> Option<Error> {
         .iter()
         .filter_map(|site| fs::canonicalize(&site.root).ok())
         .collect();
-    let keys = options.tls.certificates.iter();
-    keys.map(|files: &CertificateFiles| &files.key)
-        .find_map(|key| {
-            let real = fs::canonicalize(key).ok()?;
-            let root = roots.iter().find(|root| real.starts_with(root))?;
-            Some(Error::KeyServed {
-                key: key.to_owned(),
-                root: root.clone(),
-            })
-        })
+    let mut keys = options.tls.files().into_iter().map(|files| files.key);
+    keys.find_map(|key| {
+        // By the name that it has, and by the one that links lead to.
+        let places = [place(&key), fs::canonicalize(&key).ok()];
+        let mut places = places.into_iter().flatten();
+        let is_served = |place: PathBuf| roots.iter().find(|root| place.starts_with(root)).cloned();
+        let root = places.find_map(is_served)?;
+        Some(Error::KeyServed { key, root })
+    })
+}
+
+/// Where a file is, or will be: its folder without links, and its name.
+fn place(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut folders = path.ancestors().skip(1);
+    folders.find_map(|folder| {
+        let real = fs::canonicalize(folder).ok()?;
+        Some(real.join(path.strip_prefix(folder).ok()?))
+    })
 }
