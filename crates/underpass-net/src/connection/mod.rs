@@ -153,7 +153,7 @@ impl Connection {
     }
 
     /// What was agreed in the TLS handshake; none where the connection is not encrypted.
-    pub fn tls(&self) -> Option<&TlsInfo> {
+    pub fn tls(&self) -> Option<&Rc<TlsInfo>> {
         self.state.transport.tls()
     }
 

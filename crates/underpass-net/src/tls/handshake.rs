@@ -1,13 +1,15 @@
 //! The stage between admission and the protocol on a listener with TLS.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 
 use rustix::net::{SendFlags, send};
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{HandshakeKind as RustlsKind, InvalidMessage, ProtocolVersion};
+use rustls::{AlertDescription, HandshakeKind as RustlsKind, InvalidMessage, ProtocolVersion};
 use tokio::io::Interest;
 use underpass::SealedRecords;
 use underpass::drive::tokio::Stream;
@@ -20,12 +22,15 @@ use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::{Handshake, HandshakeKind, TlsInfo};
+use crate::tls::reading::identity;
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
 use crate::tls::settings::TlsVersion;
+use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// The first byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
+const ALERT_RECORD: u8 = 21;
 
 /// The record of that alert, before anything is encrypted.
 const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
@@ -78,6 +83,7 @@ fn failure(error: ConnectionError) -> HandshakeError {
 /// A handshake in progress.
 pub(crate) struct HandshakeInProgress<'s> {
     connection: UnbufferedServerConnection,
+    shared: Arc<TlsShared>,
     socket: &'s PlainSocket,
     /// Records that have come and are not used up.
     received: Vec<u8>,
@@ -112,6 +118,7 @@ impl<'s> HandshakeInProgress<'s> {
         let connection = acceptor.session();
         Ok(HandshakeInProgress {
             connection: connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            shared: Arc::clone(acceptor.shared()),
             socket,
             received,
             shown: 0,
@@ -149,15 +156,37 @@ impl<'s> HandshakeInProgress<'s> {
     /// Sends the alert for an error.
     async fn fail(&mut self, error: rustls::Error) -> HandshakeError {
         // What comes next is the alert, in a record of its own. Of some errors rustls reports none.
+        let start = self.unsent.len();
         let _ = self.step();
-        if self.unsent.is_empty() && self.connection.protocol_version().is_none() {
+        if self.unsent.len() == start && self.connection.protocol_version().is_none() {
             self.unsent.extend(DECODE_ERROR);
         }
+        self.count_alert(start, &error);
         let _ = self.flush().await;
         match error {
             rustls::Error::AlertReceived(alert) => HandshakeError::Alert(format!("{alert:?}")),
             error => HandshakeError::Failed(error.to_string()),
         }
+    }
+
+    /// Counts the alert that ends the handshake: the peer's, or the one in the record that begins
+    /// at `start`. Where that is encrypted, `error` tells what the peer is told.
+    fn count_alert(&self, start: usize, error: &rustls::Error) {
+        use AlertDescription as Alert;
+        let alerts = &self.shared.alerts;
+        if let rustls::Error::AlertReceived(alert) = error {
+            return alerts.record(AlertDirection::Received, u8::from(*alert));
+        }
+        let number = match (&self.unsent[start..], error) {
+            ([], _) => return,
+            ([ALERT_RECORD, _, _, 0, 2, _, number], _) => *number,
+            (_, rustls::Error::NoCertificatesPresented) => u8::from(Alert::CertificateRequired),
+            (_, rustls::Error::InvalidCertificate(why)) => Alert::from(why.clone()).into(),
+            (_, rustls::Error::DecryptError) => u8::from(Alert::BadRecordMac),
+            (_, rustls::Error::InvalidMessage(_)) => u8::from(Alert::DecodeError),
+            _ => u8::MAX,
+        };
+        alerts.record(AlertDirection::Sent, number);
     }
 
     fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
@@ -243,6 +272,7 @@ impl<'s> HandshakeInProgress<'s> {
     fn finish(self) -> Result<HandshakeResult, rustls::Error> {
         let suite = self.connection.negotiated_cipher_suite();
         let suite = suite.ok_or(rustls::Error::HandshakeNotComplete)?;
+        let client = self.connection.peer_certificates();
         let info = TlsInfo {
             version: match suite.tls13() {
                 Some(_) => TlsVersion::Tls13,
@@ -254,6 +284,8 @@ impl<'s> HandshakeInProgress<'s> {
                 Some(RustlsKind::Resumed) => HandshakeKind::Resumed,
                 _ => HandshakeKind::Full,
             },
+            client: client.and_then(|chain| identity(chain.first()?)),
+            sealed_by: Cell::default(),
         };
         let (extracted, secrets) = self.connection.dangerous_into_kernel_connection()?;
         let form = RecordForm::of(suite, &extracted.tx.1);
@@ -276,6 +308,7 @@ impl<'s> HandshakeInProgress<'s> {
             unsent,
             received: self.received,
             info,
+            shared: self.shared,
         })
     }
 }

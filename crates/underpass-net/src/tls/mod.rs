@@ -22,6 +22,8 @@ pub(crate) mod acceptor;
 pub(crate) mod acceptor;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "tls")]
+mod chain;
 pub(crate) mod error;
 #[cfg(feature = "tls")]
 mod handshake;
@@ -33,5 +35,10 @@ mod reading;
 #[cfg(feature = "tls")]
 mod records;
 #[cfg(feature = "tls")]
+mod self_signed;
+#[cfg(feature = "tls")]
 pub(crate) mod session;
 pub(crate) mod settings;
+pub(crate) mod shared;
+#[cfg(feature = "tls")]
+mod tickets;

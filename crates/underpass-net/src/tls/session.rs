@@ -11,6 +11,8 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -28,14 +30,16 @@ use crate::connection::worker_state::WorkerState;
 use crate::limits::{
     INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_BYTES, SEALED_COST,
 };
+use crate::tls::error::SessionFault;
 use crate::tls::info::TlsInfo;
 use crate::tls::message_rate::MessageRate;
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
+use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// A session whose handshake is complete. Its socket is passed to every call.
 pub(crate) struct TlsSession {
     state: RefCell<SessionState>,
-    info: TlsInfo,
+    info: Rc<TlsInfo>,
 }
 
 /// What a handshake has left.
@@ -49,6 +53,7 @@ pub(crate) struct HandshakeResult {
     /// What came behind the handshake.
     pub(crate) received: Vec<u8>,
     pub(crate) info: TlsInfo,
+    pub(crate) shared: Arc<TlsShared>,
 }
 
 struct SessionState {
@@ -72,6 +77,7 @@ struct SessionState {
     caution: u64,
     /// Of one key.
     key_records_max: u64,
+    shared: Arc<TlsShared>,
 }
 
 /// What happens to bytes of the peer.
@@ -87,30 +93,7 @@ enum InputState {
     Discarded,
 }
 
-/// Why a session ends before its time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SessionFault {
-    /// The peer broke the protocol, and is told by this alert.
-    Peer(AlertDescription),
-    /// The peer has sent this alert.
-    Told(AlertDescription),
-}
-
 const UNEXPECTED: SessionFault = SessionFault::Peer(AlertDescription::UnexpectedMessage);
-
-impl From<SessionFault> for io::Error {
-    fn from(fault: SessionFault) -> io::Error {
-        match fault {
-            SessionFault::Peer(alert) => {
-                io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {alert:?}"))
-            }
-            SessionFault::Told(alert) => io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                format!("TLS: the peer reported {alert:?}"),
-            ),
-        }
-    }
-}
 
 /// Handshake messages (RFC 8446, section 4).
 const CLIENT_HELLO: u8 = 1;
@@ -122,7 +105,7 @@ const KEY_UPDATE_HEAD: [u8; 4] = [KEY_UPDATE, 0, 0, 1];
 impl TlsSession {
     pub(crate) fn new(result: HandshakeResult) -> TlsSession {
         TlsSession {
-            info: result.info,
+            info: Rc::new(result.info),
             state: RefCell::new(SessionState {
                 opener: result.opener,
                 sealer: result.sealer,
@@ -137,12 +120,13 @@ impl TlsSession {
                 messages: MessageRate::default(),
                 caution: 0,
                 key_records_max: KEY_RECORDS_MAX,
+                shared: result.shared,
             }),
         }
     }
 
     /// What was agreed in the handshake.
-    pub(crate) fn info(&self) -> &TlsInfo {
+    pub(crate) fn info(&self) -> &Rc<TlsInfo> {
         &self.info
     }
 
@@ -402,6 +386,8 @@ impl SessionState {
     }
 
     fn heed_alert(&mut self, level: u8, alert: AlertDescription) -> Result<(), SessionFault> {
+        let alerts = &self.shared.alerts;
+        alerts.record(AlertDirection::Received, u8::from(alert));
         // The level means nothing in TLS 1.3 (RFC 8446, section 6).
         let is_warning = match self.suite.tls13() {
             Some(_) => alert == AlertDescription::UserCanceled,
@@ -467,8 +453,10 @@ impl SessionState {
     }
 
     fn push_alert(&mut self, level: AlertLevel, alert: AlertDescription) {
+        let number = u8::from(alert);
+        self.shared.alerts.record(AlertDirection::Sent, number);
         // Where this fails, the peer sees the connection end without it.
-        let _ = self.push(ContentType::Alert, &[level as u8, u8::from(alert)], 0);
+        let _ = self.push(ContentType::Alert, &[level as u8, number], 0);
     }
 
     fn push(&mut self, kind: ContentType, content: &[u8], owed: u64) -> Result<(), rustls::Error> {

@@ -55,6 +55,7 @@ pub(crate) async fn serve_connection(
 ) {
     let meter = Rc::new(CpuMeter::default());
     let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
+    exchange.tls = connection.tls().cloned();
     let level = worker.shared.observation;
     let open = OpenConnection(Rc::clone(&worker));
     let exchanges = Exchanges {
@@ -406,10 +407,11 @@ impl<'c> Exchanges<'c> {
     /// one left.
     fn explanation(&mut self, made: Option<&str>) -> String {
         let previous = self.exchange.previous.as_deref();
+        let tls = self.exchange.tls.as_deref();
         // The length of the fields decides too whether a small body leaves with its head.
         let length = |forecast: &Forecast| {
             let planned = explain::planned(forecast);
-            explain::fields(Some(&planned), previous).len() as u64
+            explain::fields(Some(&planned), previous, tls).len() as u64
         };
         let forecast = self.connection.forecast(0);
         let forecast = forecast.and_then(|forecast| self.connection.forecast(length(&forecast)));
@@ -418,7 +420,7 @@ impl<'c> Exchanges<'c> {
             _ => forecast.as_ref().map(explain::planned),
         };
         let planned = planned.or_else(|| made.map(str::to_owned));
-        explain::fields(planned.as_deref(), previous)
+        explain::fields(planned.as_deref(), previous, tls)
     }
 
     fn record(&mut self, end: ExchangeEnd) {

@@ -346,6 +346,10 @@ impl Worker {
             tracing::warn!("fell back: {refusal}");
         }
         metrics.other_bytes.add(exchange.bytes_before());
+        if let Some(tls) = &exchange.tls {
+            let bytes = exchange.bytes_before() + beside.bytes + sent.bytes();
+            metrics.sealed_bytes[tls.sealed_by() as usize].add(bytes);
+        }
         let ended = EndedExchange {
             exchange,
             account: &sent,

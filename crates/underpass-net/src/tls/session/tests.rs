@@ -57,7 +57,8 @@ impl Site {
         let body = content(3, 1_000_000);
         fs::write(&body_file, &body).unwrap();
         Site {
-            acceptor: TlsAcceptor::load(&TlsOptions::of(&cert, key_file), &[]).unwrap(),
+            acceptor: TlsAcceptor::load(&TlsOptions::of(&cert, key_file), &[], &Arc::default())
+                .unwrap(),
             certificate: CertificateDer::from_pem_file(cert).unwrap(),
             file: SharedFile::new(fs::File::open(body_file).unwrap().into()),
             body,
