@@ -21,7 +21,7 @@ use crate::error::ConnectionError;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
-use crate::tls::info::{Handshake, HandshakeKind, TlsInfo};
+use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
 use crate::tls::reading::identity;
 use crate::tls::records::{Opener, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
@@ -307,15 +307,5 @@ impl HandshakeInProgress<'_> {
             info,
             shared: self.shared,
         })
-    }
-}
-
-/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
-fn iana_name(name: &'static str) -> &'static str {
-    match name {
-        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
-        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
-        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
-        name => name,
     }
 }
