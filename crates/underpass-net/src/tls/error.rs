@@ -1,8 +1,10 @@
-//! Why a listener cannot speak TLS, and why a handshake failed.
+//! Why a listener cannot speak TLS, why a handshake failed, and why a session did.
 
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "tls")]
+use rustls::AlertDescription;
 use thiserror::Error;
 
 /// Certificates or keys cannot be used. Nothing that is secret is part of it.
@@ -102,6 +104,31 @@ impl HandshakeError {
             HandshakeError::Alert(_) => 2,
             HandshakeError::Failed(_) => 3,
             HandshakeError::Closed => 4,
+        }
+    }
+}
+
+/// Why a session ends before its time.
+#[cfg(feature = "tls")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SessionFault {
+    /// The peer broke the protocol, and is told by this alert.
+    Peer(AlertDescription),
+    /// The peer has sent this alert.
+    Told(AlertDescription),
+}
+
+#[cfg(feature = "tls")]
+impl From<SessionFault> for io::Error {
+    fn from(fault: SessionFault) -> io::Error {
+        match fault {
+            SessionFault::Peer(alert) => {
+                io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {alert:?}"))
+            }
+            SessionFault::Told(alert) => io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                format!("TLS: the peer reported {alert:?}"),
+            ),
         }
     }
 }

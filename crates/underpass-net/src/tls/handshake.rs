@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::net::{SendFlags, send};
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{AlertDescription, HandshakeKind as RustlsKind, ProtocolVersion};
+use rustls::{AlertDescription, HandshakeKind as RustlsKind, InvalidMessage, ProtocolVersion};
 use tokio::io::Interest;
 use underpass::SealedRecords;
 use underpass::drive::tokio::Stream;
@@ -23,7 +23,7 @@ use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
 use crate::tls::reading::identity;
-use crate::tls::records::{Opener, RecordForm, Sealer};
+use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
 use crate::tls::settings::TlsVersion;
 use crate::tls::shared::{AlertDirection, TlsShared};
@@ -31,6 +31,9 @@ use crate::tls::shared::{AlertDirection, TlsShared};
 /// The first byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 const ALERT_RECORD: u8 = 21;
+
+/// The record of that alert, before anything is encrypted.
+const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 
 impl Connection {
     /// Shakes hands.
@@ -62,8 +65,8 @@ impl Connection {
             shared: Arc::clone(acceptor.shared()),
             socket: state.transport.socket(),
             received: first,
+            shown: 0,
             unsent: Vec::new(),
-            opened: Vec::new(),
             hello: Some(Acceptor::default()),
             server_name: None,
         };
@@ -95,10 +98,11 @@ struct HandshakeInProgress<'s> {
     socket: &'s PlainSocket,
     /// Records that have come and are not used up.
     received: Vec<u8>,
+    /// How much of it rustls has seen: one record more each time that it asks for more, so that
+    /// everything behind the handshake is the session's.
+    shown: usize,
     /// Records that have not been sent.
     unsent: Vec<u8>,
-    /// Data that came with the end of the handshake.
-    opened: Vec<u8>,
     /// Reads the client's hello beside `connection`, which does not tell the name in it; none once
     /// that is done.
     hello: Option<Acceptor>,
@@ -118,28 +122,18 @@ enum HandshakeStep {
 impl HandshakeInProgress<'_> {
     /// Shakes hands. Cancelling ends the connection.
     async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
-        self.look_at_hello(0);
         loop {
             match self.step() {
                 Ok(HandshakeStep::Again) => {}
                 Ok(HandshakeStep::Complete) => break,
-                Ok(HandshakeStep::Receive) => {
-                    self.flush().await?;
-                    self.receive().await?;
-                }
-                Err(error) => {
-                    // What comes next is the alert, in a record of its own.
-                    let start = self.unsent.len();
-                    let _ = self.step();
-                    self.count_alert(start, &error);
-                    let _ = self.flush().await;
-                    return Err(match error {
-                        rustls::Error::AlertReceived(alert) => {
-                            HandshakeError::Alert(format!("{alert:?}"))
-                        }
-                        error => HandshakeError::Failed(error.to_string()),
-                    });
-                }
+                Ok(HandshakeStep::Receive) => match record_length(&self.received[self.shown..]) {
+                    Some(length) => self.show(length),
+                    None => {
+                        self.flush().await?;
+                        self.receive().await?;
+                    }
+                },
+                Err(error) => return Err(self.fail(error).await),
             }
         }
         // Of TLS 1.2 the end of the handshake has to be sent; the tickets of 1.3 leave with the
@@ -149,6 +143,22 @@ impl HandshakeInProgress<'_> {
         }
         self.finish()
             .map_err(|error| HandshakeError::Failed(error.to_string()))
+    }
+
+    /// Sends the alert for an error.
+    async fn fail(&mut self, error: rustls::Error) -> HandshakeError {
+        // What comes next is the alert, in a record of its own. Of some errors rustls reports none.
+        let start = self.unsent.len();
+        let _ = self.step();
+        if self.unsent.len() == start && self.connection.protocol_version().is_none() {
+            self.unsent.extend(DECODE_ERROR);
+        }
+        self.count_alert(start, &error);
+        let _ = self.flush().await;
+        match error {
+            rustls::Error::AlertReceived(alert) => HandshakeError::Alert(format!("{alert:?}")),
+            error => HandshakeError::Failed(error.to_string()),
+        }
     }
 
     /// Counts the alert that ends the handshake: the peer's, or the one in the record that begins
@@ -171,33 +181,9 @@ impl HandshakeInProgress<'_> {
         alerts.record(AlertDirection::Sent, number);
     }
 
-    /// Looks for the client's hello in what has come last.
-    fn look_at_hello(&mut self, start: usize) {
-        let Some(acceptor) = &mut self.hello else {
-            return;
-        };
-        let mut bytes = &self.received[start..];
-        while !bytes.is_empty() {
-            match acceptor.read_tls(&mut bytes).map(|_| acceptor.accept()) {
-                Ok(Ok(None)) => {}
-                Ok(Ok(Some(accepted))) => {
-                    self.server_name = accepted.client_hello().server_name().map(Box::from);
-                    self.hello = None;
-                    return;
-                }
-                // `connection` says what is wrong with it.
-                Ok(Err(_)) | Err(_) => {
-                    self.hello = None;
-                    return;
-                }
-            }
-        }
-    }
-
     fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
-        let UnbufferedStatus {
-            mut discard, state, ..
-        } = self.connection.process_tls_records(&mut self.received);
+        let shown = &mut self.received[..self.shown];
+        let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(shown);
         let step = match state {
             Err(error) => Err(error),
             Ok(ConnectionState::EncodeTlsData(mut data)) => {
@@ -216,34 +202,44 @@ impl HandshakeInProgress<'_> {
                 data.done();
                 Ok(HandshakeStep::Again)
             }
-            Ok(ConnectionState::ReadTraffic(mut data)) => {
-                while let Some(record) = data.next_record() {
-                    let record = record?;
-                    self.opened.extend_from_slice(record.payload);
-                    discard += record.discard;
-                }
-                Ok(HandshakeStep::Again)
-            }
             Ok(ConnectionState::BlockedHandshake) => Ok(HandshakeStep::Receive),
             Ok(ConnectionState::WriteTraffic(_)) => Ok(HandshakeStep::Complete),
             Ok(_) => Err(rustls::Error::HandshakeNotComplete),
         };
         self.received.drain(..discard);
+        self.shown -= discard;
         step
+    }
+
+    /// Has rustls see one record more.
+    fn show(&mut self, length: usize) {
+        let mut record = &self.received[self.shown..self.shown + length];
+        self.shown += length;
+        let Some(hello) = &mut self.hello else {
+            return;
+        };
+        while hello.read_tls(&mut record).is_ok_and(|read| read > 0) {
+            let accepted = match hello.accept() {
+                Ok(None) => continue,
+                accepted => accepted.ok().flatten(),
+            };
+            self.server_name =
+                accepted.and_then(|accepted| accepted.client_hello().server_name().map(Box::from));
+            self.hello = None;
+            return;
+        }
     }
 
     async fn receive(&mut self) -> Result<(), HandshakeError> {
         if self.received.len() >= HANDSHAKE_BYTES_MAX {
-            return Err(HandshakeError::Failed("a message is too long".to_owned()));
+            return Err(self
+                .fail(InvalidMessage::HandshakePayloadTooLarge.into())
+                .await);
         }
         self.received.reserve(INPUT_BYTES_START);
-        let start = self.received.len();
         let (socket, received) = (self.socket, &mut self.received);
         match poll_fn(|task| socket.poll_read(task, received)).await {
-            Ok(1..) => {
-                self.look_at_hello(start);
-                Ok(())
-            }
+            Ok(1..) => Ok(()),
             Ok(0) | Err(_) => Err(HandshakeError::PeerGone),
         }
     }
@@ -303,9 +299,21 @@ impl HandshakeInProgress<'_> {
             secrets,
             unsent,
             received: self.received,
-            opened: self.opened,
             info,
             shared: self.shared,
         })
+    }
+}
+
+/// The length of the record that `bytes` begin with, once it is complete. What no record may be is
+/// shown to rustls, which knows the alert.
+fn record_length(bytes: &[u8]) -> Option<usize> {
+    let [_, _, _, high, low, ..] = bytes else {
+        return None;
+    };
+    let length = HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+    match length > RECORD_BYTES_MAX {
+        true => Some(bytes.len()),
+        false => Some(length).filter(|length| *length <= bytes.len()),
     }
 }

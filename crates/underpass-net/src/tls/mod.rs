@@ -29,6 +29,8 @@ pub(crate) mod error;
 mod handshake;
 pub(crate) mod info;
 #[cfg(feature = "tls")]
+mod message_rate;
+#[cfg(feature = "tls")]
 mod reading;
 #[cfg(feature = "tls")]
 mod records;
