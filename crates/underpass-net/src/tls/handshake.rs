@@ -21,7 +21,7 @@ use crate::error::ConnectionError;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
-use crate::tls::info::{Handshake, HandshakeKind, TlsInfo};
+use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
 use crate::tls::reading::identity;
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
@@ -323,15 +323,5 @@ fn record_length(bytes: &[u8]) -> Option<usize> {
     match length > RECORD_BYTES_MAX {
         true => Some(bytes.len()),
         false => Some(length).filter(|length| *length <= bytes.len()),
-    }
-}
-
-/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
-fn iana_name(name: &'static str) -> &'static str {
-    match name {
-        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
-        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
-        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
-        name => name,
     }
 }
