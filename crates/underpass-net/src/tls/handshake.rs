@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
+use rustix::net::sockopt::set_tcp_quickack;
 use rustix::net::{SendFlags, send};
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
@@ -148,6 +149,11 @@ impl<'s> HandshakeInProgress<'s> {
         // first response.
         if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
             self.flush().await?;
+        }
+        // A client with Nagle's algorithm holds its request back until the end of its handshake is
+        // acknowledged, which the kernel would do 40 ms later.
+        if self.received.is_empty() {
+            let _not_tcp = set_tcp_quickack(self.socket, true);
         }
         self.finish()
             .map_err(|error| HandshakeError::Failed(error.to_string()))
