@@ -21,7 +21,7 @@ struct SourceLimit {
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &["underpass-bench", "xtask"],
-        lines_max: 16_500,
+        lines_max: 17_750,
         reason: "what measures and checks the product must not outweigh it",
     },
     SourceLimit {
