@@ -245,12 +245,17 @@ pub(crate) const SEALED_CAUTION_BYTES: u64 = 1 << 20;
 #[cfg(feature = "tls")]
 pub(crate) const KEY_RECORDS_MAX: u64 = 1 << 23;
 
-/// Records without data that a peer may send at once, and in a second: key updates, alerts and
-/// empty records.
+/// Records without data (key updates, alerts, empty records) that a peer may send at once, and in a
+/// second.
 #[cfg(feature = "tls")]
-pub(crate) const TLS_MESSAGES_MAX: u32 = 32;
+pub(crate) const TLS_MESSAGES_BURST: u32 = 32;
 #[cfg(feature = "tls")]
 pub(crate) const TLS_MESSAGES_PER_SECOND: u32 = 10;
+
+/// The same for a peer that is being sent something, one for each record: as many as a long path
+/// holds records that it has not read.
+#[cfg(feature = "tls")]
+pub(crate) const TLS_MESSAGES_MAX: u32 = 1_024;
 
 /// Bytes of a handshake that wait for their end: certificates of clients are the longest.
 #[cfg(feature = "tls")]

@@ -92,6 +92,14 @@ pub enum Error {
         /// The folder.
         root: PathBuf,
     },
+    /// Clients refuse a certificate.
+    #[error("{}: {what}", path.display())]
+    Certificate {
+        /// Its file.
+        path: PathBuf,
+        /// Why, and what to do.
+        what: String,
+    },
     /// Cannot start a thread.
     #[error("cannot {doing}: {source}")]
     Thread {

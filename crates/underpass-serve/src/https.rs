@@ -1,12 +1,22 @@
 //! HTTPS: which listeners speak it, with which certificates, and how others lead there.
 
-use std::fs;
+pub(crate) mod check;
+mod hsts;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rustix::fs::{Uid, chown};
+use rustix::process::geteuid;
 use underpass::Mechanism;
-use underpass_net::{CertificateFacts, ListenAt, Refreshed, TlsAcceptor};
+use underpass_net::{
+    CertificateFacts, ListenAt, Refreshed, TlsAcceptor, TlsError, TlsShared, User,
+};
 
 use crate::error::Error;
 use crate::options::ServerOptions;
@@ -29,9 +39,41 @@ pub(crate) const HTTPS_PORT: u16 = 443;
 #[derive(Debug, Default)]
 pub(crate) struct HttpsState {
     acceptor: Mutex<Option<Arc<TlsAcceptor>>>,
+    pub(crate) shared: Arc<TlsShared>,
+    pub(crate) reloads: ReloadCounts,
+}
+
+/// How often the files of certificates were read again, by what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct ReloadCounts([AtomicU64; ReloadCounts::NAMES.len()]);
+
+impl ReloadCounts {
+    /// The words in metrics.
+    pub(crate) const NAMES: [&str; 3] = ["same", "changed", "failed"];
+
+    /// In the order of the names.
+    pub(crate) fn values(&self) -> [u64; ReloadCounts::NAMES.len()] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn record(&self, outcome: &Result<Refreshed, TlsError>) {
+        let number = match outcome {
+            Ok(Refreshed::Same) => 0,
+            Ok(Refreshed::Changed) => 1,
+            Err(_) => 2,
+        };
+        self.0[number].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl HttpsState {
+    pub(crate) fn new(shared: Arc<TlsShared>) -> HttpsState {
+        HttpsState {
+            shared,
+            ..HttpsState::default()
+        }
+    }
+
     /// The acceptor for these options, if any listener needs one: the present one, with its files
     /// read again, or another one if the options are others.
     ///
@@ -49,15 +91,21 @@ impl HttpsState {
         if !options.policy.allows(Mechanism::ReadWrite) {
             return Err(Error::Config(ONLY_READ_WRITE.to_owned()));
         }
-        if let Some(error) = served_key(options) {
+        if let Some(error) = check::served_key(options) {
             return Err(error);
         }
         let same = present
             .as_ref()
             .filter(|present| *present.options() == options.tls);
         match same {
-            Some(same) => drop(same.refresh()?),
-            None => *present = Some(Arc::new(TlsAcceptor::load(&options.tls, &PROTOCOLS)?)),
+            Some(same) => drop(self.refresh_counted(same)?),
+            None => {
+                let loaded = TlsAcceptor::load(&options.tls, &PROTOCOLS, &self.shared)?;
+                if let (true, Some(user)) = (options.tls.self_signed, &options.user) {
+                    give(options, user);
+                }
+                *present = Some(Arc::new(loaded));
+            }
         }
         Ok(present.clone())
     }
@@ -69,18 +117,27 @@ impl HttpsState {
     pub(crate) fn refresh(&self) -> Result<Refreshed, Error> {
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         match present.as_ref() {
-            Some(present) => Ok(present.refresh()?),
+            Some(present) => Ok(self.refresh_counted(present)?),
             None => Ok(Refreshed::Same),
         }
     }
 
+    fn refresh_counted(&self, acceptor: &TlsAcceptor) -> Result<Refreshed, TlsError> {
+        let outcome = acceptor.refresh();
+        self.reloads.record(&outcome);
+        outcome
+    }
+
     /// What the certificates in use say of themselves.
     pub(crate) fn certificates(&self) -> Vec<CertificateFacts> {
+        let present = self.present();
+        present.map(|one| one.certificates()).unwrap_or_default()
+    }
+
+    /// The acceptor in use.
+    pub(crate) fn present(&self) -> Option<Arc<TlsAcceptor>> {
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
-        present
-            .as_ref()
-            .map(|one| one.certificates())
-            .unwrap_or_default()
+        present.clone()
     }
 
     /// Reads the files of the certificates again from time to time, on a thread that ends with the
@@ -103,27 +160,53 @@ impl HttpsState {
 }
 
 fn refresh(state: &Weak<HttpsState>) {
-    match state.upgrade().map(|state| state.refresh()) {
-        Some(Ok(Refreshed::Changed)) => tracing::info!("new certificates are in use"),
-        Some(Err(error)) => tracing::warn!("the certificates in use are kept: {error}"),
-        Some(Ok(Refreshed::Same)) | None => {}
+    let Some(state) = state.upgrade() else {
+        return;
+    };
+    state.shared.rotate();
+    match state.refresh() {
+        Ok(Refreshed::Changed) => {
+            tracing::info!("new certificates are in use");
+            for warning in check::of_renewed(&state.certificates()) {
+                tracing::warn!("{warning}");
+            }
+        }
+        Err(error) => tracing::warn!("the certificates in use are kept: {error}"),
+        Ok(Refreshed::Same) => {}
     }
 }
 
 impl HttpListen {
     /// What is spoken there.
     pub(crate) fn spoken(&self, options: &ServerOptions) -> Scheme {
-        self.scheme
-            .unwrap_or(match options.tls.certificates.is_empty() {
-                true => Scheme::Http,
-                false => Scheme::Https,
-            })
+        self.scheme.unwrap_or(match options.tls.has_certificate() {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        })
     }
 }
 
 fn is_spoken(options: &ServerOptions) -> bool {
     let mut all = options.listen.iter();
     all.any(|listen| listen.spoken(options) == Scheme::Https)
+}
+
+/// The field that has browsers come back by HTTPS, behind a line end, if it is configured.
+///
+/// # Errors
+/// [`Error::Config`]: it makes no sense, or a rule of a site sends it too.
+pub(crate) fn hsts(options: &ServerOptions) -> Result<Option<String>, Error> {
+    let Some(text) = &options.tls.hsts else {
+        return Ok(None);
+    };
+    let mut rules = options.sites.iter().flat_map(|site| &site.headers);
+    let name = "strict-transport-security";
+    if rules.any(|rule| rule.name.as_str().eq_ignore_ascii_case(name)) {
+        let what = "tls.hsts: a [[site.header]] sends Strict-Transport-Security too; choose one";
+        return Err(Error::Config(what.to_owned()));
+    }
+    let field = hsts::field(text).map_err(|why| Error::Config(format!("tls.hsts: {why}")));
+    field.map(Some)
 }
 
 /// The port that unencrypted listeners redirect to: that of the first one with HTTPS on a port.
@@ -146,33 +229,46 @@ pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
     origin
 }
 
-/// All that is wrong with certificates and keys.
+/// Lets the user that root is about to become renew the certificate that is made.
+fn give(options: &ServerOptions, user: &User) {
+    let Some(user) = user.number().ok().filter(|_| geteuid().is_root()) else {
+        return;
+    };
+    for files in options.tls.files() {
+        let folder = files.key.parent().map(Path::to_owned);
+        for path in [Some(files.cert), Some(files.key), folder].iter().flatten() {
+            // Where it fails, it is warned of as a file that cannot be read.
+            let _ = chown(path, Some(Uid::from_raw(user)), None);
+        }
+    }
+}
+
+/// All that is wrong: certificates and keys that cannot be used, or that clients refuse.
 pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
-    let mut wrong: Vec<_> = served_key(options).into_iter().collect();
-    if is_spoken(options) {
-        wrong.extend(
-            HttpsState::default()
-                .acceptor(options)
-                .err()
-                .filter(|_| wrong.is_empty()),
-        );
+    let mut wrong: Vec<_> = hsts(options).err().into_iter().collect();
+    match check::served_key(options).map_or_else(|| HttpsState::default().acceptor(options), Err) {
+        Err(error) => wrong.push(error),
+        Ok(None) => {}
+        Ok(Some(acceptor)) => wrong.extend(check::mistakes(&acceptor.certificates())),
     }
     wrong
 }
 
-/// A key in a served folder: whoever guesses its name could read it.
-fn served_key(options: &ServerOptions) -> Option<Error> {
-    let roots: Vec<_> = options
-        .sites
-        .iter()
-        .filter_map(|site| fs::canonicalize(&site.root).ok())
-        .collect();
-    options.tls.keys().find_map(|key| {
-        let real = fs::canonicalize(key).ok()?;
-        let root = roots.iter().find(|root| real.starts_with(root))?;
-        Some(Error::KeyServed {
-            key: key.to_owned(),
-            root: root.clone(),
-        })
-    })
+/// How clients recognise a certificate that no authority has signed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CertificatePin {
+    /// The SHA-256 hash of the certificate, as browsers show it: `0A:1B:…`.
+    pub fingerprint: String,
+    /// That of its public key, as curl takes it for `--pinnedpubkey`: `sha256//…`.
+    pub public_key: String,
+}
+
+impl CertificatePin {
+    pub(crate) fn of(facts: &CertificateFacts) -> CertificatePin {
+        let pairs = facts.sha256.iter().map(|byte| format!("{byte:02X}"));
+        CertificatePin {
+            fingerprint: pairs.collect::<Vec<_>>().join(":"),
+            public_key: format!("sha256//{}", BASE64_STANDARD.encode(facts.key_sha256)),
+        }
+    }
 }

@@ -38,6 +38,7 @@ pub use answer::explain::Explain;
 
 pub use error::Error;
 pub use http::coding::Coding;
+pub use https::CertificatePin;
 pub use limits::RequestLimits;
 pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use monitor::address::{StatusAddress, StatusOptions};

@@ -1,5 +1,6 @@
 //! A server from its start to its end: workers that come and go, a log and counts that stay.
 
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use underpass::Mechanism;
@@ -11,7 +12,7 @@ use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
 use crate::error::Error;
-use crate::https::{self, HttpsState};
+use crate::https::{self, CertificatePin, HttpsState};
 use crate::limits::METRICS_CONNECTIONS_MAX;
 use crate::log::{AccessLog, LogOptions, rotation_obstacle};
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
@@ -76,7 +77,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     let sites = Arc::new(ServedSites::open(&options.sites)?);
     let log = AccessLog::open(&options.log, options.user.as_ref())?;
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
-    let https = Arc::new(HttpsState::default());
+    let https = Arc::new(HttpsState::new(inherited.tls()));
     let kept = KeptState {
         metrics: Arc::new(MetricsService::new(
             Arc::clone(&registry),
@@ -88,16 +89,14 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     };
     let tls = kept.https.acceptor(options)?;
     kept.https.watch()?;
-    let config = server_config(options, sites, &kept, tls.as_ref());
+    let config = server_config(options, sites, &kept, tls.as_ref())?;
     let running = underpass_net::start(&config, inherited).inspect_err(|_| {
         if let Some(log) = &kept.registry.log {
             log.discard();
         }
     });
     let running = running.map_err(|error| start_error(error, options))?;
-    for warning in warnings(options) {
-        tracing::warn!("{warning}");
-    }
+    warn(options, &kept.https);
     Ok(FileServer {
         running,
         kept,
@@ -106,10 +105,26 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     })
 }
 
-/// What works at first and will not later: whether the log can be opened again.
+/// What works at first and will not later, or not for everybody: whether the log can be opened
+/// again, and certificates. Mistakes that [`crate::check`] finds are not among them.
 pub fn warnings(options: &ServerOptions) -> Vec<String> {
     let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
-    obstacle.into_iter().collect()
+    let acceptor = HttpsState::default().acceptor(options).ok().flatten();
+    let certificates = acceptor.map(|acceptor| acceptor.certificates());
+    let cautions = https::check::cautions(options, &certificates.unwrap_or_default());
+    obstacle.into_iter().chain(cautions).collect()
+}
+
+/// Warns of what a server that has just started does not refuse.
+fn warn(options: &ServerOptions, https: &HttpsState) {
+    let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
+    let certificates = https.certificates();
+    for warning in obstacle
+        .into_iter()
+        .chain(https::check::warnings(options, &certificates))
+    {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Addresses of which a server could not listen on both.
@@ -150,6 +165,16 @@ impl FileServer {
             .collect()
     }
 
+    /// How clients recognise the certificate in use, if this server has made it.
+    pub fn self_signed(&self) -> Option<CertificatePin> {
+        let acceptor = self.kept.https.present()?;
+        let certificates = acceptor.certificates();
+        let made = certificates
+            .first()
+            .filter(|_| acceptor.options().self_signed);
+        made.map(CertificatePin::of)
+    }
+
     /// Reads the files of certificates again, as happens every minute, and has new connections use
     /// them.
     ///
@@ -157,6 +182,20 @@ impl FileServer {
     /// [`Error::Tls`]; the certificates in use stay in use.
     pub fn reload_certificates(&self) -> Result<(), Error> {
         self.kept.https.refresh().map(drop)
+    }
+
+    /// Has a new process take over: see [`Server::upgrade`]. It resumes the TLS sessions of this
+    /// one.
+    ///
+    /// # Errors
+    /// As [`Server::upgrade`].
+    pub fn upgrade(
+        &self,
+        command: Command,
+        started: impl FnOnce(&Child),
+    ) -> Result<(), underpass_net::Error> {
+        self.running
+            .upgrade(command, &self.kept.https.shared, started)
     }
 
     /// Has the log's file opened anew: see [`crate::LogReopen::ask`].
@@ -177,10 +216,11 @@ impl FileServer {
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
         let tls = self.kept.https.acceptor(options)?;
-        let config = server_config(options, sites, &self.kept, tls.as_ref());
+        let config = server_config(options, sites, &self.kept, tls.as_ref())?;
         let reloaded = self.running.reload(&config);
         reloaded.map_err(|error| start_error(error, options))?;
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
+        warn(options, &self.kept.https);
         self.reopen_log();
         Ok(())
     }
@@ -211,7 +251,7 @@ fn server_config(
     sites: Arc<ServedSites>,
     kept: &KeptState,
     tls: Option<&Arc<TlsAcceptor>>,
-) -> ServerConfig<HttpProtocol> {
+) -> Result<ServerConfig<HttpProtocol>, Error> {
     let status = options.status.listen.as_ref();
     let metrics = match status {
         Some(_) => MetricsUse::Read,
@@ -238,7 +278,7 @@ fn server_config(
             HttpService::Metrics(Arc::clone(&kept.metrics)),
         )
     });
-    ServerConfig {
+    Ok(ServerConfig {
         protocol: HttpProtocol {
             shared: HttpShared {
                 sites,
@@ -248,6 +288,7 @@ fn server_config(
                 observation: kept.registry.observation(metrics),
                 digests: Arc::clone(&kept.digests),
                 proxies: options.connections.proxy.clone(),
+                hsts: https::hsts(options)?.map(Arc::from),
             },
             user: options.user.clone(),
             confine: options.confine,
@@ -258,7 +299,7 @@ fn server_config(
             .map_or_else(underpass_net::cores, Into::into),
         policy: options.policy,
         limits: options.connections.clone(),
-    }
+    })
 }
 
 /// Keeps apart which of the addresses could not be listened on.

@@ -49,7 +49,7 @@ impl ServerProcess {
     /// Returns the first TCP address of the greeting.
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
-        let (_, rest) = self.greeting.split_once("http://").expect("an address");
+        let (_, rest) = self.greeting.split_once("://").expect("an address");
         let address = rest.split(['/', ' ', '\n']).next().unwrap_or_default();
         address.parse().expect("an address")
     }

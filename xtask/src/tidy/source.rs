@@ -34,7 +34,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 61_000,
+        lines_max: 62_250,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

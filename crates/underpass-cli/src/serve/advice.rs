@@ -37,7 +37,14 @@ pub(super) fn with_advice(error: &Error) -> String {
             "choose another address with --status ADDR:PORT or --status unix:PATH"
         }
         Error::Tls(TlsError::NoCertificate) => {
-            "name them with --cert FILE and --key FILE, or in [[tls.certificate]]"
+            "name them with --cert FILE and --key FILE, or in [[tls.certificate]], or have one \
+             made with --tls-self-signed"
+        }
+        Error::Tls(TlsError::SelfSignedBeside) => {
+            "leave out either tls.self-signed or [[tls.certificate]]"
+        }
+        Error::Tls(TlsError::Write { .. }) => {
+            "choose a folder that this user may write with XDG_STATE_HOME"
         }
         Error::Tls(TlsError::Mismatch { .. }) => {
             "name the file with the server's own certificate first, and the key it was made for"
@@ -65,6 +72,7 @@ pub(super) fn with_advice(error: &Error) -> String {
         }
         Error::Net(_)
         | Error::Tls(_)
+        | Error::Certificate { .. }
         | Error::Limits { .. }
         | Error::Config(_)
         | Error::ConfigFile { .. }

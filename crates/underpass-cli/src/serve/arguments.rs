@@ -70,6 +70,11 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "UNDERPASS_CERT", requires = "key")]
     cert: Option<PathBuf>,
 
+    /// Serve HTTPS with a certificate for the names and addresses of this machine that is made at
+    /// the first start; its fingerprint is printed
+    #[arg(long, conflicts_with_all = ["cert", "key"])]
+    tls_self_signed: bool,
+
     /// The private key of --cert: a PEM file without a password
     #[arg(long, value_name = "FILE", env = "UNDERPASS_KEY", requires = "cert")]
     key: Option<PathBuf>,
@@ -218,7 +223,9 @@ pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, Strin
     );
     if let (Some(cert), Some(key)) = (&arguments.cert, &arguments.key) {
         options.tls.certificates = TlsOptions::of(cert, key).certificates;
+        options.tls.self_signed = false;
     }
+    options.tls.self_signed |= arguments.tls_self_signed;
     let connections = &mut options.connections;
     override_by(arguments.stop_timeout, &mut connections.stop_timeout);
     override_by(arguments.join, &mut connections.joined_bytes_max);

@@ -5,12 +5,10 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
-use underpass_net::{Address, Confinement, Server};
-use underpass_serve::{FileServer, Scheme, ServeSummary, ServerOptions};
+use underpass_net::{Address, Confinement, Server, machine_addresses};
+use underpass_serve::{CertificatePin, FileServer, Scheme, ServeSummary, ServerOptions};
 
 use crate::layout::{counted, print};
 
@@ -86,6 +84,19 @@ pub(super) fn url(scheme: Scheme, address: &SocketAddr) -> String {
     format!("{}://{address}/", scheme.name())
 }
 
+/// How clients recognise the certificate that was made.
+pub(super) fn self_signed(pin: &CertificatePin, url: Option<&str>) -> String {
+    let CertificatePin {
+        fingerprint,
+        public_key,
+    } = pin;
+    let url = url.unwrap_or("https://localhost/");
+    format!(
+        "certificate made by this server, SHA-256 {fingerprint}\n\
+         curl --insecure --pinnedpubkey '{public_key}' {url}"
+    )
+}
+
 /// The number of requests, and how all bodies were sent.
 pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = counted(summary.requests, "request");
@@ -100,23 +111,9 @@ pub(super) fn say(line: &str) {
 /// The addresses that reach `listening`, the best first; itself unless it is a wildcard.
 pub(super) fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     match listening.ip().is_unspecified() {
-        true => of_all(listening, &machine()),
+        true => of_all(listening, &machine_addresses()),
         false => vec![listening],
     }
-}
-
-/// The addresses of all interfaces that are up; empty if the kernel does not report them.
-fn machine() -> Vec<IpAddr> {
-    let Ok(interfaces) = getifaddrs() else {
-        return Vec::new();
-    };
-    let up = interfaces.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
-    up.filter_map(|interface| {
-        let address = interface.address?;
-        let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
-        four.or_else(|| address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip())))
-    })
-    .collect()
 }
 
 /// Addresses that others reach come first, loopback last. Link-local ones need a zone: they are

@@ -15,7 +15,7 @@ mod signals;
 pub(crate) use arguments::{ServeArguments, options};
 
 use advice::with_advice;
-use banner::{details, farewell, greeting, qr_code, reachable, say, url};
+use banner::{details, farewell, greeting, qr_code, reachable, say, self_signed, url};
 use bodies::{BodyPlans, BodyTrial};
 
 /// Serves until a signal ends it. Prints to standard output where it listens, and at the end what
@@ -82,14 +82,18 @@ fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
         details(&options, &confinement, &plans.describe(tried.as_ref()))
     });
     say(&greeting(&options, &server, &confinement, details));
-    let first = server
-        .addresses()
-        .into_iter()
-        .find_map(|(scheme, address)| match address {
-            Address::Tcp(address) => Some(url(scheme, &reachable(address)[0])),
+    let addresses = server.addresses();
+    let mut urls = addresses
+        .iter()
+        .filter_map(|(scheme, address)| match address {
+            Address::Tcp(address) => Some(url(*scheme, &reachable(*address)[0])),
             Address::Unix(_) => None,
         });
-    if let (true, Some(url)) = (arguments.reporting.qr, first) {
+    if let Some(pin) = server.self_signed() {
+        let secured = urls.clone().find(|url| url.starts_with("https:"));
+        say(&self_signed(&pin, secured.as_deref()));
+    }
+    if let (true, Some(url)) = (arguments.reporting.qr, urls.next()) {
         say(&qr_code(&url).unwrap_or_default());
     }
     Ok(StartedServer { server, notifier })

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use underpass_net::{Notifier, Server, SignalAction, watch_signals};
-use underpass_serve::{FileServer, ServeSummary, ServerOptions};
+use underpass_net::{Notifier, SignalAction, watch_signals};
+use underpass_serve::{FileServer, ServerOptions};
 
 use super::advice::with_advice;
 use super::banner::{monitoring, place, say};
@@ -32,7 +32,7 @@ pub(super) fn handle(
             for action in queue {
                 match action {
                     SlowAction::Reload => reload(&slow_server, &slow_notifier, &options),
-                    SlowAction::Upgrade => upgrade(slow_server.running(), &slow_notifier),
+                    SlowAction::Upgrade => upgrade(&slow_server, &slow_notifier),
                 }
             }
         })
@@ -91,7 +91,7 @@ fn reload(
 }
 
 /// Starts the program's file, which may have been replaced, with the same arguments.
-fn upgrade(server: &Server<ServeSummary>, notifier: &Notifier) {
+fn upgrade(server: &FileServer, notifier: &Notifier) {
     let mut arguments = env::args_os();
     let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
     command.args(arguments);

@@ -153,7 +153,7 @@ impl Connection {
     }
 
     /// What was agreed in the TLS handshake; none where the connection is not encrypted.
-    pub fn tls(&self) -> Option<&TlsInfo> {
+    pub fn tls(&self) -> Option<&Rc<TlsInfo>> {
         self.state.transport.tls()
     }
 
@@ -374,12 +374,12 @@ impl Connection {
     /// bounded amount for a bounded time. Closing with unread input would send a reset, which can
     /// destroy the last answer on its way.
     pub async fn close(mut self) {
-        if self.state.transport.shutdown().is_err() {
-            return;
-        }
         self.state
             .wait
             .start(self.state.worker.limits.linger_timeout);
+        if self.shutdown().await.is_err() {
+            return;
+        }
         let mut left = self.state.worker.limits.linger_bytes_max;
         loop {
             left = left.saturating_sub(self.state.input.bytes().len());
@@ -392,6 +392,23 @@ impl Connection {
                 Ok(ReadOutcome::End) | Err(_) => return,
             }
         }
+    }
+
+    /// Shuts down our side, as soon as the socket takes what has to be said before.
+    async fn shutdown(&mut self) -> io::Result<()> {
+        let state = &mut *self.state;
+        while let Err(error) = state.transport.shutdown() {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(error);
+            }
+            let writable = state.transport.readiness(Interest::WRITABLE);
+            let connections = &state.worker.connections;
+            let ready = state
+                .wait
+                .until(connections, WhileDraining::Continues, writable);
+            ready.await.map_err(|_| io::ErrorKind::TimedOut)??;
+        }
+        Ok(())
     }
 
     /// Closes at once what the peer has no interest in any more. An encrypted connection is closed

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl Transport {
     }
 
     /// What was agreed in the handshake, where TLS is spoken.
-    pub(crate) fn tls(&self) -> Option<&TlsInfo> {
+    pub(crate) fn tls(&self) -> Option<&Rc<TlsInfo>> {
         match &self.layer {
             Layer::Plain => None,
             #[cfg(feature = "tls")]

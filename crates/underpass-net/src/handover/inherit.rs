@@ -11,18 +11,22 @@ use listenfd::ListenFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::error::Error;
-use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
+use crate::handover::socket::{
+    ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
+};
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
 use crate::listen::address::ListenAt;
 use crate::listen::config::ListenerAccess;
 use crate::listen::listeners::{ActivatedSocket, Listener, Listeners, address_of};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};
+use crate::tls::shared::TlsShared;
 
 /// Listening sockets that were opened for this process before it started.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub(crate) activated: Vec<ActivatedSocket>,
     pub(crate) listeners: Listeners,
+    tls: Arc<TlsShared>,
 }
 
 /// The process that this one succeeds. It continues until [`Server::take_over_from`] is called; if
@@ -47,6 +51,11 @@ impl Inherited {
                 .map(|(all, peer_process)| (all, Some(Predecessor { peer_process }))),
             None => Ok((of_service_manager()?, None)),
         }
+    }
+
+    /// What acceptors of TLS share, with the keys of the predecessor's tickets.
+    pub fn tls(&self) -> Arc<TlsShared> {
+        Arc::clone(&self.tls)
     }
 }
 
@@ -101,7 +110,7 @@ fn of_service_manager() -> Result<Inherited, Error> {
     });
     Ok(Inherited {
         activated: activated.collect::<Result<_, Error>>()?,
-        listeners: Listeners::default(),
+        ..Inherited::default()
     })
 }
 
@@ -112,6 +121,7 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
     rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
     let peer_process = HandoverSocket::new(socket, UPGRADE_TIMEOUT).map_err(failed)?;
     let (mut activated, mut all) = (Vec::new(), Vec::new());
+    let mut tls = TlsShared::default();
     for _ in 0..=INHERITED_MAX {
         let message = peer_process.receive().map_err(failed)?;
         let (text, socket) = message.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
@@ -121,6 +131,7 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
                 Inherited {
                     activated,
                     listeners,
+                    tls: Arc::new(tls),
                 },
                 peer_process,
             ));
@@ -130,6 +141,8 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
         if let Some(name) = text.strip_prefix(ACTIVATED) {
             let name = name.to_owned();
             activated.push(ActivatedSocket { name, socket });
+        } else if text.starts_with(TICKETS) {
+            tls = TlsShared::of_predecessor(text, TICKETS);
         } else if let Some(at) = text.strip_prefix(SOCKET) {
             let at = at
                 .parse()

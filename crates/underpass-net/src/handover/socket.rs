@@ -4,6 +4,8 @@
 //! ```text
 //!  old ──► "socket 127.0.0.1:8080" + descriptor     as many as there are
 //!      ──► "activated NAME" + descriptor            what the service manager had passed
+//!      ──► "tickets KEYS" + descriptor              the keys of TLS tickets; the descriptor is one
+//!                                                   of those above, as older versions want one
 //!      ──► "end"
 //!  new ──► "ready", or "failed" and why
 //! ```
@@ -29,6 +31,7 @@ pub(crate) const VARIABLE: &str = "UNDERPASS_HANDOVER";
 
 pub(crate) const SOCKET: &str = "socket ";
 pub(crate) const ACTIVATED: &str = "activated ";
+pub(crate) const TICKETS: &str = "tickets ";
 pub(crate) const END: &str = "end";
 pub(crate) const READY: &str = "ready";
 pub(crate) const FAILED: &str = "failed ";
@@ -86,7 +89,7 @@ impl HandoverSocket {
             return Ok(None);
         }
         text.truncate(heard.bytes);
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = String::from_utf8(text).map_err(io::Error::other)?;
         let mut sockets = control.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
             _ => None,

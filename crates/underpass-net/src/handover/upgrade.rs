@@ -7,10 +7,13 @@ use std::thread;
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::handover::socket::{ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, VARIABLE};
+use crate::handover::socket::{
+    ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
+};
 use crate::limits::{LAST_WORDS_TIMEOUT, UPGRADE_TIMEOUT};
 use crate::listen::address::ListenAt;
 use crate::listen::listeners::{ActivatedSocket, Listeners};
+use crate::tls::shared::TlsShared;
 
 /// Starts `command` and returns when it accepts connections.
 ///
@@ -20,6 +23,7 @@ pub(crate) fn hand_over(
     mut command: Command,
     listeners: &Listeners,
     activated: &[ActivatedSocket],
+    tls: &TlsShared,
 ) -> Result<Child, Error> {
     let (ours, theirs) = HandoverSocket::pair().map_err(|error| failed("socketpair", &error))?;
     let peer_process =
@@ -33,8 +37,8 @@ pub(crate) fn hand_over(
     // Closes our copy of the other end: otherwise its end would never be seen.
     drop(command);
     let mut child = started.map_err(|error| failed(&program, &error))?;
-    let answer =
-        pass_sockets(&peer_process, listeners, activated).and_then(|()| peer_process.receive());
+    let answer = pass_sockets(&peer_process, listeners, activated, tls)
+        .and_then(|()| peer_process.receive());
     let why = match answer {
         Ok(Some((text, _))) if text == READY => return Ok(child),
         Ok(Some((text, _))) => text.strip_prefix(FAILED).unwrap_or(&text).to_owned(),
@@ -68,6 +72,7 @@ fn pass_sockets(
     peer_process: &HandoverSocket,
     listeners: &Listeners,
     activated: &[ActivatedSocket],
+    tls: &TlsShared,
 ) -> io::Result<()> {
     for place in &listeners.all {
         if matches!(place.identity.at, ListenAt::Systemd { .. }) {
@@ -83,6 +88,15 @@ fn pass_sockets(
     for one in activated {
         let name = format!("{ACTIVATED}{}", one.name);
         peer_process.send(&name, Some(one.socket.as_fd()))?;
+    }
+    let sockets = listeners.all.iter().flat_map(|place| &place.sockets);
+    if let Some(socket) = sockets
+        .chain(activated.iter().map(|one| &one.socket))
+        .next()
+    {
+        tls.handover(TICKETS, |text| {
+            peer_process.send(text, Some(socket.as_fd()))
+        })?;
     }
     peer_process.send(END, None)
 }

@@ -3,5 +3,6 @@
 pub(crate) mod address;
 pub(crate) mod config;
 pub(crate) mod listeners;
+pub(crate) mod machine;
 pub(crate) mod tcp;
 pub(crate) mod unix;

@@ -71,6 +71,20 @@ impl User {
     /// Whether this user may write a file, or create files in a folder, by the permission bits of
     /// `there`; access control lists are not looked at. A user that does not exist may nothing.
     pub fn may_write(&self, there: &Metadata) -> bool {
+        self.may(if there.is_dir() { 0o3 } else { 0o2 }, there)
+    }
+
+    /// Whether this user may read a file, as [`User::may_write`].
+    pub fn may_read(&self, there: &Metadata) -> bool {
+        self.may(0o4, there)
+    }
+
+    /// Whether this user may open what is in a folder, as [`User::may_write`].
+    pub fn may_search(&self, there: &Metadata) -> bool {
+        self.may(0o1, there)
+    }
+
+    fn may(&self, needed: u32, there: &Metadata) -> bool {
         let Ok(identity) = self.identity() else {
             return false;
         };
@@ -82,7 +96,6 @@ impl User {
         } else {
             there.mode()
         };
-        let needed = if there.is_dir() { 0o3 } else { 0o2 };
         bits & needed == needed
     }
 

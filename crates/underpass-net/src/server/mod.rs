@@ -25,6 +25,7 @@ use crate::process::resources;
 use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase};
+use crate::tls::shared::TlsShared;
 use crate::worker::protocol::Protocol;
 use crate::worker::{ServerParts, prepare};
 
@@ -58,6 +59,7 @@ pub fn start<P: Protocol>(
     let Inherited {
         activated,
         listeners,
+        ..
     } = inherited;
     let server = Server {
         shutdown: Shutdown::new(),
@@ -90,8 +92,8 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         self.start_generation(config, &before)
     }
 
-    /// Starts `command`, passes all listening sockets to it, and retires when it accepts
-    /// connections;
+    /// Starts `command`, passes all listening sockets and the keys of tickets to it, and retires
+    /// when it accepts connections;
     /// [`join`](Server::join) returns when the last response has been sent. The command's standard
     /// input becomes the socket between both processes: the new one has to call
     /// [`Inherited::take`], start a server and call [`Server::take_over_from`]. `started` is called
@@ -101,13 +103,18 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     /// [`Error::Upgrade`] if the new process ends, reports a failure, or is not ready within 30
     /// seconds (it is killed); the server goes on as before. [`Error::Stopping`] if the server is
     /// ending.
-    pub fn upgrade(&self, command: Command, started: impl FnOnce(&Child)) -> Result<(), Error> {
+    pub fn upgrade(
+        &self,
+        command: Command,
+        tls: &TlsShared,
+        started: impl FnOnce(&Child),
+    ) -> Result<(), Error> {
         let _change = lock(&self.change);
         if self.shutdown.phase() > ShutdownPhase::Running {
             return Err(Error::Stopping);
         }
         let listeners = self.shutdown.lock().listeners.duplicate()?;
-        let child = hand_over(command, &listeners, &self.activated)?;
+        let child = hand_over(command, &listeners, &self.activated, tls)?;
         started(&child);
         let mut state = self.shutdown.lock();
         if state.phase() > ShutdownPhase::Running {

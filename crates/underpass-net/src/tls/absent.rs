@@ -1,9 +1,12 @@
 //! Stands for the acceptor in a build without TLS: there is none.
 
+use std::sync::Arc;
+
 use crate::connection::Connection;
 use crate::tls::error::{HandshakeError, TlsError};
 use crate::tls::info::{CertificateFacts, Handshake, Refreshed};
 use crate::tls::settings::TlsOptions;
+use crate::tls::shared::TlsShared;
 
 /// Accepts TLS connections of a listener. This build has none.
 #[derive(Debug)]
@@ -14,7 +17,7 @@ impl TlsAcceptor {
     ///
     /// # Errors
     /// Always [`TlsError::Absent`].
-    pub fn load(_: &TlsOptions, _: &[&[u8]]) -> Result<TlsAcceptor, TlsError> {
+    pub fn load(_: &TlsOptions, _: &[&[u8]], _: &Arc<TlsShared>) -> Result<TlsAcceptor, TlsError> {
         Err(TlsError::Absent)
     }
 

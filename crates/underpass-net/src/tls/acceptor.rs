@@ -2,22 +2,38 @@
 //! and by the generations that a reload starts.
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use ::aws_lc_rs::digest;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{UnbufferedServerConnection, WebPkiClientVerifier};
-use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use crate::tls::certificates::Certificates;
 use crate::tls::error::TlsError;
-use crate::tls::info::{CertificateFacts, Refreshed};
-use crate::tls::reading::{LoadedCertificate, authorities, load};
+use crate::tls::info::{CertificateFacts, Refreshed, iana_name};
+use crate::tls::reading::{LoadedCertificate, authorities, certificates_of, load};
+use crate::tls::self_signed::load_or_make;
 use crate::tls::settings::{TlsOptions, TlsVersion};
+use crate::tls::shared::TlsShared;
+use crate::tls::tickets::{TicketIssuer, TicketUse};
 
 /// Accepts TLS connections of a listener.
 pub struct TlsAcceptor {
     options: TlsOptions,
     certificates: Arc<Certificates>,
+    protocols: Vec<Vec<u8>>,
+    config: RwLock<AcceptorConfig>,
+    shared: Arc<TlsShared>,
+}
+
+/// What handshakes begin with. It is swapped whole.
+struct AcceptorConfig {
+    /// Differs where other clients are accepted.
+    ticket_use: TicketUse,
     config: Arc<ServerConfig>,
 }
 
@@ -27,14 +43,29 @@ impl TlsAcceptor {
     ///
     /// # Errors
     /// [`TlsError`]: which file, and what is wrong with it.
-    pub fn load(options: &TlsOptions, protocols: &[&[u8]]) -> Result<TlsAcceptor, TlsError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+    pub fn load(
+        options: &TlsOptions,
+        protocols: &[&[u8]],
+        shared: &Arc<TlsShared>,
+    ) -> Result<TlsAcceptor, TlsError> {
+        let provider = Arc::new(provider(options)?);
         let certificates = Arc::new(Certificates::new(load_all(options, &provider)?));
-        let config = config(options, protocols, &certificates, provider)?;
+        let protocols: Vec<_> = protocols.iter().map(|name| name.to_vec()).collect();
+        let clients = ClientAuthorities::read(options)?;
+        let config = config(
+            options,
+            &protocols,
+            &certificates,
+            clients,
+            provider,
+            shared,
+        )?;
         Ok(TlsAcceptor {
             options: options.clone(),
             certificates,
-            config: Arc::new(config),
+            protocols,
+            config: RwLock::new(config),
+            shared: Arc::clone(shared),
         })
     }
 
@@ -43,20 +74,42 @@ impl TlsAcceptor {
         &self.options
     }
 
-    /// Reads certificates and keys again and has new connections use them; those that are open are
-    /// not disturbed. Returns whether anything has changed. May block on the disk.
+    /// Reads certificates, keys and the authorities of clients again and has new connections use
+    /// them; those that are open are not disturbed. Returns whether anything has changed. Where
+    /// other clients are accepted, no ticket of before is. May block on the disk.
     ///
     /// # Errors
     /// [`TlsError`]; what was used before stays in use.
     pub fn refresh(&self) -> Result<Refreshed, TlsError> {
-        let loaded = load_all(&self.options, self.config.crypto_provider())?;
+        let present = Arc::clone(&self.present().config);
+        let loaded = load_all(&self.options, present.crypto_provider())?;
         let facts: Vec<_> = loaded.iter().map(|one| one.facts.clone()).collect();
-        let is_same = facts == self.certificates.facts();
-        self.certificates.replace(loaded);
-        Ok(match is_same {
+        let clients = ClientAuthorities::read(&self.options)?;
+        let mut refreshed = match facts == self.certificates.facts() {
             true => Refreshed::Same,
             false => Refreshed::Changed,
-        })
+        };
+        if clients.ticket_use(&self.options) != self.present().ticket_use {
+            let provider = Arc::clone(present.crypto_provider());
+            let (protocols, certificates) = (&self.protocols, &self.certificates);
+            let options = &self.options;
+            let next = config(
+                options,
+                protocols,
+                certificates,
+                clients,
+                provider,
+                &self.shared,
+            )?;
+            *self.config.write().unwrap_or_else(PoisonError::into_inner) = next;
+            refreshed = Refreshed::Changed;
+        }
+        self.certificates.replace(loaded);
+        Ok(refreshed)
+    }
+
+    fn present(&self) -> RwLockReadGuard<'_, AcceptorConfig> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the certificates say of themselves.
@@ -64,8 +117,13 @@ impl TlsAcceptor {
         self.certificates.facts()
     }
 
+    pub(crate) fn shared(&self) -> &Arc<TlsShared> {
+        &self.shared
+    }
+
     pub(crate) fn session(&self) -> Result<UnbufferedServerConnection, TlsError> {
-        UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(setup)
+        let config = Arc::clone(&self.present().config);
+        UnbufferedServerConnection::new(config).map_err(setup)
     }
 }
 
@@ -81,51 +139,131 @@ fn load_all(
     options: &TlsOptions,
     provider: &CryptoProvider,
 ) -> Result<Vec<LoadedCertificate>, TlsError> {
-    if options.certificates.is_empty() {
-        return Err(TlsError::NoCertificate);
+    let all = options.files();
+    match (options.self_signed, &all[..]) {
+        (true, []) => Err(TlsError::NoStateFolder),
+        (true, [files]) => Ok(vec![load_or_make(files, provider)?]),
+        (true, _) => Err(TlsError::SelfSignedBeside),
+        (false, []) => Err(TlsError::NoCertificate),
+        (false, all) => all.iter().map(|files| load(files, provider)).collect(),
     }
-    let files = options.certificates.iter();
-    files.map(|files| load(files, provider)).collect()
+}
+
+/// The authorities whose certificates clients must have, if they must.
+struct ClientAuthorities(Option<(PathBuf, Vec<CertificateDer<'static>>)>);
+
+impl ClientAuthorities {
+    fn read(options: &TlsOptions) -> Result<ClientAuthorities, TlsError> {
+        let read = |path: &PathBuf| Ok((path.clone(), certificates_of(path)?));
+        let read = options.client_ca.as_ref().map(read).transpose();
+        Ok(ClientAuthorities(read?))
+    }
+
+    /// Tickets are for the same authorities and the same oldest version.
+    fn ticket_use(&self, options: &TlsOptions) -> TicketUse {
+        let mut hash = digest::Context::new(&digest::SHA256);
+        hash.update(options.min_version.name().as_bytes());
+        for authority in self.0.iter().flat_map(|(_, all)| all) {
+            hash.update(&(authority.len() as u64).to_be_bytes());
+            hash.update(authority);
+        }
+        let mut of = TicketUse::default();
+        of.copy_from_slice(hash.finish().as_ref());
+        of
+    }
+
+    fn verifier(
+        self,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+        let Some((path, all)) = self.0 else {
+            return Ok(None);
+        };
+        let roots = Arc::new(authorities(&path, all)?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+        let verifier = verifier.build().map_err(|error| TlsError::Content {
+            path,
+            why: error.to_string(),
+        });
+        Ok(Some(verifier?))
+    }
 }
 
 fn config(
     options: &TlsOptions,
-    protocols: &[&[u8]],
+    protocols: &[Vec<u8>],
     certificates: &Arc<Certificates>,
+    clients: ClientAuthorities,
     provider: Arc<CryptoProvider>,
-) -> Result<ServerConfig, TlsError> {
+    shared: &TlsShared,
+) -> Result<AcceptorConfig, TlsError> {
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder
-        .with_protocol_versions(&versions(options.min_version))
+        .with_protocol_versions(&versions(options.min_version, &provider))
         .map_err(setup)?;
-    let builder = match &options.client_ca {
+    let ticket_use = clients.ticket_use(options);
+    let builder = match clients.verifier(provider)? {
         None => builder.with_no_client_auth(),
-        Some(path) => {
-            let roots = Arc::new(authorities(path)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-            let verifier = verifier.build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| TlsError::Content {
-                path: path.clone(),
-                why: error.to_string(),
-            })?)
-        }
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let certificates: Arc<Certificates> = Arc::clone(certificates);
     let mut config = builder.with_cert_resolver(certificates);
     // Records are ours once hands are shaken.
     config.enable_secret_extraction = true;
-    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    // Tickets of which the server keeps nothing: any worker resumes what another one began. They
-    // are valid for this acceptor only, so none leads around its client authorities.
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(setup)?;
-    Ok(config)
+    config.alpn_protocols = protocols.to_vec();
+    config.ticketer = Arc::new(TicketIssuer {
+        keys: Arc::clone(&shared.tickets),
+        of: ticket_use,
+    });
+    Ok(AcceptorConfig {
+        ticket_use,
+        config: Arc::new(config),
+    })
 }
 
-fn versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
-    match least {
+/// Cryptography with the cipher suites that are asked for.
+fn provider(options: &TlsOptions) -> Result<CryptoProvider, TlsError> {
+    let mut provider = aws_lc_rs::default_provider();
+    let name = |suite: &SupportedCipherSuite| suite.suite().as_str().map_or("", iana_name);
+    let known: Vec<_> = provider.cipher_suites.iter().map(name).collect();
+    let mut wanted = options.cipher_suites.iter();
+    if let Some(unknown) = wanted.find(|wanted| !known.contains(&wanted.as_str())) {
+        return Err(TlsError::CipherSuite {
+            name: unknown.clone(),
+            known: known.join(", "),
+        });
+    }
+    if !options.cipher_suites.is_empty() {
+        let is_wanted = |suite: &SupportedCipherSuite| {
+            let mut wanted = options.cipher_suites.iter();
+            wanted.any(|wanted| wanted == name(suite))
+        };
+        provider.cipher_suites.retain(is_wanted);
+    }
+    if versions(options.min_version, &provider).is_empty() {
+        let why = "none of the cipher suites is for TLSv1.3, the oldest version allowed";
+        return Err(TlsError::Setup {
+            why: why.to_owned(),
+        });
+    }
+    Ok(provider)
+}
+
+/// The versions that are spoken: a client that offers one without a suite would be refused, though
+/// it has another version.
+fn versions(
+    least: TlsVersion,
+    provider: &CryptoProvider,
+) -> Vec<&'static SupportedProtocolVersion> {
+    let mut versions = match least {
         TlsVersion::Tls12 => vec![&version::TLS13, &version::TLS12],
         TlsVersion::Tls13 => vec![&version::TLS13],
-    }
+    };
+    versions.retain(|version| {
+        let mut suites = provider.cipher_suites.iter();
+        suites.any(|suite| suite.version() == *version)
+    });
+    versions
 }
 
 fn setup(error: rustls::Error) -> TlsError {

@@ -1,8 +1,10 @@
-//! Why a listener cannot speak TLS, and why a handshake failed.
+//! Why a listener cannot speak TLS, why a handshake failed, and why a session did.
 
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "tls")]
+use rustls::AlertDescription;
 use thiserror::Error;
 
 /// Certificates or keys cannot be used. Nothing that is secret is part of it.
@@ -23,6 +25,20 @@ pub enum TlsError {
         /// The error of the system call.
         source: io::Error,
     },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system call.
+        source: io::Error,
+    },
+    /// There is no folder for a certificate that is made.
+    #[error("there is no folder for the certificate; set XDG_STATE_HOME or HOME")]
+    NoStateFolder,
+    /// A certificate was named, and another one is to be made.
+    #[error("a self-signed certificate is made only where no certificate is named")]
+    SelfSignedBeside,
     /// A file does not hold what it should.
     #[error("{}: {why}", path.display())]
     Content {
@@ -38,6 +54,14 @@ pub enum TlsError {
         cert: PathBuf,
         /// The file of the key.
         key: PathBuf,
+    },
+    /// A cipher suite is not known.
+    #[error("unknown cipher suite {name:?}; expected one of {known}")]
+    CipherSuite {
+        /// Its name.
+        name: String,
+        /// The names of all that are known.
+        known: String,
     },
     /// The cryptographic library refuses the settings.
     #[error("TLS cannot be set up: {why}")]
@@ -80,6 +104,31 @@ impl HandshakeError {
             HandshakeError::Alert(_) => 2,
             HandshakeError::Failed(_) => 3,
             HandshakeError::Closed => 4,
+        }
+    }
+}
+
+/// Why a session ends before its time.
+#[cfg(feature = "tls")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SessionFault {
+    /// The peer broke the protocol, and is told by this alert.
+    Peer(AlertDescription),
+    /// The peer has sent this alert.
+    Told(AlertDescription),
+}
+
+#[cfg(feature = "tls")]
+impl From<SessionFault> for io::Error {
+    fn from(fault: SessionFault) -> io::Error {
+        match fault {
+            SessionFault::Peer(alert) => {
+                io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {alert:?}"))
+            }
+            SessionFault::Told(alert) => io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                format!("TLS: the peer reported {alert:?}"),
+            ),
         }
     }
 }

@@ -1,13 +1,16 @@
 //! The stage between admission and the protocol on a listener with TLS.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 
+use rustix::net::sockopt::set_tcp_quickack;
 use rustix::net::{SendFlags, send};
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{HandshakeKind as RustlsKind, ProtocolVersion};
+use rustls::{AlertDescription, HandshakeKind as RustlsKind, InvalidMessage, ProtocolVersion};
 use tokio::io::Interest;
 use underpass::SealedRecords;
 use underpass::drive::tokio::Stream;
@@ -19,13 +22,19 @@ use crate::error::ConnectionError;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
-use crate::tls::info::{Handshake, HandshakeKind, TlsInfo};
-use crate::tls::records::{Opener, RecordForm, Sealer};
+use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
+use crate::tls::reading::identity;
+use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
 use crate::tls::settings::TlsVersion;
+use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// The first byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
+const ALERT_RECORD: u8 = 21;
+
+/// The record of that alert, before anything is encrypted.
+const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 
 impl Connection {
     /// Shakes hands.
@@ -49,18 +58,8 @@ impl Connection {
         }
         let first = self.input().to_vec();
         self.consume(first.len());
-        let session = acceptor.session();
-        let session = session.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         let state = self.state();
-        let handshake = HandshakeInProgress {
-            connection: session,
-            socket: state.transport.socket(),
-            received: first,
-            unsent: Vec::new(),
-            opened: Vec::new(),
-            hello: Some(Acceptor::default()),
-            server_name: None,
-        };
+        let handshake = HandshakeInProgress::new(acceptor, state.transport.socket(), first)?;
         let shaking = handshake.run();
         let connections = &state.worker.connections;
         let shaken = state
@@ -83,15 +82,17 @@ fn failure(error: ConnectionError) -> HandshakeError {
 }
 
 /// A handshake in progress.
-struct HandshakeInProgress<'s> {
+pub(crate) struct HandshakeInProgress<'s> {
     connection: UnbufferedServerConnection,
+    shared: Arc<TlsShared>,
     socket: &'s PlainSocket,
     /// Records that have come and are not used up.
     received: Vec<u8>,
+    /// How much of it rustls has seen: one record more each time that it asks for more, so that
+    /// everything behind the handshake is the session's.
+    shown: usize,
     /// Records that have not been sent.
     unsent: Vec<u8>,
-    /// Data that came with the end of the handshake.
-    opened: Vec<u8>,
     /// Reads the client's hello beside `connection`, which does not tell the name in it; none once
     /// that is done.
     hello: Option<Acceptor>,
@@ -108,29 +109,40 @@ enum HandshakeStep {
     Complete,
 }
 
-impl HandshakeInProgress<'_> {
+impl<'s> HandshakeInProgress<'s> {
+    /// Begins with what has come already.
+    pub(crate) fn new(
+        acceptor: &TlsAcceptor,
+        socket: &'s PlainSocket,
+        received: Vec<u8>,
+    ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
+        let connection = acceptor.session();
+        Ok(HandshakeInProgress {
+            connection: connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            shared: Arc::clone(acceptor.shared()),
+            socket,
+            received,
+            shown: 0,
+            unsent: Vec::new(),
+            hello: Some(Acceptor::default()),
+            server_name: None,
+        })
+    }
+
     /// Shakes hands. Cancelling ends the connection.
-    async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
-        self.look_at_hello(0);
+    pub(crate) async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
         loop {
             match self.step() {
                 Ok(HandshakeStep::Again) => {}
                 Ok(HandshakeStep::Complete) => break,
-                Ok(HandshakeStep::Receive) => {
-                    self.flush().await?;
-                    self.receive().await?;
-                }
-                Err(error) => {
-                    // What comes next is the alert, in a record of its own.
-                    let _ = self.step();
-                    let _ = self.flush().await;
-                    return Err(match error {
-                        rustls::Error::AlertReceived(alert) => {
-                            HandshakeError::Alert(format!("{alert:?}"))
-                        }
-                        error => HandshakeError::Failed(error.to_string()),
-                    });
-                }
+                Ok(HandshakeStep::Receive) => match record_length(&self.received[self.shown..]) {
+                    Some(length) => self.show(length),
+                    None => {
+                        self.flush().await?;
+                        self.receive().await?;
+                    }
+                },
+                Err(error) => return Err(self.fail(error).await),
             }
         }
         // Of TLS 1.2 the end of the handshake has to be sent; the tickets of 1.3 leave with the
@@ -138,37 +150,54 @@ impl HandshakeInProgress<'_> {
         if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
             self.flush().await?;
         }
+        // A client with Nagle's algorithm holds its request back until the end of its handshake is
+        // acknowledged, which the kernel would do 40 ms later.
+        if self.received.is_empty() {
+            let _not_tcp = set_tcp_quickack(self.socket, true);
+        }
         self.finish()
             .map_err(|error| HandshakeError::Failed(error.to_string()))
     }
 
-    /// Looks for the client's hello in what has come last.
-    fn look_at_hello(&mut self, start: usize) {
-        let Some(acceptor) = &mut self.hello else {
-            return;
-        };
-        let mut bytes = &self.received[start..];
-        while !bytes.is_empty() {
-            match acceptor.read_tls(&mut bytes).map(|_| acceptor.accept()) {
-                Ok(Ok(None)) => {}
-                Ok(Ok(Some(accepted))) => {
-                    self.server_name = accepted.client_hello().server_name().map(Box::from);
-                    self.hello = None;
-                    return;
-                }
-                // `connection` says what is wrong with it.
-                Ok(Err(_)) | Err(_) => {
-                    self.hello = None;
-                    return;
-                }
-            }
+    /// Sends the alert for an error.
+    async fn fail(&mut self, error: rustls::Error) -> HandshakeError {
+        // What comes next is the alert, in a record of its own. Of some errors rustls reports none.
+        let start = self.unsent.len();
+        let _ = self.step();
+        if self.unsent.len() == start && self.connection.protocol_version().is_none() {
+            self.unsent.extend(DECODE_ERROR);
+        }
+        self.count_alert(start, &error);
+        let _ = self.flush().await;
+        match error {
+            rustls::Error::AlertReceived(alert) => HandshakeError::Alert(format!("{alert:?}")),
+            error => HandshakeError::Failed(error.to_string()),
         }
     }
 
+    /// Counts the alert that ends the handshake: the peer's, or the one in the record that begins
+    /// at `start`. Where that is encrypted, `error` tells what the peer is told.
+    fn count_alert(&self, start: usize, error: &rustls::Error) {
+        use AlertDescription as Alert;
+        let alerts = &self.shared.alerts;
+        if let rustls::Error::AlertReceived(alert) = error {
+            return alerts.record(AlertDirection::Received, u8::from(*alert));
+        }
+        let number = match (&self.unsent[start..], error) {
+            ([], _) => return,
+            ([ALERT_RECORD, _, _, 0, 2, _, number], _) => *number,
+            (_, rustls::Error::NoCertificatesPresented) => u8::from(Alert::CertificateRequired),
+            (_, rustls::Error::InvalidCertificate(why)) => Alert::from(why.clone()).into(),
+            (_, rustls::Error::DecryptError) => u8::from(Alert::BadRecordMac),
+            (_, rustls::Error::InvalidMessage(_)) => u8::from(Alert::DecodeError),
+            _ => u8::MAX,
+        };
+        alerts.record(AlertDirection::Sent, number);
+    }
+
     fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
-        let UnbufferedStatus {
-            mut discard, state, ..
-        } = self.connection.process_tls_records(&mut self.received);
+        let shown = &mut self.received[..self.shown];
+        let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(shown);
         let step = match state {
             Err(error) => Err(error),
             Ok(ConnectionState::EncodeTlsData(mut data)) => {
@@ -187,34 +216,44 @@ impl HandshakeInProgress<'_> {
                 data.done();
                 Ok(HandshakeStep::Again)
             }
-            Ok(ConnectionState::ReadTraffic(mut data)) => {
-                while let Some(record) = data.next_record() {
-                    let record = record?;
-                    self.opened.extend_from_slice(record.payload);
-                    discard += record.discard;
-                }
-                Ok(HandshakeStep::Again)
-            }
             Ok(ConnectionState::BlockedHandshake) => Ok(HandshakeStep::Receive),
             Ok(ConnectionState::WriteTraffic(_)) => Ok(HandshakeStep::Complete),
             Ok(_) => Err(rustls::Error::HandshakeNotComplete),
         };
         self.received.drain(..discard);
+        self.shown -= discard;
         step
+    }
+
+    /// Has rustls see one record more.
+    fn show(&mut self, length: usize) {
+        let mut record = &self.received[self.shown..self.shown + length];
+        self.shown += length;
+        let Some(hello) = &mut self.hello else {
+            return;
+        };
+        while hello.read_tls(&mut record).is_ok_and(|read| read > 0) {
+            let accepted = match hello.accept() {
+                Ok(None) => continue,
+                accepted => accepted.ok().flatten(),
+            };
+            self.server_name =
+                accepted.and_then(|accepted| accepted.client_hello().server_name().map(Box::from));
+            self.hello = None;
+            return;
+        }
     }
 
     async fn receive(&mut self) -> Result<(), HandshakeError> {
         if self.received.len() >= HANDSHAKE_BYTES_MAX {
-            return Err(HandshakeError::Failed("a message is too long".to_owned()));
+            return Err(self
+                .fail(InvalidMessage::HandshakePayloadTooLarge.into())
+                .await);
         }
         self.received.reserve(INPUT_BYTES_START);
-        let start = self.received.len();
         let (socket, received) = (self.socket, &mut self.received);
         match poll_fn(|task| socket.poll_read(task, received)).await {
-            Ok(1..) => {
-                self.look_at_hello(start);
-                Ok(())
-            }
+            Ok(1..) => Ok(()),
             Ok(0) | Err(_) => Err(HandshakeError::PeerGone),
         }
     }
@@ -239,6 +278,7 @@ impl HandshakeInProgress<'_> {
     fn finish(self) -> Result<HandshakeResult, rustls::Error> {
         let suite = self.connection.negotiated_cipher_suite();
         let suite = suite.ok_or(rustls::Error::HandshakeNotComplete)?;
+        let client = self.connection.peer_certificates();
         let info = TlsInfo {
             version: match suite.tls13() {
                 Some(_) => TlsVersion::Tls13,
@@ -250,6 +290,8 @@ impl HandshakeInProgress<'_> {
                 Some(RustlsKind::Resumed) => HandshakeKind::Resumed,
                 _ => HandshakeKind::Full,
             },
+            client: client.and_then(|chain| identity(chain.first()?)),
+            sealed_by: Cell::default(),
         };
         let (extracted, secrets) = self.connection.dangerous_into_kernel_connection()?;
         let form = RecordForm::of(suite, &extracted.tx.1);
@@ -271,18 +313,21 @@ impl HandshakeInProgress<'_> {
             secrets,
             unsent,
             received: self.received,
-            opened: self.opened,
             info,
+            shared: self.shared,
         })
     }
 }
 
-/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
-fn iana_name(name: &'static str) -> &'static str {
-    match name {
-        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
-        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
-        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
-        name => name,
+/// The length of the record that `bytes` begin with, once it is complete. What no record may be is
+/// shown to rustls, which knows the alert.
+fn record_length(bytes: &[u8]) -> Option<usize> {
+    let [_, _, _, high, low, ..] = bytes else {
+        return None;
+    };
+    let length = HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+    match length > RECORD_BYTES_MAX {
+        true => Some(bytes.len()),
+        false => Some(length).filter(|length| *length <= bytes.len()),
     }
 }

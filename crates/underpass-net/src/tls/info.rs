@@ -1,5 +1,6 @@
 //! What may be known of TLS: of a connection, and of the certificates.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -16,6 +17,37 @@ pub struct TlsInfo {
     pub server_name: Option<Box<str>>,
     /// Whether the handshake was full, or resumed an earlier session.
     pub handshake: HandshakeKind,
+    /// Who the client is by the certificate that it has proved to have: its subject, or what else
+    /// names it where that is empty. It may hold any characters.
+    pub client: Option<Box<str>>,
+    pub(crate) sealed_by: Cell<SealedBy>,
+}
+
+/// Who makes the records of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SealedBy {
+    /// This program.
+    #[default]
+    UserSpace,
+}
+
+impl SealedBy {
+    /// All of them.
+    pub const ALL: [SealedBy; 1] = [SealedBy::UserSpace];
+
+    /// `user_space`.
+    pub fn name(self) -> &'static str {
+        match self {
+            SealedBy::UserSpace => "user_space",
+        }
+    }
+}
+
+impl TlsInfo {
+    /// Who makes its records at this moment.
+    pub fn sealed_by(&self) -> SealedBy {
+        self.sealed_by.get()
+    }
 }
 
 /// How keys were agreed.
@@ -70,6 +102,28 @@ pub struct CertificateFacts {
     pub chain_length: usize,
     /// Whether it was signed with its own key.
     pub is_self_signed: bool,
+    /// The SHA-256 hash of the certificate: its fingerprint.
+    pub sha256: [u8; 32],
+    /// The SHA-256 hash of its public key, by which clients pin it (RFC 7469, section 2.4).
+    pub key_sha256: [u8; 32],
+    /// What is wrong with it and with those behind it, dates apart.
+    pub faults: Vec<ChainFault>,
+}
+
+/// What is wrong with a certificate and those behind it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ChainFault {
+    /// One of those behind it is no certificate.
+    Unreadable,
+    /// One is not signed by the next.
+    Order {
+        /// Its place, from 1.
+        number: usize,
+    },
+    /// It is alone, and says where the certificate of its issuer is: clients need that too.
+    NoIntermediate,
+    /// It is the certificate of an authority.
+    Authority,
 }
 
 /// Whether reading certificates again has brought others.
@@ -91,5 +145,16 @@ impl CertificateFacts {
             Some(own) => above == Some(own),
             None => *own == name,
         })
+    }
+}
+
+/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
+#[cfg(feature = "tls")]
+pub(crate) fn iana_name(name: &'static str) -> &'static str {
+    match name {
+        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+        name => name,
     }
 }

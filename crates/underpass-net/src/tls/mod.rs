@@ -22,14 +22,23 @@ pub(crate) mod acceptor;
 pub(crate) mod acceptor;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "tls")]
+mod chain;
 pub(crate) mod error;
 #[cfg(feature = "tls")]
 mod handshake;
 pub(crate) mod info;
 #[cfg(feature = "tls")]
+mod message_rate;
+#[cfg(feature = "tls")]
 mod reading;
 #[cfg(feature = "tls")]
 mod records;
 #[cfg(feature = "tls")]
+mod self_signed;
+#[cfg(feature = "tls")]
 pub(crate) mod session;
 pub(crate) mod settings;
+pub(crate) mod shared;
+#[cfg(feature = "tls")]
+mod tickets;

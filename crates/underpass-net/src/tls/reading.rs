@@ -6,16 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::digest;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as RustlsError, RootCertStore};
 use x509_cert::Certificate;
-use x509_cert::der::Decode;
+use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
+use crate::tls::chain;
 use crate::tls::error::TlsError;
 use crate::tls::info::CertificateFacts;
 use crate::tls::settings::CertificateFiles;
@@ -32,8 +34,11 @@ pub(crate) fn load(
     files: &CertificateFiles,
     provider: &CryptoProvider,
 ) -> Result<LoadedCertificate, TlsError> {
-    let chain = certificates(&files.cert)?;
-    let facts = facts(files, &chain)?;
+    let chain = certificates_of(&files.cert)?;
+    let facts = CertificateFacts {
+        faults: chain::faults(&chain, provider),
+        ..facts(files, &chain)?
+    };
     let key = CertifiedKey::from_der(chain, key(&files.key)?, provider);
     let key = key.map_err(|error| match error {
         RustlsError::InconsistentKeys(_) => TlsError::Mismatch {
@@ -48,17 +53,21 @@ pub(crate) fn load(
     })
 }
 
-/// Reads certificates of authorities.
-pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+/// The certificates of a file as those of authorities.
+pub(crate) fn authorities(
+    path: &Path,
+    certificates: Vec<CertificateDer<'static>>,
+) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
+    for certificate in certificates {
         let added = roots.add(certificate);
         added.map_err(|error| content(path, format!("is no authority's certificate: {error}")))?;
     }
     Ok(roots)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// Reads certificates, one at least.
+pub(crate) fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let certificates = certificates.map_err(|error| content(path, format!("{error}")))?;
@@ -120,6 +129,7 @@ fn facts(
             _ => {}
         }
     }
+    let public_key = first.subject_public_key_info().to_der();
     let validity = first.validity();
     let time = |seconds: Duration| SystemTime::UNIX_EPOCH + seconds;
     Ok(CertificateFacts {
@@ -130,6 +140,31 @@ fn facts(
         not_after: time(validity.not_after.to_unix_duration()),
         chain_length: chain.len(),
         is_self_signed: first.issuer() == first.subject(),
+        sha256: sha256(&chain[0]),
+        key_sha256: sha256(&public_key.unwrap_or_default()),
+        faults: Vec::new(),
+    })
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    hash
+}
+
+/// Who a certificate names: its subject (RFC 4514), or else its first alternative name.
+pub(crate) fn identity(certificate: &CertificateDer<'_>) -> Option<Box<str>> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    let certificate = certificate.tbs_certificate();
+    if !certificate.subject().is_empty() {
+        return Some(certificate.subject().to_string().into());
+    }
+    let (_, names) = certificate.get_extension::<SubjectAltName>().ok()??;
+    names.0.iter().find_map(|name| match name {
+        GeneralName::DnsName(name) | GeneralName::Rfc822Name(name) => Some(name.as_str().into()),
+        GeneralName::UniformResourceIdentifier(name) => Some(name.as_str().into()),
+        GeneralName::IpAddress(bytes) => Some(address(bytes.as_bytes())?.to_string().into()),
+        _ => None,
     })
 }
 

@@ -6,9 +6,10 @@
 //!  TLS 1.2, ChaCha20   header 5 │            content │ tag 16
 //! ```
 //!
-//! The nonce of a record is the initial vector, in the last eight bytes of which the number of the
-//! record is added without carry. A number is used once: [`Sealer`] owns its key and its number, no
-//! two of them have the same key, and the number rises with every call, also with one that fails.
+//! The nonce of a record is the initial vector, whose last eight bytes are combined with the number
+//! of the record by exclusive or; in TLS 1.2 with AES-GCM these eight are the explicit nonce.
+//! A number is used once: [`Sealer`] owns its key and its number, no two of them have the same key,
+//! and the number rises with everything that is sealed, also where that fails.
 //! Content is sealed out of one buffer into another: what leaves is never what was read.
 
 use std::ops::Range;
@@ -28,6 +29,9 @@ pub(crate) const HEADER_BYTES: usize = 5;
 
 /// Most bytes of content (RFC 8446, section 5.1).
 pub(crate) const CONTENT_BYTES_MAX: usize = 16 << 10;
+
+/// Most bytes of a record (RFC 5246, section 6.2.3).
+pub(crate) const RECORD_BYTES_MAX: usize = HEADER_BYTES + CONTENT_BYTES_MAX + 2048;
 
 const TAG_BYTES: usize = 16;
 const EXPLICIT_NONCE_BYTES: usize = 8;
@@ -79,10 +83,9 @@ pub(crate) struct Sealer {
 }
 
 enum SealingKey {
-    /// AES-GCM of TLS 1.3: refuses a number that is not higher than the one before.
+    /// AES-GCM: refuses a number that is not higher than the one before.
     Counting(TlsRecordSealingKey),
-    /// Of TLS 1.2, where the explicit nonce that rustls has begun with does not rise, and ChaCha20,
-    /// which the other one does not know.
+    /// ChaCha20, which the other one does not know.
     Plain(LessSafeKey),
 }
 
@@ -102,11 +105,10 @@ impl Sealer {
         };
         let (key, iv) = parts(secrets)?;
         let iv = iv.as_ref().try_into().map_err(|_| WRONG_KEY)?;
-        let is_counting = form == RecordForm::Tls13 && algorithm != &CHACHA20_POLY1305;
-        let key = match is_counting {
-            true => SealingKey::counting(algorithm, key.as_ref(), iv, number),
-            false => UnboundKey::new(algorithm, key.as_ref())
+        let key = match algorithm == &CHACHA20_POLY1305 {
+            true => UnboundKey::new(algorithm, key.as_ref())
                 .map(|key| SealingKey::Plain(LessSafeKey::new(key))),
+            false => SealingKey::counting(algorithm, key.as_ref(), iv, number),
         };
         Ok(Sealer {
             key: key.map_err(|_| WRONG_KEY)?,
@@ -144,23 +146,25 @@ impl Sealer {
         let (head, rest) = record.split_at_mut(before);
         let (sealed, end) = rest.split_at_mut(content.len());
         let kind = [u8::from(kind)];
-        let (aad, inner);
-        match self.form {
+        let mut pseudo_header = [0; 8 + HEADER_BYTES];
+        let (aad, inner) = match self.form {
             RecordForm::Tls13 => {
                 head.copy_from_slice(&header(APPLICATION_DATA, opaque));
-                (aad, inner) = (head.to_vec(), &kind[..]);
+                (&*head, &kind[..])
             }
             RecordForm::Tls12Gcm | RecordForm::Tls12ChaCha20 => {
-                head[..HEADER_BYTES].copy_from_slice(&header(kind[0], opaque));
-                let explicit = before - HEADER_BYTES;
-                head[HEADER_BYTES..].copy_from_slice(&nonce[NONCE_LEN - explicit..]);
-                let plain = header(kind[0], content.len());
-                (aad, inner) = ([&number.to_be_bytes()[..], &plain].concat(), &[][..]);
+                let (header_bytes, explicit) = head.split_at_mut(HEADER_BYTES);
+                header_bytes.copy_from_slice(&header(kind[0], opaque));
+                explicit.copy_from_slice(&nonce[NONCE_LEN - explicit.len()..]);
+                pseudo_header[..8].copy_from_slice(&number.to_be_bytes());
+                pseudo_header[8..].copy_from_slice(&header(kind[0], content.len()));
+                (&pseudo_header[..], &[][..])
             }
-        }
-        self.key.seal(nonce, &aad, content, sealed, inner, end)
+        };
+        self.key.seal(nonce, aad, content, sealed, inner, end)
     }
 }
+
 const APPLICATION_DATA: u8 = 23;
 
 fn header(kind: u8, length: usize) -> [u8; HEADER_BYTES] {
@@ -179,8 +183,10 @@ fn nonce(iv: &[u8; NONCE_LEN], number: u64) -> [u8; NONCE_LEN] {
 }
 
 impl SealingKey {
+    /// The protocol is that of TLS 1.3 for TLS 1.2 too, whose nonces rustls makes in the same way.
     /// The key takes the first nonce that it sees for that of number 0. Where rustls has used that
-    /// number, it is shown the nonce again, and what it makes of it is dropped.
+    /// number, it is shown the nonce again, and the tag that it makes is dropped: two published
+    /// tags with one nonce would reveal the key that authenticates.
     fn counting(
         algorithm: &'static aws_lc_rs::aead::Algorithm,
         key: &[u8],
@@ -262,7 +268,7 @@ impl Opener {
             RecordForm::Tls13 => (*kind == APPLICATION_DATA, CONTENT_BYTES_MAX + 256),
             RecordForm::Tls12Gcm | RecordForm::Tls12ChaCha20 => (
                 matches!(kind, 21..=APPLICATION_DATA),
-                CONTENT_BYTES_MAX + 2048,
+                RECORD_BYTES_MAX - HEADER_BYTES,
             ),
         };
         match () {

@@ -11,6 +11,8 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -27,15 +29,17 @@ use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
 use crate::limits::{
     INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_BYTES, SEALED_COST,
-    TLS_MESSAGES_MAX, TLS_MESSAGES_PER_SECOND,
 };
+use crate::tls::error::SessionFault;
 use crate::tls::info::TlsInfo;
+use crate::tls::message_rate::MessageRate;
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
+use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// A session whose handshake is complete. Its socket is passed to every call.
 pub(crate) struct TlsSession {
     state: RefCell<SessionState>,
-    info: TlsInfo,
+    info: Rc<TlsInfo>,
 }
 
 /// What a handshake has left.
@@ -48,9 +52,8 @@ pub(crate) struct HandshakeResult {
     pub(crate) unsent: SealedRecords,
     /// What came behind the handshake.
     pub(crate) received: Vec<u8>,
-    /// Data that came with it.
-    pub(crate) opened: Vec<u8>,
     pub(crate) info: TlsInfo,
+    pub(crate) shared: Arc<TlsShared>,
 }
 
 struct SessionState {
@@ -64,10 +67,17 @@ struct SessionState {
     torn: Vec<u8>,
     /// What is opened and was not wanted yet.
     opened: Vec<u8>,
+    /// The beginning of a handshake message whose end has not come.
+    message: Vec<u8>,
+    /// The peer has asked for a new key, which has to be in use for the next data.
+    is_update_owed: bool,
     input: InputState,
     messages: MessageRate,
     /// Bytes that leave record by record since the socket was full.
     caution: u64,
+    /// Of one key.
+    key_records_max: u64,
+    shared: Arc<TlsShared>,
 }
 
 /// What happens to bytes of the peer.
@@ -77,61 +87,25 @@ enum InputState {
     Opened,
     /// The peer has announced that it sends nothing more.
     Ended,
-    /// They are of no interest: the connection is being closed, or the peer broke the protocol.
+    /// It broke the protocol, or has reported that we did.
+    Broken,
+    /// They are of no interest: the connection is being closed.
     Discarded,
 }
 
-/// Bounds what a peer can send without data: alerts, key updates and empty records.
-struct MessageRate {
-    left: u32,
-    since: Option<Instant>,
-}
+const UNEXPECTED: SessionFault = SessionFault::Peer(AlertDescription::UnexpectedMessage);
 
-impl MessageRate {
-    /// Whether one more is within the bounds.
-    fn admit(&mut self, now: Instant) -> bool {
-        let since = *self.since.get_or_insert(now);
-        let earned = (now - since).as_millis() * u128::from(TLS_MESSAGES_PER_SECOND) / 1000;
-        if earned > 0 {
-            self.since = Some(now);
-            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-            self.left = self.left.saturating_add(earned).min(TLS_MESSAGES_MAX);
-        }
-        let is_admitted = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        is_admitted
-    }
-}
+/// Handshake messages (RFC 8446, section 4).
+const CLIENT_HELLO: u8 = 1;
+const KEY_UPDATE: u8 = 24;
 
-/// Why a session ends before its time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SessionFault {
-    /// The peer broke the protocol, and is told by this alert.
-    Peer(AlertDescription),
-    /// The peer has sent this alert.
-    Told(AlertDescription),
-}
-
-impl From<SessionFault> for io::Error {
-    fn from(fault: SessionFault) -> io::Error {
-        match fault {
-            SessionFault::Peer(alert) => {
-                io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {alert:?}"))
-            }
-            SessionFault::Told(alert) => io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                format!("TLS: the peer reported {alert:?}"),
-            ),
-        }
-    }
-}
-
-const KEY_UPDATE: [u8; 4] = [24, 0, 0, 1];
+/// A KeyUpdate without its last byte, which says whether it asks for one in return.
+const KEY_UPDATE_HEAD: [u8; 4] = [KEY_UPDATE, 0, 0, 1];
 
 impl TlsSession {
     pub(crate) fn new(result: HandshakeResult) -> TlsSession {
         TlsSession {
-            info: result.info,
+            info: Rc::new(result.info),
             state: RefCell::new(SessionState {
                 opener: result.opener,
                 sealer: result.sealer,
@@ -139,19 +113,20 @@ impl TlsSession {
                 secrets: result.secrets,
                 unsent: result.unsent,
                 torn: result.received,
-                opened: result.opened,
+                opened: Vec::new(),
+                message: Vec::new(),
+                is_update_owed: false,
                 input: InputState::Opened,
-                messages: MessageRate {
-                    left: TLS_MESSAGES_MAX,
-                    since: None,
-                },
+                messages: MessageRate::default(),
                 caution: 0,
+                key_records_max: KEY_RECORDS_MAX,
+                shared: result.shared,
             }),
         }
     }
 
     /// What was agreed in the handshake.
-    pub(crate) fn info(&self) -> &TlsInfo {
+    pub(crate) fn info(&self) -> &Rc<TlsInfo> {
         &self.info
     }
 
@@ -190,6 +165,7 @@ impl TlsSession {
             match state.input {
                 InputState::Opened => {}
                 InputState::Ended => return Poll::Ready(Ok(0)),
+                InputState::Broken => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
                 InputState::Discarded => return receive(room),
             }
             state.open(socket, room, start)?;
@@ -223,6 +199,8 @@ impl TlsSession {
             match sealed {
                 SealedBatch::Nothing => return Ok(Turn::Empty),
                 SealedBatch::Later => {
+                    let heard = self.state.borrow_mut().listen(socket, worker);
+                    heard.map_err(|_| outbox.error(Fault::PeerGone, None))?;
                     tokio::task::yield_now().await;
                     return Ok(Turn::More);
                 }
@@ -280,8 +258,8 @@ impl TlsSession {
     /// opens nothing any more.
     pub(crate) fn close(&self, socket: &PlainSocket) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
-        if state.input != InputState::Discarded {
-            state.input = InputState::Discarded;
+        let input = std::mem::replace(&mut state.input, InputState::Discarded);
+        if matches!(input, InputState::Opened | InputState::Ended) {
             state.push_alert(AlertLevel::Warning, AlertDescription::CloseNotify);
         }
         state.send(socket).map(drop)
@@ -307,10 +285,31 @@ enum SendOutcome {
 }
 
 impl SessionState {
+    /// Looks at what a peer says that is being sent to: it may want a new key, or report a failure.
+    /// Its data waits for the protocol, and what comes behind that for its turn.
+    fn listen(&mut self, socket: &PlainSocket, worker: &WorkerState) -> io::Result<()> {
+        if self.input != InputState::Opened || !self.opened.is_empty() {
+            return Ok(());
+        }
+        let mut room = worker.spare_input.take();
+        room.reserve(INPUT_BYTES_START);
+        let heard = match socket.receive(&mut room) {
+            Ok(1..) => self.open(socket, &mut room, 0),
+            // Whoever sends or reads next learns of it.
+            Ok(0) | Err(_) => Ok(()),
+        };
+        self.opened.extend_from_slice(&room);
+        room.clear();
+        if room.capacity() <= INPUT_BYTES_START {
+            worker.spare_input.replace(room);
+        }
+        heard
+    }
+
     /// Opens what lies in `room` from `start` on, behind what is torn, and leaves its content.
     fn open(&mut self, socket: &PlainSocket, room: &mut Vec<u8>, start: usize) -> io::Result<()> {
         let answers = self.unsent.unsent().len();
-        let opened = match self.torn.is_empty() {
+        let mut opened = match self.torn.is_empty() {
             true => self.open_in_place(room, start),
             false => {
                 let mut records = std::mem::take(&mut self.torn);
@@ -324,10 +323,15 @@ impl SessionState {
         if let Err(fault) = opened {
             room.truncate(start);
             self.torn = Vec::new();
-            self.input = InputState::Discarded;
+            self.input = InputState::Broken;
             if let SessionFault::Peer(alert) = fault {
                 self.push_alert(AlertLevel::Fatal, alert);
             }
+        }
+        // Requests that come while something waits get one answer (RFC 8446, section 4.6.3), with
+        // the next data.
+        if self.is_update_owed && self.unsent.is_empty() && opened.is_ok() {
+            opened = self.update_key();
         }
         // What has to be answered leaves as far as the socket takes it; the rest with what is sent
         // next.
@@ -348,7 +352,8 @@ impl SessionState {
             let opened = self.opener.open(&mut records[from..from + length]);
             let (kind, content) = opened.map_err(SessionFault::Peer)?;
             let content = from + content.start..from + content.end;
-            if kind == ContentType::ApplicationData && !content.is_empty() {
+            let is_expected = kind == ContentType::ApplicationData && self.message.is_empty();
+            if is_expected && !content.is_empty() {
                 let count = content.len();
                 records.copy_within(content, to);
                 to += count;
@@ -365,49 +370,78 @@ impl SessionState {
         Ok(())
     }
 
-    /// A record that is no data.
-    fn heed(&mut self, kind: ContentType, message: &[u8]) -> Result<(), SessionFault> {
-        let unexpected = SessionFault::Peer(AlertDescription::UnexpectedMessage);
-        if !self.messages.admit(Instant::now()) {
-            return Err(unexpected);
-        }
-        match (kind, message) {
-            (ContentType::ApplicationData, []) => Ok(()),
-            (ContentType::Alert, [level, description]) => {
-                let is_warning = *level == AlertLevel::Warning as u8;
-                match AlertDescription::from(*description) {
-                    AlertDescription::CloseNotify => {
-                        self.input = InputState::Ended;
-                        Ok(())
-                    }
-                    AlertDescription::UserCanceled => Ok(()),
-                    _ if is_warning && self.suite.tls13().is_none() => Ok(()),
-                    alert => Err(SessionFault::Told(alert)),
-                }
+    /// A record that is no data, or comes where there may be none.
+    fn heed(&mut self, kind: ContentType, content: &[u8]) -> Result<(), SessionFault> {
+        let is_whole = self.message.is_empty();
+        match (kind, content) {
+            _ if !self.messages.admit(Instant::now()) => Err(UNEXPECTED),
+            (ContentType::Handshake, [_, ..]) => self.heed_message(content),
+            // Nothing comes between the parts of a message (RFC 8446, section 5.1).
+            (ContentType::ApplicationData, []) if is_whole => Ok(()),
+            (ContentType::Alert, [level, description]) if is_whole => {
+                self.heed_alert(*level, AlertDescription::from(*description))
             }
-            (ContentType::Handshake, [message @ .., asked @ (0 | 1)])
-                if *message == KEY_UPDATE && self.suite.tls13().is_some() =>
-            {
-                let next = self
-                    .secrets
-                    .update_rx_secret()
-                    .and_then(|next| Opener::new(self.suite, next));
-                self.opener =
-                    next.map_err(|_| SessionFault::Peer(AlertDescription::InternalError))?;
-                match asked {
-                    1 => self.update_key(),
-                    _ => Ok(()),
-                }
-            }
-            _ => Err(unexpected),
+            _ => Err(UNEXPECTED),
         }
+    }
+
+    fn heed_alert(&mut self, level: u8, alert: AlertDescription) -> Result<(), SessionFault> {
+        let alerts = &self.shared.alerts;
+        alerts.record(AlertDirection::Received, u8::from(alert));
+        // The level means nothing in TLS 1.3 (RFC 8446, section 6).
+        let is_warning = match self.suite.tls13() {
+            Some(_) => alert == AlertDescription::UserCanceled,
+            None => level == AlertLevel::Warning as u8,
+        };
+        match alert {
+            AlertDescription::CloseNotify => self.input = InputState::Ended,
+            _ if is_warning => {}
+            alert => return Err(SessionFault::Told(alert)),
+        }
+        Ok(())
+    }
+
+    /// A handshake message, or a part of one. Of those that may come, one has an effect.
+    fn heed_message(&mut self, part: &[u8]) -> Result<(), SessionFault> {
+        if self.suite.tls13().is_none() {
+            return self.refuse_renegotiation(part);
+        }
+        self.message.extend_from_slice(part);
+        match self.message[..] {
+            _ if KEY_UPDATE_HEAD.starts_with(&self.message) => return Ok(()),
+            [KEY_UPDATE, 0, 0, 1, asked @ (0 | 1)] => self.is_update_owed |= asked == 1,
+            [KEY_UPDATE, 0, 0, 1, _] => {
+                return Err(SessionFault::Peer(AlertDescription::IllegalParameter));
+            }
+            // A record ends where a key does (RFC 8446, section 5.1).
+            [KEY_UPDATE, 0, 0, 1, ..] => return Err(UNEXPECTED),
+            [KEY_UPDATE, ..] => return Err(SessionFault::Peer(AlertDescription::DecodeError)),
+            _ => return Err(UNEXPECTED),
+        }
+        self.message.clear();
+        let next = self.secrets.update_rx_secret();
+        let next = next.and_then(|next| Opener::new(self.suite, next));
+        self.opener = next.map_err(|_| SessionFault::Peer(AlertDescription::InternalError))?;
+        Ok(())
+    }
+
+    /// A warning is the answer (RFC 5246, section 7.2.2), unless the last one has not left.
+    fn refuse_renegotiation(&mut self, message: &[u8]) -> Result<(), SessionFault> {
+        if message[0] != CLIENT_HELLO {
+            return Err(UNEXPECTED);
+        }
+        if self.unsent.is_empty() {
+            self.push_alert(AlertLevel::Warning, AlertDescription::NoRenegotiation);
+        }
+        Ok(())
     }
 
     /// Announces a new key, under the present one, and uses it from then on.
     fn update_key(&mut self) -> Result<(), SessionFault> {
         let form = self.sealer.form();
         let failed = |_| SessionFault::Peer(AlertDescription::InternalError);
-        let message = [&KEY_UPDATE[..], &[0]].concat();
+        self.is_update_owed = false;
+        let message = [&KEY_UPDATE_HEAD[..], &[0]].concat();
         self.push(ContentType::Handshake, &message, 0)
             .map_err(failed)?;
         let next = self
@@ -419,8 +453,10 @@ impl SessionState {
     }
 
     fn push_alert(&mut self, level: AlertLevel, alert: AlertDescription) {
+        let number = u8::from(alert);
+        self.shared.alerts.record(AlertDirection::Sent, number);
         // Where this fails, the peer sees the connection end without it.
-        let _ = self.push(ContentType::Alert, &[level as u8, u8::from(alert)], 0);
+        let _ = self.push(ContentType::Alert, &[level as u8, number], 0);
     }
 
     fn push(&mut self, kind: ContentType, content: &[u8], owed: u64) -> Result<(), rustls::Error> {
@@ -463,6 +499,7 @@ impl SessionState {
             });
             // It fails where the session has.
             sealed.map_err(|_| outbox.error(Fault::PeerGone, None))?;
+            self.messages.entitle();
         }
         Ok(SealedBatch::Bytes(count as u64))
     }
@@ -478,12 +515,14 @@ impl SessionState {
         (records.max(1) * CONTENT_BYTES_MAX).min(SEALED_BATCH_BYTES)
     }
 
-    /// Changes the key before it has sealed too much (RFC 8446, section 5.5). TLS 1.2 cannot.
+    /// Changes the key where the peer has asked for that, and before it has sealed too much
+    /// (RFC 8446, section 5.5). TLS 1.2 cannot.
     fn renew_key(&mut self) -> Result<(), rustls::Error> {
-        match (self.sealer.number(), self.suite.tls13()) {
-            (..KEY_RECORDS_MAX, _) => Ok(()),
-            (_, None) => Err(rustls::Error::EncryptError),
-            (_, Some(_)) => self.update_key().map_err(|_| rustls::Error::EncryptError),
+        let is_due = self.is_update_owed || self.sealer.number() >= self.key_records_max;
+        match (is_due, self.suite.tls13()) {
+            (false, _) => Ok(()),
+            (true, None) => Err(rustls::Error::EncryptError),
+            (true, Some(_)) => self.update_key().map_err(|_| rustls::Error::EncryptError),
         }
     }
 
@@ -547,3 +586,6 @@ fn errno_of(error: &io::Error) -> Errno {
         _ => Errno::from_io_error(error).unwrap_or(Errno::IO),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,11 @@
 //! What a listener with TLS is asked to do.
 
+use std::env;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
 use serde::Deserialize;
 
 /// How listeners speak TLS.
@@ -13,11 +17,20 @@ pub struct TlsOptions {
     /// no certificate has, gets the first whose signatures it understands.
     #[serde(rename = "certificate")]
     pub certificates: Vec<CertificateFiles>,
+    /// Whether a certificate is made for the names and addresses of this machine, and kept between
+    /// starts, where none is named.
+    pub self_signed: bool,
     /// The oldest version that is spoken.
     pub min_version: TlsVersion,
     /// Certificates of authorities, in PEM. With them, every client has to present a certificate
     /// that one of them has signed.
     pub client_ca: Option<PathBuf>,
+    /// The cipher suites, by their names in the registry of IANA; all that are known if it is
+    /// empty. The order is the client's.
+    pub cipher_suites: Vec<String>,
+    /// What a protocol announces of it to clients that know such an announcement; of no meaning
+    /// here.
+    pub hsts: Option<String>,
 }
 
 /// The files of a certificate.
@@ -52,6 +65,37 @@ impl TlsVersion {
     }
 }
 
+impl CertificateFiles {
+    /// The files of a certificate that is made and kept in this folder.
+    pub(crate) fn in_folder(folder: &Path) -> CertificateFiles {
+        CertificateFiles {
+            cert: folder.join("self-signed.crt"),
+            key: folder.join("self-signed.key"),
+        }
+    }
+}
+
+/// Where root keeps state (FHS 3.0, section 5.8), and who it has become.
+const ROOT_STATE: &str = "/var/lib/underpass";
+
+/// Where this user keeps state: the folder of the service manager (systemd.exec(5)), root's, or one
+/// of its own (XDG Base Directory Specification).
+fn state_folder() -> Option<PathBuf> {
+    let variable = |name| env::var_os(name).map(PathBuf::from);
+    let is_whole = |folder: &PathBuf| folder.is_absolute();
+    if let Some(folder) = variable("STATE_DIRECTORY").filter(is_whole) {
+        return Some(folder);
+    }
+    let user = geteuid();
+    let owner = fs::metadata(ROOT_STATE).map(|there| there.uid());
+    if user.is_root() || owner.is_ok_and(|owner| owner == user.as_raw()) {
+        return Some(ROOT_STATE.into());
+    }
+    let own = variable("XDG_STATE_HOME").filter(is_whole);
+    let own = own.or_else(|| Some(variable("HOME").filter(is_whole)?.join(".local/state")));
+    Some(own?.join("underpass"))
+}
+
 impl TlsOptions {
     /// Options with one certificate.
     pub fn of(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> TlsOptions {
@@ -73,8 +117,15 @@ impl TlsOptions {
         }
     }
 
-    /// The files of private keys.
-    pub fn keys(&self) -> impl Iterator<Item = &Path> {
-        self.certificates.iter().map(|files| files.key.as_path())
+    /// Whether there are certificates, or one is to be made.
+    pub fn has_certificate(&self) -> bool {
+        self.self_signed || !self.certificates.is_empty()
+    }
+
+    /// The files of all certificates, of the one that is made too.
+    pub fn files(&self) -> Vec<CertificateFiles> {
+        let made = self.self_signed.then(state_folder).flatten();
+        let made = made.map(|folder| CertificateFiles::in_folder(&folder));
+        self.certificates.iter().cloned().chain(made).collect()
     }
 }

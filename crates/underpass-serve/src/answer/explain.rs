@@ -1,8 +1,9 @@
-//! How a response explains how it is sent, for debugging: two fields in its head.
+//! How a response explains how it is sent, for debugging: fields in its head.
 //!
 //! ```text
 //! Underpass-Plan: splice, sendfile, read_write; cold; not clone (the sink is not a regular file)
 //! Underpass-Previous: 100000 bytes by sendfile (1 call)
+//! Underpass-TLS: TLSv1.3, TLS_AES_128_GCM_SHA256, full handshake; sealed in user space; name a.b
 //! ```
 //!
 //! The head leaves before the body, so it can report only the plan for its own body: the kernel may
@@ -11,6 +12,7 @@
 use serde::Deserialize;
 use underpass::drive::tokio::{Forecast, Residency};
 use underpass::{Account, Joining};
+use underpass_net::TlsInfo;
 
 /// Whether responses explain how they are sent. For debugging: it exposes properties of files and
 /// kernel to clients, and costs some system calls for each response.
@@ -20,7 +22,7 @@ pub enum Explain {
     /// No.
     #[default]
     Off,
-    /// All of them, by the fields `Underpass-Plan` and `Underpass-Previous`.
+    /// All of them, by the fields `Underpass-Plan`, `Underpass-Previous` and `Underpass-TLS`.
     On,
 }
 
@@ -67,7 +69,11 @@ pub(crate) fn planned(forecast: &Forecast) -> String {
 }
 
 /// The fields, each beginning with a line end.
-pub(crate) fn fields(planned: Option<&str>, previous: Option<&PreviousResponse>) -> String {
+pub(crate) fn fields(
+    planned: Option<&str>,
+    previous: Option<&PreviousResponse>,
+    tls: Option<&TlsInfo>,
+) -> String {
     let mut fields = String::new();
     if let Some(planned) = planned {
         fields.push_str("\r\nUnderpass-Plan: ");
@@ -77,7 +83,29 @@ pub(crate) fn fields(planned: Option<&str>, previous: Option<&PreviousResponse>)
         let travelled = travelled(&previous.account, previous.memory_bytes);
         fields.push_str(&format!("\r\nUnderpass-Previous: {travelled}"));
     }
+    if let Some(tls) = tls {
+        fields.push_str("\r\nUnderpass-TLS: ");
+        fields.push_str(&agreed(tls));
+    }
     fields
+}
+
+/// What was agreed in the handshake. What the peer has chosen cannot end the field.
+fn agreed(tls: &TlsInfo) -> String {
+    let (version, cipher, kind) = (tls.version.name(), tls.cipher_suite, tls.handshake.name());
+    let sealed_by = tls.sealed_by().name().replace('_', " ");
+    let mut text = format!("{version}, {cipher}, {kind} handshake; sealed in {sealed_by}");
+    for (what, said) in [("name", &tls.server_name), ("client", &tls.client)] {
+        if let Some(said) = said {
+            let visible = said.chars().map(|letter| match letter {
+                ' '..='~' => letter,
+                _ => '?',
+            });
+            text.push_str(&format!("; {what} "));
+            text.extend(visible);
+        }
+    }
+    text
 }
 
 /// How bytes were sent: those of files by mechanism, or how many there were from memory alone.
@@ -107,7 +135,7 @@ mod tests {
         insert(
             &mut head,
             head_bytes,
-            &fields(Some("x"), Some(&PreviousResponse::default())),
+            &fields(Some("x"), Some(&PreviousResponse::default()), None),
         );
         let expected = "HTTP/1.1 404 Not Found\r\nA: b\r\nUnderpass-Plan: x\r\n\
                         Underpass-Previous: nothing to move\r\n\r\nbody\r\n\r\n";

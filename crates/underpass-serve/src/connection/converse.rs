@@ -55,6 +55,7 @@ pub(crate) async fn serve_connection(
 ) {
     let meter = Rc::new(CpuMeter::default());
     let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
+    exchange.tls = connection.tls().cloned();
     let level = worker.shared.observation;
     let open = OpenConnection(Rc::clone(&worker));
     let exchanges = Exchanges {
@@ -384,19 +385,27 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// Explains the response where that is asked for, and records that it is ready.
+    /// Adds fields to a response, each behind a line end.
+    fn amend(&mut self, response: &mut WrittenResponse, fields: &str) {
+        let at = response.head_bytes as usize;
+        let outbox = self.connection.outbox();
+        outbox.amend_head(|head| explain::insert(head, at, fields));
+        response.head_bytes += fields.len() as u64;
+    }
+
+    /// Completes the response where that is asked for, and records that it is ready.
     fn ready(&mut self, mut response: WrittenResponse) -> SentBody {
-        if self.worker.shared.registry.explain == Explain::On {
+        let worker = self.worker;
+        if let (Some(field), Some(_)) = (&worker.shared.hsts, &self.exchange.tls) {
+            self.amend(&mut response, field);
+        }
+        if worker.shared.registry.explain == Explain::On {
             let made = match &response.body {
                 SentBody::Produced(body) => Some(body.made()),
                 SentBody::Memory | SentBody::File(_) => None,
             };
             let fields = self.explanation(made);
-            let at = response.head_bytes as usize;
-            self.connection
-                .outbox()
-                .amend_head(|head| explain::insert(head, at, &fields));
-            response.head_bytes += fields.len() as u64;
+            self.amend(&mut response, &fields);
         }
         self.exchange.ready(&response, self.connection.outbox());
         response.body
@@ -406,10 +415,11 @@ impl<'c> Exchanges<'c> {
     /// one left.
     fn explanation(&mut self, made: Option<&str>) -> String {
         let previous = self.exchange.previous.as_deref();
+        let tls = self.exchange.tls.as_deref();
         // The length of the fields decides too whether a small body leaves with its head.
         let length = |forecast: &Forecast| {
             let planned = explain::planned(forecast);
-            explain::fields(Some(&planned), previous).len() as u64
+            explain::fields(Some(&planned), previous, tls).len() as u64
         };
         let forecast = self.connection.forecast(0);
         let forecast = forecast.and_then(|forecast| self.connection.forecast(length(&forecast)));
@@ -418,7 +428,7 @@ impl<'c> Exchanges<'c> {
             _ => forecast.as_ref().map(explain::planned),
         };
         let planned = planned.or_else(|| made.map(str::to_owned));
-        explain::fields(planned.as_deref(), previous)
+        explain::fields(planned.as_deref(), previous, tls)
     }
 
     fn record(&mut self, end: ExchangeEnd) {

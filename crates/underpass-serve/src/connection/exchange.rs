@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Outbox, Piece, SendStats};
+use underpass_net::TlsInfo;
 
 use crate::answer::explain::PreviousResponse;
 use crate::answer::writer::{SentBody, WrittenResponse};
@@ -46,6 +47,8 @@ pub(crate) struct Exchange {
     pub(crate) connection: u64,
     /// The client that sent the request.
     pub(crate) client: Option<IpAddr>,
+    /// What was agreed on it, where it is encrypted.
+    pub(crate) tls: Option<Rc<TlsInfo>>,
     level: ObservationLevel,
     meter: Rc<CpuMeter>,
     /// Exchanges on this connection that have ended.
@@ -96,6 +99,7 @@ impl Exchange {
         Exchange {
             connection,
             client,
+            tls: None,
             level,
             meter,
             requests: 0,

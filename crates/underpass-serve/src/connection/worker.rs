@@ -49,6 +49,8 @@ pub(crate) struct HttpShared {
     /// How much of exchanges is recorded.
     pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
+    /// A field of all responses on encrypted connections, behind a line end.
+    pub(crate) hsts: Option<Arc<str>>,
 }
 
 /// The state of a worker.
@@ -346,6 +348,10 @@ impl Worker {
             tracing::warn!("fell back: {refusal}");
         }
         metrics.other_bytes.add(exchange.bytes_before());
+        if let Some(tls) = &exchange.tls {
+            let bytes = exchange.bytes_before() + beside.bytes + sent.bytes();
+            metrics.sealed_bytes[tls.sealed_by() as usize].add(bytes);
+        }
         let ended = EndedExchange {
             exchange,
             account: &sent,

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use underpass::{Account, Mechanism};
+use underpass_net::TlsInfo;
 
 use crate::connection::exchange::{EndedExchange, RequestPart};
 use crate::http::calendar::rfc3339;
@@ -49,6 +50,7 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
         ExchangeEnd::Complete => push_said(out, "aborted", None),
         end => push_said(out, "aborted", Some(end.name().as_bytes())),
     }
+    push_tls(out, ended.exchange.tls.as_deref());
     out.extend_from_slice(b"}\n");
 }
 
@@ -145,6 +147,21 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
         comma = ",";
     }
     out.push(b']');
+}
+
+/// What was agreed on the connection: `"tls":{"version":"TLSv1.3",…}`.
+fn push_tls(out: &mut Vec<u8>, tls: Option<&TlsInfo>) {
+    let Some(tls) = tls else {
+        return push_said(out, "tls", None);
+    };
+    out.extend_from_slice(b",\"tls\":{\"version\":");
+    push_string(out, tls.version.name().as_bytes());
+    push_said(out, "cipher", Some(tls.cipher_suite.as_bytes()));
+    push_said(out, "name", tls.server_name.as_deref().map(str::as_bytes));
+    push_said(out, "handshake", Some(tls.handshake.name().as_bytes()));
+    push_said(out, "client", tls.client.as_deref().map(str::as_bytes));
+    push_said(out, "sealed_by", Some(tls.sealed_by().name().as_bytes()));
+    out.push(b'}');
 }
 
 /// `1994-11-06T08:49:37.123456Z`.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
-use underpass_net::{HandshakeError, HandshakeKind, Rejected};
+use underpass_net::{HandshakeError, HandshakeKind, Rejected, SealedBy};
 
 use crate::answer::explain::travelled;
 use crate::http::status::Status;
@@ -246,6 +246,9 @@ pub(crate) struct WorkerMetrics {
     pub(crate) rejected: [Counter; Rejected::NAMES.len()],
     /// TLS handshakes that were complete, of each of [`HandshakeKind::ALL`].
     pub(crate) handshakes: [Counter; HandshakeKind::ALL.len()],
+    /// Encrypted connections, and bytes before they were encrypted, of each of [`SealedBy::ALL`].
+    pub(crate) sealed_connections: [Counter; SealedBy::ALL.len()],
+    pub(crate) sealed_bytes: [Counter; SealedBy::ALL.len()],
     /// TLS handshakes that failed, of each of [`HandshakeError::NAMES`].
     pub(crate) handshakes_failed: [Counter; HandshakeError::NAMES.len()],
     /// Of each of [`SlowClient::LIMITS`].
@@ -359,7 +362,7 @@ impl WorkerMetrics {
 
     /// All counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
-        let lists: [&[Counter]; 10] = [
+        let lists: [&[Counter]; 12] = [
             &self.methods,
             &self.statuses.0,
             &self.ends,
@@ -368,6 +371,8 @@ impl WorkerMetrics {
             &self.rejected,
             &self.handshakes,
             &self.handshakes_failed,
+            &self.sealed_connections,
+            &self.sealed_bytes,
             &self.slow_clients,
             &self.durations.counts,
         ];

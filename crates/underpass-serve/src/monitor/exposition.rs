@@ -9,8 +9,12 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use underpass::Mechanism;
-use underpass_net::{CertificateFacts, HandshakeError, HandshakeKind, Rejected, ShutdownPhase};
+use underpass_net::{
+    AlertDirection, CertificateFacts, HandshakeError, HandshakeKind, Rejected, SealedBy,
+    ShutdownPhase,
+};
 
+use crate::https::{HttpsState, ReloadCounts};
 use crate::log::AccessLog;
 use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{
@@ -24,7 +28,7 @@ pub(super) fn text(
     phase: ShutdownPhase,
     process_files: &ProcessFiles,
     started: SystemTime,
-    certificates: &[CertificateFacts],
+    https: &HttpsState,
 ) -> String {
     let (totals, workers) = board.totals();
     let mut page = Page::default();
@@ -34,7 +38,8 @@ pub(super) fn text(
     refusals(&mut page, &totals);
     disk(&mut page, &totals);
     connections(&mut page, &totals);
-    expiry(&mut page, certificates);
+    tls(&mut page, &totals, https);
+    expiry(&mut page, &https.certificates());
     running(&mut page, phase, workers);
     files(&mut page, &totals);
     if let Some(log) = &board.log {
@@ -185,6 +190,64 @@ fn disk(page: &mut Page, totals: &WorkerMetrics) {
     );
 }
 
+fn tls(page: &mut Page, totals: &WorkerMetrics, https: &HttpsState) {
+    let name = "underpass_tls_handshakes_total";
+    let help = "TLS handshakes, by how they ended.";
+    page.family(name, Kind::Counter, help);
+    let complete = HandshakeKind::ALL.map(HandshakeKind::name);
+    let complete = complete.into_iter().zip(&totals.handshakes);
+    let failed = HandshakeError::NAMES
+        .into_iter()
+        .zip(&totals.handshakes_failed);
+    for (outcome, count) in complete.chain(failed) {
+        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count.value());
+    }
+    let connections = "Encrypted connections, by who encrypts what is sent when they begin.";
+    let bytes = "Bytes sent on encrypted connections, before encryption, by who encrypts them.";
+    for (name, help, counts) in [
+        (
+            "underpass_tls_connections_total",
+            connections,
+            &totals.sealed_connections,
+        ),
+        (
+            "underpass_tls_sent_bytes_total",
+            bytes,
+            &totals.sealed_bytes,
+        ),
+    ] {
+        page.family(name, Kind::Counter, help);
+        for (sealer, count) in SealedBy::ALL.into_iter().zip(counts) {
+            let labels = format!("{{sealer=\"{}\"}}", sealer.name());
+            page.sample(name, &labels, count.value());
+        }
+    }
+    let name = "underpass_tls_alerts_total";
+    page.family(
+        name,
+        Kind::Counter,
+        "TLS alerts, by direction and description.",
+    );
+    for direction in AlertDirection::ALL {
+        let of = https
+            .shared
+            .alerts
+            .of(direction)
+            .filter(|(_, count)| *count > 0);
+        for (description, count) in of {
+            let direction = direction.name();
+            let labels = format!("{{direction=\"{direction}\",description=\"{description}\"}}");
+            page.sample(name, &labels, count);
+        }
+    }
+    let name = "underpass_tls_reloads_total";
+    let help = "Times that the files of certificates were read again, by what came of it.";
+    page.family(name, Kind::Counter, help);
+    for (outcome, count) in ReloadCounts::NAMES.into_iter().zip(https.reloads.values()) {
+        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count);
+    }
+}
+
 /// When certificates expire. The name of a file may hold anything.
 fn expiry(page: &mut Page, certificates: &[CertificateFacts]) {
     let name = "underpass_tls_certificate_expiry_timestamp_seconds";
@@ -228,17 +291,6 @@ fn connections(page: &mut Page, totals: &WorkerMetrics) {
     page.family(name, Kind::Counter, help);
     for (reason, count) in Rejected::NAMES.into_iter().zip(&totals.rejected) {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), count.value());
-    }
-    let name = "underpass_tls_handshakes_total";
-    let help = "TLS handshakes, by how they ended.";
-    page.family(name, Kind::Counter, help);
-    let complete = HandshakeKind::ALL.map(HandshakeKind::name);
-    let complete = complete.into_iter().zip(&totals.handshakes);
-    let failed = HandshakeError::NAMES
-        .into_iter()
-        .zip(&totals.handshakes_failed);
-    for (outcome, count) in complete.chain(failed) {
-        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count.value());
     }
     let name = "underpass_connections_timed_out_total";
     let help = "Connections ended since the client was too slow, by the option that says so.";

@@ -82,9 +82,8 @@ impl MetricsService {
         };
         match path.bytes() {
             b"metrics" => {
-                let certificates = self.https.certificates();
                 let (process, started) = (&self.process, self.started);
-                let text = exposition::text(&self.registry, phase, process, started, &certificates);
+                let text = exposition::text(&self.registry, phase, process, started, &self.https);
                 written(Status::Ok, &text, method)
             }
             b"health" | b"ready" => match phase {

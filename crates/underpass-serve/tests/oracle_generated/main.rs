@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use exchange::{Party, Seen};
 use nginx::Nginx;
 use requests::{Asked, request};
-use rules::{RULES, differing};
+use rules::{RULES, differing, explaining};
 use support::{Server, make_old, pattern, rows};
 use underpass_testkit::{Cases, SeededRandom, in_parallel};
 
@@ -184,14 +184,11 @@ impl Played {
         if theirs == ours {
             return;
         }
-        let explaining = RULES
-            .iter()
-            .position(|rule| rule.explains(asked, theirs, ours));
-        match explaining {
-            Some(rule) => {
-                self.seen[rule].fetch_add(1, Ordering::Relaxed);
-            }
-            None => self.failures.lock().unwrap().push(format!(
+        match &explaining(asked, theirs, ours)[..] {
+            rules @ [_, ..] => rules.iter().for_each(|rule| {
+                self.seen[*rule].fetch_add(1, Ordering::Relaxed);
+            }),
+            [] => self.failures.lock().unwrap().push(format!(
                 "case {number}, {:?} {:?}\n    {}\n    nginx: {}\n    ours:  {}\n    {}",
                 asked.delivery,
                 asked.oddities,

@@ -20,17 +20,37 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    pub(crate) fn explains(&self, asked: &Asked, theirs: &Seen, ours: &Seen) -> bool {
+    /// Whether a request brings the difference about, and the answers have it.
+    fn applies(&self, asked: &Asked, theirs: &Seen, ours: &Seen) -> bool {
         let is_asked = |list: &&[&str]| list.iter().all(|one| asked.oddities.contains(one));
         let is_seen = |&(nginx, here): &(&str, &str)| {
             fits(nginx, &theirs.verdict) && fits(here, &ours.verdict)
         };
-        let is_same_status = theirs.verdict.split(' ').next() == ours.verdict.split(' ').next();
-        let is_listed = |name: &&'static str| self.details.contains(name);
-        self.asked.iter().any(is_asked)
-            && self.verdicts.iter().any(is_seen)
-            && (!is_same_status || differing(theirs, ours).iter().all(is_listed))
+        self.asked.iter().any(is_asked) && self.verdicts.iter().any(is_seen)
     }
+}
+
+/// The rules that explain all that differs; none where something is left.
+pub(crate) fn explaining(asked: &Asked, theirs: &Seen, ours: &Seen) -> Vec<usize> {
+    let applies = |number: &usize| RULES[*number].applies(asked, theirs, ours);
+    let applying = (0..RULES.len()).filter(applies);
+    let status = |seen: &Seen| seen.verdict.split(' ').next().map(str::to_owned);
+    let mut left = differing(theirs, ours);
+    if status(theirs) != status(ours) || left.is_empty() {
+        return applying.take(1).collect();
+    }
+    let mut explaining = Vec::new();
+    for number in applying {
+        let before = left.len();
+        left.retain(|name| !RULES[number].details.contains(name));
+        if left.len() < before {
+            explaining.push(number);
+        }
+        if left.is_empty() {
+            return explaining;
+        }
+    }
+    Vec::new()
 }
 
 fn fits(pattern: &str, verdict: &str) -> bool {
@@ -241,6 +261,8 @@ pub(crate) const RULES: &[Rule] = &[
             ("2*", "2*"),
             ("301 *", "301 *"),
             ("304 *", "304 *"),
+            // The body, malformed, has come with its head.
+            ("400 *", "400 *"),
             ("403 *", "403 *"),
             ("404 *", "404 *"),
             ("412 *", "412 *"),

@@ -1,0 +1,151 @@
+//! `underpass serve` with TLS: a certificate that it makes, and what an upgrade keeps.
+
+#![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+use sha2::{Digest, Sha256};
+use support::{Server, serve, underpass};
+use tempfile::TempDir;
+use underpass_testkit::{HttpClient, WAIT_MAX, assert_contains, run};
+
+/// The tool, with a folder for its state.
+fn with_state(state: &Path) -> Command {
+    let mut tool = underpass();
+    tool.env("STATE_DIRECTORY", state);
+    tool
+}
+
+fn start(state: &Path) -> Server {
+    let server = Server::by(with_state(state), &["--tls-self-signed"]);
+    server.write("f", "content");
+    server
+}
+
+fn certificate(state: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(state.join("self-signed.crt")).unwrap()
+}
+
+/// A client that trusts the certificate in this folder.
+fn client(state: &Path) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(state)).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.resumption = Resumption::in_memory_sessions(64);
+    Arc::new(config)
+}
+
+/// Gets `/f` on a new connection. Returns how hands were shaken.
+fn get(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> HandshakeKind {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut stream = StreamOwned::new(
+        ClientConnection::new(Arc::clone(config), name).unwrap(),
+        socket,
+    );
+    let mut client = HttpClient::over(&mut stream);
+    assert_eq!(client.get("/f").body, b"content");
+    stream.conn.handshake_kind().unwrap()
+}
+
+#[test]
+fn a_certificate_is_made_announced_and_kept() {
+    let state = tempfile::tempdir().unwrap();
+    let mut pins = Vec::new();
+    for _ in 0..2 {
+        let server = start(state.path());
+        let fingerprint = server.hear("certificate made by this server");
+        let hash = Sha256::digest(certificate(state.path()));
+        let pairs: Vec<_> = hash.iter().map(|byte| format!("{byte:02X}")).collect();
+        assert_contains(&fingerprint, &[&pairs.join(":")]);
+        let curl = server.hear("--pinnedpubkey");
+        let url = format!("https://{}/", server.address());
+        assert_contains(&curl, &["curl --insecure --pinnedpubkey 'sha256//", &url]);
+        pins.push(curl.split(' ').nth(3).map(str::to_owned));
+        let config = client(state.path());
+        for name in ["localhost", "127.0.0.1"] {
+            get(&config, server.address(), name);
+        }
+        server.stop();
+    }
+    assert_eq!(pins[0], pins[1]);
+}
+
+#[test]
+fn a_named_certificate_beside_and_a_key_in_a_served_folder_are_refused() {
+    let output = serve(&["--tls-self-signed", "--cert", "a", "--key", "b"]);
+    assert_contains(&output.errors, &["cannot be used with"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("underpass.toml");
+    let both = "[tls]\nself-signed = true\n[[tls.certificate]]\ncert = 'a'\nkey = 'b'\n";
+    fs::write(&file, both).unwrap();
+    let check = |file: &Path| {
+        run(with_state(folder.path())
+            .args(["serve", "--check"])
+            .arg(file))
+    };
+    let output = check(&file);
+    assert_contains(&output.errors, &["leave out either tls.self-signed or"]);
+    // The folder of the configuration is served.
+    fs::write(&file, "[tls]\nself-signed = true\n[[site]]\nroot = '.'\n").unwrap();
+    for _ in 0..2 {
+        let output = check(&file);
+        assert_contains(&output.errors, &["self-signed.key is in the served folder"]);
+        let mut tool = with_state(folder.path());
+        let output = run(tool.args(["serve", "--config"]).arg(&file));
+        assert_contains(&output.errors, &["self-signed.key is in the served folder"]);
+        assert!(!fs::exists(folder.path().join("self-signed.key")).unwrap());
+    }
+}
+
+#[test]
+fn sessions_are_resumed_after_reloads_and_upgrades() {
+    let state: TempDir = tempfile::tempdir().unwrap();
+    let mut server = start(state.path());
+    let address = server.address();
+    let config = client(state.path());
+    assert_eq!(get(&config, address, "localhost"), HandshakeKind::Full);
+    for number in 0..100 {
+        match number {
+            20 | 60 => server.upgrade(),
+            40 | 80 => server.reload(),
+            _ => {}
+        }
+        let kind = get(&config, address, "localhost");
+        assert_eq!(kind, HandshakeKind::Resumed, "{number}");
+    }
+    let end = server.stop();
+    assert!(!end.errors.contains("ERROR"), "{end:?}");
+}
+
+#[test]
+#[ignore = "needs curl; run by cargo xtask test"]
+fn the_announced_command_line_gets_the_page_and_another_pin_does_not() {
+    let state = tempfile::tempdir().unwrap();
+    let server = start(state.path());
+    let line = server.hear("--pinnedpubkey");
+    let line = line.replacen("curl", "curl --silent --show-error", 1);
+    let shell = |line: &str| run(Command::new("sh").args(["-c", line]));
+    assert_contains(&shell(&line).output, &["<bdi>f</bdi>"]);
+    let (before, after) = line.split_once("sha256//").unwrap();
+    let other = if after.starts_with('A') { "B" } else { "A" };
+    let wrong = shell(&format!("{before}sha256//{other}{}", &after[1..]));
+    assert_contains(&wrong.errors, &["public key"]);
+}

@@ -1,0 +1,155 @@
+//! What the acceptors of a server share, also one after another: it outlives reloads.
+
+use std::io;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "tls")]
+use std::time::SystemTime;
+
+#[cfg(feature = "tls")]
+use crate::tls::tickets::TicketKeys;
+
+/// What the acceptors of a server share: counts, and the keys of the tickets by which sessions are
+/// resumed.
+#[derive(Debug, Default)]
+pub struct TlsShared {
+    /// Alerts sent and received.
+    pub alerts: AlertCounts,
+    #[cfg(feature = "tls")]
+    pub(crate) tickets: Arc<TicketKeys>,
+}
+
+impl TlsShared {
+    /// Makes a new key for tickets if it is time to, and erases old ones. Call it now and then;
+    /// a server with handshakes does it by itself.
+    pub fn rotate(&self) {
+        #[cfg(feature = "tls")]
+        self.tickets.rotate(SystemTime::now());
+    }
+
+    /// Has `send` pass the keys of tickets to the successor, in a text that begins with `what`.
+    pub(crate) fn handover(
+        &self,
+        what: &str,
+        send: impl FnOnce(&str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        return send(&self.tickets.to_secret_text(what));
+        #[cfg(not(feature = "tls"))]
+        {
+            drop((what, send));
+            Ok(())
+        }
+    }
+
+    /// What is shared by a predecessor that has sent this text, without its beginning.
+    pub(crate) fn of_predecessor(text: String, what: &str) -> TlsShared {
+        let shared = TlsShared::default();
+        #[cfg(feature = "tls")]
+        shared
+            .tickets
+            .take_over(zeroize::Zeroizing::new(text).trim_start_matches(what));
+        #[cfg(not(feature = "tls"))]
+        drop((text, what));
+        shared
+    }
+}
+
+/// Alerts by their number, and by the name that IANA's registry has for it.
+const ALERTS: [(u8, &str); 29] = [
+    (0, "close_notify"),
+    (10, "unexpected_message"),
+    (20, "bad_record_mac"),
+    (21, "decryption_failed"),
+    (22, "record_overflow"),
+    (30, "decompression_failure"),
+    (40, "handshake_failure"),
+    (42, "bad_certificate"),
+    (43, "unsupported_certificate"),
+    (44, "certificate_revoked"),
+    (45, "certificate_expired"),
+    (46, "certificate_unknown"),
+    (47, "illegal_parameter"),
+    (48, "unknown_ca"),
+    (49, "access_denied"),
+    (50, "decode_error"),
+    (51, "decrypt_error"),
+    (70, "protocol_version"),
+    (71, "insufficient_security"),
+    (80, "internal_error"),
+    (86, "inappropriate_fallback"),
+    (90, "user_canceled"),
+    (100, "no_renegotiation"),
+    (109, "missing_extension"),
+    (110, "unsupported_extension"),
+    (112, "unrecognized_name"),
+    (115, "unknown_psk_identity"),
+    (116, "certificate_required"),
+    (120, "no_application_protocol"),
+];
+
+/// The name of all others: what a peer sends must not make up names.
+const OTHER: &str = "other";
+
+/// Where an alert went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AlertDirection {
+    /// To a peer.
+    Sent,
+    /// From a peer.
+    Received,
+}
+
+impl AlertDirection {
+    /// Both.
+    pub const ALL: [AlertDirection; 2] = [AlertDirection::Sent, AlertDirection::Received];
+
+    /// `sent` or `received`.
+    pub fn name(self) -> &'static str {
+        match self {
+            AlertDirection::Sent => "sent",
+            AlertDirection::Received => "received",
+        }
+    }
+}
+
+/// Alerts sent and received, by description.
+#[derive(Debug, Default)]
+pub struct AlertCounts([[AtomicU64; ALERTS.len() + 1]; 2]);
+
+impl AlertCounts {
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody sends any"))]
+    pub(crate) fn record(&self, direction: AlertDirection, number: u8) {
+        let known = ALERTS.iter().position(|(known, _)| *known == number);
+        let counts = &self.0[direction as usize];
+        counts[known.unwrap_or(ALERTS.len())].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The name of every description (RFC 8446, section 6), `other` for those that have none, and
+    /// how many there were.
+    pub fn of(&self, direction: AlertDirection) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = ALERTS.iter().map(|(_, name)| *name).chain([OTHER]);
+        let counts = self.0[direction as usize].iter();
+        names.zip(counts.map(|count| count.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_one_name_and_unknown_ones_share_theirs() {
+        let counts = AlertCounts::default();
+        (0..=255).for_each(|number| counts.record(AlertDirection::Sent, number));
+        let sent: Vec<_> = counts.of(AlertDirection::Sent).collect();
+        assert!(sent[..ALERTS.len()].iter().all(|(_, count)| *count == 1));
+        assert_eq!(sent.last(), Some(&("other", 256 - ALERTS.len() as u64)));
+        assert!(
+            counts
+                .of(AlertDirection::Received)
+                .all(|(_, count)| count == 0)
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! What is wrong with certificates and keys, or will be, before a client finds it.
+
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::geteuid;
+use underpass_net::{CertificateFacts, ChainFault, User};
+
+use crate::error::Error;
+use crate::http::calendar::minutes;
+use crate::http::validator::FileTime;
+use crate::options::ServerOptions;
+
+/// How long before it expires a certificate is reported: certbot renews 30 days before.
+const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
+
+/// How much of what is found must be mended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum FindingLevel {
+    /// Clients refuse the certificate.
+    Mistake,
+    Warning,
+}
+
+/// What clients refuse of these certificates.
+pub(crate) fn mistakes(certificates: &[CertificateFacts]) -> Vec<Error> {
+    let now = SystemTime::now();
+    let mut mistakes = Vec::new();
+    for facts in certificates {
+        let of = found(facts, now).into_iter();
+        let of = of.filter(|(level, _)| *level == FindingLevel::Mistake);
+        mistakes.extend(of.map(|(_, what)| Error::Certificate {
+            path: facts.files.cert.clone(),
+            what,
+        }));
+    }
+    mistakes
+}
+
+/// What a server with these certificates should warn of; with [`mistakes`].
+pub(crate) fn warnings(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
+    let mistakes = mistakes(certificates);
+    let mut warnings: Vec<_> = mistakes.iter().map(Error::to_string).collect();
+    warnings.extend(cautions(options, certificates));
+    warnings
+}
+
+/// What certificates that have just been read show by themselves.
+pub(crate) fn of_renewed(certificates: &[CertificateFacts]) -> Vec<String> {
+    let mistakes = mistakes(certificates);
+    let mistakes = mistakes.iter().map(Error::to_string);
+    mistakes.chain(soon_refused(certificates)).collect()
+}
+
+/// What works, and may not be what is meant.
+pub(crate) fn cautions(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
+    let mut warnings = soon_refused(certificates);
+    let files: Vec<_> = certificates.iter().map(|facts| &facts.files).collect();
+    warnings.extend(files.iter().filter_map(|files| exposed(&files.key)));
+    if let Some(user) = &options.user {
+        let all = files.iter().flat_map(|files| [&files.cert, &files.key]);
+        let all = all.chain(&options.tls.client_ca);
+        let unreadable = all.filter(|path| !may_read(user, path));
+        warnings.extend(unreadable.map(|path| unreadable_later(path, user)));
+    }
+    warnings.extend(uncovered(options, certificates));
+    warnings
+}
+
+fn soon_refused(certificates: &[CertificateFacts]) -> Vec<String> {
+    let now = SystemTime::now();
+    let mut warnings = Vec::new();
+    for facts in certificates {
+        let of = found(facts, now).into_iter();
+        let of = of.filter(|(level, _)| *level == FindingLevel::Warning);
+        warnings.extend(of.map(|(_, what)| format!("{}: {what}", facts.files.cert.display())));
+    }
+    warnings
+}
+
+/// What is wrong with a certificate at this time.
+fn found(facts: &CertificateFacts, now: SystemTime) -> Vec<(FindingLevel, String)> {
+    let (begin, end) = (date(facts.not_before), date(facts.not_after));
+    let mut found = Vec::new();
+    if facts.not_after <= now {
+        let what = format!("the certificate expired on {end}; renew it");
+        found.push((FindingLevel::Mistake, what));
+    } else if facts.not_after <= now + EXPIRY_WARNING {
+        let what = format!("the certificate expires on {end}; renew it");
+        found.push((FindingLevel::Warning, what));
+    }
+    if facts.not_before > now {
+        let what = format!("the certificate is not valid before {begin}; is the clock right?");
+        found.push((FindingLevel::Mistake, what));
+    }
+    for fault in &facts.faults {
+        found.push(match fault {
+            ChainFault::Unreadable => {
+                let what = "a certificate behind the first one cannot be read; use the file that \
+                            the authority has issued";
+                (FindingLevel::Mistake, what.to_owned())
+            }
+            ChainFault::Order { number } => {
+                let what = format!(
+                    "certificate {number} is not signed by certificate {}; order them from the \
+                     server's own to the one that the root has signed",
+                    number + 1
+                );
+                (FindingLevel::Mistake, what)
+            }
+            ChainFault::NoIntermediate => {
+                let what = "the intermediate certificates are missing, and clients that do not \
+                            know them refuse this one; use fullchain.pem instead of cert.pem";
+                (FindingLevel::Warning, what.to_owned())
+            }
+            ChainFault::Authority => {
+                let what = "it is the certificate of an authority, which some clients refuse for \
+                            a server; have it issue one for the server";
+                (FindingLevel::Warning, what.to_owned())
+            }
+        });
+    }
+    found
+}
+
+/// In UTC.
+fn date(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(i64::MAX);
+    let time = FileTime {
+        seconds,
+        nanoseconds: 0,
+    };
+    format!("{} UTC", minutes(time))
+}
+
+/// Names of sites that no certificate is for.
+fn uncovered(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
+    let covers = |name: &str| {
+        let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
+        certificates.iter().any(|facts| match address {
+            Some(address) => facts.addresses.contains(&address),
+            None => facts.is_for(name),
+        })
+    };
+    if certificates.is_empty() {
+        return Vec::new();
+    }
+    let names = options.sites.iter().flat_map(|site| &site.names);
+    let names = names.filter(|name| !covers(name.as_str()));
+    names
+        .map(|name| {
+            format!(
+                "no certificate is for the name {name} of a site, and clients refuse to go on; \
+                 have one issued for it and add it as [[tls.certificate]]"
+            )
+        })
+        .collect()
+}
+
+/// A key that everybody may read.
+fn exposed(key: &Path) -> Option<String> {
+    let mode = fs::metadata(key).ok()?.permissions().mode();
+    (mode & 0o004 != 0).then(|| {
+        format!(
+            "every user of this machine may read the private key {}; change its mode (chmod o-r)",
+            key.display()
+        )
+    })
+}
+
+/// Whether a user may read a file: it is tried, or judged by the permission bits of the file and of
+/// all folders on the way, links included.
+fn may_read(user: &User, path: &Path) -> bool {
+    if user.number().ok() == Some(geteuid().as_raw()) {
+        return File::open(path).is_ok();
+    }
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let may_search = |folder: &Path| {
+        let there = fs::metadata(folder);
+        there.is_ok_and(|there| user.may_search(&there))
+    };
+    let mut folders = given.ancestors().skip(1).chain(real.ancestors().skip(1));
+    let file = fs::metadata(path);
+    folders.all(may_search) && file.is_ok_and(|there| user.may_read(&there))
+}
+
+fn unreadable_later(path: &Path, user: &User) -> String {
+    format!(
+        "{user} may not read {}, so that a renewed certificate is not noticed; have a deploy hook \
+         copy certificate and key to a folder that {user} may read, the key with mode 0640 and \
+         that group (docs/tls.md), or restart the server after each renewal",
+        path.display()
+    )
+}
+
+/// A key in a served folder: whoever guesses its name could read it.
+pub(crate) fn served_key(options: &ServerOptions) -> Option<Error> {
+    let roots: Vec<PathBuf> = options
+        .sites
+        .iter()
+        .filter_map(|site| fs::canonicalize(&site.root).ok())
+        .collect();
+    let mut keys = options.tls.files().into_iter().map(|files| files.key);
+    keys.find_map(|key| {
+        // By the name that it has, and by the one that links lead to.
+        let places = [place(&key), fs::canonicalize(&key).ok()];
+        let mut places = places.into_iter().flatten();
+        let is_served = |place: PathBuf| roots.iter().find(|root| place.starts_with(root)).cloned();
+        let root = places.find_map(is_served)?;
+        Some(Error::KeyServed { key, root })
+    })
+}
+
+/// Where a file is, or will be: its folder without links, and its name.
+fn place(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut folders = path.ancestors().skip(1);
+    folders.find_map(|folder| {
+        let real = fs::canonicalize(folder).ok()?;
+        Some(real.join(path.strip_prefix(folder).ok()?))
+    })
+}

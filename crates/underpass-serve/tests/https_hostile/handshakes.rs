@@ -1,0 +1,242 @@
+//! Handshakes that are cut, torn, joined with what follows, or go on for ever.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConfig, ClientConnection, ContentType, version};
+use underpass_testkit::{HttpClient, within};
+
+use crate::client::{
+    CLOSE_NOTIFY, KEY_UPDATE_REQUEST, LastFlight, RawClient, config, shake, socket,
+};
+use crate::tls::ClientBuilder;
+use crate::{Attacked, CONTENT, REQUEST};
+
+/// The handshake message of a ClientHello, without the header of its record.
+fn hello(config: &Arc<ClientConfig>) -> Vec<u8> {
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    bytes.split_off(5)
+}
+
+/// Records with a handshake message, in parts of this size.
+fn records(message: &[u8], part: usize) -> Vec<u8> {
+    let record = |part: &[u8]| {
+        let length = (part.len() as u16).to_be_bytes();
+        [&[22, 3, 1], &length[..], part].concat()
+    };
+    message.chunks(part).flat_map(record).collect()
+}
+
+/// A configuration for each version.
+fn versions(attacked: &Attacked) -> [Arc<ClientConfig>; 2] {
+    [&version::TLS13, &version::TLS12].map(|version| {
+        config(&ClientBuilder {
+            versions: vec![version],
+            ..attacked.authority.client()
+        })
+    })
+}
+
+/// What the server says until it closes. It may reset what it has not read.
+fn rest(mut socket: &TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut room = [0; 4096];
+    while let Ok(1..) = socket
+        .read(&mut room)
+        .inspect(|read| all.extend(&room[..*read]))
+    {}
+    all
+}
+
+#[test]
+fn a_hello_in_parts_is_one() {
+    within(|| {
+        let attacked = Attacked::new();
+        for config in versions(&attacked) {
+            for (record, segment) in [(usize::MAX, 1), (1, usize::MAX), (7, 3), (100, 1_000)] {
+                let socket = socket(attacked.server.address());
+                let shaken = shake(&config, &socket, |flight, bytes| match flight {
+                    0 => {
+                        let hello = records(&bytes[5..], record.min(bytes.len()));
+                        let mut segments = hello.chunks(segment.min(hello.len()));
+                        segments.try_for_each(|segment| (&socket).write_all(segment))
+                    }
+                    _ => (&socket).write_all(bytes),
+                });
+                shaken.unwrap();
+            }
+        }
+        // The bystander's, and in TLS 1.2 the first one brings a ticket.
+        attacked.await_handshakes("full", 1 + 4 + 1);
+        attacked.await_handshakes("resumed", 3);
+        attacked.stop();
+    });
+}
+
+#[test]
+fn a_hello_that_is_too_long_is_refused() {
+    within(|| {
+        let mut attacked = Attacked::new();
+        let length = 70_000_u32;
+        let mut long = vec![1];
+        long.extend(&length.to_be_bytes()[1..]);
+        long.resize(4 + length as usize, 0);
+        let full = hello(&versions(&attacked)[0]);
+        let mut padded = full.clone();
+        padded[1..4].copy_from_slice(&(1_u32 << 20).to_be_bytes()[1..]);
+        for (message, part) in [(&long, 16_384), (&long, 100), (&padded, 16_384)] {
+            let mut client = socket(attacked.server.address());
+            let _may_be_closed = client.write_all(&records(message, part));
+            let said = rest(&client);
+            assert_eq!(said.first(), Some(&21), "an alert: {said:?}");
+        }
+        attacked.await_handshakes("failed", 3);
+        attacked.serves_others();
+        attacked.stop();
+    });
+}
+
+#[test]
+fn a_handshake_that_stops_anywhere_ends_with_its_deadline() {
+    within(|| {
+        let mut attacked = Attacked::new();
+        let mut stopped = 0;
+        for config in versions(&attacked) {
+            // Before the hello, in it, behind it, and in what follows the server's answer.
+            for (last, bytes_max) in [(0, 0), (0, 20), (0, usize::MAX), (1, 3), (1, 60)] {
+                let socket = socket(attacked.server.address());
+                let failed = shake(&config, &socket, |flight, bytes| {
+                    let most = match flight == last {
+                        true => bytes_max.min(bytes.len()),
+                        false => bytes.len(),
+                    };
+                    (&socket).write_all(&bytes[..most])?;
+                    if flight == last {
+                        rest(&socket);
+                        return Err(std::io::ErrorKind::Interrupted.into());
+                    }
+                    Ok(())
+                });
+                failed.map(drop).unwrap_err();
+                stopped += 1;
+            }
+            attacked.serves_others();
+        }
+        attacked.await_handshakes("late", stopped);
+        attacked.stop();
+    });
+}
+
+#[test]
+fn a_peer_that_leaves_during_its_handshake_is_counted() {
+    within(|| {
+        let mut attacked = Attacked::new();
+        let [config, _] = versions(&attacked);
+        let hello = records(&hello(&config), usize::MAX >> 1);
+        for bytes in [&hello[..0], &hello[..20], &hello[..]] {
+            let mut client = socket(attacked.server.address());
+            client.write_all(bytes).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            rest(&client);
+        }
+        attacked.await_handshakes("peer_gone", 3);
+        let mut client = socket(attacked.server.address());
+        client.write_all(&hello).unwrap();
+        client.write_all(&[21, 3, 3, 0, 2, 2, 42]).unwrap();
+        rest(&client);
+        drop(client);
+        attacked.await_handshakes("alert", 1);
+        attacked.serves_others();
+        attacked.stop();
+    });
+}
+
+#[test]
+fn a_wrong_end_of_the_handshake_is_refused() {
+    within(|| {
+        let mut attacked = Attacked::new();
+        for (number, config) in versions(&attacked).iter().enumerate() {
+            let socket = socket(attacked.server.address());
+            let failed = shake(config, &socket, |flight, bytes| {
+                let mut bytes = bytes.to_vec();
+                if flight == 1 {
+                    *bytes.last_mut().unwrap() ^= 1;
+                }
+                (&socket).write_all(&bytes)
+            });
+            // A client of TLS 1.3 is done before the server has seen it.
+            let said = match failed {
+                Ok(_) => rest(&socket),
+                Err(error) => error.to_string().into_bytes(),
+            };
+            let is_alert = said.starts_with(&[23, 3, 3]) || said.starts_with(&[21, 3, 3]);
+            let is_reported = String::from_utf8_lossy(&said).contains("BadRecordMac");
+            assert!(is_alert || is_reported, "{said:?}");
+            attacked.await_handshakes("failed", number as u64 + 1);
+        }
+        attacked.serves_others();
+        attacked.stop();
+    });
+}
+
+#[test]
+fn what_comes_with_the_end_of_the_handshake_is_the_sessions() {
+    type Deed = fn(&mut RawClient);
+    let deeds: [(&str, Deed); 4] = [
+        ("a request", |client| client.send_data(REQUEST)),
+        ("a request in parts", |client| {
+            let records: Vec<_> = REQUEST
+                .chunks(3)
+                .flat_map(|part| client.seal(ContentType::ApplicationData, part))
+                .collect();
+            client.send_raw(&records);
+        }),
+        ("a new key and a request", |client| {
+            let update = match client.is_tls13() {
+                true => client.seal_key_update(&KEY_UPDATE_REQUEST),
+                false => Vec::new(),
+            };
+            let data = client.seal(ContentType::ApplicationData, REQUEST);
+            client.send_raw(&[update, data].concat());
+        }),
+        ("a request and the end", |client| {
+            let data = client.seal(ContentType::ApplicationData, REQUEST);
+            let end = client.seal(ContentType::Alert, &CLOSE_NOTIFY);
+            client.send_raw(&[data, end].concat());
+        }),
+    ];
+    within(move || {
+        let mut attacked = Attacked::new();
+        let [tls13, tls12] = versions(&attacked);
+        // In TLS 1.2 the server ends a full handshake, and the client one that is resumed.
+        let mut client = HttpClient::over(RawClient::connect(&tls12, attacked.server.address()));
+        assert_eq!(client.get("/f").body, CONTENT);
+        drop(client);
+        for config in [tls13, tls12] {
+            for (name, deed) in deeds {
+                let socket = socket(attacked.server.address());
+                let mut client = RawClient::shake(&config, socket, LastFlight::Held).unwrap();
+                deed(&mut client);
+                assert_eq!(
+                    HttpClient::over(&mut client).response().body,
+                    CONTENT,
+                    "{name}"
+                );
+            }
+            // Only the end, which is no failure.
+            let socket = socket(attacked.server.address());
+            let mut client = RawClient::shake(&config, socket, LastFlight::Held).unwrap();
+            client.send(ContentType::Alert, &CLOSE_NOTIFY);
+            assert_eq!(client.last_alert(), Some(AlertDescription::CloseNotify));
+        }
+        attacked.await_handshakes("failed", 0);
+        attacked.await_handshakes("peer_gone", 0);
+        attacked.serves_others();
+        attacked.stop();
+    });
+}

@@ -1,0 +1,101 @@
+//! HTTPS against clients that break the rules: the right alert or the right service, and nobody
+//! else is disturbed.
+
+#![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod client;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/tls.rs"]
+mod tls;
+
+mod handshakes;
+mod records;
+mod renewals;
+mod streams;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use support::Server;
+use tempfile::TempDir;
+use tls::{Authority, Client, ClientBuilder, SUITES, connect, serve};
+use underpass_testkit::{HttpClient, wait_until};
+
+pub(crate) const REQUEST: &[u8] = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
+pub(crate) const CONTENT: &[u8] = b"content";
+
+/// A server under attack, and a client that must not notice.
+pub(crate) struct Attacked {
+    pub(crate) authority: Authority,
+    pub(crate) server: Server,
+    bystander: Client,
+    status: PathBuf,
+    _folder: TempDir,
+}
+
+impl Attacked {
+    /// With deadlines that a test can wait for.
+    pub(crate) fn new() -> Attacked {
+        let authority = Authority::new();
+        let folder = tempfile::tempdir().unwrap();
+        let status = folder.path().join("status");
+        let server = serve(&authority, |options| {
+            options.status.listen = Some(status.clone().into());
+            options.connections.handshake_timeout = Duration::from_millis(300);
+            options.requests.head_timeout = Duration::from_millis(300);
+        });
+        server.write("f", CONTENT);
+        let config = authority.client().config();
+        let mut bystander = connect(&config, server.address(), "localhost");
+        assert_eq!(bystander.get("/f").body, CONTENT);
+        Attacked {
+            authority,
+            server,
+            bystander,
+            status,
+            _folder: folder,
+        }
+    }
+
+    /// A configuration of a client for each cipher suite.
+    pub(crate) fn suites(&self) -> Vec<ClientBuilder> {
+        let builder = |(version, suite)| ClientBuilder {
+            versions: vec![version],
+            suite: Some(suite),
+            ..self.authority.client()
+        };
+        SUITES.map(builder).to_vec()
+    }
+
+    /// Others are served, on an earlier connection of theirs and on a new one.
+    pub(crate) fn serves_others(&mut self) {
+        assert_eq!(self.bystander.get("/f").body, CONTENT);
+        let config = self.authority.client().config();
+        let mut another = connect(&config, self.server.address(), "localhost");
+        assert_eq!(another.get("/f").body, CONTENT);
+    }
+
+    /// Stops; a worker that has panicked is an error.
+    pub(crate) fn stop(self) {
+        // A connection that its client leaves open is waited for.
+        drop(self.bystander);
+        self.server.stop();
+    }
+
+    /// How many handshakes have ended in this way.
+    fn handshakes(&self, outcome: &str) -> u64 {
+        let mut scrape = HttpClient::connect_unix(&self.status);
+        let text = scrape.get("/metrics").text().to_string();
+        let name = format!("underpass_tls_handshakes_total{{outcome=\"{outcome}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap().parse().unwrap()
+    }
+
+    /// Waits until so many handshakes have ended in this way.
+    pub(crate) fn await_handshakes(&self, outcome: &str, count: u64) {
+        wait_until(outcome, || self.handshakes(outcome) >= count);
+        assert_eq!(self.handshakes(outcome), count, "{outcome}");
+    }
+}

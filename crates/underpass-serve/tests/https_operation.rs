@@ -1,0 +1,508 @@
+//! HTTPS as those who run a server see it: log, metrics, checks, certificates, tickets.
+
+#![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+#[path = "support/tls.rs"]
+mod tls;
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, IsCa, Issuer,
+    KeyPair,
+};
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::{CipherSuite, ClientConfig, ClientConnection, HandshakeKind, StreamOwned, version};
+use serde_json::{Value, json};
+use support::Server;
+use tls::{Authority, ClientBuilder, connect, serve, shake};
+use underpass_net::{TlsOptions, TlsVersion};
+use underpass_serve::{
+    Access, Error, Explain, HttpListen, LogFormat, Scheme, ServerOptions, check, warnings,
+};
+use underpass_testkit::{HttpClient, WAIT_MAX, wait_for};
+
+/// Metrics are served on the socket `status` in this folder.
+fn with_status(folder: &Path) -> impl FnOnce(&mut ServerOptions) {
+    let status = folder.join("status");
+    move |options| options.status.listen = Some(status.into())
+}
+
+fn metrics(folder: &Path) -> String {
+    let mut scrape = HttpClient::connect_unix(&folder.join("status"));
+    scrape.get("/metrics").text().to_owned()
+}
+
+/// Waits for a line of the metrics, and returns them all.
+fn await_metric(folder: &Path, line: &str) -> String {
+    wait_for(line, || {
+        Some(metrics(folder)).filter(|text| text.lines().any(|one| one == line))
+    })
+}
+
+/// The lines of the log, when the server has stopped.
+fn stopped_log(server: Server, log: &Path) -> Vec<Value> {
+    server.stop();
+    let lines = fs::read_to_string(log).unwrap();
+    let lines = lines.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn log_and_explanation_name_version_suite_name_kind_client_and_who_sealed() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let server = serve(&authority, |options| {
+        options.log.access = Access::File(log.clone());
+        options.log.format = LogFormat::Json;
+        options.explain = Explain::On;
+        options.tls.client_ca = Some(authority.path("ca.pem"));
+    });
+    server.write("f", "content");
+    let builder = ClientBuilder {
+        identity: Some(authority.issue("client", &["me"])),
+        ..authority.client()
+    };
+    let mut config = Arc::unwrap_or_clone(builder.config());
+    config.resumption = Resumption::in_memory_sessions(8);
+    let config = Arc::new(config);
+    for kind in ["full", "resumed"] {
+        let mut client = connect(&config, server.address(), "localhost");
+        let response = client.get("/f");
+        let said = response.field("Underpass-TLS").unwrap();
+        let expected = format!(
+            "TLSv1.3, TLS_AES_256_GCM_SHA384, {kind} handshake; sealed in user space; name \
+             localhost; client CN=rcgen self signed cert"
+        );
+        assert_eq!(said, expected);
+    }
+    let plain = server.get("/f");
+    assert_eq!(plain.field("Underpass-TLS"), None);
+    let lines = stopped_log(server, &log);
+    let agreed: Vec<_> = lines.iter().map(|line| line["tls"].clone()).collect();
+    let of = |kind| {
+        json!({
+            "version": "TLSv1.3", "cipher": "TLS_AES_256_GCM_SHA384", "name": "localhost",
+            "handshake": kind, "client": "CN=rcgen self signed cert", "sealed_by": "user_space",
+        })
+    };
+    assert_eq!(agreed, [of("full"), of("resumed"), Value::Null]);
+}
+
+#[test]
+fn alerts_connections_bytes_and_reloads_are_counted() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(&authority, with_status(folder.path()));
+    server.write("f", vec![7; 100_000]);
+    let mut client = connect(&authority.client().config(), server.address(), "localhost");
+    client.send("GET /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.response().body.len(), 100_000);
+    client.read_to_end().unwrap();
+    // A client reports a certificate of another authority; what is no hello gets an alert.
+    let stranger = Authority::new();
+    shake(&stranger.client().config(), server.address()).unwrap_err();
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    socket
+        .write_all(b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00")
+        .unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    server.server().reload_certificates().unwrap();
+    authority.issue("server", &["localhost"]);
+    server.server().reload_certificates().unwrap();
+    fs::write(authority.path("server.key"), "").unwrap();
+    server.server().reload_certificates().unwrap_err();
+
+    let alert =
+        "underpass_tls_alerts_total{direction=\"received\",description=\"decrypt_error\"} 1";
+    let text = await_metric(folder.path(), alert);
+    for line in [
+        "underpass_tls_alerts_total{direction=\"sent\",description=\"close_notify\"} 1",
+        "underpass_tls_alerts_total{direction=\"sent\",description=\"decode_error\"} 1",
+        "underpass_tls_connections_total{sealer=\"user_space\"} 1",
+        "underpass_tls_reloads_total{outcome=\"same\"} 1",
+        "underpass_tls_reloads_total{outcome=\"changed\"} 1",
+        "underpass_tls_reloads_total{outcome=\"failed\"} 1",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+    let bytes = "underpass_tls_sent_bytes_total{sealer=\"user_space\"} ";
+    let bytes = text.lines().find_map(|line| line.strip_prefix(bytes));
+    let bytes: u64 = bytes.unwrap().parse().unwrap();
+    assert!((100_000..101_000).contains(&bytes), "{bytes}");
+}
+
+/// A certificate of 2024 to 2099, changed, by `issuer` or by itself.
+struct Issued {
+    pem: String,
+    key: KeyPair,
+    params: CertificateParams,
+}
+
+fn issued(issuer: Option<&Issued>, change: impl FnOnce(&mut CertificateParams)) -> Issued {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2024, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2099, 1, 1);
+    change(&mut params);
+    let certificate = match issuer {
+        None => params.self_signed(&key),
+        Some(issuer) => params.signed_by(&key, &Issuer::from_params(&issuer.params, &issuer.key)),
+    };
+    let pem = certificate.unwrap().pem();
+    Issued { pem, key, params }
+}
+
+fn authority(name: &str) -> impl FnOnce(&mut CertificateParams) {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, name);
+    move |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name = subject;
+    }
+}
+
+/// What is said of these certificates in one file: mistakes, and warnings.
+fn checked(chain: &[&Issued]) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key] = ["cert", "key"].map(|name| folder.path().join(name));
+    fs::write(&cert, chain.iter().map(|one| &*one.pem).collect::<String>()).unwrap();
+    fs::write(&key, chain[0].key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    let options = ServerOptions {
+        tls: TlsOptions::of(&cert, &key),
+        ..ServerOptions::of(&site)
+    };
+    let mistakes = check(&options).iter().map(Error::to_string).collect();
+    (mistakes, warnings(&options))
+}
+
+#[test]
+fn chains_and_dates_are_checked() {
+    let root = issued(None, authority("root"));
+    let between = issued(Some(&root), authority("between"));
+    // The same name, another key: renewed at the wrong time.
+    let other = issued(Some(&root), authority("between"));
+    let leaf = issued(Some(&between), |_| {});
+    for right in [&[&leaf, &between][..], &[&leaf, &between, &root], &[&leaf]] {
+        assert_eq!(checked(right), (vec![], vec![]));
+    }
+    let order = "certificate 1 is not signed by certificate 2";
+    for (wrong, words) in [
+        (&[&leaf, &other][..], order),
+        (&[&leaf, &root, &between], order),
+        (
+            &[&leaf, &between, &between],
+            "certificate 2 is not signed by certificate 3",
+        ),
+    ] {
+        let (mistakes, _) = checked(wrong);
+        assert!(
+            mistakes.len() == 1 && mistakes[0].contains(words),
+            "{mistakes:?}"
+        );
+    }
+    let now = SystemTime::now();
+    let day = Duration::from_secs(86_400);
+    let old = issued(Some(&root), |params| {
+        params.not_after = rcgen::date_time_ymd(2025, 2, 3);
+    });
+    let (mistakes, _) = checked(&[&old]);
+    assert!(
+        mistakes[0].contains("expired on 2025-02-03 00:00 UTC"),
+        "{mistakes:?}"
+    );
+    let future = issued(Some(&root), |params| params.not_before = (now + day).into());
+    let (mistakes, _) = checked(&[&future]);
+    assert!(
+        mistakes[0].contains("is not valid before 20"),
+        "{mistakes:?}"
+    );
+    for (days, count) in [(13, 1), (15, 0)] {
+        let soon = issued(Some(&root), |params| {
+            params.not_after = (now + day * days).into();
+        });
+        let (mistakes, warnings) = checked(&[&soon]);
+        assert!(
+            mistakes.is_empty() && warnings.len() == count,
+            "{warnings:?}"
+        );
+        assert!(
+            warnings.iter().all(|one| one.contains("expires on 20")),
+            "{warnings:?}"
+        );
+    }
+    let (mistakes, warnings) = checked(&[&root]);
+    assert!(
+        mistakes.is_empty() && warnings[0].contains("of an authority"),
+        "{warnings:?}"
+    );
+    // It says where its issuer's certificate is: http://a/.
+    let access = b"\x30\x17\x30\x15\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x09http://a/";
+    let public = issued(Some(&between), |params| {
+        let access = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], access.into());
+        params.custom_extensions = vec![access];
+    });
+    let (mistakes, warnings) = checked(&[&public]);
+    assert!(
+        mistakes.is_empty() && warnings[0].contains("fullchain.pem"),
+        "{warnings:?}"
+    );
+    assert_eq!(checked(&[&public, &between]), (vec![], vec![]));
+}
+
+#[test]
+fn names_without_a_certificate_and_files_of_the_wrong_mode_are_warned_of() {
+    let authority = Authority::new();
+    let files = authority.issue("server", &["a.example", "*.b.example", "192.0.2.1", "::1"]);
+    let text = "[[site]]\nnames = ['a.example', 'x.b.example', '*.b.example', '192.0.2.1', '[::1]']
+        [[site]]\nnames = ['c.example', 'b.example', '192.0.2.2']";
+    let mut options = ServerOptions::parse(text).unwrap();
+    options.tls.certificates = vec![files.clone()];
+    let folder = tempfile::tempdir().unwrap();
+    options
+        .sites
+        .iter_mut()
+        .for_each(|site| site.root = folder.path().to_owned());
+    let of_mode = |mode| {
+        fs::set_permissions(&files.key, Permissions::from_mode(mode)).unwrap();
+        warnings(&options)
+    };
+    let said = of_mode(0o640);
+    assert_eq!(said.len(), 3, "{said:?}");
+    for (one, name) in said.iter().zip(["c.example", "b.example", "192.0.2.2"]) {
+        let words = format!("no certificate is for the name {name} of a site");
+        assert!(one.contains(&words), "{one}");
+    }
+    let said = of_mode(0o644);
+    assert!(
+        said[0].contains("every user of this machine may read the private key"),
+        "{said:?}"
+    );
+    fs::set_permissions(authority.path(""), Permissions::from_mode(0o700)).unwrap();
+    options.user = Some("65533:65533".parse().unwrap());
+    let said = warnings(&options);
+    for file in [&files.cert, &files.key] {
+        let words = format!("may not read {}", file.display());
+        assert!(said.iter().any(|one| one.contains(&words)), "{said:?}");
+    }
+    let open = Permissions::from_mode(0o711);
+    fs::set_permissions(authority.path(""), open).unwrap();
+    let said = warnings(&options);
+    assert!(
+        !said.iter().any(|one| one.contains("may not read")),
+        "{said:?}"
+    );
+    fs::set_permissions(&files.key, Permissions::from_mode(0o600)).unwrap();
+    let said = warnings(&options);
+    let unreadable = said.iter().filter(|one| one.contains("may not read"));
+    assert_eq!(unreadable.count(), 1, "{said:?}");
+}
+
+fn resuming(builder: &ClientBuilder) -> Arc<ClientConfig> {
+    let mut config = Arc::unwrap_or_clone(builder.config());
+    config.resumption = Resumption::in_memory_sessions(64);
+    Arc::new(config)
+}
+
+fn kind(config: &Arc<ClientConfig>, address: SocketAddr) -> HandshakeKind {
+    let client = shake(config, address).unwrap();
+    client.handshake_kind().unwrap()
+}
+
+#[test]
+fn sessions_are_resumed_by_all_workers_after_renewals_and_not_under_other_rules() {
+    let authority = Authority::new();
+    let server = serve(&authority, |options| options.workers = NonZeroUsize::new(3));
+    server.write("f", "content");
+    let other = serve(&authority, |_| {});
+    for version in [&version::TLS13, &version::TLS12] {
+        let builder = ClientBuilder {
+            versions: vec![version],
+            ..authority.client()
+        };
+        let config = resuming(&builder);
+        assert_eq!(kind(&config, server.address()), HandshakeKind::Full);
+        for number in 0..100 {
+            if number % 25 == 10 {
+                authority.issue("server", &["localhost"]);
+                server.server().reload(server.options()).unwrap();
+            }
+            let kind = kind(&config, server.address());
+            assert_eq!(kind, HandshakeKind::Resumed, "{version:?}, {number}");
+        }
+        // A key that this server does not have.
+        assert_eq!(kind(&config, other.address()), HandshakeKind::Full);
+    }
+    let config = resuming(&authority.client());
+    kind(&config, server.address());
+    let mut options = server.options().clone();
+    options.tls.min_version = TlsVersion::Tls13;
+    server.server().reload(&options).unwrap();
+    assert_eq!(kind(&config, server.address()), HandshakeKind::Full);
+    assert_eq!(kind(&config, server.address()), HandshakeKind::Resumed);
+}
+
+#[test]
+fn a_ticket_ends_with_the_authority_of_its_client() {
+    let (authority, next) = (Authority::new(), Authority::new());
+    let server = serve(&authority, |options| {
+        options.tls.client_ca = Some(authority.path("ca.pem"));
+    });
+    let by = |issuer: &Authority| {
+        let builder = ClientBuilder {
+            identity: Some(issuer.issue("client", &["me"])),
+            ..authority.client()
+        };
+        resuming(&builder)
+    };
+    let client = by(&authority);
+    assert_eq!(kind(&client, server.address()), HandshakeKind::Full);
+    assert_eq!(kind(&client, server.address()), HandshakeKind::Resumed);
+    let own = fs::read(authority.path("ca.pem")).unwrap();
+    fs::copy(next.path("ca.pem"), authority.path("ca.pem")).unwrap();
+    server.server().reload_certificates().unwrap();
+    shake(&client, server.address()).unwrap_err();
+    assert_eq!(kind(&by(&next), server.address()), HandshakeKind::Full);
+    // A broken file leaves the authority in use.
+    fs::write(authority.path("ca.pem"), "no certificate").unwrap();
+    server.server().reload_certificates().unwrap_err();
+    assert_eq!(kind(&by(&next), server.address()), HandshakeKind::Full);
+    fs::write(authority.path("ca.pem"), own).unwrap();
+    server.server().reload_certificates().unwrap();
+    assert_eq!(kind(&by(&authority), server.address()), HandshakeKind::Full);
+}
+
+#[test]
+fn every_response_by_https_has_browsers_come_back_by_it_and_none_by_http() {
+    let authority = Authority::new();
+    let plain: HttpListen = SocketAddr::from(([127, 0, 0, 1], 0)).into();
+    let folder = tempfile::tempdir().unwrap();
+    let secured = folder.path().join("secured");
+    let server = serve(&authority, |options| {
+        let secured = HttpListen::resolve(&format!("unix:{}", secured.display()), None).unwrap();
+        let plain = HttpListen {
+            scheme: Some(Scheme::Http),
+            ..plain.clone()
+        };
+        options.listen = [secured, vec![plain]].concat();
+        options.tls.hsts = Some("365d; includeSubDomains".to_owned());
+    });
+    server.write("f", "content");
+    server.write("long", vec![7; 100_000]);
+    let name = ServerName::try_from("localhost").unwrap();
+    let config = authority.client().config();
+    for (request, status, body) in [
+        (
+            "GET /f HTTP/1.1\r\nHost: a\r\n\r\n",
+            200,
+            Some(&b"content"[..]),
+        ),
+        ("HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n", 200, None),
+        (
+            "GET /long HTTP/1.1\r\nHost: a\r\n\r\n",
+            200,
+            Some(&[7; 100_000]),
+        ),
+        ("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 404, None),
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 200, None),
+        (
+            "POST /f HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+            405,
+            None,
+        ),
+        ("nonsense\r\n\r\n", 400, None),
+    ] {
+        let socket = UnixStream::connect(&secured).unwrap();
+        socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        let connection = ClientConnection::new(Arc::clone(&config), name.clone()).unwrap();
+        let mut client = HttpClient::over(StreamOwned::new(connection, socket));
+        client.send(request);
+        let response = match request.starts_with("HEAD") {
+            true => client.head(),
+            false => client.response(),
+        };
+        assert_eq!(response.status, status, "{request}");
+        let field = "Strict-Transport-Security: max-age=31536000; includeSubDomains\r\n";
+        assert_eq!(response.head.matches(field).count(), 1, "{}", response.head);
+        assert!(body.is_none_or(|body| response.body == body), "{request}");
+    }
+    for target in ["/f", "/.well-known/acme-challenge/x"] {
+        let response = server.get(target);
+        assert_eq!(response.field("Strict-Transport-Security"), None);
+    }
+    let text = "[tls]\nhsts = '1y'\n[[site]]\nheader = [{paths = ['*'], name = \
+                'strict-transport-security', value = 'max-age=1'}]";
+    for (text, words) in [
+        (
+            "[tls]\nhsts = '1y; all'\n[[site]]",
+            "tls.hsts: unknown directive",
+        ),
+        (text, "choose one"),
+    ] {
+        let mut options = ServerOptions::parse(text).unwrap();
+        options.listen = vec![plain.clone()];
+        let wrong = check(&options);
+        assert!(
+            wrong.iter().any(|one| one.to_string().contains(words)),
+            "{wrong:?}"
+        );
+        let error = underpass_serve::serve(&options).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn cipher_suites_are_those_that_are_listed() {
+    let authority = Authority::new();
+    let listed = |names: &[&str]| {
+        let names = names.iter().map(ToString::to_string).collect();
+        serve(&authority, |options| options.tls.cipher_suites = names)
+    };
+    let builder = authority.client();
+    let agreed = |server: &Server| {
+        let client = shake(&builder.config(), server.address()).unwrap();
+        client.negotiated_cipher_suite().unwrap().suite()
+    };
+    let server = listed(&["TLS_CHACHA20_POLY1305_SHA256"]);
+    assert_eq!(agreed(&server), CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
+    let old = ClientBuilder {
+        versions: vec![&version::TLS12],
+        ..builder.clone()
+    };
+    shake(&old.config(), server.address()).unwrap_err();
+    // A client that knows TLS 1.3 too gets what there is.
+    let name = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+    let suite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    assert_eq!(agreed(&listed(&[name])), suite);
+    let mut options = server.options().clone();
+    options.tls.cipher_suites = vec!["AES128-SHA".to_owned()];
+    let error = server.server().reload(&options).unwrap_err().to_string();
+    let words = "unknown cipher suite \"AES128-SHA\"; expected one of TLS_AES_256_GCM_SHA384, ";
+    assert!(error.contains(words), "{error}");
+    options.tls.cipher_suites = vec![name.to_owned()];
+    options.tls.min_version = TlsVersion::Tls13;
+    let error = server.server().reload(&options).unwrap_err().to_string();
+    assert!(
+        error.contains("none of the cipher suites is for TLSv1.3"),
+        "{error}"
+    );
+}
