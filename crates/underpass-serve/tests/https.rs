@@ -297,9 +297,9 @@ fn sessions_are_resumed_on_every_worker_and_after_a_reload() {
         let mut config = Arc::unwrap_or_clone(builder.config());
         config.resumption = Resumption::in_memory_sessions(64);
         let config = Arc::new(config);
-        let kinds: Vec<_> = (0..30)
+        let kinds: Vec<_> = (0..100)
             .map(|number| {
-                if number == 15 {
+                if number == 50 {
                     server.server().reload(server.options()).unwrap();
                 }
                 let client = shake(&config, server.address()).unwrap();

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
+use rustix::net::sockopt::set_tcp_quickack;
 use rustix::net::{SendFlags, send};
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
@@ -58,19 +59,8 @@ impl Connection {
         }
         let first = self.input().to_vec();
         self.consume(first.len());
-        let session = acceptor.session();
-        let session = session.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         let state = self.state();
-        let handshake = HandshakeInProgress {
-            connection: session,
-            shared: Arc::clone(acceptor.shared()),
-            socket: state.transport.socket(),
-            received: first,
-            shown: 0,
-            unsent: Vec::new(),
-            hello: Some(Acceptor::default()),
-            server_name: None,
-        };
+        let handshake = HandshakeInProgress::new(acceptor, state.transport.socket(), first)?;
         let shaking = handshake.run();
         let connections = &state.worker.connections;
         let shaken = state
@@ -93,7 +83,7 @@ fn failure(error: ConnectionError) -> HandshakeError {
 }
 
 /// A handshake in progress.
-struct HandshakeInProgress<'s> {
+pub(crate) struct HandshakeInProgress<'s> {
     connection: UnbufferedServerConnection,
     shared: Arc<TlsShared>,
     socket: &'s PlainSocket,
@@ -120,9 +110,28 @@ enum HandshakeStep {
     Complete,
 }
 
-impl HandshakeInProgress<'_> {
+impl<'s> HandshakeInProgress<'s> {
+    /// Begins with what has come already.
+    pub(crate) fn new(
+        acceptor: &TlsAcceptor,
+        socket: &'s PlainSocket,
+        received: Vec<u8>,
+    ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
+        let connection = acceptor.session();
+        Ok(HandshakeInProgress {
+            connection: connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            shared: Arc::clone(acceptor.shared()),
+            socket,
+            received,
+            shown: 0,
+            unsent: Vec::new(),
+            hello: Some(Acceptor::default()),
+            server_name: None,
+        })
+    }
+
     /// Shakes hands. Cancelling ends the connection.
-    async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
+    pub(crate) async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
         loop {
             match self.step() {
                 Ok(HandshakeStep::Again) => {}
@@ -141,6 +150,11 @@ impl HandshakeInProgress<'_> {
         // first response.
         if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
             self.flush().await?;
+        }
+        // A client with Nagle's algorithm holds its request back until the end of its handshake is
+        // acknowledged, which the kernel would do 40 ms later.
+        if self.received.is_empty() {
+            let _not_tcp = set_tcp_quickack(self.socket, true);
         }
         self.finish()
             .map_err(|error| HandshakeError::Failed(error.to_string()))

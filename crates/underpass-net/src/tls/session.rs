@@ -586,3 +586,6 @@ fn errno_of(error: &io::Error) -> Errno {
         _ => Errno::from_io_error(error).unwrap_or(Errno::IO),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ mod tls;
 
 mod handshakes;
 mod records;
+mod renewals;
 mod streams;
 
 use std::path::PathBuf;

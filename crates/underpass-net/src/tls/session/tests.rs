@@ -1,0 +1,344 @@
+//! Sessions whose socket is full, whose turns are cancelled, and whose keys change all the time.
+//! The other side is rustls, which opens each record with the number that it must have: one that
+//! was left out, repeated, or sealed a second time under the same number is an error there.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rcgen::{CertificateParams, KeyPair};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, version};
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+use underpass::{FileRange, Piece, Policy, SharedFile};
+use underpass_testkit::{WAIT_MAX, assert_same, content};
+
+use super::*;
+use crate::connection::worker_state::ConnectionSet;
+use crate::limits::ConnectionLimits;
+use crate::shutdown::Shutdown;
+use crate::tls::acceptor::TlsAcceptor;
+use crate::tls::handshake::HandshakeInProgress;
+use crate::tls::settings::TlsOptions;
+
+const SUITES: [SupportedCipherSuite; 5] = [
+    cipher_suite::TLS13_AES_128_GCM_SHA256,
+    cipher_suite::TLS13_AES_256_GCM_SHA384,
+    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+];
+
+/// A certificate, what a server needs for it, and the file that it sends.
+struct Site {
+    folder: TempDir,
+    acceptor: TlsAcceptor,
+    certificate: CertificateDer<'static>,
+    file: Arc<SharedFile>,
+    body: Vec<u8>,
+}
+
+impl Site {
+    fn new() -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let [cert, key_file, body_file] =
+            ["crt", "key", "body"].map(|name| folder.path().join(name));
+        fs::write(&cert, certificate.pem()).unwrap();
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        let body = content(3, 1_000_000);
+        fs::write(&body_file, &body).unwrap();
+        Site {
+            acceptor: TlsAcceptor::load(&TlsOptions::of(&cert, key_file), &[], &Arc::default())
+                .unwrap(),
+            certificate: CertificateDer::from_pem_file(cert).unwrap(),
+            file: SharedFile::new(fs::File::open(body_file).unwrap().into()),
+            body,
+            folder,
+        }
+    }
+
+    fn client(&self, suite: SupportedCipherSuite) -> ClientConnection {
+        let mut provider = default_provider();
+        provider.cipher_suites = vec![suite];
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[match suite.tls13() {
+                Some(_) => &version::TLS13,
+                None => &version::TLS12,
+            }])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap()
+    }
+
+    /// A session with the server's socket, and its client with the other one.
+    async fn connect(&self, suite: SupportedCipherSuite) -> (TlsSession, PlainSocket, Client) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (ours, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        set_socket_send_buffer_size(&ours, 20_000).unwrap();
+        set_socket_recv_buffer_size(&theirs, 20_000).unwrap();
+        let socket = PlainSocket::new(ours.into());
+        let mut connection = self.client(suite);
+        let shaking = HandshakeInProgress::new(&self.acceptor, &socket, Vec::new()).unwrap();
+        let client = tokio::task::spawn_blocking(move || {
+            while connection.is_handshaking() || connection.wants_write() {
+                connection.complete_io(&mut &theirs).unwrap();
+            }
+            theirs.set_nonblocking(true).unwrap();
+            Client {
+                connection,
+                socket: theirs,
+                received: Vec::new(),
+                is_closed: false,
+            }
+        });
+        let result = shaking.run().await.unwrap();
+        let session = TlsSession::new(result);
+        session.state.borrow_mut().key_records_max = match suite.tls13() {
+            Some(_) => 7,
+            None => u64::MAX,
+        };
+        (session, socket, client.await.unwrap())
+    }
+}
+
+/// A client whose socket is read and written as far as it goes.
+struct Client {
+    connection: ClientConnection,
+    socket: TcpStream,
+    received: Vec<u8>,
+    /// The server has announced its end.
+    is_closed: bool,
+}
+
+impl Client {
+    /// Reads at most so many bytes of the socket.
+    fn read(&mut self, most: usize) {
+        let mut room = vec![0; most.min(1 << 20)];
+        while let Ok(read @ 1..) = (&self.socket).read(&mut room) {
+            self.open(&room[..read]);
+            if most < 1 << 20 {
+                return;
+            }
+        }
+    }
+
+    /// Waits for what the server's socket still holds.
+    fn read_until(&mut self, is_there: impl Fn(&Client) -> bool) {
+        self.socket.set_nonblocking(false).unwrap();
+        self.socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        let mut room = vec![0; 1 << 16];
+        while !is_there(self) {
+            let read = (&self.socket).read(&mut room).expect("more");
+            assert!(read > 0, "the end");
+            self.open(&room[..read]);
+        }
+    }
+
+    fn open(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            self.connection.read_tls(&mut bytes).unwrap();
+            let state = self.connection.process_new_packets();
+            self.is_closed = state.expect("records in order").peer_has_closed();
+            let _none_left = self.connection.reader().read_to_end(&mut self.received);
+        }
+    }
+
+    fn write(&mut self) {
+        while self.connection.wants_write() && self.connection.write_tls(&mut &self.socket).is_ok()
+        {
+        }
+    }
+}
+
+fn worker() -> WorkerState {
+    let limits = ConnectionLimits::default();
+    let connections = ConnectionSet::new([1], 1);
+    let policy = Policy::default();
+    WorkerState::new(limits, policy, connections, Arc::default(), Shutdown::new())
+}
+
+#[derive(Clone, Debug)]
+enum Deed {
+    /// The server owes so many bytes more, of memory or of the file.
+    Owe(usize, bool),
+    /// It sends a turn, which is cancelled after so many polls.
+    Turn(u64, usize),
+    /// It reads once.
+    Receive,
+    /// The client reads so many bytes.
+    Read(usize),
+    /// It changes its key, asks for the server's, and sends a byte.
+    Update,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        (1_usize..200_000, any::<bool>()).prop_map(|(len, is_file)| Deed::Owe(len, is_file)),
+        (1_u64..1_000_000, 1_usize..4).prop_map(|(most, polls)| Deed::Turn(most, polls)),
+        Just(Deed::Receive),
+        (1_usize..60_000).prop_map(Deed::Read),
+        Just(Deed::Update),
+    ];
+    prop::collection::vec(deed, 1..60)
+}
+
+/// Polls a turn so many times. Returns whether it has ended.
+async fn poll_turn(
+    (session, socket): (&TlsSession, &PlainSocket),
+    outbox: &mut Outbox,
+    worker: &WorkerState,
+    most: u64,
+    polls: usize,
+) -> bool {
+    let mut turn = Box::pin(session.turn(socket, outbox, worker, most));
+    for _ in 0..polls {
+        let polled = poll_fn(|task| Poll::Ready(turn.as_mut().poll(task))).await;
+        if let Poll::Ready(turned) = polled {
+            turned.unwrap();
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+async fn play(site: &Site, suite: SupportedCipherSuite, deeds: &[Deed]) {
+    let (session, socket, mut client) = site.connect(suite).await;
+    let (worker, mut outbox) = (worker(), Outbox::new());
+    let (mut expected, mut input) = (Vec::new(), Vec::with_capacity(INPUT_BYTES_START));
+    for deed in deeds {
+        match *deed {
+            Deed::Owe(len, is_file) => {
+                let offset = expected.len() % (site.body.len() - len);
+                let bytes = &site.body[offset..offset + len];
+                expected.extend_from_slice(bytes);
+                outbox.push(match is_file {
+                    false => Piece::Bytes(bytes.to_vec()),
+                    true => Piece::Range(FileRange {
+                        file: Arc::clone(&site.file),
+                        offset: offset as u64,
+                        len: len as u64,
+                    }),
+                });
+            }
+            Deed::Turn(most, polls) => {
+                poll_turn((&session, &socket), &mut outbox, &worker, most, polls).await;
+            }
+            Deed::Receive => {
+                input.clear();
+                let _nothing_there = session.read_now(&socket, &mut input);
+            }
+            Deed::Read(most) => client.read(most),
+            Deed::Update if suite.tls13().is_some() => {
+                client.connection.refresh_traffic_keys().unwrap();
+                client.connection.writer().write_all(b"a").unwrap();
+                client.write();
+            }
+            Deed::Update => {}
+        }
+        // Answers do not pile up: what waits is a batch, and some records of a few bytes.
+        let waiting = session.state.borrow().unsent.unsent().len();
+        assert!(waiting <= SEALED_BATCH_BYTES + 5_000, "{waiting}");
+    }
+    while !outbox.is_empty() {
+        poll_turn((&session, &socket), &mut outbox, &worker, u64::MAX, 1).await;
+        client.read(usize::MAX);
+    }
+    client.read_until(|client| client.received.len() >= expected.len());
+    assert_same(&client.received, &expected, "what arrives");
+    assert_eq!(outbox.sent_bytes(), expected.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        max_shrink_iters: 50,
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(40)
+    })]
+
+    #[test]
+    fn every_number_is_used_once_and_every_byte_arrives(
+        suite in 0..SUITES.len(),
+        deeds in deeds(),
+    ) {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let site = Site::new();
+        runtime.block_on(play(&site, SUITES[suite], &deeds));
+        drop(site.folder);
+    }
+}
+
+#[test]
+fn a_key_that_has_sealed_enough_is_changed_and_where_that_cannot_be_nothing_more_is_sent() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let site = Site::new();
+    runtime.block_on(async {
+        let worker = worker();
+        for suite in SUITES {
+            let (session, socket, mut client) = site.connect(suite).await;
+            session.state.borrow_mut().key_records_max = 3;
+            let mut outbox = Outbox::new();
+            outbox.push(Piece::Bytes(site.body.clone()));
+            let sent = loop {
+                let mut turn = Box::pin(session.turn(&socket, &mut outbox, &worker, u64::MAX));
+                match poll_fn(|task| Poll::Ready(turn.as_mut().poll(task))).await {
+                    Poll::Ready(turned) => break turned,
+                    Poll::Pending => client.read(usize::MAX),
+                }
+                drop(turn);
+                tokio::task::yield_now().await;
+            };
+            match suite.tls13() {
+                Some(_) => {
+                    client.read_until(|client| client.received.len() >= site.body.len());
+                    assert_same(&client.received, &site.body, "the body");
+                }
+                // The server's Finished was the first record.
+                None => assert_eq!(sent.unwrap_err().fault, Fault::PeerGone),
+            }
+            assert!(session.state.borrow().sealer.number() <= 4);
+        }
+    });
+}
+
+#[test]
+fn the_end_is_announced_once_the_socket_takes_it() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let site = Site::new();
+    runtime.block_on(async {
+        for suite in SUITES {
+            let (session, socket, mut client) = site.connect(suite).await;
+            let full = loop {
+                let mut state = session.state.borrow_mut();
+                state
+                    .push(ContentType::ApplicationData, &[7; 1000], 0)
+                    .unwrap();
+                if let Err(full) = state.send(&socket) {
+                    break full;
+                }
+            };
+            assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+            let refused = session.close(&socket).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+            while session.close(&socket).is_err() {
+                client.read(usize::MAX);
+                tokio::task::yield_now().await;
+            }
+            client.read_until(|client| client.is_closed);
+        }
+    });
+}
