@@ -1,6 +1,7 @@
 //! HTTPS: which listeners speak it, with which certificates, and how others lead there.
 
 pub(crate) mod check;
+mod hsts;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -190,6 +191,24 @@ fn is_spoken(options: &ServerOptions) -> bool {
     all.any(|listen| listen.spoken(options) == Scheme::Https)
 }
 
+/// The field that has browsers come back by HTTPS, behind a line end, if it is configured.
+///
+/// # Errors
+/// [`Error::Config`]: it makes no sense, or a rule of a site sends it too.
+pub(crate) fn hsts(options: &ServerOptions) -> Result<Option<String>, Error> {
+    let Some(text) = &options.tls.hsts else {
+        return Ok(None);
+    };
+    let mut rules = options.sites.iter().flat_map(|site| &site.headers);
+    let name = "strict-transport-security";
+    if rules.any(|rule| rule.name.as_str().eq_ignore_ascii_case(name)) {
+        let what = "tls.hsts: a [[site.header]] sends Strict-Transport-Security too; choose one";
+        return Err(Error::Config(what.to_owned()));
+    }
+    let field = hsts::field(text).map_err(|why| Error::Config(format!("tls.hsts: {why}")));
+    field.map(Some)
+}
+
 /// The port that unencrypted listeners redirect to: that of the first one with HTTPS on a port.
 pub(crate) fn port(options: &ServerOptions) -> Option<u16> {
     let mut all = options.listen.iter();
@@ -226,14 +245,13 @@ fn give(options: &ServerOptions, user: &User) {
 
 /// All that is wrong: certificates and keys that cannot be used, or that clients refuse.
 pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
-    if let Some(error) = check::served_key(options) {
-        return vec![error];
+    let mut wrong: Vec<_> = hsts(options).err().into_iter().collect();
+    match check::served_key(options).map_or_else(|| HttpsState::default().acceptor(options), Err) {
+        Err(error) => wrong.push(error),
+        Ok(None) => {}
+        Ok(Some(acceptor)) => wrong.extend(check::mistakes(&acceptor.certificates())),
     }
-    match HttpsState::default().acceptor(options) {
-        Err(error) => vec![error],
-        Ok(None) => Vec::new(),
-        Ok(Some(acceptor)) => check::mistakes(&acceptor.certificates()),
-    }
+    wrong
 }
 
 /// How clients recognise a certificate that no authority has signed.

@@ -89,7 +89,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     };
     let tls = kept.https.acceptor(options)?;
     kept.https.watch()?;
-    let config = server_config(options, sites, &kept, tls.as_ref());
+    let config = server_config(options, sites, &kept, tls.as_ref())?;
     let running = underpass_net::start(&config, inherited).inspect_err(|_| {
         if let Some(log) = &kept.registry.log {
             log.discard();
@@ -216,7 +216,7 @@ impl FileServer {
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
         let tls = self.kept.https.acceptor(options)?;
-        let config = server_config(options, sites, &self.kept, tls.as_ref());
+        let config = server_config(options, sites, &self.kept, tls.as_ref())?;
         let reloaded = self.running.reload(&config);
         reloaded.map_err(|error| start_error(error, options))?;
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
@@ -251,7 +251,7 @@ fn server_config(
     sites: Arc<ServedSites>,
     kept: &KeptState,
     tls: Option<&Arc<TlsAcceptor>>,
-) -> ServerConfig<HttpProtocol> {
+) -> Result<ServerConfig<HttpProtocol>, Error> {
     let status = options.status.listen.as_ref();
     let metrics = match status {
         Some(_) => MetricsUse::Read,
@@ -278,7 +278,7 @@ fn server_config(
             HttpService::Metrics(Arc::clone(&kept.metrics)),
         )
     });
-    ServerConfig {
+    Ok(ServerConfig {
         protocol: HttpProtocol {
             shared: HttpShared {
                 sites,
@@ -288,6 +288,7 @@ fn server_config(
                 observation: kept.registry.observation(metrics),
                 digests: Arc::clone(&kept.digests),
                 proxies: options.connections.proxy.clone(),
+                hsts: https::hsts(options)?.map(Arc::from),
             },
             user: options.user.clone(),
             confine: options.confine,
@@ -298,7 +299,7 @@ fn server_config(
             .map_or_else(underpass_net::cores, Into::into),
         policy: options.policy,
         limits: options.connections.clone(),
-    }
+    })
 }
 
 /// Keeps apart which of the addresses could not be listened on.

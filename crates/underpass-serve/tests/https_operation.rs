@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,12 +22,17 @@ use rcgen::{
     KeyPair,
 };
 use rustls::client::Resumption;
-use rustls::{ClientConfig, HandshakeKind, version};
+use rustls::pki_types::ServerName;
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, HandshakeKind, NamedGroup, StreamOwned, version,
+};
 use serde_json::{Value, json};
 use support::Server;
 use tls::{Authority, ClientBuilder, connect, serve, shake};
 use underpass_net::{TlsOptions, TlsVersion};
-use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions, check, warnings};
+use underpass_serve::{
+    Access, Error, Explain, HttpListen, LogFormat, Scheme, ServerOptions, check, warnings,
+};
 use underpass_testkit::{HttpClient, WAIT_MAX, wait_for};
 
 /// Metrics are served on the socket `status` in this folder.
@@ -385,4 +391,193 @@ fn a_ticket_ends_with_the_authority_of_its_client() {
     fs::write(authority.path("ca.pem"), own).unwrap();
     server.server().reload_certificates().unwrap();
     assert_eq!(kind(&by(&authority), server.address()), HandshakeKind::Full);
+}
+
+#[test]
+fn every_response_by_https_has_browsers_come_back_by_it_and_none_by_http() {
+    let authority = Authority::new();
+    let plain: HttpListen = SocketAddr::from(([127, 0, 0, 1], 0)).into();
+    let folder = tempfile::tempdir().unwrap();
+    let secured = folder.path().join("secured");
+    let server = serve(&authority, |options| {
+        let secured = HttpListen::resolve(&format!("unix:{}", secured.display()), None).unwrap();
+        let plain = HttpListen {
+            scheme: Some(Scheme::Http),
+            ..plain.clone()
+        };
+        options.listen = [secured, vec![plain]].concat();
+        options.tls.hsts = Some("365d; includeSubDomains".to_owned());
+    });
+    server.write("f", "content");
+    server.write("long", vec![7; 100_000]);
+    let name = ServerName::try_from("localhost").unwrap();
+    let config = authority.client().config();
+    for (request, status, body) in [
+        (
+            "GET /f HTTP/1.1\r\nHost: a\r\n\r\n",
+            200,
+            Some(&b"content"[..]),
+        ),
+        ("HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n", 200, None),
+        (
+            "GET /long HTTP/1.1\r\nHost: a\r\n\r\n",
+            200,
+            Some(&[7; 100_000]),
+        ),
+        ("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 404, None),
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 200, None),
+        (
+            "POST /f HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+            405,
+            None,
+        ),
+        ("nonsense\r\n\r\n", 400, None),
+    ] {
+        let socket = UnixStream::connect(&secured).unwrap();
+        socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        let connection = ClientConnection::new(Arc::clone(&config), name.clone()).unwrap();
+        let mut client = HttpClient::over(StreamOwned::new(connection, socket));
+        client.send(request);
+        let response = match request.starts_with("HEAD") {
+            true => client.head(),
+            false => client.response(),
+        };
+        assert_eq!(response.status, status, "{request}");
+        let field = "Strict-Transport-Security: max-age=31536000; includeSubDomains\r\n";
+        assert_eq!(response.head.matches(field).count(), 1, "{}", response.head);
+        assert!(body.is_none_or(|body| response.body == body), "{request}");
+    }
+    for target in ["/f", "/.well-known/acme-challenge/x"] {
+        let response = server.get(target);
+        assert_eq!(response.field("Strict-Transport-Security"), None);
+    }
+    let text = "[tls]\nhsts = '1y'\n[[site]]\nheader = [{paths = ['*'], name = \
+                'strict-transport-security', value = 'max-age=1'}]";
+    for (text, words) in [
+        (
+            "[tls]\nhsts = '1y; all'\n[[site]]",
+            "tls.hsts: unknown directive",
+        ),
+        (text, "choose one"),
+    ] {
+        let mut options = ServerOptions::parse(text).unwrap();
+        options.listen = vec![plain.clone()];
+        let wrong = check(&options);
+        assert!(
+            wrong.iter().any(|one| one.to_string().contains(words)),
+            "{wrong:?}"
+        );
+        let error = underpass_serve::serve(&options).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn cipher_suites_are_those_that_are_listed() {
+    let authority = Authority::new();
+    let listed = |names: &[&str]| {
+        let names = names.iter().map(ToString::to_string).collect();
+        serve(&authority, |options| options.tls.cipher_suites = names)
+    };
+    let builder = authority.client();
+    let agreed = |server: &Server| {
+        let client = shake(&builder.config(), server.address()).unwrap();
+        client.negotiated_cipher_suite().unwrap().suite()
+    };
+    let server = listed(&["TLS_CHACHA20_POLY1305_SHA256"]);
+    assert_eq!(agreed(&server), CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
+    let old = ClientBuilder {
+        versions: vec![&version::TLS12],
+        ..builder.clone()
+    };
+    shake(&old.config(), server.address()).unwrap_err();
+    // A client that knows TLS 1.3 too gets what there is.
+    let name = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+    let suite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    assert_eq!(agreed(&listed(&[name])), suite);
+    let mut options = server.options().clone();
+    options.tls.cipher_suites = vec!["AES128-SHA".to_owned()];
+    let error = server.server().reload(&options).unwrap_err().to_string();
+    let words = "unknown cipher suite \"AES128-SHA\"; expected one of TLS_AES_256_GCM_SHA384, ";
+    assert!(error.contains(words), "{error}");
+    options.tls.cipher_suites = vec![name.to_owned()];
+    options.tls.min_version = TlsVersion::Tls13;
+    let error = server.server().reload(&options).unwrap_err().to_string();
+    assert!(
+        error.contains("none of the cipher suites is for TLSv1.3"),
+        "{error}"
+    );
+}
+
+/// Bytes that a server sends until the handshake of this client is complete.
+fn flight(config: ClientConfig, address: SocketAddr) -> (usize, ClientConnection) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut received = 0;
+    while client.is_handshaking() {
+        while client.wants_write() {
+            client.write_tls(&mut socket).unwrap();
+        }
+        // Byte by byte: what follows the handshake is not counted.
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        client.read_tls(&mut &byte[..]).unwrap();
+        client.process_new_packets().unwrap();
+        received += 1;
+    }
+    (received, client)
+}
+
+#[test]
+fn handshakes_are_post_quantum_compressed_and_without_early_data() {
+    let authority = Authority::new();
+    let names: Vec<_> = (0..40)
+        .map(|number| format!("name-{number}.example.org"))
+        .collect();
+    let names: Vec<_> = names
+        .iter()
+        .map(String::as_str)
+        .chain(["localhost"])
+        .collect();
+    let server = serve(&authority, |options| {
+        options.tls.certificates = vec![authority.issue("server", &names)];
+    });
+    let mut config = Arc::unwrap_or_clone(authority.client().config());
+    config.enable_early_data = true;
+    let (compressed, client) = flight(config.clone(), server.address());
+    let group = client.negotiated_key_exchange_group().unwrap().name();
+    assert_eq!(group, NamedGroup::X25519MLKEM768);
+    let mut uncompressing = config.clone();
+    uncompressing.cert_decompressors = Vec::new();
+    let (whole, _) = flight(uncompressing, server.address());
+    assert!(compressed + 500 < whole, "{compressed} and {whole} bytes");
+    // The session has a ticket, and it does not allow early data.
+    shake(&Arc::new(config.clone()), server.address()).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    assert!(client.early_data().is_none());
+}
+
+#[test]
+fn a_client_that_offers_another_protocol_alone_is_told_so() {
+    let authority = Authority::new();
+    let server = serve(&authority, |_| {});
+    for (offered, is_accepted) in [
+        (&[&b"h2"[..]][..], false),
+        (&[b"h2", b"http/1.1"], true),
+        (&[], true),
+    ] {
+        let mut config = Arc::unwrap_or_clone(authority.client().config());
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        let shaken = shake(&Arc::new(config), server.address());
+        assert_eq!(shaken.is_ok(), is_accepted, "{offered:?}");
+        if let Err(error) = shaken {
+            assert!(
+                error.to_string().contains("NoApplicationProtocol"),
+                "{error}"
+            );
+        }
+    }
 }

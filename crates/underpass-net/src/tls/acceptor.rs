@@ -10,11 +10,11 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{UnbufferedServerConnection, WebPkiClientVerifier};
-use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use crate::tls::certificates::Certificates;
 use crate::tls::error::TlsError;
-use crate::tls::info::{CertificateFacts, Refreshed};
+use crate::tls::info::{CertificateFacts, Refreshed, iana_name};
 use crate::tls::reading::{LoadedCertificate, authorities, certificates_of, load};
 use crate::tls::self_signed::load_or_make;
 use crate::tls::settings::{TlsOptions, TlsVersion};
@@ -48,7 +48,7 @@ impl TlsAcceptor {
         protocols: &[&[u8]],
         shared: &Arc<TlsShared>,
     ) -> Result<TlsAcceptor, TlsError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(provider(options)?);
         let certificates = Arc::new(Certificates::new(load_all(options, &provider)?));
         let protocols: Vec<_> = protocols.iter().map(|name| name.to_vec()).collect();
         let clients = ClientAuthorities::read(options)?;
@@ -199,7 +199,7 @@ fn config(
 ) -> Result<AcceptorConfig, TlsError> {
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder
-        .with_protocol_versions(&versions(options.min_version))
+        .with_protocol_versions(&versions(options.min_version, &provider))
         .map_err(setup)?;
     let ticket_use = clients.ticket_use(options);
     let builder = match clients.verifier(provider)? {
@@ -211,6 +211,8 @@ fn config(
     // Records are ours once hands are shaken.
     config.enable_secret_extraction = true;
     config.alpn_protocols = protocols.to_vec();
+    // Those of clients are sent as they are: nothing is unpacked for a peer that is not known yet.
+    config.cert_decompressors = Vec::new();
     config.ticketer = Arc::new(TicketIssuer {
         keys: Arc::clone(&shared.tickets),
         of: ticket_use,
@@ -221,11 +223,49 @@ fn config(
     })
 }
 
-fn versions(least: TlsVersion) -> Vec<&'static SupportedProtocolVersion> {
-    match least {
+/// Cryptography with the cipher suites that are asked for.
+fn provider(options: &TlsOptions) -> Result<CryptoProvider, TlsError> {
+    let mut provider = aws_lc_rs::default_provider();
+    let name = |suite: &SupportedCipherSuite| suite.suite().as_str().map_or("", iana_name);
+    let known: Vec<_> = provider.cipher_suites.iter().map(name).collect();
+    let mut wanted = options.cipher_suites.iter();
+    if let Some(unknown) = wanted.find(|wanted| !known.contains(&wanted.as_str())) {
+        return Err(TlsError::CipherSuite {
+            name: unknown.clone(),
+            known: known.join(", "),
+        });
+    }
+    if !options.cipher_suites.is_empty() {
+        let is_wanted = |suite: &SupportedCipherSuite| {
+            let mut wanted = options.cipher_suites.iter();
+            wanted.any(|wanted| wanted == name(suite))
+        };
+        provider.cipher_suites.retain(is_wanted);
+    }
+    if versions(options.min_version, &provider).is_empty() {
+        let why = "none of the cipher suites is for TLSv1.3, the oldest version allowed";
+        return Err(TlsError::Setup {
+            why: why.to_owned(),
+        });
+    }
+    Ok(provider)
+}
+
+/// The versions that are spoken: a client that offers one without a suite would be refused, though
+/// it has another version.
+fn versions(
+    least: TlsVersion,
+    provider: &CryptoProvider,
+) -> Vec<&'static SupportedProtocolVersion> {
+    let mut versions = match least {
         TlsVersion::Tls12 => vec![&version::TLS13, &version::TLS12],
         TlsVersion::Tls13 => vec![&version::TLS13],
-    }
+    };
+    versions.retain(|version| {
+        let mut suites = provider.cipher_suites.iter();
+        suites.any(|suite| suite.version() == *version)
+    });
+    versions
 }
 
 fn setup(error: rustls::Error) -> TlsError {

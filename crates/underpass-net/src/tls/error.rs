@@ -55,6 +55,14 @@ pub enum TlsError {
         /// The file of the key.
         key: PathBuf,
     },
+    /// A cipher suite is not known.
+    #[error("unknown cipher suite {name:?}; expected one of {known}")]
+    CipherSuite {
+        /// Its name.
+        name: String,
+        /// The names of all that are known.
+        known: String,
+    },
     /// The cryptographic library refuses the settings.
     #[error("TLS cannot be set up: {why}")]
     Setup {

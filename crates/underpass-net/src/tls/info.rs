@@ -147,3 +147,14 @@ impl CertificateFacts {
         })
     }
 }
+
+/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
+#[cfg(feature = "tls")]
+pub(crate) fn iana_name(name: &'static str) -> &'static str {
+    match name {
+        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+        name => name,
+    }
+}

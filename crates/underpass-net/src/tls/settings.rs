@@ -25,6 +25,12 @@ pub struct TlsOptions {
     /// Certificates of authorities, in PEM. With them, every client has to present a certificate
     /// that one of them has signed.
     pub client_ca: Option<PathBuf>,
+    /// The cipher suites, by their names in the registry of IANA; all that are known if it is
+    /// empty. The order is the client's.
+    pub cipher_suites: Vec<String>,
+    /// What a protocol announces of it to clients that know such an announcement; of no meaning
+    /// here.
+    pub hsts: Option<String>,
 }
 
 /// The files of a certificate.

@@ -385,19 +385,27 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// Explains the response where that is asked for, and records that it is ready.
+    /// Adds fields to a response, each behind a line end.
+    fn amend(&mut self, response: &mut WrittenResponse, fields: &str) {
+        let at = response.head_bytes as usize;
+        let outbox = self.connection.outbox();
+        outbox.amend_head(|head| explain::insert(head, at, fields));
+        response.head_bytes += fields.len() as u64;
+    }
+
+    /// Completes the response where that is asked for, and records that it is ready.
     fn ready(&mut self, mut response: WrittenResponse) -> SentBody {
-        if self.worker.shared.registry.explain == Explain::On {
+        let worker = self.worker;
+        if let (Some(field), Some(_)) = (&worker.shared.hsts, &self.exchange.tls) {
+            self.amend(&mut response, field);
+        }
+        if worker.shared.registry.explain == Explain::On {
             let made = match &response.body {
                 SentBody::Produced(body) => Some(body.made()),
                 SentBody::Memory | SentBody::File(_) => None,
             };
             let fields = self.explanation(made);
-            let at = response.head_bytes as usize;
-            self.connection
-                .outbox()
-                .amend_head(|head| explain::insert(head, at, &fields));
-            response.head_bytes += fields.len() as u64;
+            self.amend(&mut response, &fields);
         }
         self.exchange.ready(&response, self.connection.outbox());
         response.body

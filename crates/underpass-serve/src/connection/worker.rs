@@ -49,6 +49,8 @@ pub(crate) struct HttpShared {
     /// How much of exchanges is recorded.
     pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
+    /// A field of all responses on encrypted connections, behind a line end.
+    pub(crate) hsts: Option<Arc<str>>,
 }
 
 /// The state of a worker.
