@@ -27,6 +27,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a socket has nothing to receive yet.
+    pub(crate) fn would_block(&self) -> bool {
+        matches!(self, Error::System { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Adds the name of the contender at fault.
     pub(crate) fn of(self, name: &str) -> Error {
         match self {

@@ -15,6 +15,7 @@
 //!
 //! - `contender`: the measured processes
 //! - `load`: requests to servers
+//! - `tls`: their encryption
 //! - `machine`: what processes used, and what else the machine did
 //! - `rounds`: the order of contenders, and the metrics of their samples
 //! - `experiment`: what is measured, with its options
@@ -40,6 +41,7 @@ mod render;
 mod report_file;
 mod rounds;
 pub mod stats;
+mod tls;
 
 pub use contender::receiver::receive_for_others;
 pub use contender::role::SubprocessRole;

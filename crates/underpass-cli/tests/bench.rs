@@ -358,6 +358,67 @@ fn large_files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_le
     );
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn https_is_measured_beside_our_plain_http_and_a_server_without_tls_is_left_out() {
+    let other =
+        format!("other={BINARY} serve {{root}} --listen {{address}} --cert {{cert}} --key {{key}}");
+    let plain = format!("plain={BINARY} serve {{root}} --listen {{address}}");
+    let few = [
+        "--quick",
+        "--rounds",
+        "1",
+        "--connections",
+        "2",
+        "--server",
+        &other,
+        "--server",
+        &plain,
+    ];
+    // Without strace, which takes its time.
+    let measured = |arguments: &[&str]| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let json = folder.path().join("result.json");
+        let mut command = Command::new(BINARY);
+        command.env("PATH", "/nonexistent");
+        let arguments = [&arguments[..1], &few, &arguments[1..]].concat();
+        let bench = spawn_into(&mut command, &arguments, &json);
+        bench.end_within(WAITS).assert_success();
+        read(&json)
+    };
+    let sizes = ["--sizes", "1KiB,1MiB", "--only", "read_write"];
+    let document = measured(&[&["http", "--tls"], &sizes[..]].concat());
+    let experiment = &document["experiments"][0];
+    let yardstick = "underpass, read_write only, plain HTTP";
+    assert_eq!(names(experiment), ["underpass", yardstick, "other"]);
+    let terms = "TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256";
+    assert_contains(&experiment["measured"].to_string(), &[terms]);
+    assert_contains(&experiment["notes"].to_string(), &["plain: "]);
+    for case in list(experiment, "cases") {
+        assert_eq!(travelled(case, 0)[0].0, "read_write");
+        for contender in 0..3 {
+            let rounds = &metric(case, "requests")["figures"][contender]["rounds"];
+            assert!(
+                rounds[0].as_f64().is_some_and(|rate| rate > 0.0),
+                "{case:#}"
+            );
+        }
+    }
+    let resumed = [
+        "--sizes",
+        "1KiB",
+        "--reconnect",
+        "--resume",
+        "--only",
+        "none",
+    ];
+    let tls = ["http", "--tls=TLS_CHACHA20_POLY1305_SHA256"];
+    let document = measured(&[&tls[..], &resumed].concat());
+    let experiment = &document["experiments"][0];
+    assert_eq!(names(experiment), ["underpass", "other"]);
+    assert_contains(&experiment["variant"].to_string(), &["CHACHA20", "resumed"]);
+}
+
 #[test]
 fn one_congestion_control_is_said_to_be_the_only_one() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -93,6 +93,8 @@ pub(super) enum PeerFileSystem {
 pub(super) enum PeerExperiment {
     /// Files over HTTP
     Serve,
+    /// Files over HTTPS
+    ServeTls,
     /// Small bodies over HTTP, by size
     Small,
     /// Hot requests beside cold files

@@ -16,7 +16,7 @@ const PAGE: &str = "ARCHITECTURE.md";
 pub(super) const EXCEPTIONS: Exceptions = &[
     (
         "base64",
-        "pem, which rcgen writes certificates of tests with, is ahead",
+        "pem, which rcgen writes certificates with, is ahead",
     ),
     (
         "getrandom",

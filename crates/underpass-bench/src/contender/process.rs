@@ -226,6 +226,31 @@ pub(crate) fn version_by(program: &OsStr, options: &[&str]) -> String {
     line.unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
 }
 
+/// Libraries that servers encrypt with, as they call them.
+const CRYPTO_LIBRARIES: [&str; 5] = ["OpenSSL", "BoringSSL", "LibreSSL", "AWS-LC", "GnuTLS"];
+
+/// The version of a program, and the library that it says it encrypts with.
+pub(crate) fn version_with_crypto(program: &OsStr) -> String {
+    let version = version_by(program, &VERSION_OPTIONS);
+    let mut options = VERSION_OPTIONS.iter();
+    let library = options.find_map(|option| crypto_library(&output_with(program, option)?));
+    match library.filter(|library| !version.contains(library)) {
+        Some(library) => format!("{version}, {library}"),
+        None => version,
+    }
+}
+
+/// The library that is named last, because nginx says with which one it was built and then with
+/// which one it runs.
+fn crypto_library(output: &str) -> Option<String> {
+    let words: Vec<_> = output.split([' ', '\n', '(', ')', ':']).collect();
+    let mut pairs = words.windows(2).rev();
+    let is_named = |pair: &&[&str]| {
+        CRYPTO_LIBRARIES.contains(&pair[0]) && pair[1].starts_with(|c: char| c.is_ascii_digit())
+    };
+    pairs.find(is_named).map(|pair| pair.join(" "))
+}
+
 /// What a program prints with an option; `None` if it rejects it or doesn't end within 2 seconds.
 fn output_with(program: &OsStr, option: &str) -> Option<String> {
     let mut log = tempfile::tempfile().ok()?;
@@ -331,6 +356,16 @@ mod tests {
         let line = version_line(output);
         assert_eq!(line.as_deref(), Some("nginx version: nginx/1.22.1"));
         assert_eq!(version_line("usage: x\n"), None);
+    }
+
+    #[test]
+    fn the_library_that_a_server_encrypts_with_is_read_off() {
+        let nginx = "nginx version: nginx/1.22.1\n\
+                     built with OpenSSL 3.0.22 25 Aug 2026 (running with OpenSSL 3.0.19)";
+        assert_eq!(crypto_library(nginx).as_deref(), Some("OpenSSL 3.0.19"));
+        let h2o = "h2o version 2.2.5\nOpenSSL: OpenSSL 3.0.19 27 Jan 2026\nmruby: YES";
+        assert_eq!(crypto_library(h2o).as_deref(), Some("OpenSSL 3.0.19"));
+        assert_eq!(crypto_library("--with-openssl=OpenSSL x"), None);
     }
 
     #[test]

@@ -22,6 +22,8 @@ use super::named::NamedCommand;
 use super::process::{self, ChildProcess, CommandSpec};
 use crate::document::Contender;
 use crate::error::{Error, ErrorContext, Result};
+use crate::load::ServerAddress;
+use crate::tls::TlsSetup;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
@@ -51,7 +53,7 @@ pub(crate) enum MetricsMode {
 
 pub(crate) struct ServerProcess {
     process: ChildProcess,
-    address: SocketAddr,
+    address: ServerAddress,
 }
 
 impl ServerSetup {
@@ -59,7 +61,7 @@ impl ServerSetup {
     pub(crate) fn own(
         name: &str,
         more: &[String],
-        root: &Path,
+        (root, tls): (&Path, Option<&TlsSetup>),
         own: PathBuf,
     ) -> Result<ServerSetup> {
         let address = free_address()?;
@@ -67,10 +69,17 @@ impl ServerSetup {
         let options = ["--listen", &listen, "--workers", "1"].map(OsString::from);
         let mut command = vec![process::own_program()?, "serve".into(), root.into()];
         command.extend(options.into_iter().chain(more.iter().map(OsString::from)));
+        if let Some(tls) = tls {
+            let (cert, key) = (tls.cert().into(), tls.key().into());
+            command.extend(["--cert".into(), cert, "--key".into(), key]);
+        }
         Ok(ServerSetup {
             command: CommandSpec {
                 name: name.to_owned(),
-                version: format!("underpass {}", env!("CARGO_PKG_VERSION")),
+                version: match tls {
+                    None => format!("underpass {}", env!("CARGO_PKG_VERSION")),
+                    Some(_) => format!("underpass {}, AWS-LC", env!("CARGO_PKG_VERSION")),
+                },
                 command,
             },
             configuration: None,
@@ -81,10 +90,15 @@ impl ServerSetup {
     }
 
     /// A server that the user names, serving `root`.
-    pub(crate) fn of(named: &NamedCommand, root: &Path, own: PathBuf) -> Result<ServerSetup> {
+    pub(crate) fn of(
+        named: &NamedCommand,
+        (root, tls): (&Path, Option<&TlsSetup>),
+        own: PathBuf,
+    ) -> Result<ServerSetup> {
         let address = free_address()?;
         let mut placeholders = Placeholders {
             root,
+            tls,
             own: &own,
             address,
             copied: Vec::new(),
@@ -98,7 +112,10 @@ impl ServerSetup {
         Ok(ServerSetup {
             command: CommandSpec {
                 name: named.name.clone(),
-                version: process::version_by(&command[0], &process::VERSION_OPTIONS),
+                version: match tls {
+                    None => process::version_by(&command[0], &process::VERSION_OPTIONS),
+                    Some(_) => process::version_with_crypto(&command[0]),
+                },
                 command,
             },
             configuration: (!copied.is_empty()).then(|| copied.join("\n")),
@@ -135,6 +152,7 @@ impl ServerSetup {
         &self,
         processor: Option<usize>,
         metrics: MetricsMode,
+        tls: Option<&TlsSetup>,
     ) -> Result<ServerProcess> {
         let log = self.own.join("output.log");
         let context = || format!("creating {}", log.display());
@@ -150,7 +168,13 @@ impl ServerSetup {
         let (name, address) = (self.name(), self.address);
         let mut process = ChildProcess::start(name, &mut command)?;
         match wait_until_accepting(address, &mut process)? {
-            Ok(()) => Ok(ServerProcess { process, address }),
+            Ok(()) => Ok(ServerProcess {
+                process,
+                address: ServerAddress {
+                    socket: address,
+                    tls: tls.map(TlsSetup::client),
+                },
+            }),
             Err(why) => {
                 // Why it did not start matters more than how it ends.
                 let _ = process.stop();
@@ -192,8 +216,8 @@ impl ServerProcess {
         self.process.pid()
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn address(&self) -> &ServerAddress {
+        &self.address
     }
 
     /// See [`ChildProcess::stop`].
@@ -204,13 +228,14 @@ impl ServerProcess {
 
 struct Placeholders<'a> {
     root: &'a Path,
+    tls: Option<&'a TlsSetup>,
     own: &'a Path,
     address: SocketAddr,
     /// The texts of the files that were copied.
     copied: Vec<String>,
 }
 
-const KNOWN: &str = "{root} {host} {port} {address} {own} {file:PATH}";
+const KNOWN: &str = "{root} {host} {port} {address} {own} {file:PATH}, with --tls {cert} {key}";
 
 impl Placeholders<'_> {
     /// A word of a command line with its placeholders replaced.
@@ -246,14 +271,19 @@ impl Placeholders<'_> {
         })
     }
 
-    fn values(&self) -> [(&'static str, String); 5] {
-        [
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![
             ("root", self.root.display().to_string()),
             ("host", self.address.ip().to_string()),
             ("port", self.address.port().to_string()),
             ("address", self.address.to_string()),
             ("own", self.own.display().to_string()),
-        ]
+        ];
+        if let Some(tls) = self.tls {
+            values.push(("cert", tls.cert().display().to_string()));
+            values.push(("key", tls.key().display().to_string()));
+        }
+        values
     }
 
     /// Copies a file into the server's directory, keeping its name, which matters to some servers.
@@ -300,6 +330,7 @@ mod tests {
     fn filled(word: &str, own: &Path) -> Result<(String, Vec<String>)> {
         let mut place = Placeholders {
             root: Path::new("/www"),
+            tls: None,
             own,
             address: SocketAddr::from(([127, 0, 0, 1], 8080)),
             copied: Vec::new(),

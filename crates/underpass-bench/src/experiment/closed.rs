@@ -91,9 +91,9 @@ impl ClosedLoad {
         let played = runner.play(servers, weight, |servers, contender| {
             files.iter().try_for_each(TestFile::warm)?;
             let server = servers.server(contender)?;
-            let targets = targets_of(&files, server.address(), self.reuse);
+            let targets = targets_of(&files, server.address().socket, self.reuse);
             let stream = self.stream(&targets, self.quota);
-            observe_streams(server, vec![stream], IN_CACHE, stop)
+            observe_streams((server, servers.trial()), vec![stream], IN_CACHE, stop)
         })?;
         let Some(played) = played else {
             return Ok(None);
@@ -143,9 +143,9 @@ impl ClosedLoad {
             .max(self.connections as u64);
         let count = |servers: &mut ServerSet, contender| {
             let server = servers.server(contender)?;
-            let targets = targets_of(files, server.address(), self.reuse);
+            let targets = targets_of(files, server.address().socket, self.reuse);
             let stream = self.stream(&targets, Quota::Requests(requests));
-            let client = LoadClient::connect(server.address(), vec![stream])?;
+            let mut client = LoadClient::connect(server.address(), vec![stream])?;
             settled(server.pid())?;
             let log = servers.own_directory(contender).join("calls.log");
             let work = || client.run(runner.stop).map(drop);
@@ -163,7 +163,7 @@ impl ClosedLoad {
         quota: Quota,
         stop: &AtomicBool,
     ) -> Result<Vec<StreamResult>> {
-        let targets = targets_of(files, server.address(), self.reuse);
+        let targets = targets_of(files, server.address().socket, self.reuse);
         let stream = self.stream(&targets, quota);
         LoadClient::connect(server.address(), vec![stream])?.run(stop)
     }

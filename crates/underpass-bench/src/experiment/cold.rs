@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::sample::{self as read, FileResidency, PlayMetric, latencies};
-use super::serving::{IN_CACHE, ServerSet, ServerVariant, observe_streams};
+use super::serving::{IN_CACHE, ServerContenders, ServerSet, ServerVariant, observe_streams};
 use super::sizes::{parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -103,7 +103,11 @@ impl Measurable for ColdOptions {
             return Ok(vec![experiment]);
         }
         let throttle = self.throttle(setting)?;
-        let contenders = (&[ServerVariant::plain()][..], &self.servers[..]);
+        let contenders = ServerContenders {
+            own: &[ServerVariant::plain()],
+            others: &self.servers,
+            tls: None,
+        };
         setting.runner.progress.begin("cold");
         ServerSet::run(experiment, contenders, (setting, throttle), |servers| {
             self.case(servers, setting)
@@ -134,7 +138,7 @@ impl ColdOptions {
             cold.iter().try_for_each(prepare)?;
             hot.iter().try_for_each(TestFile::warm)?;
             let server = servers.server(contender)?;
-            let address = server.address();
+            let address = server.address().socket;
             let hot = targets_of(&hot, address, ConnectionReuse::KeepAlive);
             let cold = targets_of(&cold, address, ConnectionReuse::KeepAlive);
             let streams = LoadStream {
@@ -144,7 +148,7 @@ impl ColdOptions {
                 receive_bytes_max: RECEIVE_BYTES_BESIDE,
             };
             observe_streams(
-                server,
+                (server, servers.trial()),
                 vec![hot_stream(&hot, None), streams],
                 residency,
                 runner.stop,

@@ -7,7 +7,7 @@ use underpass::Mechanism;
 
 use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
 use super::sample::{self as read, PlayMetric};
-use super::serving::{ServerSet, ServerVariant};
+use super::serving::{ServerContenders, ServerSet, ServerVariant};
 use super::sizes::{parse_size, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -15,6 +15,7 @@ use crate::document::{Axis, Experiment, Unit};
 use crate::error::Result;
 use crate::load::{ConnectionReuse, Quota, allow_connections};
 use crate::machine::network::USUAL_CONTROLS;
+use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
 /// The usual file size, in bytes.
 const SIZE_FULL: u64 = 300_000_000;
@@ -46,6 +47,11 @@ pub struct HttpOptions {
     /// Open a new connection for each request and have the server close it
     #[arg(long)]
     reconnect: bool,
+    /// Resume a session with each new connection, instead of a full handshake
+    #[arg(long, requires_all = ["reconnect", "suite"])]
+    resume: bool,
+    #[command(flatten)]
+    tls: TlsLoadOptions,
     /// Send this many requests in each round [default: those that begin within about a second]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
@@ -119,6 +125,10 @@ impl Measurable for HttpOptions {
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         allow_connections(self.connections)?;
         let only = self.only().map(ServerVariant::only);
+        let only = only.map(|variant| match &self.tls.suite {
+            None => variant,
+            Some(_) => variant.over_plain_http(),
+        });
         let variants: Vec<_> = [ServerVariant::plain()].into_iter().chain(only).collect();
         let scale = setting.scale;
         let load = ClosedLoad {
@@ -135,7 +145,15 @@ impl Measurable for HttpOptions {
             weight: self.weight_of(bytes, scale),
         };
         let cases = self.sizes(scale).into_iter().map(case_of);
-        let contenders = (&variants[..], &self.servers[..]);
+        let resumption = match self.resume {
+            true => TlsResumption::Tickets,
+            false => TlsResumption::Never,
+        };
+        let contenders = ServerContenders {
+            own: &variants,
+            others: &self.servers,
+            tls: Some((&self.tls, resumption)),
+        };
         ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             load.cases(cases, servers, &setting.runner)
         })
@@ -176,10 +194,14 @@ impl HttpOptions {
                 "to the end of the connection, and is replaced by a new one",
             ),
         };
-        let variant = match self.files {
+        let mut variant = match self.files {
             0 | 1 => format!("{connections} connections"),
             files => format!("{connections} connections, {files} files"),
         };
+        variant += &self.tls.suffix();
+        if self.resume {
+            variant += ", resumed";
+        }
         Experiment {
             name: "http".into(),
             variant,

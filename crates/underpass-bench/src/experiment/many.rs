@@ -16,7 +16,7 @@ use clap::Args;
 
 use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL, hot_stream};
 use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample, latencies};
-use super::serving::{SAMPLED, ServerSet, ServerVariant};
+use super::serving::{SAMPLED, ServerContenders, ServerSet, ServerVariant};
 use super::sizes::{parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -30,6 +30,7 @@ use crate::load::{
 use crate::machine::proc;
 use crate::machine::window::observe;
 use crate::rounds::metric::read_all;
+use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
 /// Larger than what all buffers between a server and a slow reader hold.
 const SIZE_FULL: u64 = 1 << 30;
@@ -63,6 +64,8 @@ pub struct ManyOptions {
     /// Leave connections idle after a response of 1 KiB, instead of reading slowly
     #[arg(long, conflicts_with = "size")]
     idle: bool,
+    #[command(flatten)]
+    tls: TlsLoadOptions,
     /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
     #[arg(long = "server", value_name = "NAME=COMMAND")]
     servers: Vec<NamedCommand>,
@@ -89,7 +92,11 @@ impl Measurable for ManyOptions {
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         allow_connections(self.connections + HOT_CONNECTIONS)?;
         setting.runner.progress.begin("many");
-        let contenders = (&[ServerVariant::plain()][..], &self.servers[..]);
+        let contenders = ServerContenders {
+            own: &[ServerVariant::plain()],
+            others: &self.servers,
+            tls: Some((&self.tls, TlsResumption::Never)),
+        };
         ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             self.case(servers, setting)
         })
@@ -245,8 +252,8 @@ impl ManyOptions {
         };
         Experiment {
             name: "many".into(),
-            variant: format!("{connections} {variant}"),
-            title: format!("{connections} {title}"),
+            variant: format!("{connections} {variant}{}", self.tls.suffix()),
+            title: format!("{connections} {title}{}", self.tls.suffix()),
             measured: format!(
                 "{measured} Requests for a small file become due at a steady pace, first alone \
                  and then beside them."
@@ -303,7 +310,7 @@ impl HeldLoad<'_> {
         mut look: impl FnMut() -> Result<()>,
     ) -> Result<(u64, Vec<u64>)> {
         let (address, stop) = (server.address(), self.stop);
-        let target = self.held[0].target(address, ConnectionReuse::KeepAlive);
+        let target = self.held[0].target(address.socket, ConnectionReuse::KeepAlive);
         let mut load = ConnectionLoad::open(address, &target, self.connections, self.behavior)?;
         load.settle(stop, &mut look)?;
         load.hold(stop, &mut look, are_buffers_full())?;
@@ -319,7 +326,11 @@ impl HeldLoad<'_> {
 
     /// The latencies of requests for a small file, in ascending order.
     fn request_hot(&self, server: &ServerProcess) -> Result<Vec<u64>> {
-        let targets = targets_of(&self.hot, server.address(), ConnectionReuse::KeepAlive);
+        let targets = targets_of(
+            &self.hot,
+            server.address().socket,
+            ConnectionReuse::KeepAlive,
+        );
         let stream = hot_stream(&targets, Some(self.hold));
         let mut results = LoadClient::connect(server.address(), vec![stream])?.run(self.stop)?;
         let mut latencies = results.swap_remove(0).latencies_ns;

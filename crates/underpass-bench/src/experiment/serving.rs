@@ -15,13 +15,15 @@ use crate::contender::server_metrics;
 use crate::content;
 use crate::document::{Case, Experiment, PayloadPath, Timeline, Unit};
 use crate::error::{self, Error, Result};
-use crate::load::{FileSet, LoadClient, LoadStream, TestFile, verify};
+use crate::load::{FileSet, LoadClient, LoadStream, TestFile, verify, verify_resumption};
 use crate::machine::network;
 use crate::machine::proc::{self, ProcessMemory};
 use crate::machine::throttle::DiskThrottle;
 use crate::machine::window::observe;
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::interleave::Played;
+use crate::tls::TlsSetup;
+use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 
@@ -50,6 +52,21 @@ const TRIAL: FileSet = FileSet {
 pub(crate) struct ServerVariant {
     name: String,
     arguments: Vec<String>,
+    scheme: VariantScheme,
+}
+
+/// What a variant of our server speaks in an experiment with TLS.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum VariantScheme {
+    Https,
+    PlainHttp,
+}
+
+/// Who takes part, and how all of them encrypt.
+pub(crate) struct ServerContenders<'a> {
+    pub(crate) own: &'a [ServerVariant],
+    pub(crate) others: &'a [NamedCommand],
+    pub(crate) tls: Option<(&'a TlsLoadOptions, TlsResumption)>,
 }
 
 impl ServerVariant {
@@ -58,6 +75,7 @@ impl ServerVariant {
         ServerVariant {
             name: name.to_owned(),
             arguments: arguments.collect(),
+            scheme: VariantScheme::Https,
         }
     }
 
@@ -70,11 +88,23 @@ impl ServerVariant {
         let name = format!("underpass, {mechanism} only");
         ServerVariant::new(&name, &["--only", mechanism.name()])
     }
+
+    /// The same without TLS in an experiment with it: what a mechanism costs that cannot encrypt.
+    pub(crate) fn over_plain_http(self) -> ServerVariant {
+        ServerVariant {
+            name: format!("{}, plain HTTP", self.name),
+            scheme: VariantScheme::PlainHttp,
+            ..self
+        }
+    }
 }
 
 /// The servers of an experiment, and the directory that all of them serve.
 pub(crate) struct ServerSet {
     site: PathBuf,
+    /// What each server was tried with.
+    trial: Vec<TestFile>,
+    tls: Option<TlsSetup>,
     processor: Option<usize>,
     /// The congestion control of this loopback; `None` where it is the machine's.
     control: Option<String>,
@@ -88,6 +118,7 @@ pub(crate) struct ServerSet {
 /// A server with its setup; running from `ServerSet::run` on.
 struct ServerEntry {
     setup: ServerSetup,
+    scheme: VariantScheme,
     server: Option<ServerProcess>,
 }
 
@@ -96,7 +127,7 @@ impl ServerSet {
     /// the experiment, and stops the servers.
     pub(crate) fn run<C: IntoIterator<Item = Case>>(
         mut experiment: Experiment,
-        contenders: (&[ServerVariant], &[NamedCommand]),
+        contenders: ServerContenders<'_>,
         (setting, throttle): (&ExperimentContext, Option<DiskThrottle>),
         play: impl FnOnce(&mut ServerSet) -> Result<C>,
     ) -> Result<Vec<Experiment>> {
@@ -104,8 +135,19 @@ impl ServerSet {
             let path = format!("{}/{what}", experiment.name);
             setting.scratch.subdirectory(&path)
         };
+        let site = directory("www")?;
+        let tls = match contenders.tls {
+            None => None,
+            Some((tls, resumption)) => TlsSetup::make(tls, resumption, &directory("tls")?)?,
+        };
+        if let Some(tls) = &tls {
+            let terms = tls.describe();
+            experiment.measured += &format!(" Every handshake leads to {terms}.");
+        }
         let mut servers = ServerSet {
-            site: directory("www")?,
+            trial: TRIAL.make(&site)?,
+            site,
+            tls,
             processor: setting.processors.contender,
             control: setting.control.map(str::to_owned),
             throttle,
@@ -132,36 +174,46 @@ impl ServerSet {
     /// own servers must be admitted.
     fn admit_all(
         &mut self,
-        (variants, others): (&[ServerVariant], &[NamedCommand]),
+        contenders: ServerContenders<'_>,
         directory: impl Fn(&str) -> Result<PathBuf>,
     ) -> Result<()> {
-        let trial = TRIAL.make(&self.site)?;
+        let ServerContenders {
+            own: variants,
+            others,
+            ..
+        } = contenders;
         for (index, variant) in variants.iter().enumerate() {
             let own = directory(&format!("server-{index}"))?;
-            let setup = ServerSetup::own(&variant.name, &variant.arguments, &self.site, own)?;
-            self.admit(setup, &trial)?;
+            let site = (&*self.site, self.tls_of(variant.scheme));
+            let setup = ServerSetup::own(&variant.name, &variant.arguments, site, own)?;
+            self.admit(setup, variant.scheme)?;
         }
         for (index, named) in others.iter().enumerate() {
             let own = directory(&format!("server-{}", variants.len() + index))?;
-            let setup = ServerSetup::of(named, &self.site, own)?;
-            if let Err(error) = self.admit(setup, &trial) {
+            let setup = ServerSetup::of(named, (&self.site, self.tls.as_ref()), own)?;
+            if let Err(error) = self.admit(setup, VariantScheme::Https) {
                 self.list.reject(error)?;
             }
         }
         Ok(())
     }
 
-    fn admit(&mut self, setup: ServerSetup, trial: &[TestFile]) -> Result<()> {
+    fn tls_of(&self, scheme: VariantScheme) -> Option<&TlsSetup> {
+        let tls = self.tls.as_ref();
+        tls.filter(|_| scheme == VariantScheme::Https)
+    }
+
+    fn admit(&mut self, setup: ServerSetup, scheme: VariantScheme) -> Result<()> {
         let index = self.entries.len();
         let server = None;
-        self.entries.push(ServerEntry { setup, server });
+        self.entries.push(ServerEntry {
+            setup,
+            scheme,
+            server,
+        });
         let admitted = self.restart(index).and_then(|()| {
-            let address = self.server(index)?.address();
-            let checked = self.control.as_ref().map_or(Ok(()), |control| {
-                network::check_accepted(address, &trial[0].url_path, control)
-            });
-            let verified = verify(address, trial).and(checked);
-            verified.map_err(|error| error.of(self.name(index)))
+            let tried = self.try_out(index);
+            tried.map_err(|error| error.of(self.name(index)))
         });
         if admitted.is_err() {
             let rejected = self.entries.pop().and_then(|entry| entry.server);
@@ -170,6 +222,20 @@ impl ServerSet {
             self.list.admit(self.entries[index].setup.name());
         }
         admitted
+    }
+
+    /// Checks that a server sends the right bytes under the right terms.
+    fn try_out(&self, index: usize) -> Result<()> {
+        let address = self.server(index)?.address();
+        let open = verify(address, &self.trial)?;
+        if let Some(control) = &self.control {
+            network::check_accepted(address.socket, control)?;
+        }
+        drop(open);
+        match &address.tls {
+            Some(tls) if tls.resumes() => verify_resumption(address),
+            _ => Ok(()),
+        }
     }
 
     /// Creates the files of a set in the directory that is served, writes them to disk, has every
@@ -201,6 +267,11 @@ impl ServerSet {
         server.ok_or_else(|| Error::Contender(format!("{} is not running", self.name(index))))
     }
 
+    /// A small file that every server has.
+    pub(crate) fn trial(&self) -> &TestFile {
+        &self.trial[0]
+    }
+
     /// Starts a fresh process of a server.
     pub(crate) fn restart(&mut self, index: usize) -> Result<()> {
         self.restart_with(index, MetricsMode::Off)
@@ -209,11 +280,13 @@ impl ServerSet {
     fn restart_with(&mut self, index: usize, metrics: MetricsMode) -> Result<()> {
         let entry = &mut self.entries[index];
         entry.server.take().map_or(Ok(()), ServerProcess::stop)?;
-        let server = entry.setup.start(self.processor, metrics)?;
+        let entry = &self.entries[index];
+        let tls = self.tls_of(entry.scheme);
+        let server = entry.setup.start(self.processor, metrics, tls)?;
         if let Some(throttle) = &self.throttle {
             throttle.add(server.pid())?;
         }
-        entry.server = Some(server);
+        self.entries[index].server = Some(server);
         Ok(())
     }
 
@@ -281,18 +354,19 @@ impl ContenderSet for ServerSet {
     }
 }
 
-/// Runs these streams on a server. Requests and latencies are those of the first stream, bytes the
-/// sum of all. Fails once `stop` is set.
+/// Runs these streams on a server, whose last responses are those of the file `last`. Requests and
+/// latencies are those of the first stream, bytes the sum of all. Fails once `stop` is set.
 pub(crate) fn observe_streams(
-    server: &ServerProcess,
+    (server, last): (&ServerProcess, &TestFile),
     streams: Vec<LoadStream<'_>>,
     residency: FileResidency,
     stop: &AtomicBool,
 ) -> Result<PlaySample> {
-    let client = LoadClient::connect(server.address(), streams)?;
+    let mut client = LoadClient::connect(server.address(), streams)?;
     let stored = proc::storage_read_bytes(server.pid())?;
     let (mut results, window) = observe(server.pid(), || client.run(stop))?;
     let stored_now = proc::storage_read_bytes(server.pid())?;
+    client.check_last(last)?;
     let read = stored_now.zip(stored);
     let body_bytes = results.iter().map(|result| result.body_bytes).sum();
     let first = results.swap_remove(0);

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
 use super::sample::{self as read, PlayMetric};
-use super::serving::{ServerSet, ServerVariant};
+use super::serving::{ServerContenders, ServerSet, ServerVariant};
 use super::sizes::{parse_size, size_label, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -90,7 +90,11 @@ impl Measurable for SmallOptions {
             weight: weight_of_play(scale),
         };
         let cases = self.sizes(scale).into_iter().enumerate().map(case_of);
-        let contenders = (&variants[..], &self.servers[..]);
+        let contenders = ServerContenders {
+            own: &variants,
+            others: &self.servers,
+            tls: None,
+        };
         let measured = ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             load.cases(cases, servers, &setting.runner)
         });

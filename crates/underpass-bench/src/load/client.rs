@@ -12,7 +12,6 @@
 //! The kernel charges waking the sleeping client to the process that wakes it, which is the server.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -21,7 +20,9 @@ use rustix::event::{Timespec, epoll};
 
 use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
 use super::go_on_unless;
-use super::request::RequestTarget;
+use super::request::{ConnectionReuse, RequestTarget};
+use super::test_file::TestFile;
+use super::transport::ServerAddress;
 use crate::error::{Error, ErrorContext, Result};
 
 /// A load in which nothing arrives for this long is stuck.
@@ -84,7 +85,7 @@ pub(crate) struct StreamResult {
 
 /// A load whose connections are open, ready to run.
 pub(crate) struct LoadClient<'a> {
-    address: SocketAddr,
+    address: ServerAddress,
     epoll: OwnedFd,
     /// Each with the index of its stream.
     exchanges: Vec<(usize, ClientExchange)>,
@@ -106,7 +107,7 @@ struct RunningStream<'a> {
 impl<'a> LoadClient<'a> {
     /// Opens every connection of every stream.
     pub(crate) fn connect(
-        address: SocketAddr,
+        address: &ServerAddress,
         streams: Vec<LoadStream<'a>>,
     ) -> Result<LoadClient<'a>> {
         let epoll =
@@ -116,12 +117,12 @@ impl<'a> LoadClient<'a> {
         for (index, stream) in streams.into_iter().enumerate() {
             let numbers = exchanges.len()..exchanges.len() + stream.connections;
             for number in numbers.clone() {
-                exchanges.push((index, connect(address, &epoll, number)?));
+                exchanges.push((index, connect(address, stream.reuse(), (&epoll, number))?));
             }
             running.push(RunningStream::new(stream, numbers.collect()));
         }
         Ok(LoadClient {
-            address,
+            address: address.clone(),
             epoll,
             exchanges,
             streams: running,
@@ -130,7 +131,7 @@ impl<'a> LoadClient<'a> {
 
     /// Runs until every closed stream has used up its quota and every response is complete; returns
     /// the results in the order of the streams. Fails once `stop` is set.
-    pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Vec<StreamResult>> {
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<Vec<StreamResult>> {
         let start = Instant::now();
         for stream in &mut self.streams {
             stream.begin(start);
@@ -141,8 +142,8 @@ impl<'a> LoadClient<'a> {
             let now = Instant::now();
             self.begin_due(now)?;
             if self.is_finished(now) {
-                let streams = self.streams.into_iter();
-                return Ok(streams.map(|stream| stream.result).collect());
+                let streams = self.streams.iter_mut();
+                return Ok(streams.map(|one| std::mem::take(&mut one.result)).collect());
             }
             check_time(now, start, last_progress)?;
             go_on_unless(stop)?;
@@ -155,6 +156,19 @@ impl<'a> LoadClient<'a> {
                 self.advance(index)?;
             }
         }
+    }
+
+    /// Has every connection with TLS that is kept open request this file, opens the whole response
+    /// and compares it: a record that was skipped in the load and not counted is an error here.
+    pub(crate) fn check_last(self, file: &TestFile) -> Result<()> {
+        if self.address.tls.is_none() {
+            return Ok(());
+        }
+        let kept = self.exchanges.into_iter().filter(|(_, one)| one.is_kept());
+        for (_, mut exchange) in kept {
+            file.check(&mut exchange, self.address.socket)?;
+        }
+        Ok(())
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
@@ -197,7 +211,11 @@ impl<'a> LoadClient<'a> {
         result.requests += 1;
         result.body_bytes += exchange.body_bytes();
         if exchange.is_over() {
-            *exchange = connect(self.address, &self.epoll, index)?;
+            *exchange = connect(
+                &self.address,
+                ConnectionReuse::PerRequest,
+                (&self.epoll, index),
+            )?;
         }
         if stream.quota_left(now) {
             return exchange.begin(stream.next_target(), now);
@@ -301,9 +319,24 @@ impl<'a> RunningStream<'a> {
     }
 }
 
-/// Opens a connection that epoll reports by this number.
-fn connect(address: SocketAddr, epoll: &OwnedFd, number: usize) -> Result<ClientExchange> {
-    let exchange = ClientExchange::connect(address)?;
+impl LoadStream<'_> {
+    fn reuse(&self) -> ConnectionReuse {
+        let first = self.targets.first();
+        first.map_or(ConnectionReuse::KeepAlive, |target| target.reuse)
+    }
+}
+
+/// Opens a connection that epoll reports by this number. Handshakes are measured with the requests
+/// where each request has one, and are over before anything is measured otherwise.
+fn connect(
+    address: &ServerAddress,
+    reuse: ConnectionReuse,
+    (epoll, number): (&OwnedFd, usize),
+) -> Result<ClientExchange> {
+    let exchange = match reuse {
+        ConnectionReuse::KeepAlive => ClientExchange::connect_ready(address)?,
+        ConnectionReuse::PerRequest => ClientExchange::connect(address)?,
+    };
     let data = epoll::EventData::new_u64(number as u64);
     epoll::add(epoll, &exchange, data, epoll::EventFlags::IN)
         .context(|| "adding a connection to epoll".into())?;
@@ -332,7 +365,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
     use std::thread;
 
     use crate::load::ConnectionReuse;
@@ -368,7 +401,7 @@ mod tests {
             pace: LoadPace::Closed(quota),
             receive_bytes_max: 1000,
         };
-        let client = LoadClient::connect(address, vec![stream]).unwrap();
+        let mut client = LoadClient::connect(&address.into(), vec![stream]).unwrap();
         client.run(&AtomicBool::new(false)).unwrap().remove(0)
     }
 
@@ -403,7 +436,7 @@ mod tests {
             },
             receive_bytes_max: 1000,
         };
-        let client = LoadClient::connect(address, vec![stream]).unwrap();
+        let mut client = LoadClient::connect(&address.into(), vec![stream]).unwrap();
         let result = &client.run(&AtomicBool::new(false)).unwrap()[0];
         assert!((1..=10).contains(&result.requests), "{result:?}");
         assert_eq!(result.body_bytes, 3 * result.requests);
@@ -444,7 +477,7 @@ mod tests {
             pace: LoadPace::Closed(Quota::Span(LOAD_TIMEOUT)),
             receive_bytes_max: 1000,
         };
-        let client = LoadClient::connect(address, vec![stream]).unwrap();
+        let mut client = LoadClient::connect(&address.into(), vec![stream]).unwrap();
         assert!(client.run(&AtomicBool::new(true)).is_err());
     }
 

@@ -1,6 +1,5 @@
 //! Many connections that are open at once and request little: they read slowly or are idle.
 
-use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
 use super::go_on_unless;
 use super::request::RequestTarget;
+use super::transport::ServerAddress;
 use crate::error::{Error, Result};
 
 /// What a slow reader reads at a time, and how long all of them then pause.
@@ -35,14 +35,14 @@ pub(crate) struct ConnectionLoad {
 impl ConnectionLoad {
     /// Opens all connections and sends a request on each.
     pub(crate) fn open(
-        address: SocketAddr,
+        address: &ServerAddress,
         target: &RequestTarget,
         connections: usize,
         behavior: ClientBehavior,
     ) -> Result<ConnectionLoad> {
         let mut exchanges = Vec::with_capacity(connections);
         for _ in 0..connections {
-            let mut exchange = ClientExchange::connect(address)?;
+            let mut exchange = ClientExchange::connect_ready(address)?;
             exchange.begin(target, Instant::now())?;
             exchanges.push(exchange);
         }
@@ -158,7 +158,7 @@ mod tests {
             streams
         });
         let target = RequestTarget::get(address, "/x", 3, ConnectionReuse::KeepAlive);
-        let crowd = ConnectionLoad::open(address, &target, connections, behavior).unwrap();
+        let crowd = ConnectionLoad::open(&address.into(), &target, connections, behavior).unwrap();
         (crowd, server.join().unwrap())
     }
 

@@ -2,18 +2,18 @@
 //!
 //! Only the head of a response, and what arrives with it, is received into memory. The kernel
 //! discards the rest of the body (`MSG_TRUNC`), but it is counted: the client costs little compared
-//! with the server, and a body that is too short or too long is an error.
+//! with the server, and a body that is too short or too long is an error. Under TLS the record with
+//! the head is opened, and those that follow it are discarded by their lengths.
 
-use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sha2::{Digest as _, Sha256};
 
 use super::request::{ConnectionReuse, RequestTarget};
 use super::response::parse_head;
+use super::transport::{ClientTransport, ServerAddress};
 use crate::content::Sha256Hash;
 use crate::error::{Error, ErrorContext, Result};
 
@@ -24,8 +24,8 @@ const HEAD_BYTES_MAX: usize = 4096;
 /// One receive of a body that is hashed.
 const HASHED_BYTES_MAX: usize = 256 << 10;
 
-/// A server on the loopback accepts a connection at once or not at all.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Within this time something of a response arrives that is waited for by itself.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where bodies go.
 pub(crate) struct BodySink {
@@ -43,6 +43,10 @@ pub(crate) enum ReceiveProgress {
 
 enum ExchangeState {
     Idle,
+    /// A handshake goes first.
+    Handshake {
+        request: Vec<u8>,
+    },
     Head {
         received: usize,
     },
@@ -54,7 +58,7 @@ enum ExchangeState {
 }
 
 pub(crate) struct ClientExchange {
-    stream: TcpStream,
+    transport: ClientTransport,
     head: Box<[u8; HEAD_BYTES_MAX]>,
     state: ExchangeState,
     body_bytes: u64,
@@ -87,15 +91,11 @@ impl BodySink {
 }
 
 impl ClientExchange {
-    pub(crate) fn connect(address: SocketAddr) -> Result<ClientExchange> {
-        let context = || format!("connecting to {address}");
-        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).context(context)?;
-        stream.set_nodelay(true).context(context)?;
-        stream.set_nonblocking(true).context(context)?;
-        let head = Box::new([0; HEAD_BYTES_MAX]);
+    /// Opens a connection; where the server has TLS, the first request begins with a handshake.
+    pub(crate) fn connect(address: &ServerAddress) -> Result<ClientExchange> {
         Ok(ClientExchange {
-            stream,
-            head,
+            transport: ClientTransport::connect(address)?,
+            head: Box::new([0; HEAD_BYTES_MAX]),
             state: ExchangeState::Idle,
             body_bytes: 0,
             reuse: ConnectionReuse::KeepAlive,
@@ -103,9 +103,52 @@ impl ClientExchange {
         })
     }
 
+    /// The same with a complete handshake.
+    pub(crate) fn connect_ready(address: &ServerAddress) -> Result<ClientExchange> {
+        let mut exchange = ClientExchange::connect(address)?;
+        while exchange.transport.is_shaking() {
+            match exchange.transport.shake() {
+                Err(error) if error.would_block() => exchange.wait()?,
+                done => done?,
+            }
+        }
+        Ok(exchange)
+    }
+
+    /// Whether a session was resumed.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.transport.is_resumed()
+    }
+
+    /// Requests this and waits until the response is complete.
+    pub(super) fn fetch(&mut self, target: &RequestTarget, body: &mut BodySink) -> Result<()> {
+        self.begin(target, Instant::now())?;
+        while self.advance(body)? == ReceiveProgress::Partial {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<()> {
+        let mut readable = [PollFd::new(self, PollFlags::IN)];
+        let timeout = Timespec::try_from(RESPONSE_TIMEOUT).ok();
+        let ready = poll(&mut readable, timeout.as_ref());
+        match ready.context(|| "waiting for a response".into())? {
+            0 => Err(Error::Answer(format!(
+                "nothing arrived for {RESPONSE_TIMEOUT:?}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the server was asked to close the connection, and did.
     pub(crate) fn is_over(&self) -> bool {
         self.is_idle() && self.reuse == ConnectionReuse::PerRequest
+    }
+
+    /// Whether it has had a response and stays open for the next request.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_idle() && self.reuse == ConnectionReuse::KeepAlive
     }
 
     /// The bytes of body that the last request is owed.
@@ -124,56 +167,87 @@ impl ClientExchange {
 
     /// Whether the server has closed a connection on which nothing is owed.
     pub(crate) fn has_ended(&self) -> bool {
-        let mut byte = [0];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        !matches!(
-            rustix::net::recv(&self.stream, &mut byte, flags),
-            Err(Errno::AGAIN | Errno::INTR)
-        )
+        self.transport.is_readable()
     }
 
-    /// Sends a request. A socket that doesn't accept these few hundred bytes on an idle connection
-    /// is broken.
+    /// Sends a request.
     pub(crate) fn begin(&mut self, target: &RequestTarget, due: Instant) -> Result<()> {
         debug_assert!(self.is_idle(), "one request at a time");
-        let sent = rustix::net::send(&self.stream, &target.request, SendFlags::NOSIGNAL)
-            .context(|| "sending a request".into())?;
-        if sent != target.request.len() {
-            return Err(Error::Answer(format!(
-                "the server accepts {sent} bytes of a request"
-            )));
-        }
         self.since = due;
         self.body_bytes = target.body_bytes;
         self.reuse = target.reuse;
+        if self.transport.is_shaking() {
+            let request = target.request.clone();
+            self.state = ExchangeState::Handshake { request };
+            return match self.shake() {
+                Err(error) if error.would_block() => Ok(()),
+                done => done,
+            };
+        }
+        self.transport.send(&target.request)?;
         self.state = ExchangeState::Head { received: 0 };
         Ok(())
     }
 
+    /// Receives what there is, up to the room of `body`.
     pub(crate) fn advance(&mut self, body: &mut BodySink) -> Result<ReceiveProgress> {
-        let progress = match self.state {
-            ExchangeState::Idle => return Err(self.unasked()),
-            ExchangeState::Head { received } => self.receive_head(received, body),
-            ExchangeState::Body { left } => self.receive_body(left, body),
-            ExchangeState::Ending => self.end(),
-        };
-        match progress {
-            Err(Error::System { source, .. })
-                if source.kind() == std::io::ErrorKind::WouldBlock =>
-            {
+        loop {
+            match self.advance_once(body) {
+                Err(error) if error.would_block() => return Ok(ReceiveProgress::Partial),
+                Ok(ReceiveProgress::Complete) => {
+                    self.state = ExchangeState::Idle;
+                    return match self.transport.is_drained() {
+                        true => Ok(ReceiveProgress::Complete),
+                        false => self.check_rest(),
+                    };
+                }
+                // Nothing else reports what the transport has already received.
+                Ok(ReceiveProgress::Partial) if !self.transport.is_drained() => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn advance_once(&mut self, body: &mut BodySink) -> Result<ReceiveProgress> {
+        match &self.state {
+            ExchangeState::Idle => {
+                self.transport.idle()?;
                 Ok(ReceiveProgress::Partial)
             }
-            Ok(ReceiveProgress::Complete) => {
-                self.state = ExchangeState::Idle;
+            ExchangeState::Handshake { .. } => {
+                self.shake()?;
+                Ok(ReceiveProgress::Partial)
+            }
+            &ExchangeState::Head { received } => self.receive_head(received, body),
+            &ExchangeState::Body { left } => self.receive_body(left, body),
+            ExchangeState::Ending => {
+                self.transport.end()?;
                 Ok(ReceiveProgress::Complete)
             }
-            other => other,
         }
+    }
+
+    /// Checks that what came with the end of a response is none of the next one.
+    fn check_rest(&mut self) -> Result<ReceiveProgress> {
+        match self.transport.idle() {
+            Err(error) if error.would_block() => Ok(ReceiveProgress::Complete),
+            rest => rest.map(|()| ReceiveProgress::Complete),
+        }
+    }
+
+    /// Completes the handshake and sends the request behind it.
+    fn shake(&mut self) -> Result<()> {
+        if let ExchangeState::Handshake { request } = &self.state {
+            self.transport.shake()?;
+            self.transport.send(request)?;
+            self.state = ExchangeState::Head { received: 0 };
+        }
+        Ok(())
     }
 
     fn receive_head(&mut self, received: usize, body: &mut BodySink) -> Result<ReceiveProgress> {
         let space = &mut self.head[received..];
-        let got = receive(&self.stream, space, RecvFlags::empty())?;
+        let got = self.transport.receive(space)?;
         let received = received + got;
         let Some(head) = parse_head(&self.head[..received], self.reuse)? else {
             self.state = ExchangeState::Head { received };
@@ -198,16 +272,18 @@ impl ClientExchange {
     }
 
     fn receive_body(&mut self, left: u64, body: &mut BodySink) -> Result<ReceiveProgress> {
-        let wanted = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(body.space.len());
-        let flags = match body.hash {
-            Some(_) => RecvFlags::empty(),
-            None => RecvFlags::TRUNC,
-        };
-        let got = receive(&self.stream, &mut body.space[..wanted], flags)?;
-        let received = &body.space[..got];
-        body.hash.iter_mut().for_each(|hash| hash.update(received));
+        // Under TLS the only response of a connection is opened, as the first and the last are.
+        let is_opened = self.reuse == ConnectionReuse::PerRequest && self.transport.is_encrypted();
+        if body.hash.is_none() && !is_opened {
+            let got = self.transport.discard(left, &mut body.space)?;
+            return self.owe(left - got);
+        }
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX);
+        let wanted = wanted.min(body.space.len());
+        let got = self.transport.receive(&mut body.space[..wanted])?;
+        body.hash
+            .iter_mut()
+            .for_each(|hash| hash.update(&body.space[..got]));
         self.owe(left - got as u64)
     }
 
@@ -222,41 +298,11 @@ impl ClientExchange {
             _ => Ok(ReceiveProgress::Partial),
         }
     }
-
-    fn end(&self) -> Result<ReceiveProgress> {
-        let mut byte = [0];
-        match rustix::net::recv(&self.stream, &mut byte, RecvFlags::empty()) {
-            Ok((_, 0)) => Ok(ReceiveProgress::Complete),
-            Ok(_) => Err(Error::Answer("more bytes than announced".into())),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(ReceiveProgress::Partial),
-            Err(errno) => Err(errno).context(|| "waiting for the end of a connection".into()),
-        }
-    }
-
-    fn unasked(&self) -> Error {
-        let mut byte = [0];
-        match receive(&self.stream, &mut byte, RecvFlags::empty()) {
-            Ok(_) => Error::Answer("more bytes than announced".into()),
-            Err(error) => error,
-        }
-    }
 }
 
 impl AsFd for ClientExchange {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
-
-/// Receives at least one byte; the end of the stream is an error here.
-fn receive(stream: &TcpStream, space: &mut [u8], flags: RecvFlags) -> Result<usize> {
-    loop {
-        match rustix::net::recv(stream, &mut *space, flags) {
-            Ok((_, 0)) => return Err(Error::Answer("the server closed the connection".into())),
-            Ok((_, got)) => return Ok(got),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno).context(|| "receiving a response".into()),
-        }
+        self.transport.as_fd()
     }
 }
 
@@ -274,7 +320,7 @@ mod tests {
     fn play_on(reuse: ConnectionReuse, answer: &[&[u8]], body_bytes: u64) -> Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut exchange = ClientExchange::connect(address)?;
+        let mut exchange = ClientExchange::connect(&address.into())?;
         let (mut peer, _) = listener.accept().unwrap();
         let target = RequestTarget::get(address, "/x", body_bytes, reuse);
         exchange.begin(&target, Instant::now())?;
@@ -283,9 +329,10 @@ mod tests {
             peer.write_all(piece).unwrap();
         }
         drop(peer);
-        exchange.stream.set_nonblocking(false).unwrap();
         let mut discard = BodySink::discard(16);
-        while exchange.advance(&mut discard)? == ReceiveProgress::Partial {}
+        while exchange.advance(&mut discard)? == ReceiveProgress::Partial {
+            exchange.wait()?;
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The load on a server: HTTP requests whose responses are counted to their last byte and
 //! discarded.
 //!
-//! Nothing here knows more of servers than their address.
+//! Nothing here knows more of servers than their address, and how they encrypt.
 
 mod client;
 mod connection_load;
@@ -9,6 +9,9 @@ mod exchange;
 mod request;
 mod response;
 mod test_file;
+#[cfg(test)]
+mod tls_tests;
+mod transport;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +24,8 @@ pub(crate) use client::{LoadClient, LoadPace, LoadStream, Quota, StreamResult};
 pub(crate) use connection_load::{ClientBehavior, ConnectionLoad};
 pub(crate) use request::{ConnectionReuse, RequestTarget};
 pub(crate) use test_file::{FileSet, TestFile, targets_of};
-pub(crate) use verify::verify;
+pub(crate) use transport::ServerAddress;
+pub(crate) use verify::{verify, verify_resumption};
 
 /// Descriptors of this program other than connections.
 const DESCRIPTORS_ASIDE: u64 = 64;

@@ -1,34 +1,38 @@
 //! Checks, before anything is measured, that a server sends the right bytes.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
+use super::exchange::{BodySink, ClientExchange};
 use super::request::ConnectionReuse;
 use super::test_file::TestFile;
-use crate::error::{Error, ErrorContext, Result};
+use super::transport::ServerAddress;
+use crate::error::{Error, Result};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Fetches every file over one connection and compares hashes.
-pub(crate) fn verify(address: SocketAddr, files: &[TestFile]) -> Result<()> {
-    let mut exchange = ClientExchange::connect(address)?;
-    let mut body = BodySink::hash();
+/// Fetches every file over one connection and compares hashes. Returns the connection, which is
+/// still open.
+pub(crate) fn verify(address: &ServerAddress, files: &[TestFile]) -> Result<ClientExchange> {
+    let mut exchange = ClientExchange::connect_ready(address)?;
     for file in files {
-        let target = file.target(address, ConnectionReuse::KeepAlive);
-        exchange.begin(&target, Instant::now())?;
-        while exchange.advance(&mut body)? == ReceiveProgress::Partial {
-            let mut readable = [PollFd::new(&exchange, PollFlags::IN)];
-            let timeout = Timespec::try_from(TIMEOUT).ok();
-            let ready = poll(&mut readable, timeout.as_ref());
-            if ready.context(|| "waiting for a response".into())? == 0 {
-                return Err(Error::Answer(format!("nothing arrived for {TIMEOUT:?}")));
-            }
-        }
-        let path = &file.url_path;
-        if body.finish() != Some(file.sha256) {
+        file.check(&mut exchange, address.socket)?;
+    }
+    Ok(exchange)
+}
+
+/// Checks that a server from which there are tickets resumes sessions.
+pub(crate) fn verify_resumption(address: &ServerAddress) -> Result<()> {
+    match ClientExchange::connect_ready(address)?.is_resumed() {
+        true => Ok(()),
+        false => Err(Error::Answer("it resumes no sessions".into())),
+    }
+}
+
+impl TestFile {
+    /// Fetches it over this connection and compares its hash.
+    pub(super) fn check(&self, exchange: &mut ClientExchange, address: SocketAddr) -> Result<()> {
+        let mut body = BodySink::hash();
+        exchange.fetch(&self.target(address, ConnectionReuse::KeepAlive), &mut body)?;
+        let path = &self.url_path;
+        if body.finish() != Some(self.sha256) {
             return Err(Error::Answer(format!(
                 "{path}: the hash of the body differs"
             )));
@@ -37,8 +41,8 @@ pub(crate) fn verify(address: SocketAddr, files: &[TestFile]) -> Result<()> {
             let what = format!("{path}: more bytes than announced, or the connection was closed");
             return Err(Error::Answer(what));
         }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -69,7 +73,7 @@ mod tests {
             bytes: 5,
             sha256: Sha256::digest(b"hello").into(),
         };
-        verify(address, &[file])
+        verify(&address.into(), &[file]).map(drop)
     }
 
     #[test]

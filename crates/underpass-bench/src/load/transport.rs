@@ -1,0 +1,168 @@
+//! What a connection of the load is made of: a socket, and TLS on it where a server has it.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::error::{Error, ErrorContext, Result};
+use crate::tls::{RecordStream, TlsClient, TlsHandshake};
+
+/// A server on the loopback accepts a connection at once or not at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a server listens, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerAddress {
+    pub(crate) socket: SocketAddr,
+    /// `None`: plain HTTP.
+    pub(crate) tls: Option<TlsClient>,
+}
+
+pub(super) struct ClientTransport {
+    stream: TcpStream,
+    security: TransportSecurity,
+}
+
+enum TransportSecurity {
+    Plain,
+    Handshake(Box<TlsHandshake>),
+    Records(Box<RecordStream>),
+}
+
+impl ClientTransport {
+    /// Opens a connection. Where the server has TLS, a handshake has not begun.
+    pub(super) fn connect(address: &ServerAddress) -> Result<ClientTransport> {
+        let context = || format!("connecting to {}", address.socket);
+        let stream = TcpStream::connect_timeout(&address.socket, CONNECT_TIMEOUT);
+        let stream = stream.context(context)?;
+        stream.set_nodelay(true).context(context)?;
+        stream.set_nonblocking(true).context(context)?;
+        let security = match &address.tls {
+            None => TransportSecurity::Plain,
+            Some(tls) => TransportSecurity::Handshake(Box::new(tls.handshake()?)),
+        };
+        Ok(ClientTransport { stream, security })
+    }
+
+    pub(super) fn is_shaking(&self) -> bool {
+        matches!(self.security, TransportSecurity::Handshake(_))
+    }
+
+    /// Goes on with the handshake, if it is not complete.
+    pub(super) fn shake(&mut self) -> Result<()> {
+        if let TransportSecurity::Handshake(handshake) = &mut self.security
+            && let Some(records) = handshake.advance(&self.stream)?
+        {
+            self.security = TransportSecurity::Records(Box::new(records));
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        !matches!(self.security, TransportSecurity::Plain)
+    }
+
+    pub(super) fn is_resumed(&self) -> bool {
+        matches!(&self.security, TransportSecurity::Records(records) if records.is_resumed())
+    }
+
+    /// Whether nothing can be received before the socket is readable.
+    pub(super) fn is_drained(&self) -> bool {
+        match &self.security {
+            TransportSecurity::Records(records) => records.is_drained(),
+            _ => true,
+        }
+    }
+
+    /// Sends a request. A socket that doesn't accept these few hundred bytes on an idle connection
+    /// is broken.
+    pub(super) fn send(&mut self, request: &[u8]) -> Result<()> {
+        if let TransportSecurity::Records(records) = &mut self.security {
+            return records.send(&self.stream, request);
+        }
+        let sent = send(&self.stream, request, SendFlags::NOSIGNAL);
+        match sent.context(|| "sending a request".into())? {
+            sent if sent == request.len() => Ok(()),
+            sent => Err(Error::Answer(format!(
+                "the server accepts {sent} bytes of a request"
+            ))),
+        }
+    }
+
+    /// Receives at least one byte; the end of the stream is an error here.
+    pub(super) fn receive(&mut self, space: &mut [u8]) -> Result<usize> {
+        match &mut self.security {
+            TransportSecurity::Records(records) => records.receive(&self.stream, space),
+            _ => receive(&self.stream, space, RecvFlags::empty()),
+        }
+    }
+
+    /// Has the kernel discard a part of the `left` bytes that are owed, about as much as `space`
+    /// has room for, and returns how much.
+    pub(super) fn discard(&mut self, left: u64, space: &mut [u8]) -> Result<u64> {
+        match &mut self.security {
+            TransportSecurity::Records(records) => records.discard(&self.stream, left, space),
+            _ => {
+                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(space.len());
+                let got = receive(&self.stream, &mut space[..wanted], RecvFlags::TRUNC)?;
+                Ok(got as u64)
+            }
+        }
+    }
+
+    /// Receives the end of the connection behind a whole response.
+    pub(super) fn end(&mut self) -> Result<()> {
+        if let TransportSecurity::Records(records) = &mut self.security {
+            return records.end(&self.stream);
+        }
+        match recv(&self.stream, &mut [0], RecvFlags::empty()) {
+            Ok((_, 0)) => Ok(()),
+            Ok(_) => Err(Error::Answer("more bytes than announced".into())),
+            Err(Errno::INTR) => Err(Errno::AGAIN).context(String::new),
+            Err(errno) => Err(errno).context(|| "waiting for the end of a connection".into()),
+        }
+    }
+
+    /// Receives where nothing is owed: a session ticket is in order, everything else an error.
+    pub(super) fn idle(&mut self) -> Result<()> {
+        if let TransportSecurity::Records(records) = &mut self.security {
+            return records.idle(&self.stream);
+        }
+        receive(&self.stream, &mut [0], RecvFlags::empty())?;
+        Err(Error::Answer("more bytes than announced".into()))
+    }
+
+    /// Whether the server has sent something, or closed the connection.
+    pub(super) fn is_readable(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = recv(&self.stream, &mut [0], flags);
+        !self.is_drained() || !matches!(peeked, Err(Errno::AGAIN | Errno::INTR))
+    }
+}
+
+impl AsFd for ClientTransport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn receive(stream: &TcpStream, space: &mut [u8], flags: RecvFlags) -> Result<usize> {
+    loop {
+        match recv(stream, &mut *space, flags) {
+            Ok((_, 0)) => return Err(Error::Answer("the server closed the connection".into())),
+            Ok((_, got)) => return Ok(got),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno).context(|| "receiving a response".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl From<SocketAddr> for ServerAddress {
+    fn from(socket: SocketAddr) -> ServerAddress {
+        ServerAddress { socket, tls: None }
+    }
+}
