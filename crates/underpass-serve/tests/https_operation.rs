@@ -23,7 +23,9 @@ use rcgen::{
 };
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use rustls::{CipherSuite, ClientConfig, ClientConnection, HandshakeKind, StreamOwned, version};
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, HandshakeKind, NamedGroup, StreamOwned, version,
+};
 use serde_json::{Value, json};
 use support::Server;
 use tls::{Authority, ClientBuilder, connect, serve, shake};
@@ -505,4 +507,77 @@ fn cipher_suites_are_those_that_are_listed() {
         error.contains("none of the cipher suites is for TLSv1.3"),
         "{error}"
     );
+}
+
+/// Bytes that a server sends until the handshake of this client is complete.
+fn flight(config: ClientConfig, address: SocketAddr) -> (usize, ClientConnection) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut received = 0;
+    while client.is_handshaking() {
+        while client.wants_write() {
+            client.write_tls(&mut socket).unwrap();
+        }
+        // Byte by byte: what follows the handshake is not counted.
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        client.read_tls(&mut &byte[..]).unwrap();
+        client.process_new_packets().unwrap();
+        received += 1;
+    }
+    (received, client)
+}
+
+#[test]
+fn handshakes_are_post_quantum_compressed_and_without_early_data() {
+    let authority = Authority::new();
+    let names: Vec<_> = (0..40)
+        .map(|number| format!("name-{number}.example.org"))
+        .collect();
+    let names: Vec<_> = names
+        .iter()
+        .map(String::as_str)
+        .chain(["localhost"])
+        .collect();
+    let server = serve(&authority, |options| {
+        options.tls.certificates = vec![authority.issue("server", &names)];
+    });
+    let mut config = Arc::unwrap_or_clone(authority.client().config());
+    config.enable_early_data = true;
+    let (compressed, client) = flight(config.clone(), server.address());
+    let group = client.negotiated_key_exchange_group().unwrap().name();
+    assert_eq!(group, NamedGroup::X25519MLKEM768);
+    let mut uncompressing = config.clone();
+    uncompressing.cert_decompressors = Vec::new();
+    let (whole, _) = flight(uncompressing, server.address());
+    assert!(compressed + 500 < whole, "{compressed} and {whole} bytes");
+    // The session has a ticket, and it does not allow early data.
+    shake(&Arc::new(config.clone()), server.address()).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    assert!(client.early_data().is_none());
+}
+
+#[test]
+fn a_client_that_offers_another_protocol_alone_is_told_so() {
+    let authority = Authority::new();
+    let server = serve(&authority, |_| {});
+    for (offered, is_accepted) in [
+        (&[&b"h2"[..]][..], false),
+        (&[b"h2", b"http/1.1"], true),
+        (&[], true),
+    ] {
+        let mut config = Arc::unwrap_or_clone(authority.client().config());
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        let shaken = shake(&Arc::new(config), server.address());
+        assert_eq!(shaken.is_ok(), is_accepted, "{offered:?}");
+        if let Err(error) = shaken {
+            assert!(
+                error.to_string().contains("NoApplicationProtocol"),
+                "{error}"
+            );
+        }
+    }
 }

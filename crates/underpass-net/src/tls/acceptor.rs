@@ -211,6 +211,8 @@ fn config(
     // Records are ours once hands are shaken.
     config.enable_secret_extraction = true;
     config.alpn_protocols = protocols.to_vec();
+    // Those of clients are sent as they are: nothing is unpacked for a peer that is not known yet.
+    config.cert_decompressors = Vec::new();
     config.ticketer = Arc::new(TicketIssuer {
         keys: Arc::clone(&shared.tickets),
         of: ticket_use,

@@ -31,6 +31,7 @@ use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// The first byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
+const CHANGE_CIPHER_SPEC_RECORD: u8 = 20;
 const ALERT_RECORD: u8 = 21;
 
 /// The record of that alert, before anything is encrypted.
@@ -161,9 +162,14 @@ impl<'s> HandshakeInProgress<'s> {
 
     /// Sends the alert for an error.
     async fn fail(&mut self, error: rustls::Error) -> HandshakeError {
-        // What comes next is the alert, in a record of its own. Of some errors rustls reports none.
-        let start = self.unsent.len();
+        // What comes next is the alert: in a record of its own, or encrypted behind a ServerHello.
+        // rustls must not be asked for more, it would panic. Of some errors it reports none.
+        let mut start = self.unsent.len();
         let _ = self.step();
+        while let Some(&(HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD)) = self.unsent.get(start) {
+            start = self.unsent.len();
+            let _ = self.step();
+        }
         if self.unsent.len() == start && self.connection.protocol_version().is_none() {
             self.unsent.extend(DECODE_ERROR);
         }
@@ -188,6 +194,7 @@ impl<'s> HandshakeInProgress<'s> {
             ([ALERT_RECORD, _, _, 0, 2, _, number], _) => *number,
             (_, rustls::Error::NoCertificatesPresented) => u8::from(Alert::CertificateRequired),
             (_, rustls::Error::InvalidCertificate(why)) => Alert::from(why.clone()).into(),
+            (_, rustls::Error::NoApplicationProtocol) => Alert::NoApplicationProtocol.into(),
             (_, rustls::Error::DecryptError) => u8::from(Alert::BadRecordMac),
             (_, rustls::Error::InvalidMessage(_)) => u8::from(Alert::DecodeError),
             _ => u8::MAX,

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection, ContentType, version};
@@ -104,7 +105,9 @@ fn a_hello_that_is_too_long_is_refused() {
 #[test]
 fn a_handshake_that_stops_anywhere_ends_with_its_deadline() {
     within(|| {
-        let mut attacked = Attacked::new();
+        let mut attacked = Attacked::with(|options| {
+            options.connections.handshake_timeout = Duration::from_secs(1);
+        });
         let mut stopped = 0;
         for config in versions(&attacked) {
             // Before the hello, in it, behind it, and in what follows the server's answer.

@@ -16,11 +16,11 @@ mod renewals;
 mod streams;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use support::Server;
 use tempfile::TempDir;
 use tls::{Authority, Client, ClientBuilder, SUITES, connect, serve};
+use underpass_serve::ServerOptions;
 use underpass_testkit::{HttpClient, wait_until};
 
 pub(crate) const REQUEST: &[u8] = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -36,15 +36,17 @@ pub(crate) struct Attacked {
 }
 
 impl Attacked {
-    /// With deadlines that a test can wait for.
     pub(crate) fn new() -> Attacked {
+        Attacked::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Attacked {
         let authority = Authority::new();
         let folder = tempfile::tempdir().unwrap();
         let status = folder.path().join("status");
         let server = serve(&authority, |options| {
             options.status.listen = Some(status.clone().into());
-            options.connections.handshake_timeout = Duration::from_millis(300);
-            options.requests.head_timeout = Duration::from_millis(300);
+            change(options);
         });
         server.write("f", CONTENT);
         let config = authority.client().config();
