@@ -42,11 +42,11 @@ impl ClientTransport {
         let stream = stream.context(context)?;
         stream.set_nodelay(true).context(context)?;
         stream.set_nonblocking(true).context(context)?;
-        let security = match &address.tls {
-            None => TransportSecurity::Plain,
-            Some(tls) => TransportSecurity::Client(tls.clone()),
-        };
-        Ok(ClientTransport { stream, security })
+        let tls = address.tls.clone();
+        Ok(ClientTransport {
+            stream,
+            security: tls.map_or(TransportSecurity::Plain, TransportSecurity::Client),
+        })
     }
 
     pub(super) fn is_shaking(&self) -> bool {
