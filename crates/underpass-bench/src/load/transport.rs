@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::error::{Error, ErrorContext, Result};
@@ -28,6 +28,8 @@ pub(super) struct ClientTransport {
 
 enum TransportSecurity {
     Plain,
+    /// A handshake has not begun, and has taken no ticket yet.
+    Client(TlsClient),
     Handshake(Box<TlsHandshake>),
     Records(Box<RecordStream>),
 }
@@ -40,19 +42,25 @@ impl ClientTransport {
         let stream = stream.context(context)?;
         stream.set_nodelay(true).context(context)?;
         stream.set_nonblocking(true).context(context)?;
-        let security = match &address.tls {
-            None => TransportSecurity::Plain,
-            Some(tls) => TransportSecurity::Handshake(Box::new(tls.handshake()?)),
-        };
-        Ok(ClientTransport { stream, security })
+        let tls = address.tls.clone();
+        Ok(ClientTransport {
+            stream,
+            security: tls.map_or(TransportSecurity::Plain, TransportSecurity::Client),
+        })
     }
 
     pub(super) fn is_shaking(&self) -> bool {
-        matches!(self.security, TransportSecurity::Handshake(_))
+        matches!(
+            self.security,
+            TransportSecurity::Client(_) | TransportSecurity::Handshake(_)
+        )
     }
 
     /// Goes on with the handshake, if it is not complete.
     pub(super) fn shake(&mut self) -> Result<()> {
+        if let TransportSecurity::Client(tls) = &self.security {
+            self.security = TransportSecurity::Handshake(Box::new(tls.handshake()?));
+        }
         if let TransportSecurity::Handshake(handshake) = &mut self.security
             && let Some(records) = handshake.advance(&self.stream)?
         {
@@ -118,11 +126,10 @@ impl ClientTransport {
         if let TransportSecurity::Records(records) = &mut self.security {
             return records.end(&self.stream);
         }
-        match recv(&self.stream, &mut [0], RecvFlags::empty()) {
-            Ok((_, 0)) => Ok(()),
-            Ok(_) => Err(Error::Answer("more bytes than announced".into())),
-            Err(Errno::INTR) => Err(Errno::AGAIN).context(String::new),
-            Err(errno) => Err(errno).context(|| "waiting for the end of a connection".into()),
+        let end = retry_on_intr(|| recv(&self.stream, &mut [0], RecvFlags::empty()));
+        match end.context(|| "waiting for the end of a connection".into())? {
+            (_, 0) => Ok(()),
+            _ => Err(Error::Answer("more bytes than announced".into())),
         }
     }
 
@@ -150,13 +157,10 @@ impl AsFd for ClientTransport {
 }
 
 fn receive(stream: &TcpStream, space: &mut [u8], flags: RecvFlags) -> Result<usize> {
-    loop {
-        match recv(stream, &mut *space, flags) {
-            Ok((_, 0)) => return Err(Error::Answer("the server closed the connection".into())),
-            Ok((_, got)) => return Ok(got),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno).context(|| "receiving a response".into()),
-        }
+    let received = retry_on_intr(|| recv(stream, &mut *space, flags));
+    match received.context(|| "receiving a response".into())? {
+        (_, 0) => Err(Error::Answer("the server closed the connection".into())),
+        (_, got) => Ok(got),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 
 use rustix::buffer::spare_capacity;
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::HandshakeKind;
 use rustls::client::UnbufferedClientConnection;
@@ -67,8 +68,8 @@ impl TlsHandshake {
                 ClientHandshakeStep::Receive => {
                     self.flush(stream)?;
                     self.received.reserve(RECEIVE_BYTES);
-                    let room = spare_capacity(&mut self.received);
-                    let got = recv(stream, room, RecvFlags::empty());
+                    let (received, flags) = (&mut self.received, RecvFlags::empty());
+                    let got = retry_on_intr(|| recv(stream, spare_capacity(received), flags));
                     if got.context(|| "receiving a handshake".into())?.1 == 0 {
                         let what = "the server closed the connection in the handshake";
                         return Err(Error::Answer(what.into()));
