@@ -57,7 +57,7 @@ pub use listen::machine::machine_addresses;
 pub use log_throttle::{LogThrottle, Occurrence};
 pub use process::confine::{Confine, Confinement, confine, confine_as};
 pub use process::notify::Notifier;
-pub use process::resources::cores;
+pub use process::resources::{cores, forbid_core_dumps};
 pub use process::signals::{SignalAction, watch_signals};
 pub use process::user::User;
 pub use server::config::ServerConfig;
