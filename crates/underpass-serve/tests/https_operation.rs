@@ -15,16 +15,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, IsCa, Issuer,
-    KeyPair,
+    KeyPair, RsaKeySize,
 };
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{
-    CipherSuite, ClientConfig, ClientConnection, HandshakeKind, NamedGroup, StreamOwned, version,
+    CipherSuite, ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCertStore,
+    StreamOwned, version,
 };
 use serde_json::{Value, json};
 use support::Server;
@@ -33,7 +36,7 @@ use underpass_net::{TlsOptions, TlsVersion};
 use underpass_serve::{
     Access, Error, Explain, HttpListen, LogFormat, Scheme, ServerOptions, check, warnings,
 };
-use underpass_testkit::{HttpClient, WAIT_MAX, wait_for};
+use underpass_testkit::{HttpClient, WAIT_MAX, assert_same, content, wait_for, wait_until};
 
 /// Metrics are served on the socket `status` in this folder.
 fn with_status(folder: &Path) -> impl FnOnce(&mut ServerOptions) {
@@ -580,4 +583,41 @@ fn a_client_that_offers_another_protocol_alone_is_told_so() {
             );
         }
     }
+}
+
+#[test]
+fn a_download_goes_on_beside_a_flood_of_handshakes_with_a_long_key() {
+    let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072).unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key_file] = ["cert", "key"].map(|name| folder.path().join(name));
+    fs::write(&cert, certificate.pem()).unwrap();
+    fs::write(&key_file, key.serialize_pem()).unwrap();
+    let server = Server::with(|options| options.tls = TlsOptions::of(&cert, &key_file));
+    let body = content(12, 20_000_000);
+    server.write("f", &body);
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.der().clone()).unwrap();
+    let mut builder = Authority::new().client();
+    builder.roots = roots;
+    let mut config = Arc::unwrap_or_clone(builder.config());
+    config.resumption = Resumption::disabled();
+    let config = Arc::new(config);
+    let address = server.address();
+    let mut download = connect(&config, address, "localhost");
+    let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    shake(&config, address).unwrap();
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        wait_until("flood", || count.load(Ordering::Relaxed) > 8);
+        assert_same(&download.get("/f").body, &body, "the download");
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

@@ -15,6 +15,8 @@ pub(crate) mod input;
 mod receive;
 mod send;
 pub(crate) mod socket;
+#[cfg(feature = "tls")]
+pub(crate) mod step_gate;
 pub(crate) mod transport;
 pub(crate) mod wait;
 pub(crate) mod worker_state;

@@ -24,6 +24,8 @@ use tokio::time::Instant;
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Policy};
 
+#[cfg(feature = "tls")]
+use crate::connection::step_gate::StepGate;
 use crate::limits::{
     ConnectionLimits, EVICTED_MAX, EVICTION_GRACE_MAX, EVICTION_GRACE_MIN, EVICTION_SHARE,
     ROUND_BYTES, ROUND_BYTES_WATCHED, SHORTAGE_KEPT, TURN_BYTES_WATCHED_MIN,
@@ -49,6 +51,9 @@ pub(crate) struct WorkerState {
     /// What is about to be encrypted.
     #[cfg(feature = "tls")]
     pub(crate) plaintext: RefCell<Vec<u8>>,
+    /// What handshakes take turns at.
+    #[cfg(feature = "tls")]
+    pub(crate) handshakes: StepGate,
     /// What the next connection seals into.
     #[cfg(feature = "tls")]
     pub(crate) sealed: RefCell<Vec<u8>>,
@@ -86,6 +91,8 @@ impl WorkerState {
             spare_input: RefCell::default(),
             #[cfg(feature = "tls")]
             plaintext: RefCell::default(),
+            #[cfg(feature = "tls")]
+            handshakes: StepGate::default(),
             #[cfg(feature = "tls")]
             sealed: RefCell::default(),
             clients,

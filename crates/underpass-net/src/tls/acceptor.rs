@@ -15,7 +15,7 @@ use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, versi
 use crate::tls::certificates::Certificates;
 use crate::tls::error::TlsError;
 use crate::tls::info::{CertificateFacts, Refreshed, iana_name};
-use crate::tls::reading::{LoadedCertificate, authorities, certificates_of, load};
+use crate::tls::reading::{LoadedCertificate, SignatureCost, authorities, certificates_of, load};
 use crate::tls::self_signed::load_or_make;
 use crate::tls::settings::{TlsOptions, TlsVersion};
 use crate::tls::shared::TlsShared;
@@ -115,6 +115,10 @@ impl TlsAcceptor {
     /// What the certificates say of themselves.
     pub fn certificates(&self) -> Vec<CertificateFacts> {
         self.certificates.facts()
+    }
+
+    pub(crate) fn signature_cost(&self) -> SignatureCost {
+        self.certificates.signature_cost()
     }
 
     pub(crate) fn shared(&self) -> &Arc<TlsShared> {

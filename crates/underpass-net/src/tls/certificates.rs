@@ -6,7 +6,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use crate::tls::info::CertificateFacts;
-use crate::tls::reading::LoadedCertificate;
+use crate::tls::reading::{LoadedCertificate, SignatureCost};
 
 /// All certificates, as rustls asks for one.
 #[derive(Debug)]
@@ -30,6 +30,15 @@ impl Certificates {
     pub(crate) fn facts(&self) -> Vec<CertificateFacts> {
         let all = self.all();
         all.iter().map(|one| one.facts.clone()).collect()
+    }
+
+    /// What the dearest of their keys costs.
+    pub(crate) fn signature_cost(&self) -> SignatureCost {
+        let all = self.all();
+        match all.iter().any(|one| one.cost == SignatureCost::High) {
+            true => SignatureCost::High,
+            false => SignatureCost::Low,
+        }
     }
 
     fn all(&self) -> Arc<Vec<LoadedCertificate>> {

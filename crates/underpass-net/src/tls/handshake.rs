@@ -12,10 +12,12 @@ use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{AlertDescription, HandshakeKind as RustlsKind, InvalidMessage, ProtocolVersion};
 use tokio::io::Interest;
+use tokio::task::spawn_blocking;
 use underpass::SealedRecords;
 use underpass::drive::tokio::Stream;
 
 use crate::connection::socket::PlainSocket;
+use crate::connection::step_gate::StepGate;
 use crate::connection::wait::WhileDraining;
 use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
@@ -23,7 +25,7 @@ use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
-use crate::tls::reading::identity;
+use crate::tls::reading::{SignatureCost, identity};
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
 use crate::tls::settings::TlsVersion;
@@ -61,7 +63,7 @@ impl Connection {
         self.consume(first.len());
         let state = self.state();
         let handshake = HandshakeInProgress::new(acceptor, state.transport.socket(), first)?;
-        let shaking = handshake.run();
+        let shaking = handshake.run(&state.worker.handshakes);
         let connections = &state.worker.connections;
         let shaken = state
             .wait
@@ -84,9 +86,15 @@ fn failure(error: ConnectionError) -> HandshakeError {
 
 /// A handshake in progress.
 pub(crate) struct HandshakeInProgress<'s> {
-    connection: UnbufferedServerConnection,
+    machine: HandshakeMachine,
     shared: Arc<TlsShared>,
     socket: &'s PlainSocket,
+    cost: SignatureCost,
+}
+
+/// What is known of a handshake, apart from its socket.
+struct HandshakeMachine {
+    connection: UnbufferedServerConnection,
     /// Records that have come and are not used up.
     received: Vec<u8>,
     /// How much of it rustls has seen: one record more each time that it asks for more, so that
@@ -100,6 +108,12 @@ pub(crate) struct HandshakeInProgress<'s> {
     /// The name that the client asks for.
     server_name: Option<Box<str>>,
 }
+
+/// A handshake after a step, and what came of that.
+type AdvancedHandshake<'s> = (
+    HandshakeInProgress<'s>,
+    Result<HandshakeStep, rustls::Error>,
+);
 
 /// What rustls wants next.
 enum HandshakeStep {
@@ -119,59 +133,91 @@ impl<'s> HandshakeInProgress<'s> {
     ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
         let connection = acceptor.session();
         Ok(HandshakeInProgress {
-            connection: connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            machine: HandshakeMachine {
+                connection: connection
+                    .map_err(|error| HandshakeError::Failed(error.to_string()))?,
+                received,
+                shown: 0,
+                unsent: Vec::new(),
+                hello: Some(Acceptor::default()),
+                server_name: None,
+            },
             shared: Arc::clone(acceptor.shared()),
             socket,
-            received,
-            shown: 0,
-            unsent: Vec::new(),
-            hello: Some(Acceptor::default()),
-            server_name: None,
+            cost: acceptor.signature_cost(),
         })
     }
 
-    /// Shakes hands. Cancelling ends the connection.
-    pub(crate) async fn run(mut self) -> Result<HandshakeResult, HandshakeError> {
+    /// Shakes hands; steps that compute pass the gate. Cancelling ends the connection.
+    pub(crate) async fn run(mut self, gate: &StepGate) -> Result<HandshakeResult, HandshakeError> {
         loop {
-            match self.step() {
-                Ok(HandshakeStep::Again) => {}
+            while self.machine.next_record().is_none() {
+                self.flush().await?;
+                self.receive().await?;
+            }
+            let step;
+            (self, step) = gate.pass(self.advance()).await?;
+            match step {
                 Ok(HandshakeStep::Complete) => break,
-                Ok(HandshakeStep::Receive) => match record_length(&self.received[self.shown..]) {
-                    Some(length) => self.show(length),
-                    None => {
-                        self.flush().await?;
-                        self.receive().await?;
-                    }
-                },
+                Ok(_) => {}
                 Err(error) => return Err(self.fail(error).await),
             }
         }
         // Of TLS 1.2 the end of the handshake has to be sent; the tickets of 1.3 leave with the
         // first response.
-        if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+        if self.machine.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
             self.flush().await?;
         }
         // A client with Nagle's algorithm holds its request back until the end of its handshake is
         // acknowledged, which the kernel would do 40 ms later.
-        if self.received.is_empty() {
+        if self.machine.received.is_empty() {
             let _not_tcp = set_tcp_quickack(self.socket, true);
         }
-        self.finish()
-            .map_err(|error| HandshakeError::Failed(error.to_string()))
+        let finished = self.machine.finish(self.shared);
+        finished.map_err(|error| HandshakeError::Failed(error.to_string()))
+    }
+
+    /// Goes on with what has come: there may be a signature to make. One that takes long is made by
+    /// a thread of the blocking pool.
+    async fn advance(self) -> Result<AdvancedHandshake<'s>, HandshakeError> {
+        let HandshakeInProgress {
+            mut machine,
+            shared,
+            socket,
+            cost,
+        } = self;
+        let advance = move || (machine.advance(), machine);
+        let (step, machine) = match cost {
+            SignatureCost::Low => advance(),
+            SignatureCost::High => spawn_blocking(advance)
+                .await
+                .map_err(|error| HandshakeError::Failed(error.to_string()))?,
+        };
+        let handshake = HandshakeInProgress {
+            machine,
+            shared,
+            socket,
+            cost,
+        };
+        Ok((handshake, step))
     }
 
     /// Sends the alert for an error.
     async fn fail(&mut self, error: rustls::Error) -> HandshakeError {
         // What comes next is the alert: in a record of its own, or encrypted behind a ServerHello.
         // rustls must not be asked for more, it would panic. Of some errors it reports none.
-        let mut start = self.unsent.len();
-        let _ = self.step();
-        while let Some(&(HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD)) = self.unsent.get(start) {
-            start = self.unsent.len();
-            let _ = self.step();
+        let mut start = self.machine.unsent.len();
+        let _ = self.machine.step();
+        while let Some(&(HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD)) =
+            self.machine.unsent.get(start)
+        {
+            start = self.machine.unsent.len();
+            let _ = self.machine.step();
         }
-        if self.unsent.len() == start && self.connection.protocol_version().is_none() {
-            self.unsent.extend(DECODE_ERROR);
+        if self.machine.unsent.len() == start
+            && self.machine.connection.protocol_version().is_none()
+        {
+            self.machine.unsent.extend(DECODE_ERROR);
         }
         self.count_alert(start, &error);
         let _ = self.flush().await;
@@ -189,7 +235,7 @@ impl<'s> HandshakeInProgress<'s> {
         if let rustls::Error::AlertReceived(alert) = error {
             return alerts.record(AlertDirection::Received, u8::from(*alert));
         }
-        let number = match (&self.unsent[start..], error) {
+        let number = match (&self.machine.unsent[start..], error) {
             ([], _) => return,
             ([ALERT_RECORD, _, _, 0, 2, _, number], _) => *number,
             (_, rustls::Error::NoCertificatesPresented) => u8::from(Alert::CertificateRequired),
@@ -200,6 +246,60 @@ impl<'s> HandshakeInProgress<'s> {
             _ => u8::MAX,
         };
         alerts.record(AlertDirection::Sent, number);
+    }
+
+    async fn receive(&mut self) -> Result<(), HandshakeError> {
+        if self.machine.received.len() >= HANDSHAKE_BYTES_MAX {
+            return Err(self
+                .fail(InvalidMessage::HandshakePayloadTooLarge.into())
+                .await);
+        }
+        self.machine.received.reserve(INPUT_BYTES_START);
+        let (socket, received) = (self.socket, &mut self.machine.received);
+        match poll_fn(|task| socket.poll_read(task, received)).await {
+            Ok(1..) => Ok(()),
+            Ok(0) | Err(_) => Err(HandshakeError::PeerGone),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), HandshakeError> {
+        while !self.machine.unsent.is_empty() {
+            let call = || {
+                Ok(send(
+                    self.socket,
+                    &self.machine.unsent,
+                    SendFlags::NOSIGNAL,
+                )?)
+            };
+            match self.socket.try_io(Interest::WRITABLE, call) {
+                Ok(count) => drop(self.machine.unsent.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let ready = Stream::ready(self.socket, Interest::WRITABLE).await;
+                    ready.map_err(|_| HandshakeError::PeerGone)?;
+                }
+                Err(_) => return Err(HandshakeError::PeerGone),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HandshakeMachine {
+    /// The length of the next record, once it is complete.
+    fn next_record(&self) -> Option<usize> {
+        record_length(&self.received[self.shown..])
+    }
+
+    /// Goes on until more has to come, or the handshake is complete.
+    fn advance(&mut self) -> Result<HandshakeStep, rustls::Error> {
+        loop {
+            match (self.step()?, self.next_record()) {
+                (HandshakeStep::Again, _) => {}
+                (HandshakeStep::Receive, Some(length)) => self.show(length),
+                (step, _) => return Ok(step),
+            }
+        }
     }
 
     fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
@@ -251,38 +351,8 @@ impl<'s> HandshakeInProgress<'s> {
         }
     }
 
-    async fn receive(&mut self) -> Result<(), HandshakeError> {
-        if self.received.len() >= HANDSHAKE_BYTES_MAX {
-            return Err(self
-                .fail(InvalidMessage::HandshakePayloadTooLarge.into())
-                .await);
-        }
-        self.received.reserve(INPUT_BYTES_START);
-        let (socket, received) = (self.socket, &mut self.received);
-        match poll_fn(|task| socket.poll_read(task, received)).await {
-            Ok(1..) => Ok(()),
-            Ok(0) | Err(_) => Err(HandshakeError::PeerGone),
-        }
-    }
-
-    async fn flush(&mut self) -> Result<(), HandshakeError> {
-        while !self.unsent.is_empty() {
-            let call = || Ok(send(self.socket, &self.unsent, SendFlags::NOSIGNAL)?);
-            match self.socket.try_io(Interest::WRITABLE, call) {
-                Ok(count) => drop(self.unsent.drain(..count)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let ready = Stream::ready(self.socket, Interest::WRITABLE).await;
-                    ready.map_err(|_| HandshakeError::PeerGone)?;
-                }
-                Err(_) => return Err(HandshakeError::PeerGone),
-            }
-        }
-        Ok(())
-    }
-
     /// Takes the secrets out of rustls.
-    fn finish(self) -> Result<HandshakeResult, rustls::Error> {
+    fn finish(self, shared: Arc<TlsShared>) -> Result<HandshakeResult, rustls::Error> {
         let suite = self.connection.negotiated_cipher_suite();
         let suite = suite.ok_or(rustls::Error::HandshakeNotComplete)?;
         let client = self.connection.peer_certificates();
@@ -321,7 +391,7 @@ impl<'s> HandshakeInProgress<'s> {
             unsent,
             received: self.received,
             info,
-            shared: self.shared,
+            shared,
         })
     }
 }

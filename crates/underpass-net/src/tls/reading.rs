@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as RustlsError, RootCertStore};
 use x509_cert::Certificate;
+use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
@@ -27,7 +28,40 @@ use crate::tls::settings::CertificateFiles;
 pub(crate) struct LoadedCertificate {
     pub(crate) key: Arc<CertifiedKey>,
     pub(crate) facts: CertificateFacts,
+    pub(crate) cost: SignatureCost,
 }
+
+/// How long a signature takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SignatureCost {
+    /// As long as a turn of a response.
+    Low,
+    /// Longer: RSA with more than 2,048 bits.
+    High,
+}
+
+impl SignatureCost {
+    /// The modulus is the longest part of the key (RFC 8017, appendix A.1.1).
+    fn of(certificate: &CertificateDer<'_>) -> SignatureCost {
+        let certificate = Certificate::from_der(certificate);
+        let bytes = certificate.map_or(0, |certificate| {
+            let key = certificate.tbs_certificate().subject_public_key_info();
+            match key.algorithm.oid == RSA {
+                true => key.subject_public_key.raw_bytes().len(),
+                false => 0,
+            }
+        });
+        match bytes > RSA_2048_KEY_BYTES {
+            true => SignatureCost::High,
+            false => SignatureCost::Low,
+        }
+    }
+}
+
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+
+/// An RSA key of 2,048 bits with its exponent and the frame around both.
+const RSA_2048_KEY_BYTES: usize = 256 + 24;
 
 /// Reads a certificate with its chain and its key, and checks that they belong together.
 pub(crate) fn load(
@@ -39,6 +73,7 @@ pub(crate) fn load(
         faults: chain::faults(&chain, provider),
         ..facts(files, &chain)?
     };
+    let cost = SignatureCost::of(&chain[0]);
     let key = CertifiedKey::from_der(chain, key(&files.key)?, provider);
     let key = key.map_err(|error| match error {
         RustlsError::InconsistentKeys(_) => TlsError::Mismatch {
@@ -50,6 +85,7 @@ pub(crate) fn load(
     Ok(LoadedCertificate {
         key: Arc::new(key),
         facts,
+        cost,
     })
 }
 

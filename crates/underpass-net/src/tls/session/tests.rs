@@ -20,6 +20,7 @@ use underpass::{FileRange, Piece, Policy, SharedFile};
 use underpass_testkit::{WAIT_MAX, assert_same, content};
 
 use super::*;
+use crate::connection::step_gate::StepGate;
 use crate::connection::worker_state::ConnectionSet;
 use crate::limits::ConnectionLimits;
 use crate::shutdown::Shutdown;
@@ -105,7 +106,7 @@ impl Site {
                 is_closed: false,
             }
         });
-        let result = shaking.run().await.unwrap();
+        let result = shaking.run(&StepGate::default()).await.unwrap();
         let session = TlsSession::new(result);
         session.state.borrow_mut().key_records_max = match suite.tls13() {
             Some(_) => 7,
