@@ -23,6 +23,7 @@ use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
+use crate::tls::offload::{Offload, PendingOffload};
 use crate::tls::reading::identity;
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
@@ -99,6 +100,7 @@ pub(crate) struct HandshakeInProgress<'s> {
     hello: Option<Acceptor>,
     /// The name that the client asks for.
     server_name: Option<Box<str>>,
+    offload: Option<Arc<Offload>>,
 }
 
 /// What rustls wants next.
@@ -127,6 +129,7 @@ impl<'s> HandshakeInProgress<'s> {
             unsent: Vec::new(),
             hello: Some(Acceptor::default()),
             server_name: None,
+            offload: acceptor.offload().cloned(),
         })
     }
 
@@ -313,7 +316,10 @@ impl<'s> HandshakeInProgress<'s> {
                 Err(never) => match never {},
             }
         }
+        let offload = self.offload;
+        let offload = offload.map(|offload| PendingOffload::new(&offload, suite, &extracted.tx));
         Ok(HandshakeResult {
+            offload,
             opener: Opener::new(suite, extracted.rx)?,
             sealer: Sealer::new(form, extracted.tx)?,
             suite,
