@@ -105,13 +105,14 @@ fn command(binaries: &[Binary], answers: u32) -> Fallible<String> {
             .map(|binary| binary.executable.display())
             .ok_or_else(missing)
     };
-    let (units, system) = (found("underpass")?, found(TARGET)?);
+    let (units, keys, system) = (found("underpass")?, found("underpass_net")?, found(TARGET)?);
     // Here rustix finds no getcpu in the vDSO, and asserts that there is one, where the time of a
     // processor is asked for: explanations and metrics do that.
     let system = format!("{system} --color never --ignored --test-threads 1 --skip explained");
     let netem = "tc qdisc add dev lo root netem delay 2ms reorder 5% loss 1%";
     Ok(format!(
         "{units} --color never kernel_tls && \
+         {keys} --color never --ignored a_key_that_the_kernel_has && \
          UNDERPASS_KERNEL_TLS_ANSWERS={answers} {system} && \
          if {netem}; \
          then UNDERPASS_KERNEL_TLS_ANSWERS={ANSWERS_OF_A_BAD_NETWORK} {system} of_user_space; \
