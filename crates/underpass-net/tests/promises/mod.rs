@@ -98,7 +98,8 @@ fn sealed(suite: SupportedCipherSuite, kind: u8, content: &[u8]) -> Vec<u8> {
     record
 }
 
-/// What a record is: in TLS 1.3 the type is the last byte that is not zero.
+/// What a record is: in TLS 1.3 the type is the last byte that is not zero, and no
+/// change_cipher_spec, which is never encrypted (RFC 9846, section 5).
 fn meant(
     suite: SupportedCipherSuite,
     kind: u8,
@@ -109,6 +110,7 @@ fn meant(
     }
     let inner = [content, &[kind]].concat();
     let last = inner.iter().rposition(|byte| *byte != 0);
+    let last = last.filter(|last| inner[*last] != 20);
     let last = last.ok_or(AlertDescription::UnexpectedMessage)?;
     Ok((inner[last], inner[..last].to_vec()))
 }
