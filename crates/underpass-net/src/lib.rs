@@ -22,6 +22,10 @@
 mod admission;
 mod connection;
 mod error;
+#[cfg(all(feature = "tls", any(test, feature = "fuzz")))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 mod handover;
 mod limits;
 mod listen;

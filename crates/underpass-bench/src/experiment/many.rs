@@ -212,12 +212,15 @@ impl ManyOptions {
         ))
     }
 
-    /// The same for idle connections. In a debug build they are larger, and nothing is promised.
+    /// The same for idle connections. In a debug build and under TLS they are larger, and nothing is
+    /// promised.
     fn judge_each(&self, name: &str, samples: &[&PlaySample]) -> Option<String> {
         let each = samples.iter().filter_map(|sample| sample.held.as_ref());
         let most = each.map(HeldConnections::bytes_each).reduce(f64::max)?;
         let judged = if cfg!(debug_assertions) {
             "not judged: this is a debug build".to_owned()
+        } else if self.tls.suite.is_some() {
+            "not judged: that is for plain HTTP".to_owned()
         } else if self.connections < JUDGED_CONNECTIONS {
             format!("not judged: that requires {JUDGED_CONNECTIONS} connections")
         } else {
