@@ -406,26 +406,19 @@ pub(crate) fn verdict(
     let (socket, _) = std::os::unix::net::UnixStream::pair().map_err(|error| error.to_string())?;
     let socket = PlainSocket::new(socket.into());
     let handshake = HandshakeInProgress::new(acceptor, &socket, Vec::new());
-    let mut handshake = handshake.map_err(|error| error.to_string())?;
+    let mut machine = handshake.map_err(|error| error.to_string())?.machine;
     loop {
-        match handshake.step().map_err(|error| error.to_string())? {
+        match machine.step().map_err(|error| error.to_string())? {
             HandshakeStep::Again => {}
-            HandshakeStep::Complete => return Ok(handshake.server_name),
-            HandshakeStep::Receive => {
-                match (
-                    record_length(&handshake.received[handshake.shown..]),
-                    parts.next(),
-                ) {
-                    (Some(length), part) => {
-                        handshake.show(length);
-                        handshake
-                            .received
-                            .extend_from_slice(part.unwrap_or_default());
-                    }
-                    (None, Some(part)) => handshake.received.extend_from_slice(part),
-                    (None, None) => return Ok(handshake.server_name),
+            HandshakeStep::Complete => return Ok(machine.server_name),
+            HandshakeStep::Receive => match (machine.next_record(), parts.next()) {
+                (Some(length), part) => {
+                    machine.show(length);
+                    machine.received.extend_from_slice(part.unwrap_or_default());
                 }
-            }
+                (None, Some(part)) => machine.received.extend_from_slice(part),
+                (None, None) => return Ok(machine.server_name),
+            },
         }
     }
 }
