@@ -212,8 +212,8 @@ impl ManyOptions {
         ))
     }
 
-    /// The same for idle connections. In a debug build and under TLS they are larger, and nothing is
-    /// promised.
+    /// The same for idle connections. In a debug build and under TLS they are larger, and nothing
+    /// is promised.
     fn judge_each(&self, name: &str, samples: &[&PlaySample]) -> Option<String> {
         let each = samples.iter().filter_map(|sample| sample.held.as_ref());
         let most = each.map(HeldConnections::bytes_each).reduce(f64::max)?;
