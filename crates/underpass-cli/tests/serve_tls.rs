@@ -16,9 +16,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use sha2::{Digest, Sha256};
-use support::{Server, serve, underpass};
+use support::{Server, serve, text, underpass};
 use tempfile::TempDir;
-use underpass_testkit::{HttpClient, WAIT_MAX, assert_contains, run};
+use underpass_testkit::{ExitReport, HttpClient, WAIT_MAX, assert_contains, run};
 
 /// The tool, with a folder for its state.
 fn with_state(state: &Path) -> Command {
@@ -83,6 +83,14 @@ fn a_certificate_is_made_announced_and_kept() {
         for name in ["localhost", "127.0.0.1"] {
             get(&config, server.address(), name);
         }
+        // Its memory holds the key.
+        let limits = format!("/proc/{}/limits", server.pid().as_raw_nonzero());
+        let limits = fs::read_to_string(limits).unwrap();
+        let cores = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"));
+        let soft = cores.and_then(|line| line.split_whitespace().nth(4));
+        assert_eq!(soft, Some("0"), "{limits}");
         server.stop();
     }
     assert_eq!(pins[0], pins[1]);
@@ -142,10 +150,68 @@ fn the_announced_command_line_gets_the_page_and_another_pin_does_not() {
     let server = start(state.path());
     let line = server.hear("--pinnedpubkey");
     let line = line.replacen("curl", "curl --silent --show-error", 1);
-    let shell = |line: &str| run(Command::new("sh").args(["-c", line]));
+    let shell = |line: &str| shell(line, state.path());
     assert_contains(&shell(&line).output, &["<bdi>f</bdi>"]);
     let (before, after) = line.split_once("sha256//").unwrap();
     let other = if after.starts_with('A') { "B" } else { "A" };
     let wrong = shell(&format!("{before}sha256//{other}{}", &after[1..]));
     assert_contains(&wrong.errors, &["public key"]);
+}
+
+/// The indented lines of a section of the page on HTTPS.
+fn documented(section: &str) -> String {
+    let page = include_str!("../../../docs/tls.md");
+    let (_, rest) = page.split_once(&format!("# {section}\n")).unwrap();
+    let end = rest.find("\n#").unwrap();
+    let lines = rest[..end].lines();
+    let lines = lines.filter_map(|line| line.strip_prefix("    "));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+fn shell(script: &str, folder: &Path) -> ExitReport {
+    run(Command::new("sh")
+        .args(["-e", "-c", script])
+        .current_dir(folder))
+}
+
+#[test]
+#[ignore = "needs curl and openssl; run by cargo xtask test"]
+fn documented_certificates_of_clients_are_accepted_by_a_server_with_the_documented_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = documented("Certificates of clients");
+    let (openssl, curl) = commands.split_once("curl ").unwrap();
+    shell(openssl, folder.path()).assert_success();
+    // What certbot has renewed, copied by the hook.
+    let renewed = folder.path().join("renewed");
+    fs::create_dir(&renewed).unwrap();
+    let pair = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a \
+                -addext subjectAltName=DNS:example.org -addext basicConstraints=CA:FALSE \
+                -keyout privkey.pem -out fullchain.pem";
+    shell(pair, &renewed).assert_success();
+    let tls = folder.path().join("tls");
+    let page = documented("certbot");
+    let (_, hook) = page.split_once("#!/bin/sh\n").unwrap();
+    let hook = hook.replace("/etc/underpass/tls", text(&tls));
+    let hook = hook.replace("www-data", "$(id -g)");
+    shell(
+        &format!("RENEWED_LINEAGE={}\n{hook}", text(&renewed)),
+        folder.path(),
+    )
+    .assert_success();
+    let [cert, key, ca] = ["tls/fullchain.pem", "tls/privkey.pem", "ca.pem"]
+        .map(|name| folder.path().join(name).display().to_string());
+    let ca = format!("tls.client-ca={ca}");
+    let server = Server::with(&["--cert", &cert, "--key", &key, "--set", &ca]);
+    server.write("index.html", "content");
+    let port = server.address().port();
+    let curl = curl
+        .trim()
+        .replace("example.org", &format!("example.org:{port}"));
+    let to = format!("curl -sS --cacert {cert} --connect-to ::127.0.0.1:{port} {curl}");
+    assert_eq!(shell(&to, folder.path()).output, "content");
+    let without = to.replace("--cert alice.pem --key alice.key", "");
+    assert_contains(
+        &shell(&without, folder.path()).errors,
+        &["certificate required"],
+    );
 }

@@ -22,6 +22,10 @@
 mod admission;
 mod connection;
 mod error;
+#[cfg(all(feature = "tls", any(test, feature = "fuzz")))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 mod handover;
 mod limits;
 mod listen;
@@ -53,7 +57,7 @@ pub use listen::machine::machine_addresses;
 pub use log_throttle::{LogThrottle, Occurrence};
 pub use process::confine::{Confine, Confinement, confine, confine_as};
 pub use process::notify::Notifier;
-pub use process::resources::cores;
+pub use process::resources::{cores, forbid_core_dumps};
 pub use process::signals::{SignalAction, watch_signals};
 pub use process::user::User;
 pub use server::config::ServerConfig;

@@ -16,6 +16,7 @@ use rustix::process::geteuid;
 use underpass::Mechanism;
 use underpass_net::{
     CertificateFacts, ListenAt, Refreshed, TlsAcceptor, TlsError, TlsShared, User,
+    forbid_core_dumps,
 };
 
 use crate::error::Error;
@@ -100,6 +101,7 @@ impl HttpsState {
         match same {
             Some(same) => drop(self.refresh_counted(same)?),
             None => {
+                forbid_core_dumps();
                 let loaded = TlsAcceptor::load(&options.tls, &PROTOCOLS, &self.shared)?;
                 if let (true, Some(user)) = (options.tls.self_signed, &options.user) {
                     give(options, user);

@@ -11,7 +11,7 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,8 +33,10 @@ use serde_json::{Value, json};
 use support::Server;
 use tls::{Authority, ClientBuilder, connect, serve, shake};
 use underpass_net::{TlsOptions, TlsVersion};
+use underpass_serve::rules::HostName;
 use underpass_serve::{
-    Access, Error, Explain, HttpListen, LogFormat, Scheme, ServerOptions, check, warnings,
+    Access, Error, Explain, HttpListen, LogFormat, Scheme, ServerOptions, SiteOptions, check,
+    warnings,
 };
 use underpass_testkit::{HttpClient, WAIT_MAX, assert_same, content, wait_for, wait_until};
 
@@ -620,4 +622,49 @@ fn a_download_goes_on_beside_a_flood_of_handshakes_with_a_long_key() {
         assert_same(&download.get("/f").body, &body, "the download");
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn a_key_beneath_a_root_is_refused_by_whatever_names_and_links() {
+    let authority = Authority::new();
+    let files = authority.issue("server", &["localhost"]);
+    let at = |name: &str| authority.path(name);
+    fs::create_dir_all(at("www/.hidden/deep")).unwrap();
+    fs::create_dir(at("other")).unwrap();
+    fs::create_dir(at("keys")).unwrap();
+    fs::copy(&files.key, at("www/.hidden/deep/key")).unwrap();
+    fs::copy(&files.key, at("keys/key")).unwrap();
+    symlink(at("www"), at("root-link")).unwrap();
+    symlink("../www/.hidden/deep/key", at("keys/link")).unwrap();
+    symlink("keys/link", at("chain")).unwrap();
+    // A link beneath the root to a key outside of it.
+    symlink("../keys/key", at("www/link")).unwrap();
+    symlink("www/link", at("through")).unwrap();
+    symlink(at("www/.hidden"), at("folder-link")).unwrap();
+    for (key, is_served) in [
+        ("www/.hidden/deep/key", true),
+        ("keys/../www/.hidden/deep/key", true),
+        ("keys/link", true),
+        ("chain", true),
+        ("www/link", true),
+        ("through", true),
+        ("folder-link/deep/key", true),
+        ("keys/key", false),
+    ] {
+        for root in ["www", "root-link", "keys/../www"] {
+            let mut options = ServerOptions::of(at("other"));
+            let www = ServerOptions::of(at(root)).sites.remove(0);
+            options.sites.push(SiteOptions {
+                names: vec![HostName::parse("localhost").unwrap()],
+                listing: false,
+                ..www
+            });
+            options.tls = TlsOptions::of(&files.cert, at(key));
+            let wrong = check(&options);
+            let is_refused = wrong
+                .iter()
+                .any(|one| matches!(one, Error::KeyServed { .. }));
+            assert_eq!(is_refused, is_served, "{key} beneath {root}: {wrong:?}");
+        }
+    }
 }

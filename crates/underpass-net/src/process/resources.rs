@@ -29,6 +29,17 @@ pub(crate) fn connections(limits: &ConnectionLimits, workers: usize) -> usize {
     (descriptors(workers) / 2).clamp(1, limits.connections_max)
 }
 
+/// Has the kernel write no core dumps of this process, which would hold private keys: lowers the
+/// soft limit (core(5)), which its user can raise again.
+pub fn forbid_core_dumps() {
+    let forbidden = Rlimit {
+        current: Some(0),
+        ..getrlimit(Resource::Core)
+    };
+    // Lowering a limit needs no privilege.
+    let _ = setrlimit(Resource::Core, forbidden);
+}
+
 /// How many descriptors there may be for connections of all workers and what they are sent.
 pub(crate) fn descriptors(workers: usize) -> usize {
     left(getrlimit(Resource::Nofile).current, workers)

@@ -396,6 +396,40 @@ impl HandshakeMachine {
     }
 }
 
+/// What the beginning of a connection comes to that arrives in these parts: the name that the
+/// client asks for, or an error.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn verdict(
+    acceptor: &TlsAcceptor,
+    parts: &mut dyn Iterator<Item = &[u8]>,
+) -> Result<Option<Box<str>>, String> {
+    let (socket, _) = std::os::unix::net::UnixStream::pair().map_err(|error| error.to_string())?;
+    let socket = PlainSocket::new(socket.into());
+    let handshake = HandshakeInProgress::new(acceptor, &socket, Vec::new());
+    let mut handshake = handshake.map_err(|error| error.to_string())?;
+    loop {
+        match handshake.step().map_err(|error| error.to_string())? {
+            HandshakeStep::Again => {}
+            HandshakeStep::Complete => return Ok(handshake.server_name),
+            HandshakeStep::Receive => {
+                match (
+                    record_length(&handshake.received[handshake.shown..]),
+                    parts.next(),
+                ) {
+                    (Some(length), part) => {
+                        handshake.show(length);
+                        handshake
+                            .received
+                            .extend_from_slice(part.unwrap_or_default());
+                    }
+                    (None, Some(part)) => handshake.received.extend_from_slice(part),
+                    (None, None) => return Ok(handshake.server_name),
+                }
+            }
+        }
+    }
+}
+
 /// The length of the record that `bytes` begin with, once it is complete. What no record may be is
 /// shown to rustls, which knows the alert.
 fn record_length(bytes: &[u8]) -> Option<usize> {

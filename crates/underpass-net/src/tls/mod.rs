@@ -26,16 +26,16 @@ mod certificates;
 mod chain;
 pub(crate) mod error;
 #[cfg(feature = "tls")]
-mod handshake;
+pub(crate) mod handshake;
 pub(crate) mod info;
 #[cfg(feature = "tls")]
 mod message_rate;
 #[cfg(feature = "tls")]
 mod reading;
 #[cfg(feature = "tls")]
-mod records;
+pub(crate) mod records;
 #[cfg(feature = "tls")]
-mod self_signed;
+pub(crate) mod self_signed;
 #[cfg(feature = "tls")]
 pub(crate) mod session;
 pub(crate) mod settings;

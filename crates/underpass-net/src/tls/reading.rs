@@ -17,6 +17,7 @@ use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use zeroize::Zeroizing;
 
 use crate::tls::chain;
 use crate::tls::error::TlsError;
@@ -117,7 +118,7 @@ pub(crate) fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let pem = read(path)?;
+    let pem = Zeroizing::new(read(path)?);
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
         let is_encrypted = String::from_utf8_lossy(&pem).contains("ENCRYPTED");
         content(

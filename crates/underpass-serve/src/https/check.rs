@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -198,25 +198,44 @@ fn unreadable_later(path: &Path, user: &User) -> String {
     )
 }
 
-/// A key in a served folder: whoever guesses its name could read it.
+/// A key in a served folder: whoever guesses its name could read it. Folders are compared as the
+/// kernel identifies them, since mounts and links give them several names.
 pub(crate) fn served_key(options: &ServerOptions) -> Option<Error> {
-    let roots: Vec<PathBuf> = options
-        .sites
-        .iter()
-        .filter_map(|site| fs::canonicalize(&site.root).ok())
-        .collect();
+    let id = |path: &Path| {
+        let there = fs::metadata(path).ok()?;
+        Some((there.dev(), there.ino()))
+    };
+    let roots = options.sites.iter().map(|site| &site.root);
+    let roots: Vec<_> = roots.filter_map(|root| Some((root, id(root)?))).collect();
     let mut keys = options.tls.files().into_iter().map(|files| files.key);
     keys.find_map(|key| {
-        // By the name that it has, and by the one that links lead to.
-        let places = [place(&key), fs::canonicalize(&key).ok()];
-        let mut places = places.into_iter().flatten();
-        let is_served = |place: PathBuf| roots.iter().find(|root| place.starts_with(root)).cloned();
-        let root = places.find_map(is_served)?;
+        let places = places(&key);
+        let mut folders = places.iter().flat_map(|place| place.ancestors().skip(1));
+        let root = folders.find_map(|folder| {
+            let folder = id(folder)?;
+            roots.iter().find(|(_, root)| *root == folder)
+        });
+        let root = root?.0.clone();
         Some(Error::KeyServed { key, root })
     })
 }
 
-/// Where a file is, or will be: its folder without links, and its name.
+/// Where a file is, or will be, and every link that leads to it; of each the folder without links.
+fn places(path: &Path) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    let mut next = place(path);
+    while let Some(here) = next.take().filter(|_| places.len() < LINKS_MAX) {
+        if let (Ok(target), Some(folder)) = (fs::read_link(&here), here.parent()) {
+            next = place(&folder.join(target));
+        }
+        places.push(here);
+    }
+    places
+}
+
+/// As many as the kernel follows (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
 fn place(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let mut folders = path.ancestors().skip(1);
