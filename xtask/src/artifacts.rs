@@ -40,7 +40,11 @@ impl Binary {
 /// Builds libraries, binaries, examples and tests. `None` where something does not compile; the
 /// compiler has said what.
 pub(crate) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
-    let mut cargo = workspace.cargo_over_everything("test");
+    tests(&mut workspace.cargo_over_everything("test"))
+}
+
+/// Builds what this call of `cargo test` would run. `None` as [`all`].
+pub(crate) fn tests(cargo: &mut Command) -> Fallible<Option<Vec<Binary>>> {
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
     let mut child = cargo.stdout(Stdio::piped()).spawn()?;
     let mut binaries = Vec::new();

@@ -1,5 +1,5 @@
 //! What the project does to itself: `cargo xtask test`, `tidy`, `journey`, `docs`,
-//! `mutants`, `peers`, `soak` and `release`.
+//! `mutants`, `peers`, `soak`, `guest` and `release`.
 //!
 //! ```text
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
@@ -9,6 +9,7 @@
 //!      ─► docs ─► the test that writes the generated pages
 //!      ─► peers ─► what users would pick instead, through `underpass bench` ─► a page
 //!      ─► soak ─► the real server, minutes of clients that come, stall and vanish
+//!      ─► guest ─► the tests of kernel TLS, with kernels that have it
 //!      ─► release ─► a static binary, and a container image with it
 //! ```
 #![forbid(unsafe_code)]
@@ -59,6 +60,8 @@ enum XtaskCommand {
     Peers(peers::PeersArguments),
     /// Put the real server under clients that come, stall and vanish while its files change
     Soak(soak::SoakArguments),
+    /// Run the tests of kernel TLS in guests whose kernels have it
+    Guest(test::GuestArguments),
     /// Build a static binary, and a container image from it without Docker
     Release(release::ReleaseArguments),
 }
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         XtaskCommand::Docs => docs::run(&workspace),
         XtaskCommand::Peers(arguments) => peers::run(&workspace, &arguments),
         XtaskCommand::Soak(arguments) => soak::run(&workspace, &arguments),
+        XtaskCommand::Guest(arguments) => test::run_guests(&workspace, &arguments),
         XtaskCommand::Release(arguments) => release::run(&workspace, &arguments),
     };
     done.unwrap_or_else(|error| {

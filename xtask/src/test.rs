@@ -4,12 +4,14 @@
 //! fmt  tidy               need no build
 //! build ─┬─ clippy doc     the same packages and features throughout, so that the dependencies
 //!        ├─ unit           are built once
-//!        └─ system         the tests with needs: each binary run alone
+//!        ├─ system         the tests with needs: each binary run alone
+//!        └─ guest          those of kernel TLS, with other kernels
 //! ```
 //!
 //! A step that fails doesn't stop the others; only what doesn't compile does.
 
 mod cargo;
+mod guest;
 mod report;
 mod system;
 
@@ -20,6 +22,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
+pub(crate) use self::guest::{GuestArguments, run as run_guests};
 use self::report::TestReport;
 use self::system::Packages;
 use crate::artifacts::{self, Binary};
@@ -57,6 +60,8 @@ enum TestStep {
     Unit,
     /// tests that need root, a package, a kernel feature or another toolchain
     System,
+    /// the tests of kernel TLS, in guests whose kernels have it
+    Guest,
 }
 
 impl TestStep {
@@ -136,6 +141,10 @@ fn take(
             let built = built.as_deref().unwrap_or_default();
             system::run(workspace, built, packages, report)?;
         }
+        TestStep::Guest => {
+            let built = built.as_deref().unwrap_or_default();
+            guest::run_all(workspace, built, guest::ANSWERS_OF_A_TEST, report)?;
+        }
     }
     Ok(())
 }
@@ -144,7 +153,7 @@ fn take(
 fn steps(only: &[TestStep]) -> Vec<TestStep> {
     let runs_tests = only
         .iter()
-        .any(|step| matches!(step, TestStep::Unit | TestStep::System));
+        .any(|step| matches!(step, TestStep::Unit | TestStep::System | TestStep::Guest));
     let is_chosen = |step: &TestStep| {
         only.is_empty() || only.contains(step) || (*step == TestStep::Build && runs_tests)
     };

@@ -8,7 +8,6 @@ mod bench;
 mod cp;
 mod doctor;
 mod layout;
-mod loopback;
 mod pages;
 mod serve;
 

@@ -65,7 +65,9 @@ pub use server::{Server, start};
 pub use shutdown::{Shutdown, ShutdownPhase};
 pub use tls::acceptor::TlsAcceptor;
 pub use tls::error::{HandshakeError, TlsError};
-pub use tls::info::{CertificateFacts, ChainFault, HandshakeKind, Refreshed, SealedBy, TlsInfo};
-pub use tls::settings::{CertificateFiles, TlsOptions, TlsVersion};
+pub use tls::info::{
+    CertificateFacts, ChainFault, HandshakeKind, OffloadOutcome, Refreshed, SealedBy, TlsInfo,
+};
+pub use tls::settings::{CertificateFiles, OffloadMode, TlsOptions, TlsVersion};
 pub use tls::shared::{AlertCounts, AlertDirection, TlsShared};
 pub use worker::protocol::Protocol;

@@ -245,6 +245,20 @@ pub(crate) const SEALED_CAUTION_BYTES: u64 = 1 << 20;
 #[cfg(feature = "tls")]
 pub(crate) const KEY_RECORDS_MAX: u64 = 1 << 23;
 
+/// A range is worth the change to kernel TLS if it has so many bytes: that costs several system
+/// calls, and memory in the kernel.
+#[cfg(feature = "tls")]
+pub(crate) const OFFLOADED_BYTES_MIN: u64 = 1 << 20;
+
+/// How long a connection with kernel TLS waits for room before it tries again unasked; twice as
+/// long each time.
+#[cfg(feature = "tls")]
+pub(crate) const KERNEL_RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a call of the self-test of kernel TLS may take, and all of it.
+#[cfg(feature = "tls")]
+pub(crate) const SELF_TEST_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Records without data (key updates, alerts, empty records) that a peer may send at once, and in a
 /// second.
 #[cfg(feature = "tls")]

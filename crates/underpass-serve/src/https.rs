@@ -15,7 +15,7 @@ use rustix::fs::{Uid, chown};
 use rustix::process::geteuid;
 use underpass::Mechanism;
 use underpass_net::{
-    CertificateFacts, ListenAt, Refreshed, TlsAcceptor, TlsError, TlsShared, User,
+    CertificateFacts, ListenAt, OffloadOutcome, Refreshed, TlsAcceptor, TlsError, TlsShared, User,
     forbid_core_dumps,
 };
 
@@ -140,6 +140,12 @@ impl HttpsState {
     pub(crate) fn present(&self) -> Option<Arc<TlsAcceptor>> {
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         present.clone()
+    }
+
+    /// What became of connections that kernel TLS could have taken over.
+    pub(crate) fn offloads(&self) -> Vec<(OffloadOutcome, u64)> {
+        let present = self.present();
+        present.map(|one| one.offloads()).unwrap_or_default()
     }
 
     /// Reads the files of the certificates again from time to time, on a thread that ends with the

@@ -5,12 +5,18 @@
 //! crate. Whether a kernel supports it is tested on a loopback connection: its version number does
 //! not show it.
 
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
 use crate::sys::{self, SocketOption};
+use crate::tcp::loopback_pair;
 use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::errno::Named;
 
 /// A version of TLS that kernels know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +67,119 @@ impl Cipher {
         }
     }
 
-    /// Nonce, key, salt and record number together, in bytes.
-    const fn secret_bytes(self) -> usize {
+    /// How long the key is, in bytes.
+    pub const fn key_bytes(self) -> usize {
         match self {
-            Self::Aes128Gcm => 8 + 16 + 4 + 8,
-            Self::Aes256Gcm => 8 + 32 + 4 + 8,
-            Self::ChaCha20Poly1305 => 12 + 32 + 8,
+            Self::Aes128Gcm => 16,
+            Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,
         }
+    }
+
+    /// How much of the initial vector is the salt, in front of the rest of it.
+    const fn salt_bytes(self) -> usize {
+        match self {
+            Self::Aes128Gcm | Self::Aes256Gcm => 4,
+            Self::ChaCha20Poly1305 => 0,
+        }
+    }
+
+    /// How long `struct tls12_crypto_info_…` is.
+    const fn info_bytes(self) -> usize {
+        HEAD_BYTES + IV_BYTES + self.key_bytes() + NUMBER_BYTES
+    }
+}
+
+/// Version and cipher.
+const HEAD_BYTES: usize = 4;
+/// Of every cipher here, the salt included.
+const IV_BYTES: usize = 12;
+const NUMBER_BYTES: usize = 8;
+const INFO_BYTES_MAX: usize = HEAD_BYTES + IV_BYTES + 32 + NUMBER_BYTES;
+
+/// The key, the initial vector and the record number of one direction, as the kernel takes them
+/// (`struct tls12_crypto_info_…`, linux/tls.h). Dropping it overwrites them.
+pub struct TrafficKey {
+    version: Version,
+    cipher: Cipher,
+    info: [u8; INFO_BYTES_MAX],
+}
+
+impl TrafficKey {
+    /// A key of which `number` records have been sealed or opened. `iv` is the initial vector of
+    /// RFC 8446, section 5.3; for AES-GCM of TLS 1.2, the salt and the explicit nonce of record 0.
+    /// `None` where the key has another length than those of its cipher.
+    ///
+    /// For AES-GCM of TLS 1.2 a process adds the record number to the explicit nonce by XOR; the
+    /// kernel counts the nonce up from the one it is given, so that both would use some nonces
+    /// twice. The kernel's therefore begin at the other end of the space: the uppermost bit is
+    /// inverted. A receiver reads the explicit nonce from each record.
+    pub fn new(
+        version: Version,
+        cipher: Cipher,
+        key: &[u8],
+        iv: &[u8; IV_BYTES],
+        number: u64,
+    ) -> Option<TrafficKey> {
+        if key.len() != cipher.key_bytes() {
+            return None;
+        }
+        let (salt, nonce) = iv.split_at(cipher.salt_bytes());
+        let (mut info, mut end) = ([0; INFO_BYTES_MAX], 0);
+        let head = [
+            (version as u16).to_ne_bytes(),
+            (cipher as u16).to_ne_bytes(),
+        ];
+        for part in [head.as_flattened(), nonce, key, salt] {
+            info[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        let is_counted_up = version == Version::Tls12 && !salt.is_empty();
+        if is_counted_up {
+            info[HEAD_BYTES] ^= 0x80;
+        }
+        let mut new = TrafficKey {
+            version,
+            cipher,
+            info,
+        };
+        new.set_number(number);
+        sys::wipe(&mut info);
+        Some(new)
+    }
+
+    /// The version that it is for.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The cipher that it is for.
+    pub fn cipher(&self) -> Cipher {
+        self.cipher
+    }
+
+    /// Sets the number of the next record.
+    pub fn set_number(&mut self, number: u64) {
+        let end = self.cipher.info_bytes();
+        self.info[end - NUMBER_BYTES..end].copy_from_slice(&number.to_be_bytes());
+    }
+
+    fn info(&self) -> &[u8] {
+        &self.info[..self.cipher.info_bytes()]
+    }
+}
+
+impl Drop for TrafficKey {
+    fn drop(&mut self) {
+        sys::wipe(&mut self.info);
+    }
+}
+
+impl fmt::Debug for TrafficKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrafficKey")
+            .field("version", &self.version)
+            .field("cipher", &self.cipher)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,28 +195,186 @@ pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
     sys::set_option(socket.as_fd(), SocketOption::UpperProtocol, b"tls")
 }
 
+/// Installs the key of one direction: [`Side::Sink`] is that of sending, [`Side::Source`] that of
+/// receiving. From then on everything that is written becomes records; one direction may have keys
+/// while the other carries the bytes as they are. A second key for a direction (TLS 1.3, Linux
+/// 6.14) replaces the first; the record that announces it (RFC 9846, section 4.7.3) is the
+/// caller's and must have been sent before. Does not block.
+///
+/// # Errors
+/// `EINVAL` or `ENOENT` where the kernel does not know the version or the cipher, `ENOPROTOOPT`
+/// where the protocol was not attached, `EBUSY` where the direction has a key and cannot change it.
+/// The socket is unchanged.
+pub fn install(socket: impl AsFd, side: Side, key: &TrafficKey) -> Result<(), Errno> {
+    sys::set_option(socket.as_fd(), direction(side), key.info())
+}
+
+const fn direction(side: Side) -> SocketOption {
+    match side {
+        Side::Sink => SocketOption::TlsSend,
+        Side::Source => SocketOption::TlsReceive,
+    }
+}
+
+/// Returns the number of the next record that the kernel seals: how many it has sealed with its
+/// present key, and those that went before. Does not block.
+///
+/// # Errors
+/// `EBUSY` where the direction has no key, `EINVAL` where it has one of another cipher.
+pub fn sealed_records(socket: impl AsFd, version: Version, cipher: Cipher) -> Result<u64, Errno> {
+    let mut key = zeros(version, cipher);
+    let len = cipher.info_bytes();
+    sys::option(socket.as_fd(), SocketOption::TlsSend, &mut key.info[..len])?;
+    let (_, number) = key.info().split_at(len - NUMBER_BYTES);
+    number
+        .try_into()
+        .map(u64::from_be_bytes)
+        .map_err(|_| Errno::INVAL)
+}
+
+/// Sends a record that is no data: an alert (21) or a message of the handshake (22), at most 16 KiB
+/// of it. What was written before and waits for more (`MSG_MORE`) leaves first. Only for sockets
+/// that have a key for sending: others send `content` as it is. Does not block.
+///
+/// # Errors
+/// `EAGAIN` where the socket has no room; nothing was sent. Other errors end the connection.
+pub fn send_record(socket: impl AsFd, record_type: u8, content: &[u8]) -> Result<(), Errno> {
+    match sys::send_record(socket.as_fd(), record_type, content)? {
+        sent if sent == content.len() => Ok(()),
+        // A record is smaller than what the kernel takes in one piece.
+        _ => Err(Errno::MSGSIZE),
+    }
+}
+
 /// Tests whether the kernel supports this cipher, by installing keys of zeros: the socket, to which
 /// the protocol was attached, is of no use afterwards. [`Side::Sink`] is the
 /// direction of sending, [`Side::Source`] that of receiving. Does not block.
 ///
 /// # Errors
-/// `EINVAL` or `ENOENT` where it does not know the version or the cipher, `ENOPROTOOPT` where the
-/// protocol was not attached, `EBUSY` where the direction has keys already.
+/// As [`install`].
 pub fn try_keys(
     socket: impl AsFd,
     side: Side,
     version: Version,
     cipher: Cipher,
 ) -> Result<(), Errno> {
-    let mut info = Vec::with_capacity(4 + cipher.secret_bytes());
-    info.extend((version as u16).to_ne_bytes());
-    info.extend((cipher as u16).to_ne_bytes());
-    info.resize(4 + cipher.secret_bytes(), 0);
-    let direction = match side {
-        Side::Sink => SocketOption::TlsSend,
-        Side::Source => SocketOption::TlsReceive,
+    install(socket, side, &zeros(version, cipher))
+}
+
+fn zeros(version: Version, cipher: Cipher) -> TrafficKey {
+    TrafficKey {
+        info: {
+            let mut info = [0; INFO_BYTES_MAX];
+            info[..2].copy_from_slice(&(version as u16).to_ne_bytes());
+            info[2..HEAD_BYTES].copy_from_slice(&(cipher as u16).to_ne_bytes());
+            info
+        },
+        version,
+        cipher,
+    }
+}
+
+/// What kernel TLS can do for sending, tested on connections of this process to itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SendingSupport {
+    /// Ciphers that it accepts.
+    pub suites: Vec<(Version, Cipher)>,
+    /// Whether a connection of TLS 1.3 takes a second key.
+    pub rekeying: Rekeying,
+}
+
+/// Whether a key can be replaced.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rekeying {
+    /// It can.
+    Works,
+    /// A connection has one key, and ends with it.
+    Absent,
+}
+
+/// Why a kernel does not seal records.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KernelTlsError {
+    /// It has no TLS.
+    Missing,
+    /// It refuses the protocol, or every cipher.
+    Refused(Errno),
+    /// No connection for the test could be made.
+    Loopback(io::Error),
+}
+
+impl fmt::Display for KernelTlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str(
+                "the kernel is built without TLS (CONFIG_TLS), or its module is not loaded: try \
+                 modprobe tls",
+            ),
+            Self::Refused(errno) => write!(f, "the kernel refuses TLS: {}", Named(*errno)),
+            Self::Loopback(error) => {
+                write!(f, "no connection for a test over the loopback: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KernelTlsError {}
+
+/// Tests what kernel TLS can do for sending: every version with every cipher, and a second key. A
+/// module that is not loaded stays so. Takes a few milliseconds; kernels may load modules of their
+/// ciphers meanwhile.
+///
+/// # Errors
+/// [`KernelTlsError`]: it cannot be used at all.
+pub fn probe_sending() -> Result<SendingSupport, KernelTlsError> {
+    // Attaching would have the kernel load its module for a privileged process.
+    let listed = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp");
+    if listed.is_ok_and(|names| names.split_whitespace().all(|name| name != "tls")) {
+        return Err(KernelTlsError::Missing);
+    }
+    let (mut suites, mut refusal) = (Vec::new(), None);
+    for version in Version::ALL {
+        for cipher in Cipher::ALL {
+            let (socket, _peer) = attached_pair()?;
+            match try_keys(&socket, Side::Sink, version, cipher) {
+                Ok(()) => suites.push((version, cipher)),
+                Err(errno) => refusal = Some(errno),
+            }
+        }
+    }
+    match (&suites[..], refusal) {
+        ([], Some(errno)) => Err(KernelTlsError::Refused(errno)),
+        _ => Ok(SendingSupport {
+            rekeying: probe_rekeying(&suites)?,
+            suites,
+        }),
+    }
+}
+
+fn probe_rekeying(suites: &[(Version, Cipher)]) -> Result<Rekeying, KernelTlsError> {
+    let suite = suites
+        .iter()
+        .find(|(version, _)| *version == Version::Tls13);
+    let Some((version, cipher)) = suite.copied() else {
+        return Ok(Rekeying::Absent);
     };
-    sys::set_option(socket.as_fd(), direction, &info)
+    let (socket, _peer) = attached_pair()?;
+    let both = [(); 2].map(|()| try_keys(&socket, Side::Sink, version, cipher));
+    Ok(match both {
+        [Ok(()), Ok(())] => Rekeying::Works,
+        _ => Rekeying::Absent,
+    })
+}
+
+/// Both ends: a socket whose peer is closed takes no protocol.
+fn attached_pair() -> Result<(TcpStream, TcpStream), KernelTlsError> {
+    let pair = loopback_pair().map_err(KernelTlsError::Loopback)?;
+    match attach(&pair.0) {
+        Ok(()) => Ok(pair),
+        Err(Errno::NOENT) => Err(KernelTlsError::Missing),
+        Err(errno) => Err(KernelTlsError::Refused(errno)),
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +386,7 @@ mod tests {
 
     #[test]
     fn crypto_infos_are_as_long_as_the_kernels() {
-        let long = Cipher::ALL.map(|cipher| 4 + cipher.secret_bytes());
+        let long = Cipher::ALL.map(Cipher::info_bytes);
         assert_eq!(
             long,
             [
@@ -125,6 +395,101 @@ mod tests {
                 size_of::<libc::tls12_crypto_info_chacha20_poly1305>(),
             ]
         );
+    }
+
+    #[test]
+    fn a_key_is_laid_out_as_the_kernel_reads_it() {
+        let iv = *b"saltexplicit";
+        let laid_out = |version, cipher: Cipher| {
+            let secret = vec![7; cipher.key_bytes()];
+            let key = TrafficKey::new(version, cipher, &secret, &iv, 0x0102).unwrap();
+            key.info().to_vec()
+        };
+        let number = [0, 0, 0, 0, 0, 0, 1, 2];
+        let gcm = laid_out(Version::Tls13, Cipher::Aes128Gcm);
+        assert_eq!(
+            gcm[..4],
+            [0x0304_u16.to_ne_bytes(), 51_u16.to_ne_bytes()].concat()
+        );
+        assert_eq!(
+            gcm[4..],
+            [b"explicit", &[7; 16][..], b"salt", &number].concat()
+        );
+        let chacha = laid_out(Version::Tls12, Cipher::ChaCha20Poly1305);
+        assert_eq!(chacha[4..], [&iv, &[7; 32][..], &number].concat());
+        assert!(TrafficKey::new(Version::Tls13, Cipher::Aes256Gcm, &[0; 16], &iv, 0).is_none());
+    }
+
+    /// The explicit nonces of a process are those of record 0 with the record number added by XOR.
+    #[test]
+    fn nonces_of_tls_1_2_are_not_those_that_were_used_before() {
+        for start in [
+            0,
+            1,
+            u64::MAX,
+            1 << 63,
+            (1 << 63) - 1,
+            0x0123_4567_89ab_cdef,
+        ] {
+            let iv = [&[0; 4][..], &start.to_be_bytes()].concat();
+            let iv = iv.try_into().unwrap();
+            for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm] {
+                let secret = vec![0; cipher.key_bytes()];
+                let key = TrafficKey::new(Version::Tls12, cipher, &secret, &iv, 3).unwrap();
+                let nonce = key.info()[HEAD_BYTES..HEAD_BYTES + 8].try_into().unwrap();
+                let first = u64::from_be_bytes(nonce);
+                // 2^32 records each are more than a key may seal.
+                for used in [0, 1, 2, 3, (1 << 32) - 1].map(|number| start ^ number) {
+                    assert!(used.wrapping_sub(first) > 1 << 32, "{start:x}");
+                    assert!(first.wrapping_sub(used) > 1 << 32, "{start:x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        let key = TrafficKey::new(
+            Version::Tls13,
+            Cipher::Aes128Gcm,
+            &[201; 16],
+            &[202; 12],
+            203,
+        );
+        let shown = format!("{:?}", key.unwrap());
+        assert!(
+            ["201", "202", "203"]
+                .iter()
+                .all(|secret| !shown.contains(secret)),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn sending_is_probed_as_far_as_the_kernel_goes() {
+        match probe_sending() {
+            Ok(support) => {
+                assert!(!support.suites.is_empty());
+                let (socket, _peer) = attached_pair().unwrap();
+                let (version, cipher) = (Version::Tls13, Cipher::Aes256Gcm);
+                let key =
+                    |number| TrafficKey::new(version, cipher, &[1; 32], &[2; 12], number).unwrap();
+                assert!(sealed_records(&socket, version, cipher).is_err());
+                install(&socket, Side::Sink, &key(7)).unwrap();
+                assert_eq!(sealed_records(&socket, version, cipher), Ok(7));
+                send_record(&socket, 22, &[24, 0, 0, 1, 0]).unwrap();
+                assert_eq!(sealed_records(&socket, version, cipher), Ok(8));
+                let second = install(&socket, Side::Sink, &key(0));
+                match support.rekeying {
+                    Rekeying::Works => assert_eq!(second, Ok(())),
+                    Rekeying::Absent => assert_eq!(second, Err(Errno::BUSY)),
+                }
+            }
+            Err(error) => {
+                assert!(matches!(error, KernelTlsError::Missing), "{error}");
+                assert!(error.to_string().contains("modprobe tls"));
+            }
+        }
     }
 
     #[test]

@@ -137,6 +137,46 @@ pub(crate) fn option(
     Ok(len as usize)
 }
 
+/// Sends a TLS record of another type than data: sendmsg(2) with `TLS_SET_RECORD_TYPE`.
+pub(crate) fn send_record(
+    socket: BorrowedFd<'_>,
+    record_type: u8,
+    content: &[u8],
+) -> Result<usize, Errno> {
+    /// A `struct cmsghdr` with room for a byte behind it; `usize` aligns it.
+    const CONTROL_WORDS: usize = 4;
+    let mut control = [0_usize; CONTROL_WORDS];
+    let mut part = libc::iovec {
+        iov_base: content.as_ptr().cast_mut().cast(),
+        iov_len: content.len(),
+    };
+    // SAFETY: all-zero is a valid `msghdr`; `part` and `control` outlive the call, which only reads
+    // them and `content`. CMSG_FIRSTHDR points into `control`, which has room for a header and
+    // CMSG_SPACE(1), is aligned for it, and is initialised.
+    let sent = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(1) as _;
+        debug_assert!(libc::CMSG_SPACE(1) as usize <= size_of_val(&control));
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_TLS;
+        (*header).cmsg_type = libc::TLS_SET_RECORD_TYPE;
+        (*header).cmsg_len = libc::CMSG_LEN(1) as _;
+        *libc::CMSG_DATA(header) = record_type;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, flags)
+    };
+    usize::try_from(sent).map_err(|_| last_errno())
+}
+
+/// Overwrites a secret with zeros, which the compiler does not leave out.
+pub(crate) fn wipe(secret: &mut [u8]) {
+    // SAFETY: the slice is valid for writes of its length.
+    unsafe { libc::explicit_bzero(secret.as_mut_ptr().cast(), secret.len()) };
+}
+
 /// Pages of a file's range that are in the page cache, cachestat(2), Linux 6.5.
 #[cfg(feature = "tokio")]
 pub(crate) fn cached_pages(file: BorrowedFd<'_>, from: u64, len: u64) -> Result<u64, Errno> {

@@ -5,6 +5,8 @@
 //! (`SO_MAX_PACING_RATE`) and reports the other (`TCP_INFO`).
 
 use std::array;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -54,6 +56,26 @@ pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
         .saturating_add(u64::from(span.subsec_nanos() > 0));
     let value = i32::try_from(seconds).unwrap_or(i32::MAX).to_ne_bytes();
     sys::set_option(listener.as_fd(), SocketOption::DeferAccept, &value)
+}
+
+/// Opens a connection of this process to itself over the loopback interface, to test what its
+/// sockets can do, and returns both ends.
+///
+/// # Errors
+/// Those of bind(2), connect(2) and accept(2); `ConnectionRefused` where another process came
+/// first.
+pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let any = |ip| SocketAddr::new(ip, 0);
+    let addresses = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(any);
+    let listener = TcpListener::bind(&addresses[..])?;
+    let ours = TcpStream::connect(listener.local_addr()?)?;
+    let (theirs, from) = listener.accept()?;
+    if from == ours.local_addr()? {
+        Ok((ours, theirs))
+    } else {
+        let other = "another process connected first";
+        Err(io::Error::new(io::ErrorKind::ConnectionRefused, other))
+    }
 }
 
 /// Returns how much the peer has acknowledged (`TCP_INFO`, tcp(7)). Does not block.

@@ -21,7 +21,7 @@ struct SourceLimit {
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &["underpass-bench", "xtask"],
-        lines_max: 17_750,
+        lines_max: 18_150,
         reason: "what measures and checks the product must not outweigh it",
     },
     SourceLimit {
@@ -34,7 +34,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 62_250,
+        lines_max: 63_800,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

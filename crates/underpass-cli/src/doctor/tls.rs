@@ -7,10 +7,10 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde::Serialize;
 use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
+use underpass::tcp::loopback_pair;
 use underpass::{Cause, Endpoint, EndpointKind, Side, errno};
 
 use super::explanation;
-use crate::loopback::tcp_pair;
 
 /// The capabilities of kernel TLS, tested on local connections.
 #[derive(Clone, Debug, Serialize)]
@@ -143,7 +143,7 @@ fn explained(errno: Errno, missing: &str) -> String {
 
 /// Returns both ends, since a socket whose peer is closed is no longer connected.
 fn connect_and_attach() -> io::Result<(std::net::TcpStream, std::net::TcpStream)> {
-    let (ours, theirs) = tcp_pair()?;
+    let (ours, theirs) = loopback_pair()?;
     attach(&ours)?;
     if Endpoint::of(&ours)?.kind == EndpointKind::TcpKernelTls {
         Ok((ours, theirs))

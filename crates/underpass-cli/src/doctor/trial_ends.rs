@@ -11,9 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use underpass::tcp::loopback_pair;
 use underpass::{Owed, Source};
-
-use crate::loopback::tcp_pair;
 
 /// More than one page, buffer and pipe for every mechanism, and an odd remainder.
 pub(super) const SAMPLE_BYTES: usize = (1 << 20) + 4321;
@@ -66,7 +65,7 @@ impl StreamKind {
     fn open(self) -> io::Result<(OwnedFd, OwnedFd)> {
         Ok(match self {
             Self::Tcp => {
-                let (one, other) = tcp_pair()?;
+                let (one, other) = loopback_pair()?;
                 (one.into(), other.into())
             }
             Self::Unix => {

@@ -9,11 +9,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use underpass::limits::SPLICED_BYTES_MIN;
+use underpass::tcp::loopback_pair;
 use underpass::{
     Account, EndpointKind, Kernel, Mechanism, Owed, Plan, Policy, Reason, Sink, Source,
 };
-
-use crate::loopback::tcp_pair;
 
 /// Fits into a socket's send buffer, so that no reader is needed.
 const TRIED_BYTES: u64 = 4096;
@@ -146,7 +145,7 @@ fn send(path: &Path) -> io::Result<Option<Account>> {
     if !found.is_file() || found.len() == 0 {
         return Ok(None);
     }
-    let (socket, _peer) = tcp_pair()?;
+    let (socket, _peer) = loopback_pair()?;
     let length = found.len().min(TRIED_BYTES);
     Ok(underpass::send_file(&Kernel::probe(), &file, 0, length, &socket).ok())
 }

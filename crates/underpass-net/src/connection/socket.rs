@@ -84,6 +84,13 @@ impl PlainSocket {
         Ok(registered)
     }
 
+    /// Forgets what the event loop knows: the next call is made whatever that was, and the next
+    /// wait registers anew. Nothing waits now.
+    #[cfg(feature = "tls")]
+    pub(crate) fn deregister(&self) {
+        self.registration.take();
+    }
+
     /// Waits until there may be something of `interest`.
     pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
         let registered = self.registered(interest)?;

@@ -9,11 +9,15 @@ use std::time::Duration;
 
 use rustix::net::{Shutdown, shutdown, sockopt};
 use tokio::io::{Interest, Ready};
+#[cfg(feature = "tls")]
+use underpass::EndpointKind;
 use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Turn};
 use underpass::{Kernel, Outbox, Policy};
 
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
+#[cfg(feature = "tls")]
+use crate::tls::info::SealedBy;
 use crate::tls::info::TlsInfo;
 #[cfg(feature = "tls")]
 use crate::tls::session::TlsSession;
@@ -100,9 +104,17 @@ impl Transport {
             }
             #[cfg(feature = "tls")]
             Layer::Tls(session) => {
-                let turn = session.turn(&self.socket, outbox, worker, bytes_max);
+                let socket = &self.socket;
                 // Boxed, so that plain connections are not larger for it.
-                Box::pin(turn).await
+                match session.hand_over(socket, outbox) {
+                    SealedBy::UserSpace => {
+                        Box::pin(session.turn(socket, outbox, worker, bytes_max)).await
+                    }
+                    SealedBy::Kernel => {
+                        let turn = session.kernel_turn(sender, socket, outbox, worker, bytes_max);
+                        Box::pin(turn).await
+                    }
+                }
             }
         }
     }
@@ -132,7 +144,13 @@ impl Transport {
         match &self.layer {
             Layer::Plain => sender.forecast(outbox, &self.socket, kernel, policy, longer),
             #[cfg(feature = "tls")]
-            Layer::Tls(_) => Forecast::sealed(outbox, kernel, policy, longer),
+            Layer::Tls(session) => {
+                let sink = match session.sealed_by(outbox) {
+                    SealedBy::UserSpace => EndpointKind::TcpSealed,
+                    SealedBy::Kernel => EndpointKind::TcpKernelTls,
+                };
+                Forecast::through(sink, outbox, (kernel, policy), longer)
+            }
         }
     }
 

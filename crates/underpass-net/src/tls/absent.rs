@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::connection::Connection;
 use crate::tls::error::{HandshakeError, TlsError};
-use crate::tls::info::{CertificateFacts, Handshake, Refreshed};
+use crate::tls::info::{CertificateFacts, Handshake, OffloadOutcome, Refreshed};
 use crate::tls::settings::TlsOptions;
 use crate::tls::shared::TlsShared;
 
@@ -31,6 +31,11 @@ impl TlsAcceptor {
     /// # Errors
     /// None.
     pub fn refresh(&self) -> Result<Refreshed, TlsError> {
+        match *self {}
+    }
+
+    /// What became of connections that kernel TLS could have taken over.
+    pub fn offloads(&self) -> Vec<(OffloadOutcome, u64)> {
         match *self {}
     }
 

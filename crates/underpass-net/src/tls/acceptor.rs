@@ -14,7 +14,8 @@ use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, versi
 
 use crate::tls::certificates::Certificates;
 use crate::tls::error::TlsError;
-use crate::tls::info::{CertificateFacts, Refreshed, iana_name};
+use crate::tls::info::{CertificateFacts, OffloadOutcome, Refreshed, iana_name};
+use crate::tls::offload::Offload;
 use crate::tls::reading::{LoadedCertificate, SignatureCost, authorities, certificates_of, load};
 use crate::tls::self_signed::load_or_make;
 use crate::tls::settings::{TlsOptions, TlsVersion};
@@ -28,6 +29,8 @@ pub struct TlsAcceptor {
     protocols: Vec<Vec<u8>>,
     config: RwLock<AcceptorConfig>,
     shared: Arc<TlsShared>,
+    /// Nothing where kernel TLS is not asked for.
+    offload: Option<Arc<Offload>>,
 }
 
 /// What handshakes begin with. It is swapped whole.
@@ -61,6 +64,7 @@ impl TlsAcceptor {
             shared,
         )?;
         Ok(TlsAcceptor {
+            offload: Offload::of(options)?,
             options: options.clone(),
             certificates,
             protocols,
@@ -119,6 +123,17 @@ impl TlsAcceptor {
 
     pub(crate) fn signature_cost(&self) -> SignatureCost {
         self.certificates.signature_cost()
+    }
+
+    /// What became of connections that kernel TLS could have taken over; nothing where it is not
+    /// asked for.
+    pub fn offloads(&self) -> Vec<(OffloadOutcome, u64)> {
+        let offload = self.offload.as_ref();
+        offload.map(|offload| offload.counts()).unwrap_or_default()
+    }
+
+    pub(crate) fn offload(&self) -> Option<&Arc<Offload>> {
+        self.offload.as_ref()
     }
 
     pub(crate) fn shared(&self) -> &Arc<TlsShared> {

@@ -55,6 +55,12 @@ pub enum TlsError {
         /// The file of the key.
         key: PathBuf,
     },
+    /// Kernel TLS is required and cannot be used.
+    #[error("tls.offload is \"require\", and kernel TLS cannot be used: {why}")]
+    Offload {
+        /// What is missing, or what failed.
+        why: String,
+    },
     /// A cipher suite is not known.
     #[error("unknown cipher suite {name:?}; expected one of {known}")]
     CipherSuite {

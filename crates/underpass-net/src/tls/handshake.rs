@@ -25,6 +25,7 @@ use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
+use crate::tls::offload::{Offload, PendingOffload};
 use crate::tls::reading::{SignatureCost, identity};
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
 use crate::tls::session::{HandshakeResult, TlsSession};
@@ -107,6 +108,7 @@ struct HandshakeMachine {
     hello: Option<Acceptor>,
     /// The name that the client asks for.
     server_name: Option<Box<str>>,
+    offload: Option<Arc<Offload>>,
 }
 
 /// A handshake after a step, and what came of that.
@@ -131,17 +133,8 @@ impl<'s> HandshakeInProgress<'s> {
         socket: &'s PlainSocket,
         received: Vec<u8>,
     ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
-        let connection = acceptor.session();
         Ok(HandshakeInProgress {
-            machine: HandshakeMachine {
-                connection: connection
-                    .map_err(|error| HandshakeError::Failed(error.to_string()))?,
-                received,
-                shown: 0,
-                unsent: Vec::new(),
-                hello: Some(Acceptor::default()),
-                server_name: None,
-            },
+            machine: HandshakeMachine::new(acceptor, received)?,
             shared: Arc::clone(acceptor.shared()),
             socket,
             cost: acceptor.signature_cost(),
@@ -286,6 +279,19 @@ impl<'s> HandshakeInProgress<'s> {
 }
 
 impl HandshakeMachine {
+    fn new(acceptor: &TlsAcceptor, received: Vec<u8>) -> Result<HandshakeMachine, HandshakeError> {
+        let connection = acceptor.session();
+        Ok(HandshakeMachine {
+            connection: connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            received,
+            shown: 0,
+            unsent: Vec::new(),
+            hello: Some(Acceptor::default()),
+            server_name: None,
+            offload: acceptor.offload().cloned(),
+        })
+    }
+
     /// The length of the next record, once it is complete.
     fn next_record(&self) -> Option<usize> {
         record_length(&self.received[self.shown..])
@@ -383,7 +389,10 @@ impl HandshakeMachine {
                 Err(never) => match never {},
             }
         }
+        let offload = self.offload;
+        let offload = offload.map(|offload| PendingOffload::new(&offload, suite, &extracted.tx));
         Ok(HandshakeResult {
+            offload,
             opener: Opener::new(suite, extracted.rx)?,
             sealer: Sealer::new(form, extracted.tx)?,
             suite,
@@ -403,29 +412,13 @@ pub(crate) fn verdict(
     acceptor: &TlsAcceptor,
     parts: &mut dyn Iterator<Item = &[u8]>,
 ) -> Result<Option<Box<str>>, String> {
-    let (socket, _) = std::os::unix::net::UnixStream::pair().map_err(|error| error.to_string())?;
-    let socket = PlainSocket::new(socket.into());
-    let handshake = HandshakeInProgress::new(acceptor, &socket, Vec::new());
-    let mut handshake = handshake.map_err(|error| error.to_string())?;
+    let machine = HandshakeMachine::new(acceptor, Vec::new());
+    let mut machine = machine.map_err(|error| error.to_string())?;
     loop {
-        match handshake.step().map_err(|error| error.to_string())? {
-            HandshakeStep::Again => {}
-            HandshakeStep::Complete => return Ok(handshake.server_name),
-            HandshakeStep::Receive => {
-                match (
-                    record_length(&handshake.received[handshake.shown..]),
-                    parts.next(),
-                ) {
-                    (Some(length), part) => {
-                        handshake.show(length);
-                        handshake
-                            .received
-                            .extend_from_slice(part.unwrap_or_default());
-                    }
-                    (None, Some(part)) => handshake.received.extend_from_slice(part),
-                    (None, None) => return Ok(handshake.server_name),
-                }
-            }
+        let step = machine.advance().map_err(|error| error.to_string())?;
+        match (step, parts.next()) {
+            (HandshakeStep::Complete, _) | (_, None) => return Ok(machine.server_name),
+            (_, Some(part)) => machine.received.extend_from_slice(part),
         }
     }
 }

@@ -29,16 +29,19 @@ pub enum SealedBy {
     /// This program.
     #[default]
     UserSpace,
+    /// The kernel.
+    Kernel,
 }
 
 impl SealedBy {
     /// All of them.
-    pub const ALL: [SealedBy; 1] = [SealedBy::UserSpace];
+    pub const ALL: [SealedBy; 2] = [SealedBy::UserSpace, SealedBy::Kernel];
 
-    /// `user_space`.
+    /// `user_space` or `kernel`.
     pub fn name(self) -> &'static str {
         match self {
             SealedBy::UserSpace => "user_space",
+            SealedBy::Kernel => "kernel",
         }
     }
 }
@@ -68,6 +71,51 @@ impl HandshakeKind {
         match self {
             HandshakeKind::Full => "full",
             HandshakeKind::Resumed => "resumed",
+        }
+    }
+}
+
+/// What became of a connection whose sending kernel TLS could have taken over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OffloadOutcome {
+    /// The kernel encrypts what it sends.
+    Kernel,
+    /// Kernel TLS cannot be used, or has failed its test at the start.
+    Unavailable,
+    /// The kernel does not know the cipher suite.
+    UnknownSuite,
+    /// More than the key may encrypt is about to be sent, and the kernel cannot replace it.
+    RecordLimit,
+    /// The kernel has refused TLS on the socket, as where the peer has closed its side.
+    AttachRefused,
+    /// The kernel has refused the key.
+    KeyRefused,
+    /// It was taken over and has ended early, because the kernel cannot replace the key.
+    KeySpent,
+}
+
+impl OffloadOutcome {
+    /// All of them.
+    pub const ALL: [OffloadOutcome; 7] = [
+        OffloadOutcome::Kernel,
+        OffloadOutcome::Unavailable,
+        OffloadOutcome::UnknownSuite,
+        OffloadOutcome::RecordLimit,
+        OffloadOutcome::AttachRefused,
+        OffloadOutcome::KeyRefused,
+        OffloadOutcome::KeySpent,
+    ];
+
+    /// The label in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            OffloadOutcome::Kernel => "kernel",
+            OffloadOutcome::Unavailable => "unavailable",
+            OffloadOutcome::UnknownSuite => "unknown_suite",
+            OffloadOutcome::RecordLimit => "record_limit",
+            OffloadOutcome::AttachRefused => "attach_refused",
+            OffloadOutcome::KeyRefused => "key_refused",
+            OffloadOutcome::KeySpent => "key_spent",
         }
     }
 }

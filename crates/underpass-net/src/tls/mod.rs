@@ -13,7 +13,8 @@
 //!
 //! rustls shakes hands, and derives the next keys later. Records are made by the session: what a
 //! connection owes is read in batches into a buffer of the worker, sealed into another one, and
-//! leaves by one call for a batch. What has been sealed is never sealed again.
+//! leaves by one call for a batch. What has been sealed is never sealed again. Where kernel TLS is
+//! asked for, the kernel gets the sending key when a long range begins ([`offload`]).
 
 #[cfg(not(feature = "tls"))]
 #[path = "absent.rs"]
@@ -30,6 +31,8 @@ pub(crate) mod handshake;
 pub(crate) mod info;
 #[cfg(feature = "tls")]
 mod message_rate;
+#[cfg(feature = "tls")]
+pub(crate) mod offload;
 #[cfg(feature = "tls")]
 mod reading;
 #[cfg(feature = "tls")]

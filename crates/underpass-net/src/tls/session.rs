@@ -7,6 +7,8 @@
 //!                   └── alerts, key updates, limits of keys
 //! ```
 
+mod sending_key;
+
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -33,6 +35,7 @@ use crate::limits::{
 use crate::tls::error::SessionFault;
 use crate::tls::info::TlsInfo;
 use crate::tls::message_rate::MessageRate;
+use crate::tls::offload::{PendingOffload, Sealing};
 use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
 use crate::tls::shared::{AlertDirection, TlsShared};
 
@@ -46,6 +49,8 @@ pub(crate) struct TlsSession {
 pub(crate) struct HandshakeResult {
     pub(crate) opener: Opener,
     pub(crate) sealer: Sealer,
+    /// The key of the sealer, where kernel TLS may take over.
+    pub(crate) offload: Option<PendingOffload>,
     pub(crate) suite: SupportedCipherSuite,
     pub(crate) secrets: KernelConnection<ServerConnectionData>,
     /// Records of the handshake that have not been sent.
@@ -58,7 +63,9 @@ pub(crate) struct HandshakeResult {
 
 struct SessionState {
     opener: Opener,
-    sealer: Sealer,
+    sealing: Sealing,
+    /// Until the first long range begins.
+    offload: Option<PendingOffload>,
     suite: SupportedCipherSuite,
     /// Derives the next keys.
     secrets: KernelConnection<ServerConnectionData>,
@@ -108,7 +115,8 @@ impl TlsSession {
             info: Rc::new(result.info),
             state: RefCell::new(SessionState {
                 opener: result.opener,
-                sealer: result.sealer,
+                sealing: Sealing::UserSpace(result.sealer),
+                offload: result.offload,
                 suite: result.suite,
                 secrets: result.secrets,
                 unsent: result.unsent,
@@ -320,6 +328,11 @@ impl SessionState {
                 opened
             }
         };
+        // Requests that come while something waits get one answer (RFC 8446, section 4.6.3), with
+        // the next data.
+        if self.is_update_owed && self.has_sent_all() && opened.is_ok() {
+            opened = self.update_key();
+        }
         if let Err(fault) = opened {
             room.truncate(start);
             self.torn = Vec::new();
@@ -328,14 +341,10 @@ impl SessionState {
                 self.push_alert(AlertLevel::Fatal, alert);
             }
         }
-        // Requests that come while something waits get one answer (RFC 8446, section 4.6.3), with
-        // the next data.
-        if self.is_update_owed && self.unsent.is_empty() && opened.is_ok() {
-            opened = self.update_key();
-        }
         // What has to be answered leaves as far as the socket takes it; the rest with what is sent
         // next.
-        if self.unsent.unsent().len() > answers {
+        let is_kernel = matches!(self.sealing, Sealing::Kernel(_));
+        if is_kernel || self.unsent.unsent().len() > answers {
             let _ = self.send(socket);
         }
         Ok(opened?)
@@ -430,26 +439,19 @@ impl SessionState {
         if message[0] != CLIENT_HELLO {
             return Err(UNEXPECTED);
         }
-        if self.unsent.is_empty() {
+        if self.has_sent_all() {
             self.push_alert(AlertLevel::Warning, AlertDescription::NoRenegotiation);
         }
         Ok(())
     }
 
-    /// Announces a new key, under the present one, and uses it from then on.
-    fn update_key(&mut self) -> Result<(), SessionFault> {
-        let form = self.sealer.form();
-        let failed = |_| SessionFault::Peer(AlertDescription::InternalError);
-        self.is_update_owed = false;
-        let message = [&KEY_UPDATE_HEAD[..], &[0]].concat();
-        self.push(ContentType::Handshake, &message, 0)
-            .map_err(failed)?;
-        let next = self
-            .secrets
-            .update_tx_secret()
-            .and_then(|next| Sealer::new(form, next));
-        self.sealer = next.map_err(failed)?;
-        Ok(())
+    /// Whether no record waits to be sent.
+    fn has_sent_all(&self) -> bool {
+        let waits = match &self.sealing {
+            Sealing::UserSpace(_) => false,
+            Sealing::Kernel(kernel) => kernel.waits(),
+        };
+        self.unsent.is_empty() && !waits
     }
 
     fn push_alert(&mut self, level: AlertLevel, alert: AlertDescription) {
@@ -460,9 +462,15 @@ impl SessionState {
     }
 
     fn push(&mut self, kind: ContentType, content: &[u8], owed: u64) -> Result<(), rustls::Error> {
-        let form = self.sealer.form();
+        let sealer = match &mut self.sealing {
+            Sealing::UserSpace(sealer) => sealer,
+            Sealing::Kernel(kernel) => {
+                kernel.push(kind, content);
+                return Ok(());
+            }
+        };
+        let form = sealer.form();
         let length = form.before() + content.len() + form.behind();
-        let sealer = &mut self.sealer;
         self.unsent
             .push(length, owed, |record| sealer.seal(kind, content, record))
     }
@@ -515,17 +523,6 @@ impl SessionState {
         (records.max(1) * CONTENT_BYTES_MAX).min(SEALED_BATCH_BYTES)
     }
 
-    /// Changes the key where the peer has asked for that, and before it has sealed too much
-    /// (RFC 8446, section 5.5). TLS 1.2 cannot.
-    fn renew_key(&mut self) -> Result<(), rustls::Error> {
-        let is_due = self.is_update_owed || self.sealer.number() >= self.key_records_max;
-        match (is_due, self.suite.tls13()) {
-            (false, _) => Ok(()),
-            (true, None) => Err(rustls::Error::EncryptError),
-            (true, Some(_)) => self.update_key().map_err(|_| rustls::Error::EncryptError),
-        }
-    }
-
     /// Sends records until none is left or the socket is full, and records it.
     fn send_owed(
         &mut self,
@@ -569,7 +566,10 @@ impl SessionState {
             })?;
             self.unsent.advance(sent);
         }
-        Ok(())
+        match &mut self.sealing {
+            Sealing::Kernel(kernel) => kernel.send(socket),
+            Sealing::UserSpace(_) => Ok(()),
+        }
     }
 }
 

@@ -31,6 +31,21 @@ pub struct TlsOptions {
     /// What a protocol announces of it to clients that know such an announcement; of no meaning
     /// here.
     pub hsts: Option<String>,
+    /// Whether the kernel encrypts what is sent.
+    pub offload: OffloadMode,
+}
+
+/// Whether kernel TLS is used for sending.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum OffloadMode {
+    /// It is not, and nothing is tested.
+    #[default]
+    Off,
+    /// Where the kernel passes a test at the start.
+    Auto,
+    /// The same; the start fails where it does not pass.
+    Require,
 }
 
 /// The files of a certificate.

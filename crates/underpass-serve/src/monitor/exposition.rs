@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use underpass::Mechanism;
 use underpass_net::{
-    AlertDirection, CertificateFacts, HandshakeError, HandshakeKind, Rejected, SealedBy,
-    ShutdownPhase,
+    AlertDirection, CertificateFacts, HandshakeError, HandshakeKind, OffloadOutcome, Rejected,
+    SealedBy, ShutdownPhase,
 };
 
 use crate::https::{HttpsState, ReloadCounts};
@@ -40,6 +40,7 @@ pub(super) fn text(
     connections(&mut page, &totals);
     tls(&mut page, &totals, https);
     expiry(&mut page, &https.certificates());
+    offloading(&mut page, &https.offloads());
     running(&mut page, phase, workers);
     files(&mut page, &totals);
     if let Some(log) = &board.log {
@@ -268,6 +269,19 @@ fn expiry(page: &mut Page, certificates: &[CertificateFacts]) {
             .replace('\n', "\\n");
         let labels = format!("{{file=\"{file}\"}}");
         page.sample(name, &labels, expiry.unwrap_or_default().as_secs());
+    }
+}
+
+/// Who seals what is sent, where kernel TLS is asked for.
+fn offloading(page: &mut Page, offloads: &[(OffloadOutcome, u64)]) {
+    let name = "underpass_tls_offloads_total";
+    if offloads.is_empty() {
+        return;
+    }
+    let help = "Connections that kernel TLS could have taken over, by what became of that.";
+    page.family(name, Kind::Counter, help);
+    for (outcome, count) in offloads {
+        page.sample(name, &format!("{{outcome=\"{}\"}}", outcome.name()), *count);
     }
 }
 

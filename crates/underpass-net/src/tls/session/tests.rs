@@ -16,6 +16,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, version};
 use tempfile::TempDir;
 use tokio::runtime::Builder;
+use underpass::drive::tokio::Sender;
+use underpass::kernel_tls::Rekeying;
 use underpass::{FileRange, Piece, Policy, SharedFile};
 use underpass_testkit::{WAIT_MAX, assert_same, content};
 
@@ -26,7 +28,8 @@ use crate::limits::ConnectionLimits;
 use crate::shutdown::Shutdown;
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::handshake::HandshakeInProgress;
-use crate::tls::settings::TlsOptions;
+use crate::tls::info::SealedBy;
+use crate::tls::settings::{OffloadMode, TlsOptions};
 
 const SUITES: [SupportedCipherSuite; 5] = [
     cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -47,6 +50,10 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
+        Site::with(OffloadMode::Off)
+    }
+
+    fn with(offload: OffloadMode) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -55,11 +62,14 @@ impl Site {
             ["crt", "key", "body"].map(|name| folder.path().join(name));
         fs::write(&cert, certificate.pem()).unwrap();
         fs::write(&key_file, key.serialize_pem()).unwrap();
-        let body = content(3, 1_000_000);
+        let body = content(3, 1_100_000);
         fs::write(&body_file, &body).unwrap();
         Site {
-            acceptor: TlsAcceptor::load(&TlsOptions::of(&cert, key_file), &[], &Arc::default())
-                .unwrap(),
+            acceptor: {
+                let mut options = TlsOptions::of(&cert, key_file);
+                options.offload = offload;
+                TlsAcceptor::load(&options, &[], &Arc::default()).unwrap()
+            },
             certificate: CertificateDer::from_pem_file(cert).unwrap(),
             file: SharedFile::new(fs::File::open(body_file).unwrap().into()),
             body,
@@ -311,7 +321,8 @@ fn a_key_that_has_sealed_enough_is_changed_and_where_that_cannot_be_nothing_more
                 // The server's Finished was the first record.
                 None => assert_eq!(sent.unwrap_err().fault, Fault::PeerGone),
             }
-            assert!(session.state.borrow().sealer.number() <= 4);
+            let state = session.state.borrow();
+            assert!(matches!(&state.sealing, Sealing::UserSpace(sealer) if sealer.number() <= 4));
         }
     });
 }
@@ -340,6 +351,57 @@ fn the_end_is_announced_once_the_socket_takes_it() {
                 tokio::task::yield_now().await;
             }
             client.read_until(|client| client.is_closed);
+        }
+    });
+}
+
+/// Of one key, the kernel seals no more than the process, as far as it is asked now and then.
+#[test]
+#[ignore = "needs kernel TLS; run by cargo xtask test"]
+fn a_key_that_the_kernel_has_is_replaced_in_time_or_the_connection_ends() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let site = Site::with(OffloadMode::Require);
+        let (worker, kernel) = (worker(), underpass::kernel_tls::probe_sending().unwrap());
+        for suite in SUITES {
+            let (session, socket, mut client) = site.connect(suite).await;
+            session.state.borrow_mut().key_records_max = 100;
+            // With less than two packets, each record waits for the cork's timer.
+            set_socket_send_buffer_size(&socket, 1 << 20).unwrap();
+            set_socket_recv_buffer_size(&client.socket, 1 << 20).unwrap();
+            let (mut outbox, mut sender) = (Outbox::new(), Sender::new());
+            let (len, count) = (site.body.len() as u64, 10);
+            for _ in 0..count {
+                let file = Arc::clone(&site.file);
+                outbox.push(Piece::Range(FileRange {
+                    file,
+                    offset: 0,
+                    len,
+                }));
+            }
+            let sealed_by = session.hand_over(&socket, &outbox);
+            assert_eq!(sealed_by, SealedBy::Kernel, "{suite:?}");
+            let sent = loop {
+                let turn = session.kernel_turn(&mut sender, &socket, &mut outbox, &worker, 1);
+                let mut turn = Box::pin(turn);
+                match poll_fn(|task| Poll::Ready(turn.as_mut().poll(task))).await {
+                    Poll::Ready(Ok(Turn::More)) => {}
+                    Poll::Ready(turned) => break turned,
+                    Poll::Pending => client.read(usize::MAX),
+                }
+                drop(turn);
+                tokio::task::yield_now().await;
+            };
+            let is_replaced = suite.tls13().is_some() && kernel.rekeying == Rekeying::Works;
+            match is_replaced {
+                true => {
+                    sent.unwrap();
+                    let all = site.body.repeat(count);
+                    client.read_until(|client| client.received.len() >= all.len());
+                    assert_same(&client.received, &all, "the bodies");
+                }
+                false => assert_eq!(sent.unwrap_err().fault, Fault::PeerGone),
+            }
         }
     });
 }

@@ -136,16 +136,15 @@ enum Moved {
 }
 
 impl Forecast {
-    /// Predicts how the first range of an outbox will leave by [`gather`]; as
-    /// [`Sender::forecast`].
-    pub fn sealed(
+    /// Predicts how the first range of an outbox will leave through a sink that is known by its
+    /// kind alone, as by [`gather`]; as [`Sender::forecast`].
+    pub fn through(
+        sink: EndpointKind,
         outbox: &Outbox,
-        kernel: &Kernel,
-        policy: &Policy,
+        (kernel, policy): (&Kernel, &Policy),
         longer: u64,
     ) -> Option<Forecast> {
-        let sealed = Sink::sample(EndpointKind::TcpSealed);
-        Forecast::of(outbox, sealed.end, kernel, policy, longer)
+        Forecast::of(outbox, Sink::sample(sink).end, kernel, policy, longer)
     }
 
     fn of(

@@ -1,0 +1,347 @@
+//! Kernel TLS for sending: whether a listener uses it, and the hand-over of a session's key.
+//!
+//! ```text
+//!  options ─► probe ─► self-test ─► Offload, of a listener
+//!                                      │ its suite is supported: the session keeps its key
+//!  handshake ─► PendingOffload ────────┤ a long range begins, and no sealed record is unsent
+//!                                      ▼
+//!               KernelSealing: the kernel seals what is written; alerts and key updates leave as
+//!               control records. What is received is opened by the session as before.
+//! ```
+//!
+//! The key leaves the process once: the sealer is dropped when the kernel has the key, so that no
+//! nonce is used twice. Where the kernel refuses, the session goes on as before.
+
+mod self_test;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustls::{ConnectionTrafficSecrets, ContentType, SupportedCipherSuite};
+use tokio::io::Interest;
+use underpass::drive::tokio::Stream;
+use underpass::kernel_tls::{
+    self, Cipher, Rekeying, SendingSupport, TrafficKey, Version, probe_sending,
+};
+use underpass::{Outbox, Piece, Side, errno};
+
+use self::self_test::self_test;
+use crate::connection::socket::PlainSocket;
+use crate::limits::{KEY_RECORDS_MAX, OFFLOADED_BYTES_MIN};
+use crate::tls::error::TlsError;
+use crate::tls::info::OffloadOutcome;
+use crate::tls::records::{CONTENT_BYTES_MAX, Sealer};
+use crate::tls::settings::{OffloadMode, TlsOptions, TlsVersion};
+
+/// The number of records is asked for once in so many turns; the limit leaves room for many more
+/// than they seal.
+const TURNS_PER_CHECK: u32 = 64;
+
+/// What a listener does with kernel TLS, and what became of it. Shared by all workers.
+#[derive(Debug)]
+pub(crate) struct Offload {
+    /// Nothing where the kernel cannot be used.
+    support: Option<SendingSupport>,
+    counts: [AtomicU64; OffloadOutcome::ALL.len()],
+}
+
+impl Offload {
+    /// Tests whether the kernel can seal records, where the options want that. Takes up to a few
+    /// seconds.
+    ///
+    /// # Errors
+    /// [`TlsError::Offload`] where the options require it and the kernel cannot.
+    pub(crate) fn of(options: &TlsOptions) -> Result<Option<Arc<Offload>>, TlsError> {
+        if options.offload == OffloadMode::Off {
+            return Ok(None);
+        }
+        let tested = tested(options);
+        if let (OffloadMode::Require, Err(why)) = (options.offload, &tested) {
+            return Err(TlsError::Offload { why: why.clone() });
+        }
+        if let Err(why) = &tested {
+            tracing::warn!("kernel TLS is not used: {why}");
+        }
+        Ok(Some(Arc::new(Offload {
+            support: tested.ok(),
+            counts: Default::default(),
+        })))
+    }
+
+    /// How often each outcome came.
+    pub(crate) fn counts(&self) -> Vec<(OffloadOutcome, u64)> {
+        let counts = self
+            .counts
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
+        OffloadOutcome::ALL.into_iter().zip(counts).collect()
+    }
+
+    /// Counts an outcome; one that the operator may want to know of is logged the first time.
+    pub(crate) fn count(&self, outcome: OffloadOutcome, errno: Option<Errno>) {
+        let earlier = self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        if let (0, Some(errno)) = (earlier, errno) {
+            let (name, errno) = (outcome.name(), errno::Named(errno));
+            tracing::warn!(
+                "kernel TLS: {name} ({errno}); such connections are encrypted in user space"
+            );
+        }
+    }
+}
+
+/// What the kernel can do, as far as the options need it.
+fn tested(options: &TlsOptions) -> Result<SendingSupport, String> {
+    let started = Instant::now();
+    let support = probe_sending().map_err(|error| error.to_string())?;
+    let needed = Version::ALL
+        .into_iter()
+        .filter(|version| *version == Version::Tls13 || options.min_version == TlsVersion::Tls12);
+    let needed = needed.flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)));
+    let named =
+        |(version, cipher): (Version, Cipher)| format!("{} with {}", version.name(), cipher.name());
+    let missing: Vec<_> = needed
+        .filter(|suite| !support.suites.contains(suite))
+        .map(named)
+        .collect();
+    if options.offload == OffloadMode::Require && !missing.is_empty() {
+        let missing = missing.join(", ");
+        return Err(format!(
+            "the kernel does not know {missing}, or the modules of the ciphers are not loaded"
+        ));
+    }
+    self_test(&support).map_err(|why| format!("the self-test failed: {why}"))?;
+    tracing::info!(
+        "kernel TLS is used for sending: {} of 6 suites, a key {}, self-test passed in {} ms",
+        support.suites.len(),
+        match support.rekeying {
+            Rekeying::Works => "can be replaced",
+            Rekeying::Absent => "cannot be replaced",
+        },
+        started.elapsed().as_millis(),
+    );
+    Ok(support)
+}
+
+/// The sending key of a session that the kernel may get.
+pub(crate) struct PendingOffload {
+    offload: Arc<Offload>,
+    /// Nothing where the kernel does not know the suite, or cannot be used.
+    key: Option<TrafficKey>,
+}
+
+impl PendingOffload {
+    pub(crate) fn new(
+        offload: &Arc<Offload>,
+        suite: SupportedCipherSuite,
+        secrets: &(u64, ConnectionTrafficSecrets),
+    ) -> PendingOffload {
+        let key = offload.support.as_ref().and_then(|support| {
+            let key = traffic_key(suite, secrets)?;
+            let suite = (key.version(), key.cipher());
+            support.suites.contains(&suite).then_some(key)
+        });
+        PendingOffload {
+            offload: Arc::clone(offload),
+            key,
+        }
+    }
+
+    /// The session has changed its key.
+    pub(crate) fn renew(
+        &mut self,
+        suite: SupportedCipherSuite,
+        secrets: &(u64, ConnectionTrafficSecrets),
+    ) {
+        self.key = self.key.take().and_then(|_| traffic_key(suite, secrets));
+    }
+
+    /// Whether what is owed next is worth a hand-over, and how many bytes it has.
+    pub(crate) fn is_worth(outbox: &Outbox) -> Option<u64> {
+        let mut ranges = outbox.pieces().filter_map(|piece| match piece {
+            Piece::Range(range) => Some(range.len),
+            Piece::Bytes(_) | Piece::Joined { .. } => None,
+        });
+        ranges.next().filter(|len| *len >= OFFLOADED_BYTES_MIN)
+    }
+
+    /// Whether a hand-over can be expected to succeed.
+    pub(crate) fn is_likely(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Gives the key to the kernel, behind the `number` records that were sealed with it. `None`
+    /// where it does not take it: the session goes on as before.
+    pub(crate) fn hand_over(
+        self,
+        socket: &PlainSocket,
+        number: u64,
+        bytes: u64,
+    ) -> Option<KernelSealing> {
+        let PendingOffload { offload, key } = self;
+        let refused = |outcome, errno| {
+            offload.count(outcome, errno);
+            None
+        };
+        let (Some(support), Some(mut key)) = (&offload.support, key) else {
+            return match offload.support {
+                None => refused(OffloadOutcome::Unavailable, None),
+                Some(_) => refused(OffloadOutcome::UnknownSuite, None),
+            };
+        };
+        let rekeying = match key.version() {
+            Version::Tls12 => Rekeying::Absent,
+            Version::Tls13 => support.rekeying,
+        };
+        let records = number.saturating_add(bytes / CONTENT_BYTES_MAX as u64);
+        if rekeying == Rekeying::Absent && records >= KEY_RECORDS_MAX {
+            return refused(OffloadOutcome::RecordLimit, None);
+        }
+        if let Err(errno) = kernel_tls::attach(socket) {
+            return refused(OffloadOutcome::AttachRefused, Some(errno));
+        }
+        key.set_number(number);
+        if let Err(errno) = kernel_tls::install(socket, Side::Sink, &key) {
+            return refused(OffloadOutcome::KeyRefused, Some(errno));
+        }
+        offload.count(OffloadOutcome::Kernel, None);
+        Some(KernelSealing {
+            suite: (key.version(), key.cipher()),
+            rekeying,
+            waiting: VecDeque::new(),
+            turns: 0,
+            offload,
+            state: SealingState::Intact,
+        })
+    }
+}
+
+/// Who encrypts what a session sends.
+pub(crate) enum Sealing {
+    UserSpace(Sealer),
+    Kernel(KernelSealing),
+}
+
+/// The sending side of a session whose key the kernel has.
+pub(crate) struct KernelSealing {
+    suite: (Version, Cipher),
+    rekeying: Rekeying,
+    /// Records without data that have not left.
+    waiting: VecDeque<ControlRecord>,
+    turns: u32,
+    offload: Arc<Offload>,
+    state: SealingState,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum SealingState {
+    Intact,
+    /// A new key was announced, and the kernel has not taken it: nothing can be sent any more.
+    KeyLost,
+}
+
+struct ControlRecord {
+    kind: ContentType,
+    content: Vec<u8>,
+    /// The key that seals what comes behind it.
+    next: Option<TrafficKey>,
+}
+
+impl KernelSealing {
+    /// Appends a record without data.
+    pub(crate) fn push(&mut self, kind: ContentType, content: &[u8]) {
+        self.waiting.push_back(ControlRecord {
+            kind,
+            content: content.to_vec(),
+            next: None,
+        });
+    }
+
+    /// Whether records wait to be sent.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether the kernel can replace the key. Where it cannot, the connection ends, and that is
+    /// counted.
+    pub(crate) fn admits_new_key(&self) -> bool {
+        let admits = self.rekeying == Rekeying::Works;
+        if !admits {
+            self.offload.count(OffloadOutcome::KeySpent, None);
+        }
+        admits
+    }
+
+    /// Seals with a new key whatever comes behind the record that was appended last, which
+    /// announces it.
+    pub(crate) fn renew(
+        &mut self,
+        suite: SupportedCipherSuite,
+        secrets: &(u64, ConnectionTrafficSecrets),
+    ) {
+        match (self.waiting.back_mut(), traffic_key(suite, secrets)) {
+            (Some(announced), Some(key)) => announced.next = Some(key),
+            _ => self.state = SealingState::KeyLost,
+        }
+    }
+
+    /// Whether the key has sealed as much as it may. Counts a turn.
+    pub(crate) fn is_spent(&mut self, socket: &PlainSocket, records_max: u64) -> bool {
+        let is_due = self.turns.is_multiple_of(TURNS_PER_CHECK);
+        self.turns = self.turns.wrapping_add(1);
+        let (version, cipher) = self.suite;
+        let records = || kernel_tls::sealed_records(socket, version, cipher);
+        is_due && records().is_ok_and(|records| records >= records_max)
+    }
+
+    /// Sends the records that wait, and installs the keys that they announce.
+    ///
+    /// # Errors
+    /// `WouldBlock` where the socket is full; with any other, nothing can be sent any more.
+    pub(crate) fn send(&mut self, socket: &PlainSocket) -> io::Result<()> {
+        while let Some(record) = self.waiting.front() {
+            if self.state == SealingState::KeyLost {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let kind = u8::from(record.kind);
+            socket.try_io(Interest::WRITABLE, || {
+                Ok(kernel_tls::send_record(socket, kind, &record.content)?)
+            })?;
+            let sent = self.waiting.pop_front();
+            if let Some(key) = sent.and_then(|record| record.next)
+                && let Err(errno) = kernel_tls::install(socket, Side::Sink, &key)
+            {
+                self.state = SealingState::KeyLost;
+                self.offload.count(OffloadOutcome::KeySpent, Some(errno));
+            }
+        }
+        match self.state {
+            SealingState::Intact => Ok(()),
+            SealingState::KeyLost => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+/// What rustls calls a secret, as the kernel takes it.
+fn traffic_key(
+    suite: SupportedCipherSuite,
+    (number, secrets): &(u64, ConnectionTrafficSecrets),
+) -> Option<TrafficKey> {
+    let version = match suite.tls13() {
+        Some(_) => Version::Tls13,
+        None => Version::Tls12,
+    };
+    let (cipher, key, iv) = match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Cipher::Aes256Gcm, key, iv),
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+            (Cipher::ChaCha20Poly1305, key, iv)
+        }
+        _ => return None,
+    };
+    let iv = iv.as_ref().try_into().ok()?;
+    TrafficKey::new(version, cipher, key.as_ref(), iv, *number)
+}

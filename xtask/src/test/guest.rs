@@ -1,0 +1,141 @@
+//! `cargo xtask guest`: the tests of kernel TLS in guests, one whose kernel can replace a key and
+//! one whose kernel cannot, whatever the kernel of this machine does.
+//!
+//! The guests are kernels of Debian that run as ordinary programs (user-mode Linux): they need
+//! neither root nor virtualization. They have one processor, which is slow at ciphers: no figures,
+//! and no races between processors.
+
+mod uml;
+
+use std::fs;
+use std::process::ExitCode;
+
+use self::uml::UserModeLinux;
+use super::cargo::run_tests;
+use super::report::TestReport;
+use crate::artifacts::{self, Binary};
+use crate::needs::Lack;
+use crate::workspace::{Fallible, Workspace, exit_code};
+
+#[derive(clap::Args)]
+pub(crate) struct GuestArguments {
+    /// How many answers of each guest are compared
+    #[arg(long, default_value_t = 10_000)]
+    answers: u32,
+}
+
+/// How many are compared by `cargo xtask test`.
+pub(super) const ANSWERS_OF_A_TEST: u32 = 300;
+
+/// Answers that are compared while packets are lost and overtake each other.
+const ANSWERS_OF_A_BAD_NETWORK: u32 = 60;
+
+/// A minute, and what that many answers may take.
+const fn boot_seconds(answers: u32) -> u32 {
+    120 + answers / 5
+}
+
+/// Where a guest's kernel comes from.
+struct Guest {
+    /// A release of Debian, and what its kernel was when this was written.
+    release: &'static str,
+    kernel: &'static str,
+    /// Whether it panics on processors with AMX, of whose registers it does not know.
+    fears_amx: bool,
+}
+
+const GUESTS: [Guest; 2] = [
+    Guest {
+        release: "forky",
+        kernel: "7.2, which replaces keys",
+        fears_amx: false,
+    },
+    Guest {
+        release: "bookworm",
+        kernel: "6.1, which does not",
+        fears_amx: true,
+    },
+];
+
+/// Runs them alone, as `cargo xtask guest`.
+pub(crate) fn run(workspace: &Workspace, arguments: &GuestArguments) -> Fallible<ExitCode> {
+    let mut cargo = workspace.cargo_over_everything("test");
+    let built = artifacts::tests(cargo.args(["--lib", "--test", TARGET]))?;
+    let mut report = TestReport::default();
+    run_all(
+        workspace,
+        &built.ok_or("the build failed")?,
+        arguments.answers,
+        &mut report,
+    )?;
+    println!("{report}");
+    Ok(exit_code(report.is_good()))
+}
+
+const TARGET: &str = "https_kernel";
+
+pub(super) fn run_all(
+    workspace: &Workspace,
+    binaries: &[Binary],
+    answers: u32,
+    report: &mut TestReport,
+) -> Fallible<()> {
+    let command = command(binaries, answers)?;
+    for guest in &GUESTS {
+        let name = format!("guest with Linux {}", guest.kernel);
+        println!("\n   {name}");
+        match guest.fetched(workspace) {
+            Err(lack) => report.not_run(name, 1, lack),
+            Ok(kernel) => {
+                let boot = kernel.boot(&command, boot_seconds(answers))?;
+                run_tests(&name, boot, report)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a guest runs: the tests that need kernel TLS, then some of them again on a bad network.
+fn command(binaries: &[Binary], answers: u32) -> Fallible<String> {
+    let found = |name: &str| {
+        let mut tests = binaries.iter().filter(|binary| binary.is_test());
+        let found = tests.find(|binary| binary.target.name == name);
+        let missing = || format!("{name} was not built");
+        found
+            .map(|binary| binary.executable.display())
+            .ok_or_else(missing)
+    };
+    let (units, keys, system) = (found("underpass")?, found("underpass_net")?, found(TARGET)?);
+    // Here rustix finds no getcpu in the vDSO, and asserts that there is one, where the time of a
+    // processor is asked for: explanations and metrics do that.
+    let system = format!("{system} --color never --ignored --test-threads 1 --skip explained");
+    let netem = "tc qdisc add dev lo root netem delay 2ms reorder 5% loss 1%";
+    Ok(format!(
+        "{units} --color never kernel_tls && \
+         {keys} --color never --ignored a_key_that_the_kernel_has && \
+         UNDERPASS_KERNEL_TLS_ANSWERS={answers} {system} && \
+         if {netem}; \
+         then UNDERPASS_KERNEL_TLS_ANSWERS={ANSWERS_OF_A_BAD_NETWORK} {system} of_user_space; \
+         else echo 'not run on a bad network: no tc (package iproute2)'; fi"
+    ))
+}
+
+impl Guest {
+    /// Fetches it, or says why it cannot be run.
+    fn fetched(&self, workspace: &Workspace) -> Result<UserModeLinux, Lack> {
+        let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        if self.fears_amx && processor.contains(" amx_tile") {
+            return Err(Lack::of_machine("this processor has AMX"));
+        }
+        let folder = workspace.root.join("target/guest").join(self.release);
+        let fetched = UserModeLinux::fetch(folder, self.release);
+        fetched.map_err(|error| {
+            let reason = error.to_string();
+            let reason = reason.lines().last().unwrap_or_default();
+            let release = self.release;
+            Lack::of_machine(format!(
+                "user-mode Linux of {release} is not available: {reason}"
+            ))
+        })
+    }
+}
