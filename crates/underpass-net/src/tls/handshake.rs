@@ -133,15 +133,10 @@ impl<'s> HandshakeInProgress<'s> {
     ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
         let connection = acceptor.session();
         Ok(HandshakeInProgress {
-            machine: HandshakeMachine {
-                connection: connection
-                    .map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            machine: HandshakeMachine::new(
+                connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
                 received,
-                shown: 0,
-                unsent: Vec::new(),
-                hello: Some(Acceptor::default()),
-                server_name: None,
-            },
+            ),
             shared: Arc::clone(acceptor.shared()),
             socket,
             cost: acceptor.signature_cost(),
@@ -286,6 +281,17 @@ impl<'s> HandshakeInProgress<'s> {
 }
 
 impl HandshakeMachine {
+    fn new(connection: UnbufferedServerConnection, received: Vec<u8>) -> HandshakeMachine {
+        HandshakeMachine {
+            connection,
+            received,
+            shown: 0,
+            unsent: Vec::new(),
+            hello: Some(Acceptor::default()),
+            server_name: None,
+        }
+    }
+
     /// The length of the next record, once it is complete.
     fn next_record(&self) -> Option<usize> {
         record_length(&self.received[self.shown..])
@@ -403,31 +409,15 @@ pub(crate) fn verdict(
     acceptor: &TlsAcceptor,
     parts: &mut dyn Iterator<Item = &[u8]>,
 ) -> Result<Option<Box<str>>, String> {
-    let (socket, _) = std::os::unix::net::UnixStream::pair().map_err(|error| error.to_string())?;
-    let socket = PlainSocket::new(socket.into());
-    let handshake = HandshakeInProgress::new(acceptor, &socket, Vec::new());
-    let mut handshake = handshake.map_err(|error| error.to_string())?;
-    loop {
-        match handshake.step().map_err(|error| error.to_string())? {
-            HandshakeStep::Again => {}
-            HandshakeStep::Complete => return Ok(handshake.server_name),
-            HandshakeStep::Receive => {
-                match (
-                    record_length(&handshake.received[handshake.shown..]),
-                    parts.next(),
-                ) {
-                    (Some(length), part) => {
-                        handshake.show(length);
-                        handshake
-                            .received
-                            .extend_from_slice(part.unwrap_or_default());
-                    }
-                    (None, Some(part)) => handshake.received.extend_from_slice(part),
-                    (None, None) => return Ok(handshake.server_name),
-                }
-            }
+    let connection = acceptor.session().map_err(|error| error.to_string())?;
+    let mut machine = HandshakeMachine::new(connection, Vec::new());
+    for part in parts {
+        machine.received.extend_from_slice(part);
+        if machine.next_record().is_some() {
+            machine.advance().map_err(|error| error.to_string())?;
         }
     }
+    Ok(machine.server_name)
 }
 
 /// The length of the record that `bytes` begin with, once it is complete. What no record may be is
