@@ -17,7 +17,6 @@ pub(super) struct UserModeLinux {
 }
 
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const ARCHIVE: &str = "http://deb.debian.org/debian";
 /// For a call of apt. A mirror that does not answer is given up before.
 const FETCH_SECONDS: &str = "120";
 
@@ -90,7 +89,7 @@ impl UserModeLinux {
         }
         let source = format!(
             "deb [arch=amd64 signed-by={KEYS}] {} {release} main\n",
-            mirror()
+            mirror()?
         );
         fs::write(self.folder.join("sources"), source)?;
         fs::write(self.folder.join("status"), "")?;
@@ -160,7 +159,7 @@ impl UserModeLinux {
 }
 
 /// The mirror that this machine uses.
-fn mirror() -> String {
+fn mirror() -> Fallible<String> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let codename = release
         .lines()
@@ -177,5 +176,9 @@ fn mirror() -> String {
         &format!("Codename: {}", codename.unwrap_or("none")),
     ]);
     let mirrors = output(&mut apt).unwrap_or_default();
-    mirrors.lines().next().unwrap_or(ARCHIVE).to_owned()
+    let first = mirrors
+        .lines()
+        .next()
+        .ok_or("apt has no mirror of Debian")?;
+    Ok(first.to_owned())
 }
