@@ -103,11 +103,22 @@ pub(crate) fn authorities(
     Ok(roots)
 }
 
+/// What is wrong with PEM. The errors themselves quote the file, which may be a key.
+fn pem_fault(error: &PemError) -> String {
+    let what = match error {
+        PemError::MissingSectionEnd { .. } => "a section has no end (-----END)",
+        PemError::IllegalSectionStart { .. } => "a section has no proper beginning (-----BEGIN)",
+        PemError::Base64Decode(_) => "a section is not in base64",
+        _ => "is no valid PEM",
+    };
+    what.to_owned()
+}
+
 /// Reads certificates, one at least.
 pub(crate) fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let certificates = certificates.map_err(|error| content(path, format!("{error}")))?;
+    let certificates = certificates.map_err(|error| content(path, pem_fault(&error)))?;
     match certificates.is_empty() {
         true => Err(content(
             path,
@@ -130,7 +141,7 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
                 PemError::NoItemsFound => {
                     "holds no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned()
                 }
-                error => error.to_string(),
+                error => pem_fault(&error),
             },
         )
     })

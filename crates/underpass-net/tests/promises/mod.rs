@@ -112,7 +112,11 @@ fn meant(
     let last = inner.iter().rposition(|byte| *byte != 0);
     let last = last.filter(|last| inner[*last] != 20);
     let last = last.ok_or(AlertDescription::UnexpectedMessage)?;
-    Ok((inner[last], inner[..last].to_vec()))
+    match inner[last] {
+        // ChangeCipherSpec is never encrypted (RFC 8446, section 5).
+        20 => Err(AlertDescription::UnexpectedMessage),
+        kind => Ok((kind, inner[..last].to_vec())),
+    }
 }
 
 fn folder() -> PathBuf {
@@ -198,6 +202,19 @@ mod tests {
         b"MAA=\n",
         b"\0",
     ];
+
+    #[test]
+    fn a_key_whose_lines_were_joined_is_not_quoted() {
+        let key = "-----BEGIN PRIVATE KEY-----MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQ";
+        let path = folder().join("joined");
+        fs::write(&path, key).expect("a file");
+        let error = TlsAcceptor::load(&TlsOptions::of(&path, &path), &[], &Arc::default());
+        let error = error.map(drop).unwrap_err().to_string();
+        assert!(
+            !error.contains("77, 73") && !error.contains("MIGH"),
+            "{error}"
+        );
+    }
 
     proptest! {
         #[test]
