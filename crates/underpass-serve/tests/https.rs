@@ -577,3 +577,25 @@ fn handshakes_and_certificates_are_counted_and_explained() {
         "{text}"
     );
 }
+
+/// Who is closed to make room must not keep it until the client closes, too.
+#[test]
+fn idle_connections_make_room_at_once() {
+    within(|| {
+        let authority = Authority::new();
+        let server = serve(&authority, |options| {
+            options.connections.connections_max = 8;
+            options.connections.linger_timeout = Duration::from_secs(3600);
+        });
+        server.write("f", "content");
+        let config = authority.client().config();
+        let mut held = Vec::new();
+        for _ in 0..40 {
+            let mut client = connect(&config, server.address(), "localhost");
+            assert_eq!(client.get("/f").body, b"content");
+            held.push(client);
+        }
+        // The end was announced: without, rustls reports an unexpected one.
+        assert_eq!(held[0].read_to_end().unwrap(), b"");
+    });
+}

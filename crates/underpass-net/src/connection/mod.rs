@@ -413,12 +413,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes at once what the peer has no interest in any more. An encrypted connection is closed
-    /// as [`close`](Connection::close) does, since the peer distinguishes an end that is announced
-    /// from one that is not.
-    pub async fn end(self) {
+    /// Closes at once what the peer has no interest in any more. The end of an encrypted connection
+    /// is announced, as far as the socket takes it: the peer distinguishes that from a truncation.
+    pub fn end(self) {
         if self.tls().is_some() {
-            self.close().await;
+            let _ = self.state.transport.shutdown();
         }
     }
 

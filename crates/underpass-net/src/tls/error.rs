@@ -118,9 +118,9 @@ impl HandshakeError {
 #[cfg(feature = "tls")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SessionFault {
-    /// The peer broke the protocol, and is told by this alert.
+    /// The peer violated the protocol; this alert is sent to it.
     Peer(AlertDescription),
-    /// The peer has sent this alert.
+    /// The peer sent this alert.
     Told(AlertDescription),
 }
 

@@ -220,8 +220,8 @@ impl<'s> HandshakeInProgress<'s> {
         }
     }
 
-    /// Counts the alert that ends the handshake: the peer's, or the one in the record that begins
-    /// at `start`. Where that is encrypted, `error` tells what the peer is told.
+    /// Counts the alert that ends the handshake: one from the peer, or ours in the record that
+    /// begins at `start`. If that record is encrypted, the alert is derived from `error`.
     fn count_alert(&self, start: usize, error: &rustls::Error) {
         use AlertDescription as Alert;
         let alerts = &self.shared.alerts;

@@ -138,8 +138,9 @@ impl TlsSession {
         &self.info
     }
 
-    /// Reads once, behind what is in `room`. 0 is the end of the input: the peer has closed its
-    /// side, with an alert or without, which the protocol's framing tells apart.
+    /// Reads once, behind what is in `room`. Returns 0 at the end of the input: after close_notify,
+    /// or where the peer has closed its side without it. The protocol above finds out whether
+    /// something is missing.
     pub(crate) fn poll_read(
         &self,
         socket: &PlainSocket,

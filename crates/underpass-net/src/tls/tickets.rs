@@ -39,7 +39,7 @@ pub(crate) type TicketUse = [u8; 32];
 pub(crate) struct TicketKeys(RwLock<Vec<TicketKey>>);
 
 struct TicketKey {
-    /// Tells clients and the key that a ticket is for apart; no secret.
+    /// Identifies the key in its tickets; not secret.
     name: [u8; NAME_BYTES],
     /// When it was made, in seconds since 1970.
     made: u64,

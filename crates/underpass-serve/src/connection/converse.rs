@@ -72,7 +72,7 @@ pub(crate) async fn serve_connection(
     match next {
         NextStep::Close => Box::pin(connection.close()).await,
         NextStep::Reset => connection.abort(),
-        NextStep::Request | NextStep::Drop => Box::pin(connection.end()).await,
+        NextStep::Request | NextStep::Drop => connection.end(),
     }
     drop(open);
 }

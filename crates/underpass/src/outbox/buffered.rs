@@ -1,4 +1,5 @@
-//! The face of an outbox for drivers with a buffer of their own, which encrypt or compress.
+//! What an outbox offers to drivers that send from a buffer of their own: those that encrypt or
+//! compress.
 
 use std::sync::Arc;
 
