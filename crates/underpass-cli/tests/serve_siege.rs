@@ -24,11 +24,12 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
     const CALLS: usize = 100;
     const CALLS_A_SECOND_MAX: f64 = 300.0;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let calls = "trace=accept4,epoll_wait,epoll_pwait,epoll_pwait2";
-    let server = Server::traced(log.path(), &[calls], &[]);
+    let traced = "trace=accept4,epoll_wait,epoll_pwait,epoll_pwait2";
+    let server = Server::traced(log.path(), &[traced], &[]);
     server.write("f", "f");
     server.get("/none");
-    let count = || fs::read_to_string(log.path()).unwrap().lines().count();
+    let calls = || fs::read_to_string(log.path()).unwrap();
+    let count = || calls().lines().count();
     server.limit_descriptors(server.descriptors() as u64 + 1);
     let mut first = server.connect();
     assert_eq!(
@@ -36,6 +37,8 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
         b"404 Not Found: there is no such file\n"
     );
     let mut crowd: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    // Before a file is asked for, or its opening would be the first to fail.
+    wait_until("no room", || calls().contains("EMFILE"));
     for client in &mut crowd {
         client.ask("/f");
     }

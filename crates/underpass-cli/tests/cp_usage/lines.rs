@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -441,14 +443,19 @@ pub(crate) struct Ended {
     left: BTreeMap<PathBuf, String>,
 }
 
+/// The files are equally old, as they are in the record: `-u` tells by that what to do.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    std::fs::write(path("a"), "A").expect("room");
-    std::fs::write(path("b"), "B").expect("room");
+    let written = SystemTime::now();
     std::fs::create_dir(path("d")).expect("room");
-    std::fs::write(path("d/x"), "X").expect("room");
     std::fs::create_dir(path("e")).expect("room");
+    for (name, content) in [("a", "A"), ("b", "B"), ("d/x", "X")] {
+        std::fs::write(path(name), content).expect("room");
+        let file = File::options().write(true).open(path(name));
+        let file = file.expect("a file just written");
+        file.set_modified(written).expect("a time");
+    }
     symlink("a", path("l")).expect("room");
     symlink("nowhere", path("dangling")).expect("room");
     folder
