@@ -144,13 +144,13 @@ impl<'c> Exchanges<'c> {
         match self.begin(&head) {
             Ok(ExchangeStep::Send(persistence, last, answer)) => {
                 let next = self.send_answer(persistence, answer).await;
+                // No request can follow (RFC 9112, section 9.6) whose arrival at a closed socket
+                // would destroy what has not been read; messages of TLS can.
+                let nothing_follows = last == LastRequest::Announced
+                    && self.exchange.tls.is_none()
+                    && self.connection.input().is_empty();
                 match next {
-                    // No request can follow that closing would destroy (RFC 9112, section 9.6).
-                    NextStep::Close
-                        if last == LastRequest::Announced && self.connection.input().is_empty() =>
-                    {
-                        NextStep::Drop
-                    }
+                    NextStep::Close if nothing_follows => NextStep::Drop,
                     next => next,
                 }
             }

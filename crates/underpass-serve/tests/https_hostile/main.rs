@@ -86,13 +86,19 @@ impl Attacked {
         self.server.stop();
     }
 
-    /// How many handshakes have ended in this way.
-    fn handshakes(&self, outcome: &str) -> u64 {
+    /// A value of a metric, by its name with labels.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
         let mut scrape = HttpClient::connect_unix(&self.status);
         let text = scrape.get("/metrics").text().to_string();
-        let name = format!("underpass_tls_handshakes_total{{outcome=\"{outcome}\"}} ");
-        let line = text.lines().find_map(|line| line.strip_prefix(&name));
-        line.unwrap().parse().unwrap()
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+        values.next().unwrap().trim().parse().unwrap()
+    }
+
+    /// How many handshakes have ended in this way.
+    fn handshakes(&self, outcome: &str) -> u64 {
+        self.metric(&format!(
+            "underpass_tls_handshakes_total{{outcome=\"{outcome}\"}}"
+        ))
     }
 
     /// Waits until so many handshakes have ended in this way.

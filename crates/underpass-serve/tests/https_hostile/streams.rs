@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 use rustls::{AlertDescription, ContentType};
-use underpass_testkit::{Cases, HttpClient, SeededRandom, assert_same, content, sha256, within};
+use underpass_testkit::{
+    Cases, HttpClient, SeededRandom, assert_same, content, sha256, wait_until, within,
+};
 
 use crate::client::{
     CLOSE_NOTIFY, KEY_UPDATE, KEY_UPDATE_REQUEST, LastFlight, RawClient, config, slow_socket,
@@ -239,6 +241,31 @@ fn a_client_that_asks_with_every_record_until_it_is_heard_is_served() {
         }
         assert_same(&got[got.len() - body.len()..], &body, "the body");
         assert!(client.key_updates > 3, "{}", client.key_updates);
+        attacked.stop();
+    });
+}
+
+/// It arrives when everything was sent, but has not been read.
+#[test]
+fn what_a_client_says_after_the_last_request_destroys_nothing() {
+    within(|| {
+        const SENT: &str = "underpass_tls_sent_bytes_total{sealer=\"user_space\"}";
+        let attacked = Attacked::new();
+        let body = content(7, 600_000);
+        attacked.server.write("body", &body);
+        for builder in [&attacked.suites()[0], &attacked.suites()[3]] {
+            let sent = attacked.metric(SENT);
+            let socket = slow_socket(attacked.server.address());
+            let mut client = RawClient::shake(&config(builder), socket, LastFlight::Sent).unwrap();
+            client.send_data("GET /body HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            let is_sent = || attacked.metric(SENT) >= sent + body.len() as u64;
+            wait_until("all to be sent", is_sent);
+            // Tolerated in every version.
+            client.send_data("");
+            let mut got = Vec::new();
+            client.read_to_end(&mut got).unwrap();
+            assert_same(&got[got.len() - body.len()..], &body, "the body");
+        }
         attacked.stop();
     });
 }
