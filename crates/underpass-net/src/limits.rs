@@ -240,6 +240,12 @@ pub(crate) const SEALED_BATCH_BYTES: usize = 64 << 10;
 #[cfg(feature = "tls")]
 pub(crate) const SEALED_CAUTION_BYTES: u64 = 1 << 20;
 
+/// The same for all connections of a worker, once a socket took less than it had room for: with
+/// thousands of slow readers the kernel runs short of memory for TCP, and what sockets do not take
+/// would be kept for each of them.
+#[cfg(feature = "tls")]
+pub(crate) const SEALED_CAUTION_ALL_BYTES: u64 = 16 << 20;
+
 /// How many records are encrypted with one key of TLS 1.3, and in one connection of TLS 1.2: half
 /// of what AES-GCM allows (RFC 8446, section 5.5).
 #[cfg(feature = "tls")]
@@ -266,10 +272,10 @@ pub(crate) const TLS_MESSAGES_BURST: u32 = 32;
 #[cfg(feature = "tls")]
 pub(crate) const TLS_MESSAGES_PER_SECOND: u32 = 10;
 
-/// The same for a peer that is being sent something, one for each record: as many as a long path
-/// holds records that it has not read.
+/// The same for a peer that is being sent something, one for each record: as many as there are in 64
+/// MiB that it has not read. Systems for long paths give a connection half of that.
 #[cfg(feature = "tls")]
-pub(crate) const TLS_MESSAGES_MAX: u32 = 1_024;
+pub(crate) const TLS_MESSAGES_MAX: u32 = 4_096;
 
 /// Bytes of a handshake that wait for their end: certificates of clients are the longest.
 #[cfg(feature = "tls")]

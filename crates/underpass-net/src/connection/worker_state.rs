@@ -57,6 +57,9 @@ pub(crate) struct WorkerState {
     /// What the next connection seals into.
     #[cfg(feature = "tls")]
     pub(crate) sealed: RefCell<Vec<u8>>,
+    /// So many bytes more are sealed record by record, on all connections.
+    #[cfg(feature = "tls")]
+    pub(crate) sealed_caution: Cell<u64>,
     pub(crate) shared: Arc<SharedQuotas>,
     /// Shared with other workers where a limit is configured.
     pub(crate) clients: Arc<ClientTable>,
@@ -95,6 +98,8 @@ impl WorkerState {
             handshakes: StepGate::default(),
             #[cfg(feature = "tls")]
             sealed: RefCell::default(),
+            #[cfg(feature = "tls")]
+            sealed_caution: Cell::default(),
             clients,
             shared,
             shutdown,

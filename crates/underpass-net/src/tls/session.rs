@@ -30,13 +30,14 @@ use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits,
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
 use crate::limits::{
-    INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_BYTES, SEALED_COST,
+    INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_ALL_BYTES,
+    SEALED_CAUTION_BYTES, SEALED_COST,
 };
 use crate::tls::error::SessionFault;
 use crate::tls::info::TlsInfo;
 use crate::tls::message_rate::MessageRate;
 use crate::tls::offload::{PendingOffload, Sealing};
-use crate::tls::records::{CONTENT_BYTES_MAX, Opener, Sealer};
+use crate::tls::records::{CONTENT_BYTES_MAX, Opener, RECORD_BYTES_MAX, Sealer};
 use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// A session whose handshake is complete. Its socket is passed to every call.
@@ -494,7 +495,7 @@ impl SessionState {
             return Ok(SealedBatch::Later);
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let most = most.min(self.batch(socket, outbox));
+        let most = most.min(self.batch(socket, outbox, worker));
         let mut buffer = worker.plaintext.borrow_mut();
         buffer.resize(SEALED_BATCH_BYTES, 0);
         let count = match gather(outbox, &worker.policy, 0, &mut buffer[..most])? {
@@ -514,9 +515,9 @@ impl SessionState {
     }
 
     /// How much is sealed at a time: what the socket will take, or a record.
-    fn batch(&self, socket: &PlainSocket, outbox: &Outbox) -> usize {
+    fn batch(&self, socket: &PlainSocket, outbox: &Outbox, worker: &WorkerState) -> usize {
         let is_short = outbox.unsent(CONTENT_BYTES_MAX as u64).next().is_none();
-        if is_short || self.caution > 0 {
+        if is_short || self.caution > 0 || worker.sealed_caution.get() > 0 {
             return CONTENT_BYTES_MAX;
         }
         let room = tcp::send_room(socket).unwrap_or(0);
@@ -539,6 +540,8 @@ impl SessionState {
             match sent {
                 Ok(count) => {
                     self.caution = self.caution.saturating_sub(count as u64);
+                    let all = worker.sealed_caution.get();
+                    worker.sealed_caution.set(all.saturating_sub(count as u64));
                     let owed = self.unsent.advance(count);
                     outbox.sent_from_buffer(Ok(owed), Waits::Polls)?;
                 }
@@ -546,6 +549,10 @@ impl SessionState {
                     let wait = outbox.sent_from_buffer(Err(errno_of(&error)), Waits::Polls)?;
                     if wait.is_some() {
                         self.caution = SEALED_CAUTION_BYTES;
+                        // The socket had room, but TCP's memory is short, for all sockets.
+                        if self.unsent.unsent().len() > RECORD_BYTES_MAX {
+                            worker.sealed_caution.set(SEALED_CAUTION_ALL_BYTES);
+                        }
                         worker.sealed.replace(self.unsent.shrink());
                         return Ok(SendOutcome::Blocked);
                     }
