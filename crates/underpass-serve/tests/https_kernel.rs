@@ -374,6 +374,8 @@ fn who_seals_is_explained_and_counted() {
     let response = client.get("/f");
     let plan = response.field("Underpass-Plan").unwrap();
     assert!(plan.starts_with("sendfile"), "{plan}");
+    let tls = response.field("Underpass-TLS").unwrap();
+    assert!(tls.contains("; sealed in kernel"), "{tls}");
     let previous = client.get("/f");
     let previous = previous.field("Underpass-Previous").unwrap();
     assert!(
@@ -383,8 +385,13 @@ fn who_seals_is_explained_and_counted() {
     let mut scrape = HttpClient::connect_unix(&status);
     let text = scrape.get("/metrics");
     let text = text.text();
-    let line = "underpass_tls_offloads_total{outcome=\"kernel\"} 1\n";
-    assert!(text.contains(line), "{text}");
+    for line in [
+        "underpass_tls_offloads_total{outcome=\"kernel\"} 1\n",
+        "underpass_tls_connections_total{sealer=\"user_space\"} 1\n",
+        "underpass_tls_connections_total{sealer=\"kernel\"} 1\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
 }
 
 /// The kernel has no TLS, or has; both are tested, each where it is so.

@@ -46,7 +46,7 @@ use crate::quota::client_table::ClientPermit;
 use crate::quota::min_rate::MinRateMonitor;
 use crate::quota::rate_limiter::RateLimiters;
 use crate::shutdown::ShutdownPhase;
-use crate::tls::info::TlsInfo;
+use crate::tls::info::{SealedBy, TlsInfo};
 
 /// A connection that was accepted, or that this process has opened. Dropping it closes it.
 pub struct Connection {
@@ -370,6 +370,11 @@ impl Connection {
         state
             .transport
             .forecast(&state.sender, &state.outbox, means, longer)
+    }
+
+    /// Who is going to encrypt what is owed next; nothing where TLS is not spoken.
+    pub fn sealed_by(&self) -> Option<SealedBy> {
+        self.state.transport.sealed_by(&self.state.outbox)
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a

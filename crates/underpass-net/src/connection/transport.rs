@@ -16,9 +16,7 @@ use underpass::{Kernel, Outbox, Policy};
 
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
-#[cfg(feature = "tls")]
-use crate::tls::info::SealedBy;
-use crate::tls::info::TlsInfo;
+use crate::tls::info::{SealedBy, TlsInfo};
 #[cfg(feature = "tls")]
 use crate::tls::session::TlsSession;
 
@@ -130,6 +128,15 @@ impl Transport {
             Layer::Plain => body.turn(&self.socket, kernel, bytes_max).await,
             #[cfg(feature = "tls")]
             Layer::Tls(session) => session.receive(&self.socket, body, bytes_max).await,
+        }
+    }
+
+    /// Who is going to encrypt what an outbox owes next.
+    pub(crate) fn sealed_by(&self, outbox: &Outbox) -> Option<SealedBy> {
+        match (&self.layer, outbox) {
+            (Layer::Plain, _) => None,
+            #[cfg(feature = "tls")]
+            (Layer::Tls(session), outbox) => Some(session.sealed_by(outbox)),
         }
     }
 

@@ -55,6 +55,9 @@ impl TlsAcceptor {
         let certificates = Arc::new(Certificates::new(load_all(options, &provider)?));
         let protocols: Vec<_> = protocols.iter().map(|name| name.to_vec()).collect();
         let clients = ClientAuthorities::read(options)?;
+        let spoken = versions(options.min_version, &provider);
+        let mut suites = provider.cipher_suites.clone();
+        suites.retain(|suite| spoken.contains(&suite.version()));
         let config = config(
             options,
             &protocols,
@@ -64,7 +67,7 @@ impl TlsAcceptor {
             shared,
         )?;
         Ok(TlsAcceptor {
-            offload: Offload::of(options)?,
+            offload: Offload::of(options.offload, &suites)?,
             options: options.clone(),
             certificates,
             protocols,

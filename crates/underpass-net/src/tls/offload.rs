@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustls::{ConnectionTrafficSecrets, ContentType, SupportedCipherSuite};
+use rustls::{CipherSuite, ConnectionTrafficSecrets, ContentType, SupportedCipherSuite};
 use tokio::io::Interest;
 use underpass::drive::tokio::Stream;
 use underpass::kernel_tls::{
@@ -33,9 +33,9 @@ use self::self_test::self_test;
 use crate::connection::socket::PlainSocket;
 use crate::limits::{KEY_RECORDS_MAX, OFFLOADED_BYTES_MIN};
 use crate::tls::error::TlsError;
-use crate::tls::info::OffloadOutcome;
+use crate::tls::info::{OffloadOutcome, iana_name};
 use crate::tls::records::{CONTENT_BYTES_MAX, Sealer};
-use crate::tls::settings::{OffloadMode, TlsOptions, TlsVersion};
+use crate::tls::settings::OffloadMode;
 
 /// The number of records is asked for once in so many turns; the limit leaves room for many more
 /// than they seal.
@@ -50,17 +50,20 @@ pub(crate) struct Offload {
 }
 
 impl Offload {
-    /// Tests whether the kernel can seal records, where the options want that. Takes up to a few
-    /// seconds.
+    /// Tests whether the kernel can seal records, where that is wanted for connections of the
+    /// `spoken` suites. Takes up to a few seconds.
     ///
     /// # Errors
-    /// [`TlsError::Offload`] where the options require it and the kernel cannot.
-    pub(crate) fn of(options: &TlsOptions) -> Result<Option<Arc<Offload>>, TlsError> {
-        if options.offload == OffloadMode::Off {
+    /// [`TlsError::Offload`] where it is required and the kernel cannot.
+    pub(crate) fn of(
+        mode: OffloadMode,
+        spoken: &[SupportedCipherSuite],
+    ) -> Result<Option<Arc<Offload>>, TlsError> {
+        if mode == OffloadMode::Off {
             return Ok(None);
         }
-        let tested = tested(options);
-        if let (OffloadMode::Require, Err(why)) = (options.offload, &tested) {
+        let tested = tested(mode, spoken);
+        if let (OffloadMode::Require, Err(why)) = (mode, &tested) {
             return Err(TlsError::Offload { why: why.clone() });
         }
         if let Err(why) = &tested {
@@ -93,21 +96,15 @@ impl Offload {
     }
 }
 
-/// What the kernel can do, as far as the options need it.
-fn tested(options: &TlsOptions) -> Result<SendingSupport, String> {
+/// What the kernel can do, which is to be all that is spoken where it is required.
+fn tested(mode: OffloadMode, spoken: &[SupportedCipherSuite]) -> Result<SendingSupport, String> {
     let started = Instant::now();
     let support = probe_sending().map_err(|error| error.to_string())?;
-    let needed = Version::ALL
-        .into_iter()
-        .filter(|version| *version == Version::Tls13 || options.min_version == TlsVersion::Tls12);
-    let needed = needed.flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)));
-    let named =
-        |(version, cipher): (Version, Cipher)| format!("{} with {}", version.name(), cipher.name());
-    let missing: Vec<_> = needed
-        .filter(|suite| !support.suites.contains(suite))
-        .map(named)
-        .collect();
-    if options.offload == OffloadMode::Require && !missing.is_empty() {
+    let is_known = |suite| kernel_suite(suite).is_some_and(|suite| support.suites.contains(&suite));
+    let missing = spoken.iter().filter(|suite| !is_known(**suite));
+    let missing = missing.filter_map(|suite| suite.suite().as_str().map(iana_name));
+    let missing: Vec<_> = missing.collect();
+    if mode == OffloadMode::Require && !missing.is_empty() {
         let missing = missing.join(", ");
         return Err(format!(
             "the kernel does not know {missing}, or the modules of the ciphers are not loaded"
@@ -325,15 +322,36 @@ impl KernelSealing {
     }
 }
 
+/// A suite of rustls by the names of the kernel.
+fn kernel_suite(suite: SupportedCipherSuite) -> Option<(Version, Cipher)> {
+    let cipher = match suite.suite() {
+        CipherSuite::TLS13_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => Cipher::Aes128Gcm,
+        CipherSuite::TLS13_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => Cipher::Aes256Gcm,
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+        | CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => Cipher::ChaCha20Poly1305,
+        _ => return None,
+    };
+    Some((version_of(suite), cipher))
+}
+
+fn version_of(suite: SupportedCipherSuite) -> Version {
+    match suite.tls13() {
+        Some(_) => Version::Tls13,
+        None => Version::Tls12,
+    }
+}
+
 /// What rustls calls a secret, as the kernel takes it.
 fn traffic_key(
     suite: SupportedCipherSuite,
     (number, secrets): &(u64, ConnectionTrafficSecrets),
 ) -> Option<TrafficKey> {
-    let version = match suite.tls13() {
-        Some(_) => Version::Tls13,
-        None => Version::Tls12,
-    };
+    let version = version_of(suite);
     let (cipher, key, iv) = match secrets {
         ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
         ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Cipher::Aes256Gcm, key, iv),

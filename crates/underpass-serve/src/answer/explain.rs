@@ -12,7 +12,7 @@
 use serde::Deserialize;
 use underpass::drive::tokio::{Forecast, Residency};
 use underpass::{Account, Joining};
-use underpass_net::TlsInfo;
+use underpass_net::{SealedBy, TlsInfo};
 
 /// Whether responses explain how they are sent. For debugging: it exposes properties of files and
 /// kernel to clients, and costs some system calls for each response.
@@ -72,7 +72,7 @@ pub(crate) fn planned(forecast: &Forecast) -> String {
 pub(crate) fn fields(
     planned: Option<&str>,
     previous: Option<&PreviousResponse>,
-    tls: Option<&TlsInfo>,
+    tls: Option<(&TlsInfo, SealedBy)>,
 ) -> String {
     let mut fields = String::new();
     if let Some(planned) = planned {
@@ -83,17 +83,18 @@ pub(crate) fn fields(
         let travelled = travelled(&previous.account, previous.memory_bytes);
         fields.push_str(&format!("\r\nUnderpass-Previous: {travelled}"));
     }
-    if let Some(tls) = tls {
+    if let Some((tls, sealed_by)) = tls {
         fields.push_str("\r\nUnderpass-TLS: ");
-        fields.push_str(&agreed(tls));
+        fields.push_str(&agreed(tls, sealed_by));
     }
     fields
 }
 
-/// What was agreed in the handshake. What the peer has chosen cannot end the field.
-fn agreed(tls: &TlsInfo) -> String {
+/// What was agreed in the handshake, and who is going to encrypt. What the peer has chosen cannot
+/// end the field.
+fn agreed(tls: &TlsInfo, sealed_by: SealedBy) -> String {
     let (version, cipher, kind) = (tls.version.name(), tls.cipher_suite, tls.handshake.name());
-    let sealed_by = tls.sealed_by().name().replace('_', " ");
+    let sealed_by = sealed_by.name().replace('_', " ");
     let mut text = format!("{version}, {cipher}, {kind} handshake; sealed in {sealed_by}");
     for (what, said) in [("name", &tls.server_name), ("client", &tls.client)] {
         if let Some(said) = said {

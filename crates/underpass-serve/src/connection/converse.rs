@@ -416,6 +416,7 @@ impl<'c> Exchanges<'c> {
     fn explanation(&mut self, made: Option<&str>) -> String {
         let previous = self.exchange.previous.as_deref();
         let tls = self.exchange.tls.as_deref();
+        let tls = tls.zip(self.connection.sealed_by());
         // The length of the fields decides too whether a small body leaves with its head.
         let length = |forecast: &Forecast| {
             let planned = explain::planned(forecast);

@@ -74,7 +74,6 @@ impl Protocol for HttpProtocol {
 
     fn secured(worker: &Worker, tls: &TlsInfo) {
         worker.metrics.handshakes[tls.handshake as usize].add(1);
-        worker.metrics.sealed_connections[tls.sealed_by() as usize].add(1);
     }
 
     fn handshake_failed(worker: &Worker, why: &HandshakeError) {

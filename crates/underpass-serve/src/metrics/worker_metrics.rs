@@ -246,8 +246,7 @@ pub(crate) struct WorkerMetrics {
     pub(crate) rejected: [Counter; Rejected::NAMES.len()],
     /// TLS handshakes that were complete, of each of [`HandshakeKind::ALL`].
     pub(crate) handshakes: [Counter; HandshakeKind::ALL.len()],
-    /// Encrypted connections, and bytes before they were encrypted, of each of [`SealedBy::ALL`].
-    pub(crate) sealed_connections: [Counter; SealedBy::ALL.len()],
+    /// Bytes before they were encrypted, of each of [`SealedBy::ALL`].
     pub(crate) sealed_bytes: [Counter; SealedBy::ALL.len()],
     /// TLS handshakes that failed, of each of [`HandshakeError::NAMES`].
     pub(crate) handshakes_failed: [Counter; HandshakeError::NAMES.len()],
@@ -362,7 +361,7 @@ impl WorkerMetrics {
 
     /// All counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
-        let lists: [&[Counter]; 12] = [
+        let lists: [&[Counter]; 11] = [
             &self.methods,
             &self.statuses.0,
             &self.ends,
@@ -371,7 +370,6 @@ impl WorkerMetrics {
             &self.rejected,
             &self.handshakes,
             &self.handshakes_failed,
-            &self.sealed_connections,
             &self.sealed_bytes,
             &self.slow_clients,
             &self.durations.counts,

@@ -203,24 +203,22 @@ fn tls(page: &mut Page, totals: &WorkerMetrics, https: &HttpsState) {
     for (outcome, count) in complete.chain(failed) {
         page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count.value());
     }
-    let connections = "Encrypted connections, by who encrypts what is sent when they begin.";
+    let connections = "Encrypted connections, by who has encrypted something on them.";
     let bytes = "Bytes sent on encrypted connections, before encryption, by who encrypts them.";
+    // Every connection begins in user space.
+    let all = totals.handshakes.iter().map(|count| count.value()).sum();
+    let taken = https.offloads().into_iter();
+    let taken = taken.filter(|(outcome, _)| *outcome == OffloadOutcome::Kernel);
+    let taken = taken.map(|(_, count)| count).sum();
+    let sealed_bytes = totals.sealed_bytes.each_ref().map(|count| count.value());
     for (name, help, counts) in [
-        (
-            "underpass_tls_connections_total",
-            connections,
-            &totals.sealed_connections,
-        ),
-        (
-            "underpass_tls_sent_bytes_total",
-            bytes,
-            &totals.sealed_bytes,
-        ),
+        ("underpass_tls_connections_total", connections, [all, taken]),
+        ("underpass_tls_sent_bytes_total", bytes, sealed_bytes),
     ] {
         page.family(name, Kind::Counter, help);
         for (sealer, count) in SealedBy::ALL.into_iter().zip(counts) {
             let labels = format!("{{sealer=\"{}\"}}", sealer.name());
-            page.sample(name, &labels, count.value());
+            page.sample(name, &labels, count);
         }
     }
     let name = "underpass_tls_alerts_total";
