@@ -273,3 +273,26 @@ fn member_names(value: &serde_json::Value) -> Vec<String> {
         _ => Vec::new(),
     }
 }
+
+#[test]
+#[ignore = "needs kernel TLS; run by cargo xtask test"]
+fn what_kernel_tls_encrypts_is_tested() {
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = json(&[directory.path()]);
+    let tls = &report["kernel_tls"];
+    assert_eq!(tls["result"], "works", "{tls:#}");
+    assert_eq!(tls["self_test"]["result"], "works", "{tls:#}");
+    let second_key = tls["second_key"]["result"].as_str();
+    assert!(matches!(second_key, Some("works" | "failed")), "{tls:#}");
+}
+
+#[test]
+fn every_cipher_has_a_speed_in_user_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let (report, _) = json(&[directory.path()]);
+    let speeds = report["kernel_tls"]["user_space"].as_array().unwrap();
+    assert_eq!(speeds.len(), 3);
+    for speed in speeds {
+        assert!(speed["bytes_per_second"].as_u64() > Some(0), "{speed}");
+    }
+}

@@ -68,6 +68,8 @@ pub use tls::error::{HandshakeError, TlsError};
 pub use tls::info::{
     CertificateFacts, ChainFault, HandshakeKind, OffloadOutcome, Refreshed, SealedBy, TlsInfo,
 };
+#[cfg(feature = "tls")]
+pub use tls::offload::{encryption_speed, self_test as kernel_tls_self_test};
 pub use tls::settings::{CertificateFiles, OffloadMode, TlsOptions, TlsVersion};
 pub use tls::shared::{AlertCounts, AlertDirection, TlsShared};
 pub use worker::protocol::Protocol;

@@ -272,8 +272,8 @@ pub(crate) const TLS_MESSAGES_BURST: u32 = 32;
 #[cfg(feature = "tls")]
 pub(crate) const TLS_MESSAGES_PER_SECOND: u32 = 10;
 
-/// The same for a peer that is being sent something, one for each record: as many as there are in 64
-/// MiB that it has not read. Systems for long paths give a connection half of that.
+/// The same for a peer that is being sent something, one for each record: as many as there are in
+/// 64 MiB that it has not read. Systems for long paths give a connection half of that.
 #[cfg(feature = "tls")]
 pub(crate) const TLS_MESSAGES_MAX: u32 = 4_096;
 

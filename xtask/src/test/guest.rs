@@ -60,7 +60,7 @@ const GUESTS: [Guest; 2] = [
 /// Runs them alone, as `cargo xtask guest`.
 pub(crate) fn run(workspace: &Workspace, arguments: &GuestArguments) -> Fallible<ExitCode> {
     let mut cargo = workspace.cargo_over_everything("test");
-    let built = artifacts::tests(cargo.args(["--lib", "--test", TARGET]))?;
+    let built = artifacts::tests(cargo.args(["--lib", "--test", TARGET, "--test", DOCTOR]))?;
     let mut report = TestReport::default();
     run_all(
         workspace,
@@ -73,6 +73,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &GuestArguments) -> Fallible
 }
 
 const TARGET: &str = "https_kernel";
+const DOCTOR: &str = "doctor";
 
 pub(super) fn run_all(
     workspace: &Workspace,
@@ -106,6 +107,7 @@ fn command(binaries: &[Binary], answers: u32) -> Fallible<String> {
             .ok_or_else(missing)
     };
     let (units, keys, system) = (found("underpass")?, found("underpass_net")?, found(TARGET)?);
+    let doctor = found(DOCTOR)?;
     // Here rustix finds no getcpu in the vDSO, and asserts that there is one, where the time of a
     // processor is asked for: explanations and metrics do that.
     let system = format!("{system} --color never --ignored --test-threads 1 --skip explained");
@@ -113,6 +115,7 @@ fn command(binaries: &[Binary], answers: u32) -> Fallible<String> {
     Ok(format!(
         "{units} --color never kernel_tls && \
          {keys} --color never --ignored a_key_that_the_kernel_has && \
+         {doctor} --color never --ignored what_kernel_tls_encrypts && \
          UNDERPASS_KERNEL_TLS_ANSWERS={answers} {system} && \
          if {netem}; \
          then UNDERPASS_KERNEL_TLS_ANSWERS={ANSWERS_OF_A_BAD_NETWORK} {system} of_user_space; \

@@ -34,7 +34,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 63_800,
+        lines_max: 63_900,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

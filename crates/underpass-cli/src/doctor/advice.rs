@@ -155,7 +155,12 @@ fn refuses_clone_within(row: &PairResults) -> bool {
 fn kernel_tls(tls: &KernelTls) -> Option<String> {
     let user_space = "TLS would be encrypted in user space";
     match (&tls.attached, tls.module) {
-        (TlsAnswer::Works, _) => None,
+        (TlsAnswer::Works, _) => match &tls.self_test {
+            TlsAnswer::Failed { why } => Some(format!(
+                "kernel TLS fails its self-test ({why}): do not use it; `serve` does not either"
+            )),
+            _ => None,
+        },
         (_, TlsModule::NotLoaded) => Some(format!(
             "the kernel TLS module is not loaded: {user_space}; load it with modprobe tls"
         )),
@@ -165,7 +170,7 @@ fn kernel_tls(tls: &KernelTls) -> Option<String> {
         (TlsAnswer::Refused { errno, meaning }, TlsModule::Present) => Some(format!(
             "kernel TLS is present but refuses ({errno}: {meaning}): {user_space}"
         )),
-        (TlsAnswer::NotTried { reason }, _) => Some(format!(
+        (TlsAnswer::NotTried { reason } | TlsAnswer::Failed { why: reason }, _) => Some(format!(
             "kernel TLS could not be tried ({reason}): {user_space}"
         )),
     }
@@ -276,12 +281,19 @@ mod tests {
             module,
             attached,
             ciphers: Vec::new(),
+            second_key: TlsAnswer::Works,
+            self_test: TlsAnswer::Works,
+            user_space: Vec::new(),
         };
         let refused = || TlsAnswer::Refused {
             errno: "ENOENT".into(),
             meaning: "none".into(),
         };
-        assert_eq!(kernel_tls(&tls(TlsModule::Present, TlsAnswer::Works)), None);
+        let works = tls(TlsModule::Present, TlsAnswer::Works);
+        assert_eq!(kernel_tls(&works), None);
+        let why = "what arrives is not what was sent".to_owned();
+        let self_test = TlsAnswer::Failed { why };
+        says(kernel_tls(&KernelTls { self_test, ..works }), "not use it");
         says(
             kernel_tls(&tls(TlsModule::NotLoaded, refused())),
             "modprobe tls",

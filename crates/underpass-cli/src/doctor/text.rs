@@ -214,6 +214,18 @@ fn kernel_tls(report: &DoctorReport) -> String {
         text += &wrap("  ciphers             ", &answer);
         text += &wrap_list("                      for ", &ciphers);
     }
+    if tls.attached == TlsAnswer::Works {
+        text += &wrap("  a second key        ", &answer(&tls.second_key));
+        text += &wrap("  self-test           ", &answer(&tls.self_test));
+    }
+    let speeds = tls.user_space.iter().map(|speed| {
+        let gigabytes = speed.bytes_per_second as f64 / 1e9;
+        format!("{} {gigabytes:.2} GB/s", speed.cipher)
+    });
+    let speeds: Vec<_> = speeds.collect();
+    if !speeds.is_empty() {
+        text += &wrap_list("  user space encrypts ", &speeds);
+    }
     text
 }
 
@@ -221,6 +233,7 @@ fn answer(answer: &TlsAnswer) -> String {
     match answer {
         TlsAnswer::Works => "works".to_owned(),
         TlsAnswer::Refused { errno, meaning } => format!("{errno}: {meaning}"),
+        TlsAnswer::Failed { why } => format!("no: {why}"),
         TlsAnswer::NotTried { reason } => format!("not tried: {reason}"),
     }
 }

@@ -1,4 +1,5 @@
-//! Kernel TLS: whether it can be attached to a connection, and which ciphers it accepts.
+//! Kernel TLS: whether it can be attached to a connection, which ciphers it accepts, whether it can
+//! replace a key and whether what it encrypts is right; and how fast this program encrypts.
 
 use std::fs;
 use std::io;
@@ -6,7 +7,9 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use serde::Serialize;
-use underpass::kernel_tls::{Cipher, Version, attach, try_keys};
+use underpass::kernel_tls::{
+    Cipher, Rekeying, SendingSupport, Version, attach, probe_sending, try_keys,
+};
 use underpass::tcp::loopback_pair;
 use underpass::{Cause, Endpoint, EndpointKind, Side, errno};
 
@@ -21,6 +24,20 @@ pub(super) struct KernelTls {
     #[serde(flatten)]
     pub(super) attached: TlsAnswer,
     pub(super) ciphers: Vec<CipherResult>,
+    /// Whether a connection of TLS 1.3 takes a second key for sending.
+    pub(super) second_key: TlsAnswer,
+    /// Whether everything that it encrypts can be decrypted, and is what was sent.
+    pub(super) self_test: TlsAnswer,
+    /// Empty in a program that was built without TLS.
+    pub(super) user_space: Vec<CipherSpeed>,
+}
+
+/// How fast this program encrypts.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CipherSpeed {
+    pub(super) cipher: &'static str,
+    /// On one processor, in its cache.
+    pub(super) bytes_per_second: u64,
 }
 
 /// The state of the kernel module `tls`.
@@ -41,6 +58,7 @@ pub(super) enum TlsModule {
 pub(super) enum TlsAnswer {
     Works,
     Refused { errno: String, meaning: String },
+    Failed { why: String },
     NotTried { reason: String },
 }
 
@@ -59,9 +77,7 @@ impl KernelTls {
         let available = available.map(|names| names.trim().to_owned());
         let module = TlsModule::find(available.as_deref(), kernel_release);
         let attached = match module {
-            TlsModule::NotLoaded => TlsAnswer::NotTried {
-                reason: "testing would load the kernel module".to_owned(),
-            },
+            TlsModule::NotLoaded => TlsAnswer::not_tried("testing would load the kernel module"),
             TlsModule::Present | TlsModule::NotFound => {
                 TlsAnswer::of(connect_and_attach().map(drop), NO_PROTOCOL)
             }
@@ -74,15 +90,21 @@ impl KernelTls {
                 answer: if works {
                     TlsAnswer::of(try_cipher(version, cipher), NO_CIPHER)
                 } else {
-                    let reason = "kernel TLS cannot be attached to a socket".to_owned();
-                    TlsAnswer::NotTried { reason }
+                    TlsAnswer::not_tried(NOT_ATTACHED)
                 },
             })
         });
+        let (second_key, self_test) = match attached {
+            TlsAnswer::Works => try_sending(),
+            _ => [(); 2].map(|()| TlsAnswer::not_tried(NOT_ATTACHED)).into(),
+        };
         Self {
             available_ulp: available,
             module,
             ciphers: ciphers.collect(),
+            second_key,
+            self_test,
+            user_space: speeds(),
             attached,
         }
     }
@@ -112,6 +134,11 @@ impl TlsModule {
 }
 
 impl TlsAnswer {
+    fn not_tried(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::NotTried { reason }
+    }
+
     fn of(result: io::Result<()>, missing: &str) -> Self {
         match result {
             Ok(()) => Self::Works,
@@ -120,13 +147,13 @@ impl TlsAnswer {
                     errno: explanation::name(Cause::Errno(errno)),
                     meaning: explained(errno, missing),
                 },
-                None => Self::NotTried {
-                    reason: error.to_string(),
-                },
+                None => Self::not_tried(error.to_string()),
             },
         }
     }
 }
+
+const NOT_ATTACHED: &str = "kernel TLS cannot be attached to a socket";
 
 /// The meaning of ENOENT for the protocol, and for a cipher.
 const NO_PROTOCOL: &str = "the kernel is built without TLS, or its module is not loaded";
@@ -159,6 +186,57 @@ fn try_cipher(version: Version, cipher: Cipher) -> io::Result<()> {
         try_keys(&ours, side, version, cipher)?;
     }
     Ok(())
+}
+
+/// Whether a key for sending can be replaced, and the self-test.
+fn try_sending() -> (TlsAnswer, TlsAnswer) {
+    let support = match probe_sending() {
+        Ok(support) => support,
+        Err(error) => {
+            let not_tried = TlsAnswer::not_tried(error.to_string());
+            return (not_tried.clone(), not_tried);
+        }
+    };
+    let second_key = match support.rekeying {
+        Rekeying::Works => TlsAnswer::Works,
+        Rekeying::Absent => {
+            let why = "a connection ends with its key; Linux replaces it since 6.14";
+            TlsAnswer::Failed {
+                why: why.to_owned(),
+            }
+        }
+    };
+    (second_key, self_test(&support))
+}
+
+#[cfg(feature = "tls")]
+fn self_test(support: &SendingSupport) -> TlsAnswer {
+    match underpass_net::kernel_tls_self_test(support) {
+        Ok(()) => TlsAnswer::Works,
+        Err(why) => TlsAnswer::Failed { why },
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn self_test(_: &SendingSupport) -> TlsAnswer {
+    TlsAnswer::not_tried("this program was built without TLS")
+}
+
+#[cfg(feature = "tls")]
+fn speeds() -> Vec<CipherSpeed> {
+    let speed = |cipher: Cipher| {
+        let speed = underpass_net::encryption_speed(cipher)?;
+        Some(CipherSpeed {
+            cipher: cipher.name(),
+            bytes_per_second: speed,
+        })
+    };
+    Cipher::ALL.into_iter().filter_map(speed).collect()
+}
+
+#[cfg(not(feature = "tls"))]
+fn speeds() -> Vec<CipherSpeed> {
+    Vec::new()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! nonce is used twice. Where the kernel refuses, the session goes on as before.
 
 mod self_test;
+mod speed;
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +30,8 @@ use underpass::kernel_tls::{
 };
 use underpass::{Outbox, Piece, Side, errno};
 
-use self::self_test::self_test;
+pub use self::self_test::self_test;
+pub use self::speed::encryption_speed;
 use crate::connection::socket::PlainSocket;
 use crate::limits::{KEY_RECORDS_MAX, OFFLOADED_BYTES_MIN};
 use crate::tls::error::TlsError;
