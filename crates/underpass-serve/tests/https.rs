@@ -599,3 +599,16 @@ fn idle_connections_make_room_at_once() {
         assert_eq!(held[0].read_to_end().unwrap(), b"");
     });
 }
+
+#[test]
+fn a_connection_that_says_nothing_keeps_no_stop_waiting() {
+    within(|| {
+        let authority = Authority::new();
+        let server = serve(&authority, |options| {
+            options.connections.linger_timeout = Duration::from_secs(3600);
+        });
+        let silent = TcpStream::connect(server.address()).unwrap();
+        server.stop();
+        drop(silent);
+    });
+}

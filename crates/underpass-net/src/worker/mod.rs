@@ -27,6 +27,7 @@ use crate::quota::SharedQuotas;
 use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase, reached};
 use crate::tls::acceptor::TlsAcceptor;
+use crate::tls::error::HandshakeError;
 use crate::tls::info::Handshake;
 use crate::worker::accept::{AcceptEvent, accept, take_rest};
 use crate::worker::listener::{WorkerListener, group_maxima};
@@ -256,7 +257,13 @@ async fn serve_secured<P: Protocol>(
         Ok(Handshake::Plain) => P::serve_plain(state, service, connection).await,
         Err(why) => {
             P::handshake_failed(&state, &why);
-            connection.close().await;
+            match why {
+                // It is to read what was wrong.
+                HandshakeError::Failed(_) | HandshakeError::Alert(_) => connection.close().await,
+                HandshakeError::Late | HandshakeError::PeerGone | HandshakeError::Closed => {
+                    connection.end();
+                }
+            }
         }
     }
 }
