@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use underpass::Mechanism;
 use underpass_net::{
-    Address, Inherited, ListenAt, ListenerAccess, ListenerConfig, Server, ServerConfig, TlsAcceptor,
+    Address, Inherited, ListenAt, ListenerAccess, ListenerConfig, OffloadMode, Server,
+    ServerConfig, TlsAcceptor,
 };
 
 use crate::answer::writer::BodyJoining;
@@ -109,7 +110,10 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
 /// again, and certificates. Mistakes that [`crate::check`] finds are not among them.
 pub fn warnings(options: &ServerOptions) -> Vec<String> {
     let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
-    let acceptor = HttpsState::default().acceptor(options).ok().flatten();
+    // What the kernel cannot do is said by the check.
+    let mut read = options.clone();
+    read.tls.offload = OffloadMode::Off;
+    let acceptor = HttpsState::default().acceptor(&read).ok().flatten();
     let certificates = acceptor.map(|acceptor| acceptor.certificates());
     let cautions = https::check::cautions(options, &certificates.unwrap_or_default());
     obstacle.into_iter().chain(cautions).collect()
