@@ -7,6 +7,7 @@
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::{env, fs, process};
 
@@ -119,10 +120,24 @@ fn meant(
     }
 }
 
-fn folder() -> PathBuf {
-    let folder = env::temp_dir().join(format!("underpass-promises-{}", process::id()));
-    fs::create_dir_all(&folder).expect("a folder for temporary files");
-    folder
+/// A folder for one certificate, which is removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("underpass-promises-{}-{number}", process::id());
+        let folder = env::temp_dir().join(name);
+        fs::create_dir_all(&folder).expect("a folder for temporary files");
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// However the beginning of a connection is split over reads, the server says the same about it,
@@ -130,8 +145,8 @@ fn folder() -> PathBuf {
 pub fn hello(data: &[u8]) {
     static ACCEPTOR: OnceLock<TlsAcceptor> = OnceLock::new();
     let acceptor = ACCEPTOR.get_or_init(|| {
-        let files = CertificateFiles::in_folder(&folder().join("hello"));
-        fs::create_dir_all(folder().join("hello")).expect("a folder");
+        let folder = Folder::new();
+        let files = CertificateFiles::in_folder(&folder.0);
         load_or_make(&files, &default_provider()).expect("a certificate");
         let options = TlsOptions::of(files.cert, files.key);
         TlsAcceptor::load(&options, &[b"http/1.1"], &Arc::default()).expect("an acceptor")
@@ -159,7 +174,8 @@ pub fn pem(data: &[u8]) {
             .position(|byte| *byte == 0)
             .unwrap_or(data.len()),
     );
-    let files = TlsOptions::of(folder().join("cert"), folder().join("key"));
+    let folder = Folder::new();
+    let files = TlsOptions::of(folder.0.join("cert"), folder.0.join("key"));
     fs::write(&files.certificates[0].cert, cert).expect("a file");
     fs::write(&files.certificates[0].key, key).expect("a file");
     let shared: Arc<TlsShared> = Arc::default();
@@ -206,7 +222,8 @@ mod tests {
     #[test]
     fn a_key_whose_lines_were_joined_is_not_quoted() {
         let key = "-----BEGIN PRIVATE KEY-----MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQ";
-        let path = folder().join("joined");
+        let folder = Folder::new();
+        let path = folder.0.join("joined");
         fs::write(&path, key).expect("a file");
         let error = TlsAcceptor::load(&TlsOptions::of(&path, &path), &[], &Arc::default());
         let error = error.map(drop).unwrap_err().to_string();
