@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use underpass::Mechanism;
+use underpass::kernel_tls::probe_sending;
 
 use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
 use super::sample::{self as read, PlayMetric};
@@ -106,7 +107,8 @@ fn metrics(size: u64) -> impl Iterator<Item = &'static PlayMetric> {
 
 impl Measurable for HttpOptions {
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
-        let contenders = (1 + self.only().count() + self.servers.len()) as u64;
+        let own = 1 + self.only().count() + usize::from(self.kernel_tls(scale).is_some());
+        let contenders = (own + self.servers.len()) as u64;
         // Besides the rounds: the warm-up, and the passes for memory, mechanisms and strace.
         let plays = rounds as u64 + 4;
         let sizes = self.sizes(scale).into_iter();
@@ -129,8 +131,10 @@ impl Measurable for HttpOptions {
             None => variant,
             Some(_) => variant.over_plain_http(),
         });
-        let variants: Vec<_> = [ServerVariant::plain()].into_iter().chain(only).collect();
         let scale = setting.scale;
+        let kernel = self.kernel_tls(scale);
+        let variants = [ServerVariant::plain()].into_iter().chain(kernel);
+        let variants: Vec<_> = variants.chain(only).collect();
         let load = ClosedLoad {
             name: "http",
             files: self.files,
@@ -163,6 +167,19 @@ impl Measurable for HttpOptions {
 impl HttpOptions {
     fn only(&self) -> impl Iterator<Item = Mechanism> {
         self.only.iter().copied().flatten()
+    }
+
+    /// Our server whose bodies the kernel encrypts, where it can and they are worth it.
+    fn kernel_tls(&self, scale: RunScale) -> Option<ServerVariant> {
+        let suite = self.tls.kernel_suite()?;
+        let is_worth = self.sizes(scale).iter().all(|size| *size >= LARGE);
+        let is_known = || probe_sending().is_ok_and(|support| support.suites.contains(&suite));
+        if !is_worth || !is_known() {
+            return None;
+        }
+        let suites = format!("tls.cipher-suites=[{:?}]", self.tls.suite.as_ref()?);
+        let offload = ["--set", "tls.offload=require", "--set", &suites];
+        Some(ServerVariant::new("underpass, kernel TLS", &offload))
     }
 
     fn reuse(&self) -> ConnectionReuse {
