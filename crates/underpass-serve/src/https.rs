@@ -24,8 +24,8 @@ use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
 use crate::request::Scheme;
 
-/// What is offered by ALPN (RFC 7301, section 6).
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+/// What is offered by ALPN (RFC 7301, section 6): `curl --http1.0` asks for the older one alone.
+const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
 /// How often the files of certificates are read again: renewals replace them in their own time.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);

@@ -572,6 +572,7 @@ fn a_client_that_offers_another_protocol_alone_is_told_so() {
     for (offered, is_accepted) in [
         (&[&b"h2"[..]][..], false),
         (&[b"h2", b"http/1.1"], true),
+        (&[b"http/1.0"], true),
         (&[], true),
     ] {
         let mut config = Arc::unwrap_or_clone(authority.client().config());

@@ -103,6 +103,7 @@ fn curl_fetches_whole_files_ranges_and_the_rest_of_one() {
         for version in ["--tlsv1.3", "--tls-max 1.2"] {
             let curl = format!("curl -fsS --cacert $ca {version}");
             peer.print(0..BODY_BYTES, &[&format!("{curl} $url")]);
+            peer.print(0..BODY_BYTES, &[&format!("{curl} --http1.0 $url")]);
             peer.print(1000..3_000_001, &[&format!("{curl} -r 1000-3000000 $url")]);
             let resumed = format!(
                 "{curl} -r 0-999999 -o $here/part $url
