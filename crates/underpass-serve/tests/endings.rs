@@ -8,11 +8,12 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown as Half, TcpStream};
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use support::{Probe, Server, State, pattern};
 use underpass_net::ShutdownPhase;
-use underpass_testkit::{HttpClient, wait_for, within};
+use underpass_testkit::{HttpClient, assert_same, content, wait_for, within};
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(3600);
@@ -259,4 +260,29 @@ fn stopping_at_once_cuts_answers() {
     shutdown.escalate();
     assert!(busy.rest().len() < SIZE);
     within(move || server.stop());
+}
+
+/// What arrives at a closed socket is answered with a reset, which destroys what is not read yet.
+#[test]
+fn who_still_reads_when_the_connection_is_to_end_gets_all() {
+    const STEP: usize = 20_000;
+    let server = Server::with(|options| {
+        options.requests.per_connection_max = NonZeroU64::new(1);
+        options.connections.linger_timeout = SHORT * 5;
+    });
+    let body = content(1, 50 * STEP);
+    server.write("f", &body);
+    let mut client = HttpClient::connect_slow(server.address());
+    client.send(GET);
+    assert_eq!(client.head().length().unwrap(), body.len());
+    let mut got = Vec::new();
+    for step in 0..50 {
+        std::thread::sleep(SHORT / 3);
+        if step == 20 {
+            client.send(GET);
+        }
+        got.extend(client.read_exact(STEP).unwrap());
+    }
+    assert_same(&got, &body, "the body");
+    assert_eq!(client.state(), State::Closed);
 }

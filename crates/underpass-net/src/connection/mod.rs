@@ -31,6 +31,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use underpass::Outbox;
 use underpass::drive::tokio::{Forecast, Sender};
+use underpass::tcp::{self, Outstanding};
 
 use crate::connection::input::Input;
 use crate::connection::transport::Transport;
@@ -378,8 +379,9 @@ impl Connection {
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a
-    /// bounded amount for a bounded time. Closing with unread input would send a reset, which can
-    /// destroy the last answer on its way.
+    /// bounded amount for a bounded time, which begins again as long as the peer reads what it was
+    /// sent. Closing with unread input would send a reset, which can destroy the last answer on its
+    /// way.
     pub async fn close(mut self) {
         self.state
             .wait
@@ -388,6 +390,7 @@ impl Connection {
             return;
         }
         let mut left = self.state.worker.limits.linger_bytes_max;
+        let mut acknowledged = None;
         loop {
             left = left.saturating_sub(self.state.input.bytes().len());
             self.state.input.clear();
@@ -396,8 +399,23 @@ impl Connection {
             }
             match self.fill(WhileDraining::Continues).await {
                 Ok(ReadOutcome::Bytes) => {}
+                Err(ConnectionError::TimedOut) if self.is_read_on(&mut acknowledged) => {
+                    let span = self.state.worker.limits.linger_timeout;
+                    self.state.wait.start(span);
+                }
                 Ok(ReadOutcome::End) | Err(_) => return,
             }
+        }
+    }
+
+    /// Whether the peer has acknowledged more than when this was asked before, and not yet all.
+    fn is_read_on(&self, acknowledged: &mut Option<u64>) -> bool {
+        match tcp::reached(&self.state.transport) {
+            Ok(reached) if reached.outstanding == Outstanding::Something => {
+                let before = acknowledged.replace(reached.acknowledged);
+                before.is_none_or(|before| before < reached.acknowledged)
+            }
+            _ => false,
         }
     }
 
