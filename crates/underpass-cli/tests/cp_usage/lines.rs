@@ -443,7 +443,7 @@ pub(crate) struct Ended {
     left: BTreeMap<PathBuf, String>,
 }
 
-/// The files are equally old, as they are in the record: `-u` tells by that what to do.
+/// All files have the same modification time, as they had for the record: `-u` compares it.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = |name: &str| folder.path().join(name);

@@ -408,12 +408,16 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has acknowledged more than when this was asked before, and not yet all.
+    /// Whether the peer has acknowledged more since this was asked before, at the minimum rate if
+    /// there is one, and not yet all.
     fn is_read_on(&self, acknowledged: &mut Option<u64>) -> bool {
         match tcp::reached(&self.state.transport) {
             Ok(reached) if reached.outstanding == Outstanding::Something => {
+                let limits = &self.state.worker.limits;
+                let seconds = limits.linger_timeout.as_secs();
+                let wanted = seconds.saturating_mul(limits.rate_min).max(1);
                 let before = acknowledged.replace(reached.acknowledged);
-                before.is_none_or(|before| before < reached.acknowledged)
+                before.is_none_or(|before| before.saturating_add(wanted) <= reached.acknowledged)
             }
             _ => false,
         }

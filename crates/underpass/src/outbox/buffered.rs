@@ -1,5 +1,5 @@
-//! What an outbox offers to drivers that send from a buffer of their own: those that encrypt or
-//! compress.
+//! The interface of an outbox for drivers that encrypt or compress: they read what is owed into
+//! their own buffer, send that, and report how much has left.
 
 use std::sync::Arc;
 
