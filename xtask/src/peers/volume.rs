@@ -18,7 +18,7 @@ image=$1 make=$2 device=
 shift 2
 trap 'rm -f "$image"; [ -z "$device" ] || losetup --detach "$device"' EXIT
 trap 'exit 130' INT TERM
-truncate --size 48G "$image"
+truncate --size 24G "$image"
 $make "$image"
 device=$(losetup --find --show --direct-io=on "$image" || losetup --find --show "$image")
 mount "$device" /mnt
