@@ -15,6 +15,7 @@ mod trees;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -183,6 +184,39 @@ fn a_copy_is_complete_or_the_exit_code_is_not_0() {
     let (cases, absent) = cases(&ground);
     assert!(absent.is_empty(), "never called: {absent:?}");
     run_faults(&cases, |number, case| ground.run(number, case));
+}
+
+/// In whatever order a folder lists two names of one file.
+#[test]
+#[ignore = "needs root and strace; run by cargo xtask test"]
+fn names_of_one_file_stay_that_or_the_exit_code_is_not_0() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("from")).expect("room");
+    fs::write(path("from/one"), "content").expect("room");
+    fs::hard_link(path("from/one"), path("from/two")).expect("room");
+    let copy = |when: usize| {
+        let injection = format!("inject=newfstatat:error=EIO:when={when}");
+        let _ = fs::remove_dir_all(path("to"));
+        let mut strace = strace(&path("log"), &["trace=newfstatat", &injection]);
+        let cp = strace.args([BINARY, "cp", "-a", "-j", "1", "from", "to"]);
+        run(cp.current_dir(folder.path()))
+    };
+    let mut reported = 0;
+    let mut when = 1;
+    loop {
+        let done = copy(when);
+        let came = fs::read_to_string(path("log")).expect("a log");
+        if !came.contains("INJECTED") {
+            break;
+        }
+        let links = fs::metadata(path("to/one")).map_or(0, |one| one.nlink());
+        let is_same = links == 2;
+        reported += usize::from(done.code != Some(0));
+        assert!(is_same || done.code != Some(0), "{when}: {links} {done:?}");
+        when += 1;
+    }
+    assert!(when > 3 && reported > 0, "{when} {reported}");
 }
 
 /// Network file systems report only when a file is closed that what was written is lost.

@@ -287,7 +287,12 @@ impl Entry<'_> {
         let task = self.task;
         match (&made, task.folders.dest.look_at(&task.dest)) {
             (Ok(_), Ok(dest)) => inodes.file_copied(identity(source), self.copied_file(&dest)),
-            _ => inodes.file_failed(identity(source)),
+            (Ok(_), Err(errno)) => {
+                // The other names of the source become names of another copy.
+                inodes.file_failed(identity(source));
+                events.problem(self.at_dest(ProblemKind::StatDestination, errno));
+            }
+            (Err(_), _) => inodes.file_failed(identity(source)),
         }
         made
     }
