@@ -60,6 +60,7 @@ pub use process::notify::Notifier;
 pub use process::resources::{cores, forbid_core_dumps};
 pub use process::signals::{SignalAction, watch_signals};
 pub use process::user::User;
+pub use quota::client_table::ClientKey;
 pub use server::config::ServerConfig;
 pub use server::{Server, start};
 pub use shutdown::{Shutdown, ShutdownPhase};

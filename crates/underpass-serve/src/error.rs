@@ -92,6 +92,25 @@ pub enum Error {
         /// The folder.
         root: PathBuf,
     },
+    /// A file of users, tokens or keys cannot be used.
+    #[error("{}: {what}", path.display())]
+    Access {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and in which line.
+        what: String,
+    },
+    /// Several of them.
+    #[error("{}", .0.iter().map(Error::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Error>),
+    /// A file of users, tokens or keys lies in a served folder.
+    #[error("{} is in the served folder {}", file.display(), root.display())]
+    AccessFileServed {
+        /// The file.
+        file: PathBuf,
+        /// The folder.
+        root: PathBuf,
+    },
     /// Clients refuse a certificate.
     #[error("{}: {what}", path.display())]
     Certificate {

@@ -8,13 +8,14 @@
 //!
 //! `request` parses, `site` finds files beneath a root and knows its configuration ([`rules`]),
 //! `answer` decides and writes, `body` produces listings, archives and compressed bodies while they
-//! are sent, `connection` runs the exchanges; `log`, `metrics` and `monitor` record and report
-//! them.
+//! are sent, `connection` runs the exchanges, `access` knows who may read what; `log`, `metrics`
+//! and `monitor` record and report them.
 //!
 //! Sockets, workers and deadlines are in `underpass-net`, moving bytes is in `underpass`.
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod answer;
 mod body;
 mod connection;
@@ -34,6 +35,9 @@ mod request;
 mod server;
 mod site;
 
+pub use access::check::{AccessDecision, AccessQuestion, decide_access};
+pub use access::options::{AccessCache, AccessOptions, OneLogin};
+pub use access::tools::{NewToken, new_token, password_line, signed_link};
 pub use answer::explain::Explain;
 
 pub use error::Error;
@@ -63,5 +67,6 @@ pub fn check(options: &ServerOptions) -> Vec<Error> {
     let mut wrong = site::check::check(&options.sites);
     wrong.extend(server::address_conflicts(options));
     wrong.extend(https::check(options));
+    wrong.extend(access::check::mistakes(options));
     wrong
 }

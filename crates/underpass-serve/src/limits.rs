@@ -114,6 +114,40 @@ pub(crate) const DIGESTS_WAITING_MAX: usize = 64;
 /// Hashes remembered, of 150 bytes or so each.
 pub(crate) const DIGESTS_KEPT_MAX: usize = 1024;
 
+/// A password file, a token file or a key of links. The largest has a line of about 120 bytes for
+/// each of its entries.
+pub(crate) const ACCESS_FILE_BYTES_MAX: u64 = 16 << 20;
+/// Users or tokens of one file.
+pub(crate) const ACCESS_ENTRIES_MAX: usize = 100_000;
+/// How often files of users, tokens and keys are looked at for changes: who is removed is locked
+/// out soon, and a look costs nothing.
+pub(crate) const ACCESS_FILES_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest key of signed links, which HMAC-SHA-256 wants to be as long as its hash; 32 bytes
+/// in base64 are longer.
+pub(crate) const LINK_KEY_BYTES_MIN: usize = 32;
+/// Memory that verifying one argon2id hash may take, in KiB; one thread verifies one at a time.
+pub(crate) const ARGON2_MEMORY_KIB_MAX: u32 = 256 << 10;
+/// Passes over it.
+pub(crate) const ARGON2_PASSES_MAX: u32 = 16;
+/// The cost of a bcrypt hash, doubled by each step: about two seconds of a processor.
+pub(crate) const BCRYPT_COST_MAX: u32 = 15;
+/// How long a worker remembers that a password was right. A file that changes ends it at once.
+pub(crate) const LOGIN_KEPT: Duration = Duration::from_secs(300);
+/// Logins remembered, of about 100 bytes each.
+pub(crate) const LOGINS_KEPT_MAX: usize = 4096;
+/// Logins that wait to be verified. More would wait longer than people do.
+pub(crate) const LOGINS_WAITING_MAX: usize = 64;
+/// Threads that verify passwords, half of the processors at most.
+pub(crate) const LOGIN_THREADS_MAX: usize = 4;
+/// Wrong passwords that a client may show at once: people mistype, and browsers ask in parallel.
+pub(crate) const LOGIN_FAILURES_AT_ONCE: u32 = 10;
+/// How often it may show one more after that.
+pub(crate) const LOGIN_FAILURE_INTERVAL: Duration = Duration::from_secs(5);
+/// Clients whose wrong passwords are counted; more count as one. About 32 bytes each.
+pub(crate) const LOGIN_CLIENTS_MAX: usize = 16_384;
+/// How often a link is followed on the way to one file, as in the kernel (path_resolution(7)).
+pub(crate) const LINKS_FOLLOWED_MAX: usize = 40;
+
 /// The bounds of requests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]

@@ -9,6 +9,8 @@ use underpass_net::{
     ServerConfig, TlsAcceptor,
 };
 
+use crate::access::check as access_check;
+use crate::access::verifier::PasswordVerifier;
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
@@ -23,6 +25,7 @@ use crate::monitor::service::MetricsService;
 use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
 use crate::request::Scheme;
+use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
 
@@ -43,6 +46,21 @@ struct KeptState {
     metrics: Arc<MetricsService>,
     digests: Arc<DigestCache>,
     https: Arc<HttpsState>,
+    verifier: Arc<PasswordVerifier>,
+}
+
+impl KeptState {
+    /// Starts what sites need that not everyone may read.
+    fn restrict(&self, options: &ServerOptions, sites: &Arc<ServedSites>) -> Result<(), Error> {
+        if !sites.is_restricted {
+            return Ok(());
+        }
+        if let Some(error) = access_check::mistakes(options) {
+            return Err(error);
+        }
+        self.verifier.start()?;
+        access_files::watch(sites)
+    }
 }
 
 /// Serves the sites of `options` until its [`Server::shutdown`] stops it. Returns when
@@ -87,7 +105,9 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         registry,
         digests: Arc::default(),
         https,
+        verifier: Arc::default(),
     };
+    kept.restrict(options, &sites)?;
     let tls = kept.https.acceptor(options)?;
     kept.https.watch()?;
     let config = server_config(options, sites, &kept, tls.as_ref())?;
@@ -116,6 +136,7 @@ pub fn warnings(options: &ServerOptions) -> Vec<String> {
     let acceptor = HttpsState::default().acceptor(&read).ok().flatten();
     let certificates = acceptor.map(|acceptor| acceptor.certificates());
     let cautions = https::check::cautions(options, &certificates.unwrap_or_default());
+    let cautions = cautions.into_iter().chain(access_check::warnings(options));
     obstacle.into_iter().chain(cautions).collect()
 }
 
@@ -126,6 +147,7 @@ fn warn(options: &ServerOptions, https: &HttpsState) {
     for warning in obstacle
         .into_iter()
         .chain(https::check::warnings(options, &certificates))
+        .chain(access_check::warnings(options))
     {
         tracing::warn!("{warning}");
     }
@@ -219,6 +241,7 @@ impl FileServer {
             .requests
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
+        self.kept.restrict(options, &sites)?;
         let tls = self.kept.https.acceptor(options)?;
         let config = server_config(options, sites, &self.kept, tls.as_ref())?;
         let reloaded = self.running.reload(&config);
@@ -293,6 +316,7 @@ fn server_config(
                 digests: Arc::clone(&kept.digests),
                 proxies: options.connections.proxy.clone(),
                 hsts: https::hsts(options)?.map(Arc::from),
+                verifier: Arc::clone(&kept.verifier),
             },
             user: options.user.clone(),
             confine: options.confine,

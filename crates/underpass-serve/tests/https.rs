@@ -345,6 +345,31 @@ fn clients_need_a_certificate_where_an_authority_is_named_and_a_ticket_does_not_
 }
 
 #[test]
+fn rules_know_clients_by_the_subjects_of_their_certificates() {
+    let authority = Authority::new();
+    // What certificates of the tests have as their subject.
+    let text = "[[site]]\n[site.access]\n\
+                [[site.access.rule]]\npaths = ['/mine']\n\
+                allow = ['certificate:CN=rcgen self signed cert']\n\
+                [[site.access.rule]]\npaths = ['/other']\nallow = ['certificate:CN=other']\n\
+                [[site.access.rule]]\nallow = ['certificates']\n";
+    let access = ServerOptions::parse(text).unwrap().sites.remove(0).access;
+    let server = serve(&authority, |options| {
+        options.tls.client_ca = Some(authority.path("ca.pem"));
+        options.sites[0].access = access;
+    });
+    let builder = ClientBuilder {
+        identity: Some(authority.issue("known", &["me"])),
+        ..authority.client()
+    };
+    let mut client = connect(&builder.config(), server.address(), "localhost");
+    for (name, status) in [("mine", 200), ("other", 403), ("all", 200)] {
+        server.write(name, name);
+        assert_eq!(client.get(&format!("/{name}")).status, status, "{name}");
+    }
+}
+
+#[test]
 fn the_oldest_version_is_the_one_that_is_configured() {
     let authority = Authority::new();
     let server = serve(&authority, |options| {

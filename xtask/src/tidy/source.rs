@@ -34,7 +34,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 63_950,
+        lines_max: 67_500,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

@@ -36,21 +36,13 @@ pub(super) fn with_advice(error: &Error) -> String {
         Error::Status { .. } => {
             "choose another address with --status ADDR:PORT or --status unix:PATH"
         }
-        Error::Tls(TlsError::NoCertificate) => {
-            "name them with --cert FILE and --key FILE, or in [[tls.certificate]], or have one \
-             made with --tls-self-signed"
+        Error::Tls(tls) => match tls_advice(tls) {
+            Some(advice) => advice,
+            None => return error.to_string(),
+        },
+        Error::AccessFileServed { .. } | Error::KeyServed { .. } => {
+            "move it to a folder that is not served"
         }
-        Error::Tls(TlsError::SelfSignedBeside) => {
-            "leave out either tls.self-signed or [[tls.certificate]]"
-        }
-        Error::Tls(TlsError::Write { .. }) => {
-            "choose a folder that this user may write with XDG_STATE_HOME"
-        }
-        Error::Tls(TlsError::Mismatch { .. }) => {
-            "name the file with the server's own certificate first, and the key it was made for"
-        }
-        Error::Tls(TlsError::Read { .. }) => "choose a file that exists and is readable",
-        Error::KeyServed { .. } => "move it to a folder that is not served",
         Error::Thread { .. } => "raise the limit on threads (ulimit -u, TasksMax=)",
         Error::Net(Net::PathTaken { .. }) => {
             "stop that process, or choose another path with --listen unix:/path"
@@ -71,7 +63,8 @@ pub(super) fn with_advice(error: &Error) -> String {
             "choose --confine auto to serve without full confinement"
         }
         Error::Net(_)
-        | Error::Tls(_)
+        | Error::Access { .. }
+        | Error::Several(_)
         | Error::Certificate { .. }
         | Error::Limits { .. }
         | Error::Config(_)
@@ -81,4 +74,21 @@ pub(super) fn with_advice(error: &Error) -> String {
         }
     };
     format!("{error}; {advice}")
+}
+
+/// What to try where HTTPS cannot be spoken.
+fn tls_advice(error: &TlsError) -> Option<&'static str> {
+    Some(match error {
+        TlsError::NoCertificate => {
+            "name them with --cert FILE and --key FILE, or in [[tls.certificate]], or have one \
+             made with --tls-self-signed"
+        }
+        TlsError::SelfSignedBeside => "leave out either tls.self-signed or [[tls.certificate]]",
+        TlsError::Write { .. } => "choose a folder that this user may write with XDG_STATE_HOME",
+        TlsError::Mismatch { .. } => {
+            "name the file with the server's own certificate first, and the key it was made for"
+        }
+        TlsError::Read { .. } => "choose a file that exists and is readable",
+        _ => return None,
+    })
 }

@@ -2,8 +2,11 @@
 //! with a name, `--set`, environment variables, the configuration.
 
 use std::env::VarError;
+use std::io::{self, IsTerminal};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -13,18 +16,23 @@ use underpass::limits::JOINED_BYTES_MAX;
 use underpass::{Mechanism, Policy};
 use underpass_net::{BadListenAt, Confine, TlsOptions, User};
 use underpass_serve::rules::{
-    CacheRule, CorsOrigin, FieldValue, FileName, Hidden, Pattern, Symlinks, UrlPath,
+    CacheRule, CorsOrigin, FieldValue, FileName, Grantee, Hidden, Pattern, Symlinks, UrlPath,
 };
 use underpass_serve::{
-    Access, Coding, ConfigOverride, Explain, HttpListen, LogFormat, OverrideSource, ServerOptions,
-    SiteOptions, StatusAddress,
+    Access, AccessQuestion, Coding, ConfigOverride, Explain, HttpListen, LogFormat, OneLogin,
+    OverrideSource, ServerOptions, SiteOptions, StatusAddress,
 };
 
 use super::advice::with_advice;
+use super::tools::{ServeTool, password_file, typed_password};
 
 /// Serve the files of a folder over HTTP
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServeArguments {
+    #[command(subcommand)]
+    pub(super) tool: Option<ServeTool>,
+
     /// Serve this folder; nothing outside it can be read [default: the root in the configuration,
     /// or the current folder]
     #[arg(value_name = "DIR", env = "UNDERPASS_DIR")]
@@ -108,10 +116,49 @@ pub(crate) struct ServeArguments {
     join: Option<u64>,
 
     #[command(flatten)]
+    access: AccessArguments,
+
+    #[command(flatten)]
     files: FileArguments,
 
     #[command(flatten)]
     pub(super) reporting: ReportingArguments,
+}
+
+/// Who may read what is served; for every site.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Access")]
+struct AccessArguments {
+    /// Serve this user only; the password is asked for, or read from --password-file, or from the
+    /// variable UNDERPASS_PASSWORD. Several users and rules: docs/access.md
+    #[arg(long, value_name = "USER", value_parser = user_name, conflicts_with = "users")]
+    auth: Option<String>,
+
+    /// Read the password of --auth from the first line of this file
+    #[arg(long, value_name = "FILE", requires = "auth")]
+    password_file: Option<PathBuf>,
+
+    /// Serve the users of this file only: lines that `underpass serve hash USER` or
+    /// `htpasswd -B` prints
+    #[arg(long, value_name = "FILE")]
+    users: Option<PathBuf>,
+
+    /// With --check: print who would get what instead, and by which rule: user:anna, token:ci,
+    /// certificate:NAME, links or everyone, a method, a path
+    #[arg(long = "as", value_names = ["WHO", "METHOD", "PATH"], num_args = 3, requires = "check")]
+    asked: Option<Vec<String>>,
+
+    /// With --as: the address of the client
+    #[arg(long, value_name = "ADDRESS", requires = "asked")]
+    from: Option<IpAddr>,
+
+    /// With --as: the host name of the request
+    #[arg(long, value_name = "NAME", requires = "asked")]
+    at: Option<String>,
+
+    /// What was typed at the start: a reload asks nobody.
+    #[arg(skip)]
+    typed: OnceLock<OneLogin>,
 }
 
 /// How paths map to files, and the header fields of files; for every site.
@@ -234,8 +281,10 @@ pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, Strin
     options.user = arguments.user.clone().or(options.user);
     options.policy = arguments.only.map(Policy::only).unwrap_or_default();
     arguments.reporting.override_in(&mut options);
+    let login = arguments.access.login()?;
     for site in &mut options.sites {
         arguments.files.override_in(site)?;
+        arguments.access.override_in(site, login.as_ref());
     }
     Ok(options)
 }
@@ -262,6 +311,19 @@ impl ServeArguments {
         files.cors.take_if(|_| is_set("cors", "site.cors.origins"));
     }
 
+    /// What `--as` asks of a configuration, if it does.
+    pub(super) fn question(&self) -> Result<Option<AccessQuestion>, String> {
+        self.access.question()
+    }
+
+    /// The options of a configuration, with the settings of the environment.
+    pub(super) fn configured(file: Option<&Path>) -> Result<ServerOptions, String> {
+        let options = ServerOptions::load_with(file, &environment()?);
+        let mut options = options.map_err(|error| with_advice(&error))?;
+        choose_folder(&mut options.sites, None)?;
+        Ok(options)
+    }
+
     /// All addresses that --listen and --port name; none without them.
     fn listen(&self) -> Result<Vec<HttpListen>, String> {
         let mut all = Vec::new();
@@ -282,16 +344,21 @@ impl ServeArguments {
         &self,
         file: Option<&Path>,
     ) -> Result<(ServerOptions, Vec<ConfigOverride>), String> {
-        let mut settings = match std::env::var(SET_VARIABLE) {
-            Ok(text) => ConfigOverride::parse_all(&text, OverrideSource::Environment)
-                .map_err(|why| format!("{SET_VARIABLE}: {why}"))?,
-            Err(VarError::NotPresent) => Vec::new(),
-            Err(error) => return Err(format!("{SET_VARIABLE}: {error}")),
-        };
+        let mut settings = environment()?;
         settings.extend(self.set.iter().cloned());
         let options = ServerOptions::load_with(file, &settings);
         let options = options.map_err(|error| with_advice(&error))?;
         Ok((options, settings))
+    }
+}
+
+/// The settings of the environment.
+fn environment() -> Result<Vec<ConfigOverride>, String> {
+    match std::env::var(SET_VARIABLE) {
+        Ok(text) => ConfigOverride::parse_all(&text, OverrideSource::Environment)
+            .map_err(|why| format!("{SET_VARIABLE}: {why}")),
+        Err(VarError::NotPresent) => Ok(Vec::new()),
+        Err(error) => Err(format!("{SET_VARIABLE}: {error}")),
     }
 }
 
@@ -332,6 +399,80 @@ pub(super) fn choose_folder(
         }
     }
     Ok(())
+}
+
+impl AccessArguments {
+    /// The only user, if there is one.
+    fn login(&self) -> Result<Option<OneLogin>, String> {
+        let Some(user) = &self.auth else {
+            return Ok(None);
+        };
+        if let Some(login) = self.typed.get() {
+            return Ok(Some(login.clone()));
+        }
+        let password = match (&self.password_file, std::env::var_os(PASSWORD_VARIABLE)) {
+            (Some(file), _) => password_file(file)?,
+            (None, Some(password)) => password.into_encoded_bytes(),
+            (None, None) if io::stdin().is_terminal() => {
+                let login = OneLogin::new(user, &typed_password(user)?)?;
+                return Ok(Some(self.typed.get_or_init(|| login).clone()));
+            }
+            (None, None) => {
+                return Err(format!(
+                    "--auth {user}: there is no terminal to ask for the password; name a file \
+                     with --password-file, or set {PASSWORD_VARIABLE}"
+                ));
+            }
+        };
+        OneLogin::new(user, &password).map(Some)
+    }
+
+    fn override_in(&self, site: &mut SiteOptions, login: Option<&OneLogin>) {
+        if let Some(login) = login {
+            site.access.login = Some(login.clone());
+            site.access.users = None;
+        }
+        if let Some(users) = &self.users {
+            site.access.users = Some(users.clone());
+        }
+    }
+
+    /// What `--as` asks.
+    ///
+    /// # Errors
+    /// A message for the user.
+    fn question(&self) -> Result<Option<AccessQuestion>, String> {
+        let Some([who, method, path]) = self.asked.as_deref() else {
+            return Ok(None);
+        };
+        let asker = match Grantee::parse(who) {
+            Ok(Grantee::Everyone) => None,
+            Ok(asker) => Some(asker),
+            // `--as anna`
+            Err(_) if !who.contains(':') => Some(Grantee::User(Some(who.as_str().into()))),
+            Err(why) => return Err(format!("--as: {why}")),
+        };
+        Ok(Some(AccessQuestion {
+            host: self.at.clone(),
+            asker,
+            address: self.from,
+            method: method.clone(),
+            path: path.clone(),
+        }))
+    }
+}
+
+const PASSWORD_VARIABLE: &str = "UNDERPASS_PASSWORD";
+
+/// Rejects a password: others see the arguments of processes.
+fn user_name(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some((user, _)) => Err(format!(
+            "a password must not be an argument, because every user of the machine sees it; \
+             use --auth {user}, which asks for it"
+        )),
+        None => Ok(text.to_owned()),
+    }
 }
 
 impl FileArguments {

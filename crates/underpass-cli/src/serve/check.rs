@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use underpass_serve::{ConfigOverride, ServerOptions, SiteOptions};
+use underpass_serve::{
+    AccessDecision, AccessQuestion, ConfigOverride, ServerOptions, SiteOptions, decide_access,
+};
 
 use super::advice::with_advice;
 use super::arguments::{ServeArguments, choose_folder};
@@ -12,6 +14,11 @@ pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, S
     let (mut options, settings) = arguments.load(Some(file))?;
     choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);
+    if let (Some(question), true) = (arguments.question()?, mistakes.is_empty()) {
+        let decided = decide_access(&options, &question);
+        let decided = decided.map_err(|error| with_advice(&error))?;
+        return Ok(describe_decision(&question, &decided));
+    }
     if mistakes.is_empty() {
         return Ok(describe(file, &options, &settings));
     }
@@ -21,6 +28,20 @@ pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, S
         .map(|mistake| format!("{file}: {mistake}"))
         .collect();
     Err(lines.join("\nunderpass: "))
+}
+
+/// Who gets what, and by which rule.
+fn describe_decision(question: &AccessQuestion, decided: &AccessDecision) -> String {
+    let outcome = match decided.is_granted {
+        true => "granted",
+        false => "refused",
+    };
+    let reason = match (decided.is_restricted, decided.rule) {
+        (false, _) => "the site has no rules".to_owned(),
+        (true, Some(rule)) => format!("rule {rule} decides"),
+        (true, None) => "no rule is about it".to_owned(),
+    };
+    format!("{outcome}: {} {}, {reason}", question.method, question.path)
 }
 
 fn describe(file: &Path, options: &ServerOptions, settings: &[ConfigOverride]) -> String {

@@ -11,6 +11,7 @@ mod banner;
 mod bodies;
 mod check;
 mod signals;
+mod tools;
 
 pub(crate) use arguments::{ServeArguments, options};
 
@@ -24,6 +25,9 @@ use bodies::{BodyPlans, BodyTrial};
 /// # Errors
 /// A message for the user: what failed, why and what to try.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
+    if let Some(tool) = &arguments.tool {
+        return tools::run(tool, ServeArguments::configured);
+    }
     if let Some(file) = &arguments.check {
         say(&check::check(file, arguments)?);
         return Ok(());

@@ -59,7 +59,10 @@ struct ClientUsage {
 /// What counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address, since one
 /// customer of a provider can choose the rest.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum ClientKey {
+pub struct ClientKey(ClientPrefix);
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum ClientPrefix {
     V4(Ipv4Addr),
     V6([u16; 4]),
 }
@@ -174,14 +177,15 @@ impl ClientUsage {
 }
 
 impl ClientKey {
-    fn of(address: IpAddr) -> ClientKey {
-        match address.to_canonical() {
-            IpAddr::V4(address) => ClientKey::V4(address),
+    /// The client that an address belongs to.
+    pub fn of(address: IpAddr) -> ClientKey {
+        ClientKey(match address.to_canonical() {
+            IpAddr::V4(address) => ClientPrefix::V4(address),
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
-                ClientKey::V6([a, b, c, d])
+                ClientPrefix::V6([a, b, c, d])
             }
-        }
+        })
     }
 }
 

@@ -1,14 +1,17 @@
 //! Decides the response to a request. Pure: all questions go through [`Lookup`].
 //!
 //! ```text
-//!  method ─► expectation ─► target ─► redirect? ─► rewrite ─► hidden? ─► try ─► found? ─┐
-//!                                                                                       │
-//!  digest ◄─ range ◄─ conditions ◄─ coding ◄─ saved or shown? ◄─ or fallback ◄──────────┤
-//!                                             listing or archive of a folder ◄──────────┘
+//!  method ─► expectation ─► target ─► permitted? ─► redirect? ─► rewrite ─► hidden? ─► try ─┐
+//!                                                                                           │
+//!  digest ◄─ range ◄─ conditions ◄─ coding ◄─ saved or shown? ◄─ or fallback ◄─ found? ◄────┤
+//!                                             listing or archive of a folder ◄──────────────┘
 //! ```
 
 use rustix::io::Errno;
 
+use crate::access::options::AccessOptions;
+use crate::access::rules::AccessRefusal;
+use crate::answer::refusal;
 use crate::answer::repr_digest::{WantedDigest, wanted};
 use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::ListingView;
@@ -153,6 +156,9 @@ impl From<TextResponse> for Response {
 
 /// What a decision asks: the file system, and whether there is room for one more compression.
 pub(crate) trait Lookup {
+    /// Whether the asker may read what a path names, whether there is anything or not.
+    fn permit(&self, path: &SitePath) -> Result<(), AccessRefusal>;
+
     /// What a path leads to.
     fn find(&self, path: SitePath) -> Resolved;
 
@@ -198,6 +204,9 @@ pub(crate) fn decide(
     let HttpTarget::Path { path, query } = target else {
         return text(Status::BadRequest, "the target is not a path");
     };
+    if let Err(refusal) = lookup.permit(&path) {
+        return refused(refusal, &rules.options.access);
+    }
     if let Some(MatchedRedirect { status, location }) = rules.redirected(&path, query) {
         return moved(status, "moved", &location);
     }
@@ -225,6 +234,7 @@ pub(crate) fn decide(
             let accept = fields.accept.as_deref();
             of_folder(folder, path, parameters, rules.extras, accept)
         }
+        Resolved::Refused(refusal) => refused(refusal, &rules.options.access),
         found => without(found),
     }
 }
@@ -539,10 +549,25 @@ fn of_folder(
                 order: asked.order(),
                 search: asked.search,
                 archives,
+                signed: asked.signed,
             };
             Response::Produced(Production::Listing(folder, view))
         }
     }
+}
+
+/// The response to somebody who may not read what is asked for.
+fn refused(refusal: AccessRefusal, access: &AccessOptions) -> Response {
+    let Some((error, fields)) = refusal::refusal(refusal, access) else {
+        return without(Resolved::Nothing);
+    };
+    let text = TextResponse::new(error);
+    let fields = fields.into_iter();
+    fields
+        .fold(text, |text, (name, value)| {
+            text.with_field(name, value.as_bytes())
+        })
+        .into()
 }
 
 /// The response where there is neither file nor folder.
@@ -557,9 +582,11 @@ fn without(found: Resolved) -> Response {
             let error = HttpError::new(Status::InternalServerError, "the file cannot be opened");
             TextResponse::caused(error, errno).into()
         }
-        Resolved::Nothing | Resolved::File(_) | Resolved::Folder(_) | Resolved::NoIndex(_) => {
-            text(Status::NotFound, "there is no such file")
-        }
+        Resolved::Refused(_)
+        | Resolved::Nothing
+        | Resolved::File(_)
+        | Resolved::Folder(_)
+        | Resolved::NoIndex(_) => text(Status::NotFound, "there is no such file"),
     }
 }
 

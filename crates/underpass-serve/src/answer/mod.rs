@@ -3,5 +3,6 @@
 pub(crate) mod decide;
 pub(crate) mod explain;
 pub(crate) mod multipart;
+pub(crate) mod refusal;
 pub(crate) mod repr_digest;
 pub(crate) mod writer;

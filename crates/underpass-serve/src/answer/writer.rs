@@ -104,6 +104,9 @@ pub(crate) fn write(
             let line = digest.line(file.path.name());
             let mut head = head(Status::Ok);
             head.push(&context.rules.made_fields(ProducedFields::default()));
+            if let Some(control) = context.rules.audience.restrict(None) {
+                push_field(&mut head.bytes, "Cache-Control", &*control);
+            }
             file.state.validators.push_to(&mut head.bytes);
             push_field(&mut head.bytes, "Content-Type", TEXT);
             head.length(line.len() as u64);

@@ -188,16 +188,22 @@ fn listing_fields(format: ListingFormat, rules: &SiteRules) -> Vec<u8> {
         }
     };
     let mut fields = rules.made_fields(own);
-    push_field(&mut fields, "Cache-Control", "no-cache");
+    push_cache_control(&mut fields, rules);
     push_field(&mut fields, "Content-Type", media);
     fields
 }
 
 fn archive_fields(name: &[u8], format: ArchiveFormat, rules: &SiteRules) -> Vec<u8> {
     let mut fields = rules.made_fields(ProducedFields::default());
-    push_field(&mut fields, "Cache-Control", "no-cache");
+    push_cache_control(&mut fields, rules);
     push_field(&mut fields, "Content-Type", format.media_type());
     let saved = [name, format.extension().as_bytes()].concat();
     push_attachment(&mut fields, &saved);
     fields
+}
+
+fn push_cache_control(fields: &mut Vec<u8>, rules: &SiteRules) {
+    if let Some(control) = rules.audience.restrict(Some("no-cache")) {
+        push_field(fields, "Cache-Control", &*control);
+    }
 }

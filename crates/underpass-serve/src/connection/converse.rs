@@ -20,12 +20,14 @@ use underpass_net::{
     Connection, ConnectionError, LastRead, ReadOutcome, ShutdownPhase, WhileDraining,
 };
 
+use crate::access::permits::Permits;
 use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::connection::exchange::{CpuMeter, Exchange, ObservationLevel};
+use crate::connection::identify::{CredentialUse, Identified};
 use crate::connection::request_body::{RequestBody, SkipError};
-use crate::connection::worker::{Answer, HashJob, Worker};
+use crate::connection::worker::{Answer, AnswerTerms, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
 use crate::request::Scheme;
@@ -222,6 +224,7 @@ impl<'c> Exchanges<'c> {
         self.exchange
             .understand(bytes, Some(&request), || worker.text_buffer.take());
         self.exchange.client = worker.client(peer, &request);
+        let identified = identify(worker, self.exchange, self.https, &request);
         let is_empty = request.framing == Framing::Empty;
         let (persistence, last) = match (is_empty, request.persistence) {
             (true, Persistence::Close) => (Persistence::Close, LastRequest::Announced),
@@ -233,9 +236,18 @@ impl<'c> Exchanges<'c> {
         };
         let to_skip = || RequestBody::to_skip(&request, &worker.shared.limits);
         let body = (!is_empty).then(to_skip).flatten();
-        let answer = match body {
-            Some(_) => None,
-            None => worker.answer(request, persistence, self.https, outbox, room, 1),
+        let answer = match (body.is_some(), identified) {
+            (true, _) | (_, Identified::Unverified(_)) => None,
+            (false, Identified::Known(permits)) => {
+                self.exchange.identified(permits.as_ref());
+                let terms = AnswerTerms {
+                    permits: permits.as_ref(),
+                    persistence,
+                    https: self.https,
+                    attempt: 1,
+                };
+                worker.answer(request, terms, outbox, room)
+            }
         };
         let step = match answer {
             Some(answer) => ExchangeStep::Send(persistence, last, answer),
@@ -245,8 +257,8 @@ impl<'c> Exchanges<'c> {
         Ok(step)
     }
 
-    /// Skips the body of a request, if it has one to skip, and answers it; where descriptors are
-    /// short, as soon as there is one, within limits.
+    /// Skips the body of a request, if it has one to skip, verifies its password, if it has one to
+    /// verify, and answers it; where descriptors are short, as soon as there is one, within limits.
     async fn answer_later(
         &mut self,
         head: &HeadScanner,
@@ -258,6 +270,20 @@ impl<'c> Exchanges<'c> {
         let skipped = match body {
             Some(body) => body.skip(self.connection, &worker.shared.limits).await,
             None => Ok(()),
+        };
+        let permits = match head.parse(bytes) {
+            Ok(request) => {
+                let identified = identify(worker, self.exchange, self.https, &request);
+                self.verified(identified).await
+            }
+            Err(error) => return self.refuse(method_of(bytes), error).await,
+        };
+        let permits = match permits {
+            Ok(permits) => permits,
+            Err(error) => {
+                self.record(ended_by(&error));
+                return NextStep::Drop;
+            }
         };
         let mut attempt = 0;
         loop {
@@ -280,8 +306,14 @@ impl<'c> Exchanges<'c> {
                 }
                 Err(SkipError::Gone) => return NextStep::Drop,
             };
+            let terms = AnswerTerms {
+                permits: permits.as_ref(),
+                persistence,
+                https: self.https,
+                attempt,
+            };
             let (_, outbox, room) = self.connection.parts();
-            match worker.answer(request, persistence, self.https, outbox, room, attempt) {
+            match worker.answer(request, terms, outbox, room) {
                 Some(answer) => return self.send_answer(persistence, answer).await,
                 None => {
                     worker.close_kept_files();
@@ -290,6 +322,22 @@ impl<'c> Exchanges<'c> {
                 }
             }
         }
+    }
+
+    /// What the sender of a request may read, once its password is verified.
+    async fn verified(
+        &mut self,
+        identified: Identified,
+    ) -> Result<Option<Permits>, ConnectionError> {
+        let permits = match identified {
+            Identified::Known(permits) => permits,
+            Identified::Unverified(login) => {
+                let verified = self.worker.verify(*login);
+                self.connection.unless_peer_closes(verified).await?
+            }
+        };
+        self.exchange.identified(permits.as_ref());
+        Ok(permits)
     }
 
     /// Answers a head that is invalid or incomplete.
@@ -436,6 +484,28 @@ impl<'c> Exchanges<'c> {
         self.worker
             .record(self.connection.outbox(), self.exchange, end);
     }
+}
+
+/// Who sends a request. One that is redirected to HTTPS shows its credentials there.
+fn identify(
+    worker: &Worker,
+    exchange: &Exchange,
+    https: Option<u16>,
+    request: &RequestHead<'_>,
+) -> Identified {
+    if !worker.shared.sites.is_restricted {
+        return Identified::Known(None);
+    }
+    let credentials = match https {
+        None => CredentialUse::Verified,
+        Some(_) => CredentialUse::Ignored,
+    };
+    worker.identify(
+        request,
+        exchange.client,
+        exchange.tls.as_deref(),
+        credentials,
+    )
 }
 
 /// What becomes of the connection after a request whose end is known.

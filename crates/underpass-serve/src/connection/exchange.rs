@@ -14,12 +14,16 @@ use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Outbox, Piece, SendStats};
 use underpass_net::TlsInfo;
 
+use crate::access::grantee::Asker;
+use crate::access::links::redacted;
+use crate::access::permits::Permits;
 use crate::answer::explain::PreviousResponse;
 use crate::answer::writer::{SentBody, WrittenResponse};
 use crate::http::status::Status;
@@ -65,6 +69,8 @@ struct ExchangeInProgress {
     /// Where the log has it.
     text: Option<RequestText>,
     status: Option<Status>,
+    /// Who sent the request, where that matters.
+    asker: Option<Arc<Asker>>,
     /// Sent before the response, to ask for a body.
     bytes_before: u64,
     head_bytes: u64,
@@ -136,6 +142,11 @@ impl Exchange {
         }
     }
 
+    /// It is known who sent the request.
+    pub(crate) fn identified(&mut self, permits: Option<&Permits>) {
+        self.current.asker = permits.map(|permits| Arc::clone(&permits.asker));
+    }
+
     /// The response is in the outbox, and nothing of it has been sent.
     pub(crate) fn ready(&mut self, response: &WrittenResponse, outbox: &mut Outbox) {
         self.current.status = Some(response.status);
@@ -196,6 +207,12 @@ impl EndedExchange<'_> {
     /// A part of what the client sent, if it was sent.
     pub(crate) fn part(&self, part: RequestPart) -> Option<&[u8]> {
         self.exchange.current.text.as_ref()?.part(part)
+    }
+
+    /// Who sent the request, if anything is known of him.
+    pub(crate) fn asker(&self) -> Option<&Asker> {
+        let asker = self.exchange.current.asker.as_deref();
+        asker.filter(|asker| asker.is_known())
     }
 
     /// The status of the response; 0 if there was none.
@@ -280,7 +297,9 @@ impl RequestText {
         ];
         for (number, part) in parts.into_iter().enumerate() {
             text.there[number] = part.is_some();
-            text.bytes.extend_from_slice(part.unwrap_or_default());
+            // Whoever reads the log may not have what a link gives.
+            let part = part.unwrap_or_default();
+            text.bytes.extend_from_slice(&redacted(part));
             text.ends[number] = text.bytes.len();
         }
         text

@@ -3,5 +3,6 @@
 pub(crate) mod converse;
 pub(crate) mod exchange;
 pub(crate) mod http;
+pub(crate) mod identify;
 pub(crate) mod request_body;
 pub(crate) mod worker;

@@ -11,6 +11,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
 use underpass_net::{DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
 
+use crate::access::permits::Permits;
+use crate::access::rules::AccessRefusal;
+use crate::access::store::SiteLogins;
+use crate::access::verifier::PasswordVerifier;
 use crate::answer::decide::{
     HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide, to_https,
 };
@@ -34,7 +38,7 @@ use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
 use crate::site::digest_cache::{DigestCache, DigestError};
 use crate::site::file::{OpenFileCache, Resolved, SiteFile};
-use crate::site::resolve::{find, folder, precompressed};
+use crate::site::resolve::{SiteView, find, folder, precompressed};
 use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::watcher::WorkerWatcher;
 
@@ -51,6 +55,7 @@ pub(crate) struct HttpShared {
     pub(crate) proxies: Proxies,
     /// A field of all responses on encrypted connections, behind a line end.
     pub(crate) hsts: Option<Arc<str>>,
+    pub(crate) verifier: Arc<PasswordVerifier>,
 }
 
 /// The state of a worker.
@@ -59,6 +64,8 @@ pub struct Worker {
     pub(crate) shared: HttpShared,
     /// One for each site, in their order.
     files: Vec<Rc<OpenFileCache>>,
+    /// The same.
+    pub(crate) logins: Vec<RefCell<SiteLogins>>,
     watcher: Rc<WorkerWatcher>,
     clock: Clock,
     throttle: LogThrottle,
@@ -83,12 +90,26 @@ pub(crate) enum Answer<'w> {
 #[derive(Debug)]
 pub(crate) struct HashJob<'w> {
     purpose: HashPurpose,
+    permits: Option<Permits>,
     context: ResponseContext<'w>,
 }
 
-/// The files of a site, at one moment.
-struct SiteLookup<'w> {
+/// What an answer depends on beside the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerTerms<'p> {
+    /// What the sender may read; nothing where everyone may read everything.
+    pub(crate) permits: Option<&'p Permits>,
+    pub(crate) persistence: Persistence,
+    /// The port that requests are redirected to.
+    pub(crate) https: Option<u16>,
+    /// How often it was tried to answer the request, from 1.
+    pub(crate) attempt: u32,
+}
+
+/// The files of a site, at one moment, as far as they may be read.
+struct SiteLookup<'w, 'p> {
     site: &'w ServedSite,
+    permits: Option<&'p Permits>,
     files: &'w Rc<OpenFileCache>,
     producers: &'w BodyProducers,
     now: SystemTime,
@@ -96,7 +117,15 @@ struct SiteLookup<'w> {
     ran_out: Cell<bool>,
 }
 
-impl SiteLookup<'_> {
+impl SiteLookup<'_, '_> {
+    fn view(&self) -> SiteView<'_> {
+        SiteView {
+            site: self.site,
+            permits: self.permits,
+            now: self.now,
+        }
+    }
+
     fn noting_shortage(&self, found: Resolved) -> Resolved {
         if let Resolved::Busy(Errno::MFILE | Errno::NFILE) = found {
             self.ran_out.set(true);
@@ -105,18 +134,31 @@ impl SiteLookup<'_> {
     }
 }
 
-impl Lookup for SiteLookup<'_> {
+impl Lookup for SiteLookup<'_, '_> {
+    fn permit(&self, path: &SitePath) -> Result<(), AccessRefusal> {
+        self.permits
+            .map_or(Ok(()), |permits| permits.check(path.bytes()))
+    }
+
     fn find(&self, path: SitePath) -> Resolved {
-        let open = |path| find(self.site, path, self.now);
-        self.noting_shortage(self.files.find(path, self.now, open))
+        let open = |path| find(self.view(), path);
+        let found = self.noting_shortage(self.files.find(path, self.now, open));
+        match (&found, self.permits) {
+            // It may have been opened for somebody else.
+            (Resolved::File(file), Some(permits)) => match permits.check(file.settled()) {
+                Ok(()) => found,
+                Err(refusal) => Resolved::Refused(refusal),
+            },
+            _ => found,
+        }
     }
 
     fn folder(&self, path: SitePath) -> Resolved {
-        self.noting_shortage(folder(self.site, path))
+        self.noting_shortage(folder(self.view(), path))
     }
 
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
-        precompressed(self.site, file, coding, self.now)
+        precompressed(self.view(), file, coding)
     }
 
     fn compression_permit(&self) -> Option<CompressionPermit> {
@@ -136,6 +178,12 @@ impl Worker {
         let files = || OpenFileCache::new(Arc::clone(&metrics), Rc::clone(&watcher));
         Worker {
             files: shared.sites.all.iter().map(|_| files()).collect(),
+            logins: shared
+                .sites
+                .all
+                .iter()
+                .map(|_| RefCell::default())
+                .collect(),
             watcher: Rc::clone(&watcher),
             clock: Clock::default(),
             throttle: LogThrottle::default(),
@@ -176,24 +224,33 @@ impl Worker {
         self.files.iter().for_each(|files| files.give_up());
     }
 
+    /// The index of the site that a request is for.
+    pub(crate) fn site_of(&self, authority: Option<&[u8]>) -> usize {
+        let sites = &self.shared.sites;
+        match sites.all.len() {
+            1 => 0,
+            _ => sites.names.number_of(authority),
+        }
+    }
+
     /// Answers a request; `None` if there was no descriptor to open a file with, and it may be
-    /// answered once more: this is `attempt`, from 1. With `https`, a port, it is redirected there.
+    /// answered once more.
     pub(crate) fn answer(
         &self,
         request: RequestHead<'_>,
-        persistence: Persistence,
-        https: Option<u16>,
+        terms: AnswerTerms<'_>,
         outbox: &mut Outbox,
         room: DescriptorRoom<'_>,
-        attempt: u32,
     ) -> Option<Answer<'_>> {
+        let AnswerTerms {
+            permits,
+            persistence,
+            https,
+            attempt,
+        } = terms;
         let now = SystemTime::now();
-        let sites = &self.shared.sites;
-        let site = match sites.all.len() {
-            1 => 0,
-            _ => sites.names.number_of(request.authority),
-        };
-        let lookup = self.lookup(site, now);
+        let site = self.site_of(request.authority);
+        let lookup = self.lookup(site, permits, now);
         let rules = &lookup.site.rules;
         let cors = rules.cors.as_ref();
         let context = ResponseContext {
@@ -219,7 +276,11 @@ impl Worker {
                     Err(text) => self.write(ReadyResponse::Text(text), &context, &lookup, outbox),
                 })
             }
-            Response::AwaitsHash(purpose) => Answer::AwaitsHash(HashJob { purpose, context }),
+            Response::AwaitsHash(purpose) => Answer::AwaitsHash(HashJob {
+                purpose,
+                permits: permits.cloned(),
+                context,
+            }),
         })
     }
 
@@ -244,8 +305,14 @@ impl Worker {
         }
     }
 
-    fn lookup(&self, site: usize, now: SystemTime) -> SiteLookup<'_> {
+    fn lookup<'w, 'p>(
+        &'w self,
+        site: usize,
+        permits: Option<&'p Permits>,
+        now: SystemTime,
+    ) -> SiteLookup<'w, 'p> {
         SiteLookup {
+            permits,
             site: &self.shared.sites.all[site],
             files: &self.files[site],
             producers: &self.producers,
@@ -258,7 +325,7 @@ impl Worker {
         &self,
         response: ReadyResponse,
         context: &ResponseContext<'_>,
-        lookup: &SiteLookup<'_>,
+        lookup: &SiteLookup<'_, '_>,
         outbox: &mut Outbox,
     ) -> WrittenResponse {
         let page = match &response {
@@ -303,7 +370,11 @@ impl Worker {
         digest: Result<FileDigest, DigestError>,
         outbox: &mut Outbox,
     ) -> WrittenResponse {
-        let HashJob { purpose, context } = job;
+        let HashJob {
+            purpose,
+            permits,
+            context,
+        } = job;
         let now = SystemTime::now();
         let context = ResponseContext {
             date: self.clock.date(now),
@@ -322,7 +393,8 @@ impl Worker {
                 ReadyResponse::Content(body, digest)
             }
         };
-        self.write(response, &context, &self.lookup(context.site, now), outbox)
+        let lookup = self.lookup(context.site, permits.as_ref(), now);
+        self.write(response, &context, &lookup, outbox)
     }
 
     /// Answers what is not a valid request; the connection is closed after it.

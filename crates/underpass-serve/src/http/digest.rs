@@ -10,6 +10,18 @@ pub(crate) enum HashAlgorithm {
     Blake3,
 }
 
+/// Reads 64 hexadecimal digits.
+pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 2 * bytes.len() || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (number, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * number..2 * number + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
 /// A hash of 256 bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct FileDigest(pub(crate) [u8; 32]);

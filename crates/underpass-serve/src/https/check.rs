@@ -1,14 +1,12 @@
 //! What is wrong with certificates and keys, or will be, before a client finds it.
 
-use std::fs::{self, File};
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use rustix::process::geteuid;
 use underpass_net::{CertificateFacts, ChainFault, User};
 
+use crate::access::secret_files::{exposed, may_read, served};
 use crate::error::Error;
 use crate::http::calendar::minutes;
 use crate::http::validator::FileTime;
@@ -59,7 +57,11 @@ pub(crate) fn of_renewed(certificates: &[CertificateFacts]) -> Vec<String> {
 pub(crate) fn cautions(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
     let mut warnings = soon_refused(certificates);
     let files: Vec<_> = certificates.iter().map(|facts| &facts.files).collect();
-    warnings.extend(files.iter().filter_map(|files| exposed(&files.key)));
+    warnings.extend(
+        files
+            .iter()
+            .filter_map(|files| exposed("the private key", &files.key)),
+    );
     if let Some(user) = &options.user {
         let all = files.iter().flat_map(|files| [&files.cert, &files.key]);
         let all = all.chain(&options.tls.client_ca);
@@ -161,34 +163,6 @@ fn uncovered(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<
         .collect()
 }
 
-/// A key that everybody may read.
-fn exposed(key: &Path) -> Option<String> {
-    let mode = fs::metadata(key).ok()?.permissions().mode();
-    (mode & 0o004 != 0).then(|| {
-        format!(
-            "every user of this machine may read the private key {}; change its mode (chmod o-r)",
-            key.display()
-        )
-    })
-}
-
-/// Whether a user may read a file: it is tried, or judged by the permission bits of the file and of
-/// all folders on the way, links included.
-fn may_read(user: &User, path: &Path) -> bool {
-    if user.number().ok() == Some(geteuid().as_raw()) {
-        return File::open(path).is_ok();
-    }
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let may_search = |folder: &Path| {
-        let there = fs::metadata(folder);
-        there.is_ok_and(|there| user.may_search(&there))
-    };
-    let mut folders = given.ancestors().skip(1).chain(real.ancestors().skip(1));
-    let file = fs::metadata(path);
-    folders.all(may_search) && file.is_ok_and(|there| user.may_read(&there))
-}
-
 fn unreadable_later(path: &Path, user: &User) -> String {
     format!(
         "{user} may not read {}, so that a renewed certificate is not noticed; have a deploy hook \
@@ -198,49 +172,9 @@ fn unreadable_later(path: &Path, user: &User) -> String {
     )
 }
 
-/// A key in a served folder: whoever guesses its name could read it. Folders are compared as the
-/// kernel identifies them, since mounts and links give them several names.
+/// A key in a served folder: whoever guesses its name could read it.
 pub(crate) fn served_key(options: &ServerOptions) -> Option<Error> {
-    let id = |path: &Path| {
-        let there = fs::metadata(path).ok()?;
-        Some((there.dev(), there.ino()))
-    };
-    let roots = options.sites.iter().map(|site| &site.root);
-    let roots: Vec<_> = roots.filter_map(|root| Some((root, id(root)?))).collect();
-    let mut keys = options.tls.files().into_iter().map(|files| files.key);
-    keys.find_map(|key| {
-        let places = places(&key);
-        let mut folders = places.iter().flat_map(|place| place.ancestors().skip(1));
-        let root = folders.find_map(|folder| {
-            let folder = id(folder)?;
-            roots.iter().find(|(_, root)| *root == folder)
-        });
-        let root = root?.0.clone();
-        Some(Error::KeyServed { key, root })
-    })
-}
-
-/// Where a file is, or will be, and every link that leads to it; of each the folder without links.
-fn places(path: &Path) -> Vec<PathBuf> {
-    let mut places = Vec::new();
-    let mut next = place(path);
-    while let Some(here) = next.take().filter(|_| places.len() < LINKS_MAX) {
-        if let (Ok(target), Some(folder)) = (fs::read_link(&here), here.parent()) {
-            next = place(&folder.join(target));
-        }
-        places.push(here);
-    }
-    places
-}
-
-/// As many as the kernel follows (path_resolution(7)).
-const LINKS_MAX: usize = 40;
-
-fn place(path: &Path) -> Option<PathBuf> {
-    let path = std::path::absolute(path).ok()?;
-    let mut folders = path.ancestors().skip(1);
-    folders.find_map(|folder| {
-        let real = fs::canonicalize(folder).ok()?;
-        Some(real.join(path.strip_prefix(folder).ok()?))
-    })
+    let keys = options.tls.files().into_iter().map(|files| files.key);
+    let (key, root) = served(options, keys)?;
+    Some(Error::KeyServed { key, root })
 }

@@ -22,7 +22,12 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
         Some(client) => write!(out, "{client}"),
         None => write!(out, "unix:"),
     };
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    match ended.asker() {
+        Some(asker) => push_word(out, asker.to_string().as_bytes()),
+        None => out.push(b'-'),
+    }
+    out.extend_from_slice(b" [");
     push_time(out, ended);
     out.extend_from_slice(b"] \"");
     push_line(out, ended);
@@ -65,6 +70,16 @@ fn push_line(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
             out.push(b' ');
             push_escaped(out, said);
         }
+    }
+}
+
+/// The same where a space would end it.
+fn push_word(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut words = bytes.split(|&byte| byte == b' ');
+    push_escaped(out, words.next().unwrap_or_default());
+    for word in words {
+        out.extend_from_slice(b"\\x20");
+        push_escaped(out, word);
     }
 }
 

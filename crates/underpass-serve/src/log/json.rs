@@ -51,6 +51,8 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
         end => push_said(out, "aborted", Some(end.name().as_bytes())),
     }
     push_tls(out, ended.exchange.tls.as_deref());
+    let asker = ended.asker().map(ToString::to_string);
+    push_said(out, "asker", asker.as_deref().map(str::as_bytes));
     out.extend_from_slice(b"}\n");
 }
 

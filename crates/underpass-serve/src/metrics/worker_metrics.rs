@@ -13,6 +13,7 @@ use std::time::Duration;
 use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
 use underpass_net::{HandshakeError, HandshakeKind, Rejected, SealedBy};
 
+use crate::access::verifier::LoginOutcome;
 use crate::answer::explain::travelled;
 use crate::http::status::Status;
 use crate::limits::TALLIED_REFUSALS_MAX;
@@ -250,6 +251,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) sealed_bytes: [Counter; SealedBy::ALL.len()],
     /// TLS handshakes that failed, of each of [`HandshakeError::NAMES`].
     pub(crate) handshakes_failed: [Counter; HandshakeError::NAMES.len()],
+    /// Passwords that were verified or not, of each of [`LoginOutcome::NAMES`].
+    pub(crate) logins: [Counter; LoginOutcome::NAMES.len()],
     /// Of each of [`SlowClient::LIMITS`].
     pub(crate) slow_clients: [Counter; SlowClient::LIMITS.len()],
     /// How often there were as many connections as a worker may have.
@@ -361,7 +364,7 @@ impl WorkerMetrics {
 
     /// All counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
-        let lists: [&[Counter]; 11] = [
+        let lists: [&[Counter]; 12] = [
             &self.methods,
             &self.statuses.0,
             &self.ends,
@@ -371,6 +374,7 @@ impl WorkerMetrics {
             &self.handshakes,
             &self.handshakes_failed,
             &self.sealed_bytes,
+            &self.logins,
             &self.slow_clients,
             &self.durations.counts,
         ];

@@ -14,6 +14,7 @@ use underpass_net::{
     SealedBy, ShutdownPhase,
 };
 
+use crate::access::verifier::LoginOutcome;
 use crate::https::{HttpsState, ReloadCounts};
 use crate::log::AccessLog;
 use crate::metrics::registry::MetricsRegistry;
@@ -39,6 +40,7 @@ pub(super) fn text(
     disk(&mut page, &totals);
     connections(&mut page, &totals);
     tls(&mut page, &totals, https);
+    logins(&mut page, &totals);
     expiry(&mut page, &https.certificates());
     offloading(&mut page, &https.offloads());
     running(&mut page, phase, workers);
@@ -189,6 +191,15 @@ fn disk(page: &mut Page, totals: &WorkerMetrics) {
         "Time answers waited for such ranges, with the wait for a thread that reads.",
         seconds(totals.cold_nanoseconds.value()),
     );
+}
+
+fn logins(page: &mut Page, totals: &WorkerMetrics) {
+    let name = "underpass_logins_total";
+    let help = "Passwords that were not remembered, by what became of them.";
+    page.family(name, Kind::Counter, help);
+    for (outcome, count) in LoginOutcome::NAMES.into_iter().zip(&totals.logins) {
+        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count.value());
+    }
 }
 
 fn tls(page: &mut Page, totals: &WorkerMetrics, https: &HttpsState) {

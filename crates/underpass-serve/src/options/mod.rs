@@ -17,6 +17,7 @@ use serde::Deserialize;
 use underpass::Policy;
 use underpass_net::{Confine, TlsOptions, User};
 
+use crate::access::options::AccessOptions;
 use crate::answer::explain::Explain;
 use crate::http::coding::Coding;
 use crate::limits::RequestLimits;
@@ -137,6 +138,8 @@ pub struct SiteOptions {
     pub cors: CorsOptions,
     /// Whether `?download` has browsers save a file instead of showing it.
     pub download: bool,
+    /// Who may read what is served.
+    pub access: AccessOptions,
 }
 
 impl Default for ServerOptions {
@@ -201,6 +204,7 @@ impl Default for SiteOptions {
             security: SecurityOptions::default(),
             cors: CorsOptions::default(),
             download: true,
+            access: AccessOptions::default(),
         }
     }
 }

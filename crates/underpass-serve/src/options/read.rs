@@ -40,6 +40,7 @@ impl ServerOptions {
             if !settings.iter().any(|setting| setting.decides_root(number)) {
                 site.root = folder.join(&site.root);
             }
+            site.access.relative_to(folder);
         }
         Ok(options)
     }

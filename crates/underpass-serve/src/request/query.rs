@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::value::{self, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
+use crate::access::links::SignedParameter;
 use crate::http::digest::HashAlgorithm;
 use crate::request::path::decode_lossy;
 
@@ -23,6 +24,8 @@ pub(crate) struct Query {
     pub(crate) download: Option<Download>,
     /// `hash`
     pub(crate) hash: Option<HashAlgorithm>,
+    /// `signed`
+    pub(crate) signed: Option<SignedParameter>,
 }
 
 /// How a listing is written.
@@ -73,6 +76,7 @@ impl Query {
                 self.download.get_or_insert(download);
             }
             b"hash" => self.hash = self.hash.or(known(value)),
+            b"signed" if self.signed.is_none() => self.signed = SignedParameter::parse(value),
             b"search" if self.search.is_empty() => self.search = decode_lossy(value),
             _ => {}
         }

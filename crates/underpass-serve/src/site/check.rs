@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::request::path::SitePath;
 use crate::site::file::Resolved;
-use crate::site::resolve::find;
+use crate::site::resolve::{SiteView, find};
 use crate::site::rules::{TryRule, UrlPath};
 use crate::site::sites::{ServedSite, ServedSites};
 
@@ -30,9 +30,13 @@ fn missing_pages(site: &ServedSite, options: &SiteOptions) -> Vec<Error> {
     let pages = options.fallback.iter().chain(options.error_pages.values());
     let pages = pages.map(UrlPath::path);
     let pages = pages.chain(options.tries.iter().filter_map(TryRule::last_page));
-    let now = SystemTime::now();
+    let view = SiteView {
+        site,
+        permits: None,
+        now: SystemTime::now(),
+    };
     let missing = pages.filter(|page| {
-        let found = find(site, (*page).clone(), now);
+        let found = find(view, (*page).clone());
         !matches!(found, Resolved::File(_))
     });
     let told = |page: &SitePath| Error::Site {

@@ -28,6 +28,7 @@ use rustix::io::Errno;
 use underpass::SharedFile;
 use underpass::drive::tokio::read_cached;
 
+use crate::access::rules::AccessRefusal;
 use crate::http::coding::Coding;
 use crate::http::fields::push_field;
 use crate::http::validator::{FileStamp, Validators};
@@ -48,8 +49,11 @@ pub(crate) enum Resolved {
     NoIndex(SiteFolder),
     /// Nothing that is served: no such name, hidden, no regular file, outside the root.
     Nothing,
-    /// Permission is missing.
+    /// The server's permission is missing.
     Forbidden,
+    /// The rules of the site do not let the asker read what has this name, whether it exists or
+    /// not.
+    Refused(AccessRefusal),
     /// Descriptors or memory are exhausted, or renames are faster than the resolution.
     Busy(Errno),
     /// The file system failed.
@@ -60,6 +64,8 @@ pub(crate) enum Resolved {
 #[derive(Clone, Debug)]
 pub(crate) struct SiteFile {
     pub(crate) path: SitePath,
+    /// What it is called without links, where that is known and not its path.
+    pub(crate) settled: Option<Rc<[u8]>>,
     pub(crate) state: Rc<FileSnapshot>,
     /// The name it is to be saved under, if it is not to be shown.
     pub(crate) save_as: Option<Box<[u8]>>,
@@ -110,9 +116,15 @@ impl SiteFile {
     pub(crate) fn known(path: SitePath, state: Rc<FileSnapshot>) -> SiteFile {
         SiteFile {
             path,
+            settled: None,
             state,
             save_as: None,
         }
+    }
+
+    /// The name that decides who may read it.
+    pub(crate) fn settled(&self) -> &[u8] {
+        self.settled.as_deref().unwrap_or(self.path.bytes())
     }
 
     /// The same file, to be compressed while it is sent.
@@ -242,6 +254,7 @@ pub(crate) struct OpenFileCache {
 struct CachedFile {
     /// Its own path, where another one leads to it: a folder's, or one without `.html`.
     path: Option<SitePath>,
+    settled: Option<Rc<[u8]>>,
     state: Rc<FileSnapshot>,
     opened: SystemTime,
     watched: Option<Rc<WatchedFile>>,
@@ -268,9 +281,11 @@ impl OpenFileCache {
         now: SystemTime,
         open: impl Fn(SitePath) -> Resolved,
     ) -> Resolved {
-        if let Some((own, state)) = self.kept(&path, now) {
+        if let Some(kept) = self.kept(&path, now) {
             self.metrics.files.hits.add(1);
-            return Resolved::File(SiteFile::known(own.unwrap_or(path), state));
+            let file = SiteFile::known(kept.path.unwrap_or(path), kept.state);
+            let settled = kept.settled;
+            return Resolved::File(SiteFile { settled, ..file });
         }
         self.metrics.files.misses.add(1);
         match open(path.clone()) {
@@ -283,11 +298,7 @@ impl OpenFileCache {
     }
 
     /// The file that this path leads to, if it is kept and still has a name.
-    fn kept(
-        &self,
-        path: &SitePath,
-        now: SystemTime,
-    ) -> Option<(Option<SitePath>, Rc<FileSnapshot>)> {
+    fn kept(&self, path: &SitePath, now: SystemTime) -> Option<KeptFile> {
         let key = path.key();
         let mut kept = self.kept.borrow_mut();
         let entry = kept.get_mut(&*key)?;
@@ -295,7 +306,7 @@ impl OpenFileCache {
             return None;
         }
         if entry.is_unchanged() {
-            return Some((entry.path.clone(), Rc::clone(&entry.state)));
+            return Some(entry.file());
         }
         if entry.watched.is_none() {
             // Before it is looked at for the second time.
@@ -305,7 +316,7 @@ impl OpenFileCache {
             Ok(stat) if stat.st_nlink > 0 => {
                 entry.state = entry.state.looked_at_again(&stat, now);
                 self.keep_content(&entry.state);
-                Some((entry.path.clone(), Rc::clone(&entry.state)))
+                Some(entry.file())
             }
             _ => {
                 kept.remove(&*key);
@@ -333,6 +344,7 @@ impl OpenFileCache {
         }
         let entry = CachedFile {
             path: (*asked != file.path).then(|| file.path.clone()),
+            settled: file.settled.clone(),
             state: Rc::clone(&file.state),
             opened: now,
             watched: None,
@@ -359,7 +371,22 @@ impl OpenFileCache {
     }
 }
 
+/// What is known of a kept file; see [`CachedFile`].
+struct KeptFile {
+    path: Option<SitePath>,
+    settled: Option<Rc<[u8]>>,
+    state: Rc<FileSnapshot>,
+}
+
 impl CachedFile {
+    fn file(&self) -> KeptFile {
+        KeptFile {
+            path: self.path.clone(),
+            settled: self.settled.clone(),
+            state: Rc::clone(&self.state),
+        }
+    }
+
     /// Whether the last look at the file still holds: no event reported a change since, and its
     /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {

@@ -8,16 +8,18 @@
 //!
 //! All of it waits for disks: call it on blocking threads.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use rustix::io::Errno;
 
+use crate::access::permits::Permits;
 use crate::http::validator::FileTime;
 use crate::request::path::SitePath;
 use crate::site::beneath::look_through;
-use crate::site::rules::Visibility;
+use crate::site::rules::{Symlinks, Visibility};
+use crate::site::settle::settle;
 use crate::site::sites::ServedSite;
 
 /// An open folder of a site.
@@ -28,6 +30,15 @@ pub(crate) struct SiteFolder {
     /// Where its links are followed from: the site's own descriptor.
     root: Arc<OwnedFd>,
     sight: Visibility,
+    restriction: Option<FolderRestriction>,
+}
+
+/// What of a folder somebody may read.
+#[derive(Clone, Debug)]
+pub(crate) struct FolderRestriction {
+    pub(crate) permits: Permits,
+    /// The folder's path without links.
+    pub(crate) settled: Vec<u8>,
 }
 
 /// Something in a folder, by the name it has there.
@@ -51,17 +62,24 @@ pub(crate) struct FolderEntries {
     dir: Dir,
     root: Arc<OwnedFd>,
     sight: Visibility,
+    restriction: Option<FolderRestriction>,
     /// The folder's path, with a slash behind where it is not the root; a name is put there.
     prefix: Vec<u8>,
 }
 
 impl SiteFolder {
-    pub(crate) fn new(descriptor: OwnedFd, site: &ServedSite, path: SitePath) -> SiteFolder {
+    pub(crate) fn new(
+        descriptor: OwnedFd,
+        site: &ServedSite,
+        path: SitePath,
+        restriction: Option<FolderRestriction>,
+    ) -> SiteFolder {
         SiteFolder {
             path,
             descriptor,
             root: Arc::clone(&site.root),
             sight: site.rules.sight(),
+            restriction,
         }
     }
 
@@ -70,8 +88,9 @@ impl SiteFolder {
         self.sight
     }
 
-    pub(crate) fn into_descriptor(self) -> OwnedFd {
-        self.descriptor
+    /// The folder, the root that its links may not leave, and what may be read of it.
+    pub(crate) fn into_parts(self) -> (OwnedFd, Arc<OwnedFd>, Option<FolderRestriction>) {
+        (self.descriptor, self.root, self.restriction)
     }
 
     pub(crate) fn into_entries(self) -> Result<FolderEntries, Errno> {
@@ -83,6 +102,7 @@ impl SiteFolder {
             dir: Dir::new(self.descriptor)?,
             root: self.root,
             sight: self.sight,
+            restriction: self.restriction,
             prefix,
         })
     }
@@ -104,6 +124,12 @@ impl FolderEntries {
         if is_dots(&name) || self.sight.hides(&name) || !filter(&name) {
             return Ok(NextEntry::Passed);
         }
+        if let Some(restriction) = &self.restriction {
+            let called = [&self.prefix[..], &name].concat();
+            if !restriction.permits.allow(&called) || !restriction.allows(&name) {
+                return Ok(NextEntry::Passed);
+            }
+        }
         let stat = match statat(self.dir.fd()?, &name[..], AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if is_link(&stat) => self.target(&name),
             other => other,
@@ -114,11 +140,44 @@ impl FolderEntries {
 
     /// A link's target. One that leads out or nowhere, or has become something else, is an error.
     fn target(&mut self, name: &[u8]) -> Result<Stat, Errno> {
+        if let Some(restriction) = &self.restriction {
+            return restriction.target(self.root.as_fd(), name, self.sight.symlinks);
+        }
         let length = self.prefix.len();
         self.prefix.extend_from_slice(name);
         let found = look_through(self.root.as_fd(), &self.prefix, self.sight.symlinks);
         self.prefix.truncate(length);
         found
+    }
+}
+
+impl FolderRestriction {
+    /// The path without links of something beneath the folder.
+    pub(crate) fn path(&self, beneath: &[u8]) -> Vec<u8> {
+        match &self.settled[..] {
+            b"" => beneath.to_vec(),
+            folder => [folder, b"/", beneath].concat(),
+        }
+    }
+
+    /// Whether something beneath the folder may be read.
+    pub(crate) fn allows(&self, beneath: &[u8]) -> bool {
+        self.permits.allow(&self.path(beneath))
+    }
+
+    /// The target of a link beneath the folder, if it may be read.
+    pub(crate) fn target(
+        &self,
+        root: BorrowedFd<'_>,
+        beneath: &[u8],
+        symlinks: Symlinks,
+    ) -> Result<Stat, Errno> {
+        let settled = settle(root, &self.path(beneath), symlinks)?;
+        match settled.missing {
+            _ if !self.permits.allow(&settled.name) => Err(Errno::NOENT),
+            Some(errno) => Err(errno),
+            None => look_through(root, &settled.name, Symlinks::None),
+        }
     }
 }
 

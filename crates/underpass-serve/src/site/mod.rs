@@ -1,6 +1,7 @@
 //! A served folder: what a path leads to, what is known of a file, what the configuration says of
 //! it.
 
+pub(crate) mod access_files;
 pub(crate) mod beneath;
 pub(crate) mod check;
 pub(crate) mod digest_cache;
@@ -8,5 +9,6 @@ pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod resolve;
 pub mod rules;
+pub(crate) mod settle;
 pub(crate) mod sites;
 pub(crate) mod watcher;

@@ -1,5 +1,8 @@
 //! From a path to an open file, beneath the root.
 //!
+//! Where rules say who may read what, links are followed before anything is opened
+//! ([`crate::site::settle`]), and the rules are asked about the name in the end.
+//!
 //! Everything after opening is decided on the open descriptor, so nothing can change between
 //! looking and sending.
 //!
@@ -14,86 +17,154 @@ use std::time::SystemTime;
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
+use crate::access::permits::Permits;
 use crate::http::coding::Coding;
 use crate::request::path::{PathForm, SitePath};
 use crate::site::beneath::{self, OPEN, open};
 use crate::site::file::{Precompressed, Resolved, SiteFile};
-use crate::site::folder::SiteFolder;
-use crate::site::rules::RepresentationHeaders;
+use crate::site::folder::{FolderRestriction, SiteFolder};
+use crate::site::rules::{Audience, RepresentationHeaders, Symlinks};
+use crate::site::settle::settle;
 use crate::site::sites::ServedSite;
 
-/// Opens what a path leads to, at the time `now`.
-pub(crate) fn find(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
-    site.watch_root(now);
+/// A site at one moment, and what the asker may read of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SiteView<'s> {
+    pub(crate) site: &'s ServedSite,
+    /// Nothing where everyone may read everything.
+    pub(crate) permits: Option<&'s Permits>,
+    pub(crate) now: SystemTime,
+}
+
+/// Opens what a path leads to.
+pub(crate) fn find(view: SiteView<'_>, path: SitePath) -> Resolved {
+    view.site.watch_root(view.now);
     match path.form() {
-        PathForm::File => named(site, path, now),
-        PathForm::Folder => index(site, path, now),
+        PathForm::File => named(view, path),
+        PathForm::Folder => index(view, path),
     }
 }
 
 /// Opens a folder to be read, whether it has an index or not.
-pub(crate) fn folder(site: &ServedSite, path: SitePath) -> Resolved {
-    let name = match path.bytes() {
+pub(crate) fn folder(view: SiteView<'_>, path: SitePath) -> Resolved {
+    let place = match view.place(&path) {
+        Ok(place) => place,
+        Err(resolved) => return resolved,
+    };
+    let name = match place.name.as_deref().unwrap_or(path.bytes()) {
         b"" => b".",
         name => name,
     };
     let flags = OPEN | OFlags::DIRECTORY;
-    let opened = open(site.root(), name, flags, site.rules.options.symlinks);
-    opened.map_or_else(missing, |opened| {
-        Resolved::NoIndex(SiteFolder::new(opened, site, path))
-    })
+    match open(view.site.root(), name, flags, place.symlinks) {
+        Ok(opened) => {
+            let restriction = view.permits.map(|permits| FolderRestriction {
+                permits: permits.clone(),
+                settled: place.name.as_deref().unwrap_or(path.bytes()).to_vec(),
+            });
+            Resolved::NoIndex(SiteFolder::new(opened, view.site, path, restriction))
+        }
+        Err(errno) => missing(errno),
+    }
 }
 
 /// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the
 /// folder of the name.
-fn named(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
-    let page = site.rules.options.pretty.then(|| path.with_suffix(".html"));
-    let found = at(site, path, now);
+fn named(view: SiteView<'_>, path: SitePath) -> Resolved {
+    let pretty = view.site.rules.options.pretty;
+    let page = pretty.then(|| path.with_suffix(".html"));
+    let found = at(view, path);
     match (found, page) {
-        (found @ (Resolved::Folder(_) | Resolved::Nothing), Some(page)) => {
-            match at(site, page, now) {
-                Resolved::Folder(_) | Resolved::Nothing => found,
-                page => page,
-            }
-        }
+        (found @ (Resolved::Folder(_) | Resolved::Nothing), Some(page)) => match at(view, page) {
+            Resolved::Folder(_) | Resolved::Nothing => found,
+            page => page,
+        },
         (found, _) => found,
     }
 }
 
 /// Opens the first index of a folder that is there; where none is, the folder.
-fn index(site: &ServedSite, folder: SitePath, now: SystemTime) -> Resolved {
-    for name in &site.rules.options.index {
+fn index(view: SiteView<'_>, folder: SitePath) -> Resolved {
+    for name in &view.site.rules.options.index {
         let index = folder.join(name.as_str().as_bytes(), PathForm::File);
-        match at(site, index, now) {
+        match at(view, index) {
             Resolved::Folder(_) | Resolved::Nothing => {}
             found => return found,
         }
     }
-    self::folder(site, folder)
+    self::folder(view, folder)
 }
 
 /// What has this very name.
-fn at(site: &ServedSite, path: SitePath, now: SystemTime) -> Resolved {
-    open_file(site, path, now, |path| site.rules.label(path, None))
+fn at(view: SiteView<'_>, path: SitePath) -> Resolved {
+    let rules = &view.site.rules;
+    open_file(view, path, |path, settled| {
+        rules.label(path, None, view.audience(path, settled))
+    })
 }
 
-/// Opens what has exactly this name; `label` describes it.
-pub(crate) fn open_file(
-    site: &ServedSite,
+/// Opens what has exactly this name; `label` describes it, by its path and without links.
+fn open_file(
+    view: SiteView<'_>,
     path: SitePath,
-    now: SystemTime,
-    label: impl FnOnce(&[u8]) -> RepresentationHeaders,
+    label: impl FnOnce(&[u8], &[u8]) -> RepresentationHeaders,
 ) -> Resolved {
-    match beneath::open_file(site.root(), path.bytes(), site.rules.options.symlinks) {
+    let place = match view.place(&path) {
+        Ok(place) => place,
+        Err(resolved) => return resolved,
+    };
+    let name = place.name.as_deref().unwrap_or(path.bytes());
+    match beneath::open_file(view.site.root(), name, place.symlinks) {
         Ok((stat, Some(opened))) => {
-            let label = label(path.bytes());
-            Resolved::File(SiteFile::new(opened, path, &stat, label, now))
+            let label = label(path.bytes(), name);
+            let settled = place.name.map(Rc::from);
+            let file = SiteFile::new(opened, path, &stat, label, view.now);
+            Resolved::File(SiteFile { settled, ..file })
         }
         Ok((stat, None)) => match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Resolved::Folder(path),
             _ => Resolved::Nothing,
         },
         Err(errno) => missing(errno),
+    }
+}
+
+/// Where something is opened.
+struct Place {
+    /// The name without links, where it is not the path.
+    name: Option<Vec<u8>>,
+    /// The links that are followed then.
+    symlinks: Symlinks,
+}
+
+impl SiteView<'_> {
+    /// Where `path` leads to, if the asker may read that. Whether there is anything is not looked
+    /// at before.
+    fn place(&self, path: &SitePath) -> Result<Place, Resolved> {
+        let symlinks = self.site.rules.options.symlinks;
+        let Some(permits) = self.permits else {
+            let name = None;
+            return Ok(Place { name, symlinks });
+        };
+        let settled = settle(self.site.root(), path.bytes(), symlinks).map_err(missing)?;
+        permits.check(&settled.name).map_err(Resolved::Refused)?;
+        match settled.missing {
+            Some(errno) => Err(missing(errno)),
+            None => Ok(Place {
+                name: (settled.name != path.bytes()).then_some(settled.name),
+                symlinks: Symlinks::None,
+            }),
+        }
+    }
+
+    /// Who may read a file of this path, whose name without links is `settled`.
+    fn audience(&self, path: &[u8], settled: &[u8]) -> Audience {
+        match &self.site.access {
+            Some(access) if !(access.rules.is_open(path) && access.rules.is_open(settled)) => {
+                Audience::Some(access.options.cache)
+            }
+            _ => Audience::Everyone,
+        }
     }
 }
 
@@ -118,23 +189,29 @@ fn missing(errno: Errno) -> Resolved {
     }
 }
 
-/// The copy of `file` in a coding, if there is one of this state of it, at the time `now`.
+/// The copy of `file` in a coding, if there is one of this state of it that the asker may read.
+/// Where names decide about that, a copy is neither a link nor beside one.
 pub(crate) fn precompressed(
-    site: &ServedSite,
+    view: SiteView<'_>,
     file: &SiteFile,
     coding: Coding,
-    now: SystemTime,
 ) -> Option<SiteFile> {
+    let path = file.path.with_suffix(coding.suffix());
+    let is_allowed = |permits: &Permits| file.settled.is_none() && permits.allow(path.bytes());
+    if !view.permits.is_none_or(is_allowed) {
+        return None;
+    }
     let mut copies = file.state.copies.borrow_mut();
     let copy = &mut copies[coding.index()];
-    copy.look_again(now);
+    copy.look_again(view.now);
     if matches!(copy, Precompressed::Unknown) {
-        *copy = look_for(site, file, coding, now);
+        *copy = look_for(view, file, coding);
     }
     match copy {
         Precompressed::There(state) if state.stamp.modified >= file.state.stamp.modified => {
             Some(SiteFile {
-                path: file.path.with_suffix(coding.suffix()),
+                path,
+                settled: None,
                 state: Rc::clone(state),
                 save_as: file.save_as.clone(),
             })
@@ -156,11 +233,18 @@ impl Precompressed {
     }
 }
 
-fn look_for(site: &ServedSite, file: &SiteFile, coding: Coding, now: SystemTime) -> Precompressed {
+fn look_for(view: SiteView<'_>, file: &SiteFile, coding: Coding) -> Precompressed {
     let path = file.path.with_suffix(coding.suffix());
-    let label = |_: &[u8]| site.rules.label(file.path.bytes(), Some(coding));
-    match open_file(site, path, now, label) {
-        Resolved::File(copy) => Precompressed::There(copy.state),
+    let rules = &view.site.rules;
+    let label = |path: &[u8], settled: &[u8]| {
+        rules.label(
+            file.path.bytes(),
+            Some(coding),
+            view.audience(path, settled),
+        )
+    };
+    match open_file(view, path, label) {
+        Resolved::File(copy) if copy.settled.is_none() => Precompressed::There(copy.state),
         _ => Precompressed::Missing,
     }
 }

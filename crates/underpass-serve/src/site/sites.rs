@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{Mode, OFlags, fstat, open, stat};
 use rustix::io::Errno;
 
+use crate::access::store::SiteAccess;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::site::beneath;
@@ -24,6 +25,8 @@ pub(crate) struct ServedSite {
     compared: AtomicU64,
     reported: AtomicU8,
     pub(crate) rules: SiteRules,
+    /// Who may read it; nothing if everyone may read everything.
+    pub(crate) access: Option<SiteAccess>,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
 }
@@ -33,6 +36,8 @@ pub(crate) struct ServedSite {
 pub(crate) struct ServedSites {
     pub(crate) all: Vec<ServedSite>,
     pub(crate) names: HostNames,
+    /// Whether there is one that not everyone may read.
+    pub(crate) is_restricted: bool,
     /// The root of the file system, where links of a site may lead anywhere.
     everything: Option<OwnedFd>,
 }
@@ -44,6 +49,7 @@ impl ServedSite {
             root: options.root.clone(),
             what,
         })?;
+        let access = SiteAccess::open(&options.access)?;
         let failed = |path: PathBuf, errno| Err(Error::Root { path, errno });
         let root = open_folder(&options.root)?;
         match beneath::probe(root.as_fd()) {
@@ -52,6 +58,7 @@ impl ServedSite {
                 compared: AtomicU64::new(0),
                 reported: AtomicU8::new(RootState::Same as u8),
                 rules,
+                access,
                 called: called(options),
             }),
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(Error::NoBeneath { errno }),
@@ -151,6 +158,7 @@ impl ServedSites {
             false => None,
         };
         Ok(ServedSites {
+            is_restricted: all.iter().any(|site| site.access.is_some()),
             all,
             names,
             everything,

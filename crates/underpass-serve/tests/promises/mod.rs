@@ -9,6 +9,7 @@
 
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
+mod access;
 mod fields;
 
 use std::borrow::Cow;
@@ -29,6 +30,7 @@ use crate::request::range::{ByteRange, RangeSelection, select};
 use crate::request::request_line::HttpTarget;
 use crate::request::request_line::is_token;
 
+pub use access::{authorization, passwords, signed, tokens};
 pub use fields::{accept, codings, forwarded, query};
 
 /// However a head is split over reads, the verdict is the same, about the same request, and its

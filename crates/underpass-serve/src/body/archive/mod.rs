@@ -6,16 +6,17 @@
 //!   └──────────────────────────────────────────────────────────────────────────
 //! ```
 //!
-//! Folders, files and links that stay within the folder go in; what is hidden, leads out or is no
-//! file does not. What may not be read is left out too and named in a last file beside the folder.
-//! No path is resolved twice: each name is opened in its open folder, without following links.
-//! Contents never come into memory: they are ranges, cut at the size that their head announced. A
-//! file that shrinks meanwhile ends the connection with a reset.
+//! Folders, files and links that stay within the folder go in; what is hidden, leads out, is no
+//! file, or is not for the asker does not. What the server may not read is left out too and named
+//! in a last file beside the folder. No path is resolved twice: each name is opened in its open
+//! folder, without following links. Contents never come into memory: they are ranges, cut at the
+//! size that their head announced. A file that shrinks meanwhile ends the connection with a reset.
 
 pub(crate) mod header;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
@@ -29,7 +30,7 @@ use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
 use crate::site::beneath::{look_through, open_place};
-use crate::site::folder::{SiteFolder, is_dots};
+use crate::site::folder::{FolderRestriction, SiteFolder, is_dots};
 use crate::site::rules::{Symlinks, Visibility};
 
 /// A tar file being made.
@@ -39,6 +40,9 @@ pub(crate) struct Archive {
     base: OwnedFd,
     /// Which names go in.
     sight: Visibility,
+    /// The root of the site, and what may be read of the folder.
+    root: Arc<OwnedFd>,
+    restriction: Option<FolderRestriction>,
     /// What the members' names begin with.
     name: Vec<u8>,
     state: ArchiveState,
@@ -73,9 +77,13 @@ const OPEN: OFlags = OFlags::RDONLY
 impl Archive {
     /// Of `folder`, whose name in the archive is `name`.
     pub(crate) fn new(folder: SiteFolder, name: &[u8], place: OwnedSemaphorePermit) -> Archive {
+        let sight = folder.sight();
+        let (base, root, restriction) = folder.into_parts();
         Archive {
-            sight: folder.sight(),
-            base: folder.into_descriptor(),
+            base,
+            sight,
+            root,
+            restriction,
             name: name.to_vec(),
             state: ArchiveState::Fresh,
             levels: Vec::new(),
@@ -125,6 +133,11 @@ impl Archive {
             return Ok(());
         };
         let path = [&level.path[..], name].concat();
+        if let Some(restriction) = &self.restriction
+            && !restriction.allows(&path)
+        {
+            return Ok(());
+        }
         let folder = level.dir.fd()?;
         let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -183,6 +196,14 @@ impl Archive {
     ) -> Result<(), Errno> {
         if self.sight.symlinks == Symlinks::None {
             return Ok(());
+        }
+        if let Some(restriction) = &self.restriction
+            && let Err(errno) = restriction.target(self.root.as_fd(), path, Symlinks::Inside)
+        {
+            return match errno {
+                Errno::AGAIN => Err(errno),
+                _ => Ok(()),
+            };
         }
         match look_through(self.base.as_fd(), path, Symlinks::Inside) {
             Ok(_) => {}

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::access::links::PARAMETER as SIGNED;
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
 use crate::http::calendar::{minutes, rfc3339};
 use crate::request::path::encoded;
@@ -71,7 +72,13 @@ fn crumbs(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
                 out,
                 "<li><h1 aria-current=\"page\"><bdi>{shown}</bdi></h1></li>"
             )?,
-            up => write!(out, "<li><a href=\"{up}\"><bdi>{shown}</bdi></a></li>")?,
+            up => {
+                let signed = signed(view, "?");
+                write!(
+                    out,
+                    "<li><a href=\"{up}{signed}\"><bdi>{shown}</bdi></a></li>"
+                )?;
+            }
         }
     }
     write!(out, "</ol>\n</nav>\n")
@@ -94,13 +101,20 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
              <input type=\"hidden\" name=\"order\" value=\"{order}\">"
         )?;
     }
+    if let Some(signed) = &view.signed {
+        writeln!(
+            out,
+            "<input type=\"hidden\" name=\"{SIGNED}\" value=\"{signed}\">"
+        )?;
+    }
     write!(out, "<button>Search</button>\n</form>\n")?;
     if view.archives == Offer::On {
         writeln!(
             out,
-            "<a class=\"button\" href=\"?download=tar\" download>\
+            "<a class=\"button\" href=\"?download=tar{}\" download>\
              <svg aria-hidden=\"true\"><use href=\"#i-save\"/></svg>\
-             <span>Download folder</span></a>"
+             <span>Download folder</span></a>",
+            signed(view, "&amp;")
         )?;
     }
     writeln!(out, "</div>")
@@ -120,7 +134,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> 
             out,
             "<p class=\"note\">Names that contain <q>{}</q>. <a href=\"?{}\">Show all</a></p>",
             shown(&view.search),
-            sort_query(view.order, b"")
+            sort_query(view, view.order, b"")
         )?;
     }
     write!(
@@ -134,9 +148,10 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> 
     if !view.path.bytes().is_empty() {
         writeln!(
             out,
-            "<tr class=\"up\"><th scope=\"row\"><a href=\"../\">\
+            "<tr class=\"up\"><th scope=\"row\"><a href=\"../{}\">\
              <svg aria-hidden=\"true\"><use href=\"#i-up\"/></svg>\
-             <span>Parent folder</span></a></th><td></td><td></td></tr>"
+             <span>Parent folder</span></a></th><td></td><td></td></tr>",
+            signed(view, "?")
         )?;
     }
     Ok(())
@@ -160,7 +175,7 @@ fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting)
         true => order.direction.reversed(),
         false => SortDirection::Ascending,
     };
-    let query = sort_query(SortOrder { key, direction }, &view.search);
+    let query = sort_query(view, SortOrder { key, direction }, &view.search);
     write!(
         out,
         "<th scope=\"col\" class=\"{class}\"{sorted}><a href=\"?{query}\">\
@@ -169,18 +184,24 @@ fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting)
 }
 
 /// A query, escaped for an attribute.
-fn sort_query(order: SortOrder, search: &[u8]) -> String {
+fn sort_query(view: &ListingView, order: SortOrder, search: &[u8]) -> String {
     let (key, direction) = (order.key.name(), order.direction.name());
     let mut query = format!("sort={key}&amp;order={direction}");
     if !search.is_empty() {
         query.push_str("&amp;search=");
         query.extend(encoded(search));
     }
-    query
+    query + &signed(view, "&amp;")
+}
+
+/// The parameter that a link needs where the page was read by a signed one, behind `before`.
+fn signed(view: &ListingView, before: &str) -> String {
+    let signed = view.signed.as_ref();
+    signed.map_or_else(String::new, |signed| format!("{before}{SIGNED}={signed}"))
 }
 
 /// One row.
-pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) -> io::Result<()> {
+pub(crate) fn row(out: &mut Vec<u8>, view: &ListingView, entry: &FolderEntry) -> io::Result<()> {
     let (class, icon, slash) = match entry.kind {
         FolderEntryKind::Folder => ("folder", "folder", "/"),
         FolderEntryKind::File { .. } => ("file", icon(&entry.name), ""),
@@ -191,8 +212,9 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry) -> io::Result<()> {
     }
     write!(
         out,
-        "{slash}\" class=\"{class}\"><svg aria-hidden=\"true\"><use href=\"#i-{icon}\"/></svg>\
+        "{slash}{}\" class=\"{class}\"><svg aria-hidden=\"true\"><use href=\"#i-{icon}\"/></svg>\
          <bdi>{}{slash}</bdi></a></th>",
+        signed(view, "?"),
         shown(&entry.name)
     )?;
     match entry.kind {
@@ -369,7 +391,15 @@ mod tests {
                 nanoseconds: 0,
             },
         };
-        row(&mut out, &entry).unwrap();
+        let view = ListingView {
+            path: crate::request::path::SitePath::parse(b"/").unwrap(),
+            format: crate::request::query::ListingFormat::Html,
+            order: crate::request::query::Query::default().order(),
+            search: Vec::new(),
+            archives: Offer::On,
+            signed: None,
+        };
+        row(&mut out, &view, &entry).unwrap();
         let row = String::from_utf8(out).unwrap();
         let link = "href=\"./a%22%3E%3Cscript%3E%26%27%FF:%23%3F%25%2F\"";
         assert!(row.contains(link), "{row}");

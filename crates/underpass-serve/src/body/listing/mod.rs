@@ -162,7 +162,7 @@ impl FolderListing {
 
     fn row(&mut self, entry: &FolderEntry, chunk: &mut Chunk) -> io::Result<()> {
         match self.view.format {
-            ListingFormat::Html => html::row(chunk.bytes(), entry)?,
+            ListingFormat::Html => html::row(chunk.bytes(), &self.view, entry)?,
             ListingFormat::Json => json::row(chunk.bytes(), entry, self.tally.entries())?,
         }
         self.tally.count(entry);

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::access::links::SignedParameter;
 use crate::request::path::SitePath;
 use crate::request::query::{ListingFormat, SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
@@ -16,6 +17,8 @@ pub(crate) struct ListingView {
     /// Only names that contain this are listed.
     pub(crate) search: Vec<u8>,
     pub(crate) archives: Offer,
+    /// The signature of the link by which it is read: links in the page have it too.
+    pub(crate) signed: Option<SignedParameter>,
 }
 
 /// Whether the rows have the order that was asked for.

@@ -1,6 +1,10 @@
 //! What of a folder clients can see, and what a site offers beside its files as they are.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
+
+use crate::access::options::{AccessCache, AccessOptions};
 
 /// What becomes of names that begin with a dot, `.well-known` excepted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -53,6 +57,51 @@ impl From<bool> for Offer {
     }
 }
 
+/// Who may read something.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Audience {
+    Everyone,
+    /// Some, and what caches may do with it.
+    Some(AccessCache),
+}
+
+impl Audience {
+    /// Of what depends on who asks.
+    pub(crate) fn of(access: &AccessOptions) -> Audience {
+        match access.is_configured() {
+            true => Audience::Some(access.cache),
+            false => Audience::Everyone,
+        }
+    }
+
+    /// The `Cache-Control` of what would have `control` if everyone might read it: no shared cache
+    /// keeps it (RFC 9111, sections 3.5 and 5.2.2.7).
+    pub(crate) fn restrict<'c>(self, control: Option<&'c str>) -> Option<Cow<'c, str>> {
+        let cache = match self {
+            Audience::Everyone => return control.map(Cow::Borrowed),
+            Audience::Some(cache) => cache,
+        };
+        let mut directives = vec![match cache {
+            AccessCache::Private => "private",
+            AccessCache::NoStore => "no-store",
+        }];
+        if cache == AccessCache::Private {
+            let all = control.unwrap_or_default().split(',').map(str::trim);
+            directives.extend(all.filter(|directive| {
+                let name = directive.split('=').next().unwrap_or_default().trim_end();
+                let shared = ["", "public", "private", "s-maxage", "proxy-revalidate"];
+                !shared.iter().any(|word| word.eq_ignore_ascii_case(name))
+            }));
+        }
+        Some(Cow::Owned(directives.join(", ")))
+    }
+
+    /// The field of requests that it depends on.
+    pub(crate) fn varies(self) -> Option<&'static str> {
+        (self != Audience::Everyone).then_some("Authorization")
+    }
+}
+
 /// Which entries of a folder show in listings and archives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visibility {
@@ -70,6 +119,26 @@ impl Visibility {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_shared_cache_keeps_what_some_may_read() {
+        let restricted = |cache, control| Audience::Some(cache).restrict(control).unwrap();
+        for (control, expected) in [
+            (None, "private"),
+            (
+                Some("public, max-age=60, immutable"),
+                "private, max-age=60, immutable",
+            ),
+            (Some("max-age=60, S-MaxAge=600"), "private, max-age=60"),
+            (Some("no-store"), "private, no-store"),
+            (Some("private=\"x\", no-cache"), "private, no-cache"),
+        ] {
+            assert_eq!(restricted(AccessCache::Private, control), expected);
+            assert_eq!(restricted(AccessCache::NoStore, control), "no-store");
+            let open = Audience::Everyone.restrict(control);
+            assert_eq!(open.as_deref(), control);
+        }
+    }
 
     #[test]
     fn names_with_a_dot_in_front_are_hidden_where_they_are_denied() {

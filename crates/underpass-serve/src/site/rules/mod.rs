@@ -22,6 +22,8 @@ mod site_rules;
 mod tries;
 mod url_path;
 
+pub use crate::access::grantee::Grantee;
+pub use crate::access::rules::{AccessMethod, AccessRule, TreePattern};
 pub use crate::http::validator::EtagRecipe;
 pub use compress::MediaPattern;
 pub use cors::{CorsOptions, CorsOrigin, FieldToken};
@@ -37,7 +39,7 @@ pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
-pub(crate) use exposure::{Extras, Offer, Visibility};
+pub(crate) use exposure::{Audience, Extras, Offer, Visibility};
 pub(crate) use header_rules::ProducedFields;
 pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};

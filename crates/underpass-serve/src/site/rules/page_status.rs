@@ -10,7 +10,8 @@ use crate::http::status::Status;
 pub struct PageStatus(Status);
 
 /// The error statuses of sites. Invalid requests belong to no site.
-const PAGES: [Status; 10] = [
+const PAGES: [Status; 11] = [
+    Status::Unauthorized,
     Status::Forbidden,
     Status::NotFound,
     Status::MethodNotAllowed,

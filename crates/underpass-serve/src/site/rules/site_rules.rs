@@ -2,7 +2,7 @@
 
 use super::compress::{Compressible, CompressionRules};
 use super::cors::CorsRules;
-use super::exposure::{Extras, Hidden, Visibility};
+use super::exposure::{Audience, Extras, Hidden, Symlinks, Visibility};
 use super::header_rules::{HeaderRule, ProducedFields, SecurityOptions};
 use super::immutable::is_hash_named;
 use super::mime::MediaTypes;
@@ -24,6 +24,8 @@ pub(crate) struct SiteRules {
     pub(crate) codes: bool,
     pub(crate) compress: CompressionRules,
     pub(crate) cors: Option<CorsRules>,
+    /// Who may read what is produced here, which depends on who asks.
+    pub(crate) audience: Audience,
     pub(crate) extras: Extras,
     /// What answers without a file have.
     pub(crate) plain_fields: Vec<u8>,
@@ -58,8 +60,16 @@ impl SiteRules {
         let codes = !options.precompressed.is_empty() || !options.compress.is_empty();
         let by_coding = codes.then_some("Accept-Encoding");
         let (mut plain_fields, mut varied_fields) = (security.clone(), security.clone());
-        push_vary(&mut plain_fields, &[by_origin]);
-        push_vary(&mut varied_fields, &[by_coding, by_origin]);
+        let audience = Audience::of(&options.access);
+        push_vary(&mut plain_fields, &[by_origin, audience.varies()]);
+        push_vary(
+            &mut varied_fields,
+            &[by_coding, by_origin, audience.varies()],
+        );
+        if let Some(control) = audience.restrict(None) {
+            push_field(&mut plain_fields, "Cache-Control", &*control);
+            push_field(&mut varied_fields, "Cache-Control", &*control);
+        }
         for (key, codings) in [
             ("precompressed", &options.precompressed),
             ("compress", &options.compress),
@@ -70,6 +80,13 @@ impl SiteRules {
             }
         }
         options.tries.iter().try_for_each(TryRule::check)?;
+        if options.access.is_configured() && options.symlinks == Symlinks::All {
+            return Err(
+                "access: rules cannot hold where links lead anywhere; set `symlinks` to inside or \
+                 none"
+                    .to_owned(),
+            );
+        }
         Ok(SiteRules {
             options: options.clone(),
             codes,
@@ -79,6 +96,7 @@ impl SiteRules {
                 &options.compress_types,
             ),
             cors,
+            audience,
             extras: Extras {
                 listing: options.listing.into(),
                 archives: options.archives.unwrap_or(options.listing).into(),
@@ -145,7 +163,10 @@ impl SiteRules {
         };
         let mut fields = security.fields(own);
         let by_origin = varies_by_origin(&self.cors);
-        push_vary(&mut fields, &[own.varies_by, by_origin]);
+        push_vary(
+            &mut fields,
+            &[own.varies_by, by_origin, self.audience.varies()],
+        );
         fields
     }
 
@@ -157,9 +178,15 @@ impl SiteRules {
     }
 
     /// What is said of the file at `path`, or of its copy in a coding.
-    pub(crate) fn label(&self, path: &[u8], coding: Option<Coding>) -> RepresentationHeaders {
+    pub(crate) fn label(
+        &self,
+        path: &[u8],
+        coding: Option<Coding>,
+        audience: Audience,
+    ) -> RepresentationHeaders {
         let mut fields = self.security.clone();
-        let control = self.cache_control(path);
+        let control = audience.restrict(self.cache_control(path));
+        let control = control.as_deref();
         if let Some(control) = control {
             push_field(&mut fields, "Cache-Control", control);
         }
@@ -173,6 +200,7 @@ impl SiteRules {
         let vary = [
             by_coding.then_some("Accept-Encoding"),
             varies_by_origin(&self.cors),
+            audience.varies(),
         ];
         push_vary(&mut fields, &vary);
         let mut content_type = Vec::new();
@@ -241,7 +269,12 @@ mod tests {
     }
 
     fn fields(site: &str, path: &str) -> String {
-        String::from_utf8(rules(site).label(path.as_bytes(), None).fields).unwrap()
+        String::from_utf8(
+            rules(site)
+                .label(path.as_bytes(), None, Audience::Everyone)
+                .fields,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -302,7 +335,11 @@ mod tests {
     #[test]
     fn what_is_compressed_already_is_not_compressed_again() {
         let rules = rules("compress = ['gzip']\ncompress-types = ['*']");
-        let compressible = |path: &str, coding| rules.label(path.as_bytes(), coding).compressible;
+        let compressible = |path: &str, coding| {
+            rules
+                .label(path.as_bytes(), coding, Audience::Everyone)
+                .compressible
+        };
         assert_eq!(compressible("a.css", None), Compressible::Yes);
         assert_eq!(compressible("a.css", Some(Coding::Br)), Compressible::No);
         assert_eq!(compressible("a.css.br", None), Compressible::No);

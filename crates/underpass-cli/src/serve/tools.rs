@@ -1,0 +1,165 @@
+//! `underpass serve hash` and `underpass serve sign`: what password files, token files and links
+//! hold.
+
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use underpass_serve::{AccessOptions, ServerOptions, new_token, password_line, signed_link};
+
+use super::advice::with_advice;
+use super::banner::say;
+
+/// A command beside the server.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(super) enum ServeTool {
+    /// Print a line for a password file or a token file
+    Hash(HashArguments),
+    /// Print a link that expires, to a file or a folder
+    Sign(SignArguments),
+}
+
+/// Print a line for a password file (`users`), or a new token and its line for a token file
+/// (`tokens`)
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct HashArguments {
+    /// The name of the user or the token; the password is asked for, or read from standard input
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Make a token at random: it is printed first, its line for the file second
+    #[arg(long)]
+    token: bool,
+
+    /// Let the token expire after this time: 24h, 90d
+    #[arg(long = "for", value_name = "TIME", requires = "token",
+          value_parser = humantime::parse_duration)]
+    lifetime: Option<Duration>,
+}
+
+/// Print a link that expires: whoever has it may read the file, or everything in the folder
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct SignArguments {
+    /// The path in the URL: /report.pdf, or with a slash at its end a folder, /drop/acme/; a query
+    /// is kept: '/drop/acme/?download=tar'
+    #[arg(value_name = "PATH")]
+    path: String,
+
+    /// Let the link expire after this time: 1h, 7d
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    lifetime: Duration,
+
+    /// Sign with the first of the `link-keys` of this configuration
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "UNDERPASS_CONFIG",
+        required_unless_present = "key"
+    )]
+    config: Option<PathBuf>,
+
+    /// Sign with this key instead: a file with 32 bytes or more
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+
+    /// Of several sites in the configuration, the one with this number
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    site: usize,
+
+    /// Print a whole URL that begins with this: https://files.example.org
+    #[arg(long, value_name = "URL")]
+    base: Option<String>,
+}
+
+/// Runs one; `configured` reads a configuration.
+///
+/// # Errors
+/// A message for the user.
+pub(super) fn run(
+    tool: &ServeTool,
+    configured: impl FnOnce(Option<&Path>) -> Result<ServerOptions, String>,
+) -> Result<(), String> {
+    match tool {
+        ServeTool::Hash(arguments) if arguments.token => {
+            let expires = arguments.lifetime.map(later).transpose()?;
+            let made = new_token(&arguments.name, expires)?;
+            say(&format!("{}\n{}", made.token, made.line));
+        }
+        ServeTool::Hash(arguments) => {
+            let password = typed_password(&arguments.name)?;
+            say(&password_line(&arguments.name, &password)?);
+        }
+        ServeTool::Sign(arguments) => {
+            let access = arguments.access(configured)?;
+            let expires = later(arguments.lifetime)?;
+            let link = signed_link(&access, &arguments.path, expires);
+            let link = link.map_err(|error| with_advice(&error))?;
+            let base = arguments.base.as_deref().unwrap_or_default();
+            say(&format!("{}{link}", base.trim_end_matches('/')));
+        }
+    }
+    Ok(())
+}
+
+impl SignArguments {
+    fn access(
+        &self,
+        configured: impl FnOnce(Option<&Path>) -> Result<ServerOptions, String>,
+    ) -> Result<AccessOptions, String> {
+        if let Some(key) = &self.key {
+            return Ok(AccessOptions {
+                link_keys: vec![key.clone()],
+                ..AccessOptions::default()
+            });
+        }
+        let options = configured(self.config.as_deref())?;
+        let number = self.site.checked_sub(1);
+        let site = number.and_then(|number| options.sites.into_iter().nth(number));
+        site.map(|site| site.access)
+            .ok_or_else(|| format!("there is no site {}: numbers start at 1", self.site))
+    }
+}
+
+fn later(lifetime: Duration) -> Result<SystemTime, String> {
+    if lifetime.is_zero() || lifetime > LIFETIME_MAX {
+        return Err("--for takes a time of up to 100 years, as 24h or 90d".to_owned());
+    }
+    let time = SystemTime::now().checked_add(lifetime);
+    time.ok_or_else(|| "the clock is too late".to_owned())
+}
+
+const LIFETIME_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// A password that is typed twice without being shown, or the first line of standard input.
+pub(super) fn typed_password(user: &str) -> Result<Vec<u8>, String> {
+    if !io::stdin().is_terminal() {
+        let mut line = Vec::new();
+        let read = io::stdin().take(PASSWORD_BYTES_MAX).read_to_end(&mut line);
+        read.map_err(|error| format!("cannot read the password: {error}"))?;
+        return Ok(first_line(line));
+    }
+    let ask = |what: &str| {
+        let asked = rpassword::prompt_password(what);
+        asked.map_err(|error| format!("cannot read the password from the terminal: {error}"))
+    };
+    let password = ask(&format!("password of {user}: "))?;
+    match ask("the same once more: ")? == password {
+        true => Ok(password.into_bytes()),
+        false => Err("the passwords differ; nothing was done".to_owned()),
+    }
+}
+
+/// The first line of a file.
+pub(super) fn password_file(path: &Path) -> Result<Vec<u8>, String> {
+    let content = std::fs::read(path);
+    let content = content.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(first_line(content))
+}
+
+fn first_line(mut content: Vec<u8>) -> Vec<u8> {
+    let end = content.iter().position(|byte| b"\r\n".contains(byte));
+    content.truncate(end.unwrap_or(content.len()));
+    content
+}
+
+const PASSWORD_BYTES_MAX: u64 = 4096;

@@ -1,0 +1,186 @@
+//! Who may read what, by the tool: users, tokens, links and questions about rules.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::underpass;
+use tempfile::TempDir;
+use underpass_testkit::{ExitReport, ServerProcess, run, run_with_input};
+
+fn tool(folder: &Path, words: &[&str]) -> ExitReport {
+    run(underpass().current_dir(folder).arg("serve").args(words))
+}
+
+fn with_password(folder: &Path, words: &[&str], password: &str) -> ExitReport {
+    let mut command = underpass();
+    command.current_dir(folder).arg("serve").args(words);
+    run_with_input(&mut command, password.as_bytes())
+}
+
+/// A folder with a site and a configuration.
+fn configured(rules: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    fs::create_dir_all(root.join("www/team")).unwrap();
+    fs::write(root.join("www/team/f"), "team").unwrap();
+    fs::write(root.join("link.key"), "k".repeat(40)).unwrap();
+    let user = with_password(root, &["hash", "anna"], "secret\n");
+    user.assert_success();
+    fs::write(root.join("users"), user.output).unwrap();
+    let token = tool(root, &["hash", "--token", "ci", "--for", "90d"]);
+    let (token, line) = token.output.split_once('\n').unwrap();
+    fs::write(root.join("token"), token).unwrap();
+    fs::write(root.join("tokens"), line).unwrap();
+    let text = format!(
+        "listen = ['127.0.0.1:0']\n[[site]]\nroot = 'www'\n[site.access]\nusers = 'users'\n\
+         tokens = 'tokens'\nlink-keys = ['link.key']\n{rules}"
+    );
+    fs::write(root.join("c.toml"), text).unwrap();
+    folder
+}
+
+const RULES: &str = "[[site.access.rule]]\npaths = ['/team']\nallow = ['user:anna', 'links']\n\
+                     [[site.access.rule]]\nnetworks = ['10.0.0.0/8']\nallow = ['tokens']\n";
+
+fn fetched(server: &ServerProcess, target: &str, login: Option<(&str, &str)>) -> u16 {
+    use base64::Engine;
+    let shown = login.map(|(user, password)| {
+        let login = base64::prelude::BASE64_STANDARD.encode(format!("{user}:{password}"));
+        format!("Authorization: Basic {login}\r\n")
+    });
+    let mut client = server.connect();
+    let shown = shown.unwrap_or_default();
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{shown}\r\n"));
+    client.response().status
+}
+
+#[test]
+fn what_the_tool_makes_is_what_the_server_takes() {
+    let folder = configured(RULES);
+    let mut command = underpass();
+    command.current_dir(folder.path());
+    command.args(["serve", "--config", "c.toml"]);
+    let server = ServerProcess::spawn(&mut command);
+    let link = tool(
+        folder.path(),
+        &["sign", "/team/", "--for", "1h", "--config", "c.toml"],
+    );
+    link.assert_success();
+    let link = link.output.trim_end();
+    assert_eq!(fetched(&server, "/team/f", None), 401);
+    assert_eq!(fetched(&server, "/team/f", Some(("anna", "secret"))), 200);
+    assert_eq!(fetched(&server, "/team/f", Some(("anna", "other"))), 401);
+    assert_eq!(fetched(&server, link, None), 200);
+    let (_, signature) = link.split_once('?').unwrap();
+    assert_eq!(fetched(&server, &format!("/team/f?{signature}"), None), 200);
+    // A reload reads the files again.
+    fs::write(folder.path().join("users"), "").unwrap();
+    server.reload();
+    assert_eq!(fetched(&server, "/team/f", Some(("anna", "secret"))), 401);
+    server.stop().assert_success();
+}
+
+#[test]
+fn a_single_user_needs_no_file() {
+    let folder = configured("");
+    let root = folder.path();
+    fs::write(root.join("password"), "secret\nsecond line\n").unwrap();
+    for (words, variable) in [
+        (&["--auth", "anna", "--password-file", "password"][..], None),
+        (&["--auth", "anna"], Some("secret")),
+    ] {
+        let mut command = underpass();
+        command
+            .current_dir(root)
+            .args(["serve", "www", "-p", "0"])
+            .args(words);
+        command.env_remove("UNDERPASS_PASSWORD");
+        command.envs(variable.map(|password| ("UNDERPASS_PASSWORD", password)));
+        let server = ServerProcess::spawn(&mut command);
+        assert_eq!(fetched(&server, "/team/f", None), 401);
+        assert_eq!(fetched(&server, "/team/f", Some(("anna", "secret"))), 200);
+        server.reload();
+        assert_eq!(fetched(&server, "/team/f", Some(("anna", "secret"))), 200);
+        server.stop().assert_success();
+    }
+    let refused = tool(root, &["--auth", "anna:secret", "www"]);
+    refused.assert_failed(2, &["must not be an argument", "--auth anna"]);
+    let refused = with_password(root, &["--auth", "anna", "www"], "");
+    refused.assert_failed(1, &["no terminal", "--password-file", "UNDERPASS_PASSWORD"]);
+}
+
+#[test]
+fn who_would_get_what_is_told_with_the_rule() {
+    let folder = configured(RULES);
+    let ask = |words: &[&str]| {
+        tool(
+            folder.path(),
+            &[&["--check", "c.toml", "--as"], words].concat(),
+        )
+    };
+    for (words, expected) in [
+        (
+            &["anna", "GET", "/team/f"][..],
+            "granted: GET /team/f, rule 1 decides",
+        ),
+        (
+            &["user:anna", "HEAD", "/te%61m/"],
+            "granted: HEAD /te%61m/, rule 1 decides",
+        ),
+        (
+            &["links", "GET", "/team/f"],
+            "granted: GET /team/f, rule 1 decides",
+        ),
+        (
+            &["token:ci", "GET", "/team/f"],
+            "refused: GET /team/f, rule 1 decides",
+        ),
+        (
+            &["everyone", "GET", "/team/f"],
+            "refused: GET /team/f, rule 1 decides",
+        ),
+        (
+            &["token:ci", "GET", "/x"],
+            "refused: GET /x, no rule is about it",
+        ),
+        (
+            &["token:ci", "GET", "/x", "--from", "10.1.1.1"],
+            "granted: GET /x, rule 2 decides",
+        ),
+    ] {
+        let told = ask(words);
+        told.assert_success();
+        assert_eq!(told.output.trim_end(), expected, "{words:?}");
+    }
+    for (words, expected) in [
+        (&["carl", "GET", "/x"][..], "no user carl"),
+        (&["token:other", "GET", "/x"], "no valid token other"),
+        (&["anna", "GET", "x"], "begins with a slash"),
+        (&["anna", "PUT", "/x"], "PUT is not GET or HEAD"),
+        (&["anna", "GET", "/../x"], "above the root"),
+    ] {
+        ask(words).assert_failed(1, &[expected]);
+    }
+}
+
+#[test]
+fn mistakes_are_reported_where_they_are() {
+    let folder = configured("[[site.access.rule]]\nallow = ['anna']\n");
+    let told = tool(folder.path(), &["--check", "c.toml"]);
+    told.assert_failed(1, &["line 9", "user:NAME"]);
+    let folder = configured(RULES);
+    fs::write(folder.path().join("users"), "\nanna:$apr1$abc$def\n").unwrap();
+    let told = tool(folder.path(), &["--check", "c.toml"]);
+    told.assert_failed(1, &["users: line 2", "MD5", "underpass serve hash"]);
+    let no_key = tool(
+        folder.path(),
+        &["sign", "/f", "--for", "1h", "--key", "none"],
+    );
+    no_key.assert_failed(1, &["none"]);
+    let short = with_password(folder.path(), &["hash", "a:b"], "x\n");
+    short.assert_failed(1, &["colon"]);
+}

@@ -1,0 +1,358 @@
+//! Signed links: a URL that its holder may read until a time.
+//!
+//! ```text
+//!  /drop/acme/report.pdf?signed=1800000000.file.Kx3…    that file
+//!  /drop/acme/report.pdf?signed=1800000000.2.9fQ…       it is in a folder of 2 names: /drop/acme/
+//! ```
+//!
+//! The signature is HMAC-SHA-256 (RFC 2104) of method, path and time, in base64url. The key is the
+//! content of a file; links are signed with the first of the configured ones and verified with all,
+//! so that keys can be changed while links are in use.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::limits::LINK_KEY_BYTES_MIN;
+use crate::request::path::{PathForm, SitePath};
+
+/// The parameter of a query that holds a signature.
+pub(crate) const PARAMETER: &str = "signed";
+
+/// A key of signed links.
+pub(crate) struct LinkKey(Zeroizing<Vec<u8>>);
+
+/// What a signed link is for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum LinkScope {
+    /// This file.
+    File(Vec<u8>),
+    /// This folder and everything beneath it. Empty for the root.
+    Folder(Vec<u8>),
+}
+
+/// The value of the parameter: who reads it does not know yet whether it is genuine.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct SignedParameter {
+    expires: u64,
+    /// How many names the signed folder has; none for a file.
+    depth: Option<usize>,
+    signature: [u8; SIGNATURE_BYTES],
+}
+
+const SIGNATURE_BYTES: usize = 32;
+
+/// The first line of what is signed. Another meaning of a signature has another one.
+const PURPOSE: &str = "underpass-link-1";
+
+impl LinkKey {
+    /// The content of a key file, without a line end.
+    ///
+    /// # Errors
+    /// It is too short to be a secret.
+    pub(crate) fn parse(content: &[u8]) -> Result<LinkKey, String> {
+        let key = content.trim_ascii_end();
+        match key.len() {
+            LINK_KEY_BYTES_MIN.. => Ok(LinkKey(Zeroizing::new(key.to_vec()))),
+            length => Err(format!(
+                "the key has {length} bytes, fewer than {LINK_KEY_BYTES_MIN}; `openssl rand \
+                 -base64 32` makes one"
+            )),
+        }
+    }
+
+    fn mac(&self, scope: &LinkScope, expires: u64) -> Hmac<Sha256> {
+        // A key of any length is one.
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!());
+        let (bytes, slash) = match scope {
+            LinkScope::File(path) => (path, ""),
+            LinkScope::Folder(path) => (path, "/"),
+        };
+        mac.update(format!("{PURPOSE}\nGET\n{expires}\n/").as_bytes());
+        mac.update(bytes);
+        mac.update(slash.as_bytes());
+        mac
+    }
+}
+
+impl fmt::Debug for LinkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LinkKey")
+    }
+}
+
+impl SignedParameter {
+    /// Signs what `path` names, a file or a folder, until `expires`.
+    pub(crate) fn sign(path: &SitePath, expires: SystemTime, key: &LinkKey) -> SignedParameter {
+        let since = expires.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let expires = since.as_secs();
+        let (scope, depth) = match path.form() {
+            PathForm::File => (LinkScope::File(path.bytes().to_vec()), None),
+            PathForm::Folder => {
+                let scope = LinkScope::Folder(path.bytes().to_vec());
+                (scope, Some(names(path.bytes()).count()))
+            }
+        };
+        let signature = key.mac(&scope, expires).finalize().into_bytes().into();
+        SignedParameter {
+            expires,
+            depth,
+            signature,
+        }
+    }
+
+    /// Reads the value of the parameter.
+    pub(crate) fn parse(value: &[u8]) -> Option<SignedParameter> {
+        let mut parts = std::str::from_utf8(value).ok()?.split('.');
+        let (expires, scope, signature) = (parts.next()?, parts.next()?, parts.next()?);
+        let parameter = SignedParameter {
+            expires: decimal(expires)?,
+            depth: match scope {
+                FILE => None,
+                depth => Some(usize::try_from(decimal(depth)?).ok()?),
+            },
+            signature: {
+                let bytes = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
+                bytes.try_into().ok()?
+            },
+        };
+        parts.next().is_none().then_some(parameter)
+    }
+
+    /// What the bearer of the link may read at the time `now`, asking for `path`; nothing if it was
+    /// signed with none of the keys, for another path, or has expired.
+    pub(crate) fn verify(
+        &self,
+        path: &SitePath,
+        keys: &[Arc<LinkKey>],
+        now: SystemTime,
+    ) -> Option<LinkScope> {
+        let scope = match self.depth {
+            None => LinkScope::File(path.bytes().to_vec()),
+            Some(depth) => LinkScope::Folder(folder_of(path, depth)?.to_vec()),
+        };
+        let is_genuine = |key: &Arc<LinkKey>| {
+            let mac = key.mac(&scope, self.expires);
+            mac.verify_slice(&self.signature).is_ok()
+        };
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // All keys, whatever was found: how long it takes tells nothing.
+        let genuine = keys.iter().filter(|key| is_genuine(key)).count();
+        (genuine > 0 && since < Duration::from_secs(self.expires)).then_some(scope)
+    }
+}
+
+impl fmt::Display for SignedParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.", self.expires)?;
+        match self.depth {
+            None => f.write_str(FILE)?,
+            Some(depth) => depth.fmt(f)?,
+        }
+        write!(f, ".{}", BASE64_URL_SAFE_NO_PAD.encode(self.signature))
+    }
+}
+
+/// Stands for the depth in the link of a file.
+const FILE: &str = "file";
+
+impl LinkScope {
+    /// Whether something is the file, or beneath the folder.
+    pub(crate) fn covers(&self, path: &[u8]) -> bool {
+        match self {
+            LinkScope::File(file) => file == path,
+            LinkScope::Folder(folder) if folder.is_empty() => true,
+            LinkScope::Folder(folder) => {
+                let beneath = path.strip_prefix(&folder[..]);
+                matches!(beneath, Some([] | [b'/', ..]))
+            }
+        }
+    }
+}
+
+/// A target or a URL without the signatures in its query.
+pub(crate) fn redacted(target: &[u8]) -> Cow<'_, [u8]> {
+    if !target.windows(START.len()).any(|window| window == START) {
+        return Cow::Borrowed(target);
+    }
+    let mut redacted = Vec::with_capacity(target.len());
+    for pair in target.split_inclusive(|byte| b"?&".contains(byte)) {
+        match pair.strip_prefix(START) {
+            Some(value) => {
+                redacted.extend_from_slice(b"signed=-");
+                redacted.extend(value.last().filter(|byte| b"?&".contains(byte)));
+            }
+            None => redacted.extend_from_slice(pair),
+        }
+    }
+    Cow::Owned(redacted)
+}
+
+const START: &[u8] = b"signed=";
+
+/// A number in its only spelling, or one link would have several.
+fn decimal(text: &str) -> Option<u64> {
+    let is_plain = text == "0" || !text.starts_with(['0', '+']);
+    text.parse().ok().filter(|_| is_plain)
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty())
+}
+
+/// The first `depth` names of a path, if that is a folder it names or is beneath.
+fn folder_of(path: &SitePath, depth: usize) -> Option<&[u8]> {
+    let bytes = path.bytes();
+    if depth == 0 {
+        return Some(b"");
+    }
+    let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let mut ends = slashes.map(|(at, _)| at);
+    match ends.nth(depth - 1) {
+        Some(end) => Some(&bytes[..end]),
+        None => (path.form() == PathForm::Folder && names(bytes).count() == depth).then_some(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Arc<LinkKey> {
+        Arc::new(LinkKey::parse(text.repeat(8).as_bytes()).unwrap())
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn path(text: &str) -> SitePath {
+        SitePath::parse(text.as_bytes()).unwrap()
+    }
+
+    fn signed(text: &str, key: &LinkKey) -> String {
+        SignedParameter::sign(&path(text), at(1000), key).to_string()
+    }
+
+    fn verified(parameter: &str, of: &str, keys: &[Arc<LinkKey>], now: u64) -> bool {
+        let parameter = SignedParameter::parse(parameter.as_bytes());
+        parameter.is_some_and(|one| one.verify(&path(of), keys, at(now)).is_some())
+    }
+
+    #[test]
+    fn a_link_is_for_its_file_or_folder_until_its_time() {
+        let keys = [key("some")];
+        for (signed_for, asked, expected) in [
+            ("/a/b", "/a/b", true),
+            ("/a/b", "/a//./b", true),
+            ("/a/b", "/a/c", false),
+            ("/a/b", "/a/b/c", false),
+            ("/a/", "/a/", true),
+            ("/a/", "/a/b", true),
+            ("/a/", "/a/b/c/", true),
+            ("/a/", "/a", false),
+            ("/a/", "/ab/c", false),
+            ("/a/", "/b/c", false),
+            ("/a/b/", "/a/c/d", false),
+            ("/", "/a/b", true),
+            ("/", "/", true),
+        ] {
+            let parameter = signed(signed_for, &keys[0]);
+            assert_eq!(
+                verified(&parameter, asked, &keys, 999),
+                expected,
+                "{signed_for} {asked}"
+            );
+            assert!(
+                !verified(&parameter, asked, &keys, 1000),
+                "{signed_for} {asked} later"
+            );
+            assert!(
+                !verified(&parameter, asked, &[], 999),
+                "{signed_for} {asked} without keys"
+            );
+        }
+    }
+
+    #[test]
+    fn any_key_verifies_and_one_that_is_gone_does_not() {
+        let old = signed("/a", &key("old!"));
+        assert!(verified(&old, "/a", &[key("new!"), key("old!")], 1));
+        assert!(!verified(&old, "/a", &[key("new!")], 1));
+    }
+
+    #[test]
+    fn no_other_spelling_of_a_link_is_one() {
+        let keys = [key("some")];
+        let parameter = signed("/a/b", &keys[0]);
+        assert!(verified(&parameter, "/a/b", &keys, 1));
+        let (expires, rest) = parameter.split_once('.').unwrap();
+        for changed in [
+            format!("{}.{rest}", "1001"),
+            format!("0{expires}.{rest}"),
+            format!("+{expires}.{rest}"),
+            format!("{parameter}."),
+            format!("{parameter}="),
+            parameter.replace("file", "2"),
+            parameter.replace("file", "0"),
+            parameter.to_lowercase(),
+            parameter[..parameter.len() - 1].to_owned(),
+            String::new(),
+        ] {
+            assert!(!verified(&changed, "/a/b", &keys, 1), "{changed}");
+        }
+        for bit in 0..8 * SIGNATURE_BYTES {
+            let mut other = SignedParameter::parse(parameter.as_bytes()).unwrap();
+            other.signature[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(other.verify(&path("/a/b"), &keys, at(1)), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_folder_is_none_to_a_file_of_that_name() {
+        let keys = [key("some")];
+        let folder = signed("/a/b/", &keys[0]);
+        let as_file = folder.replacen(".2.", ".file.", 1);
+        assert!(!verified(&as_file, "/a/b", &keys, 1));
+    }
+
+    #[test]
+    fn a_scope_covers_what_is_beneath_it() {
+        let folder = LinkScope::Folder(b"a/b".to_vec());
+        assert!(folder.covers(b"a/b") && folder.covers(b"a/b/c"));
+        assert!(!folder.covers(b"a/bc") && !folder.covers(b"a") && !folder.covers(b""));
+        assert!(LinkScope::Folder(Vec::new()).covers(b"a"));
+        assert!(!LinkScope::File(b"a".to_vec()).covers(b"a/b"));
+    }
+
+    #[test]
+    fn no_signature_is_left_in_a_target() {
+        for (target, expected) in [
+            ("/a?signed=1.file.x", "/a?signed=-"),
+            ("/a?b=c&signed=1.2.x&d", "/a?b=c&signed=-&d"),
+            ("/a?signed=1&signed=2", "/a?signed=-&signed=-"),
+            ("http://a/?signed=x", "http://a/?signed=-"),
+            ("/signed=x", "/signed=x"),
+            ("/a?unsigned=x", "/a?unsigned=x"),
+            ("/a", "/a"),
+        ] {
+            let target = redacted(target.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&target), expected);
+        }
+    }
+
+    #[test]
+    fn a_key_has_some_length() {
+        assert!(LinkKey::parse(b"short\n").is_err());
+        assert!(LinkKey::parse(&[b'x'; LINK_KEY_BYTES_MIN]).is_ok());
+        assert_eq!(format!("{:?}", key("some")), "LinkKey");
+    }
+}

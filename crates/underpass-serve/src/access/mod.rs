@@ -1,0 +1,34 @@
+//! Who may read what.
+//!
+//! ```text
+//!  Authorization ─► credentials ─► passwords (verifier: a thread), tokens ─┐
+//!  ?signed=      ─► links ─────────────────────────────────────────────────┼─► Asker
+//!  client certificate, address ────────────────────────────────────────────┘     │
+//!                                                        path, method ─► rules ◄─┘
+//! ```
+//!
+//! `site` has the files of every site (`store`) and asks the rules about each name that a request
+//! leads to (`permits`); `connection` finds out who asks.
+
+pub(crate) mod check;
+pub(crate) mod credentials;
+pub(crate) mod failures;
+pub(crate) mod grantee;
+pub(crate) mod links;
+pub(crate) mod options;
+pub(crate) mod passwords;
+pub(crate) mod permits;
+pub(crate) mod random;
+pub(crate) mod rules;
+pub(crate) mod secret_files;
+pub(crate) mod store;
+pub(crate) mod tokens;
+pub(crate) mod tools;
+pub(crate) mod verifier;
+
+/// The lines of a file that say something, by their numbers from 1.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate();
+    let lines = lines.map(|(number, line)| (number + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}

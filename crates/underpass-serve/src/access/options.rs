@@ -1,0 +1,137 @@
+//! What is configured about who may read a site.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::access::grantee::Grantee;
+use crate::access::rules::AccessRule;
+use crate::site::rules::FieldValue;
+
+/// Who may read a site. Without any of it everyone may.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AccessOptions {
+    /// The password file: lines of `NAME:HASH`, as `underpass serve hash` and `htpasswd -B` write
+    /// them.
+    pub users: Option<PathBuf>,
+    /// The token file: lines of `NAME:sha256:HASH`, as `underpass serve hash --token` writes them.
+    pub tokens: Option<PathBuf>,
+    /// The keys of signed links, a file each: the first signs, all verify.
+    pub link_keys: Vec<PathBuf>,
+    /// The rules; the first that is about a request decides, and what no rule is about nobody may
+    /// read. Without rules, whoever has a password, a token or a link may read everything.
+    #[serde(rename = "rule")]
+    pub rules: Vec<AccessRule>,
+    /// What browsers show when they ask for a password, and by which they remember it; `underpass`
+    /// by default.
+    pub realm: Option<FieldValue>,
+    /// Whether who may not read something is told that it does not exist (404), instead of being
+    /// asked for a password (401) or refused (403).
+    pub conceal: bool,
+    /// What caches may do with responses that not everyone may read.
+    pub cache: AccessCache,
+    /// A single user, in place of a password file.
+    #[serde(skip)]
+    pub login: Option<OneLogin>,
+}
+
+/// What caches may do with what not everyone may read.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessCache {
+    /// The reader's own may keep it.
+    #[default]
+    Private,
+    /// None may.
+    NoStore,
+}
+
+/// A user and the hash of the password, as a line of a password file.
+#[derive(Clone, Debug)]
+pub struct OneLogin {
+    pub(crate) line: Arc<str>,
+}
+
+impl AccessOptions {
+    /// Whether anything is restricted.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.has_credentials() || !self.rules.is_empty()
+    }
+
+    fn has_credentials(&self) -> bool {
+        self.has_users() || self.tokens.is_some() || !self.link_keys.is_empty()
+    }
+
+    pub(crate) fn has_users(&self) -> bool {
+        self.users.is_some() || self.login.is_some()
+    }
+
+    /// The rules; where there are none, one that lets in whoever shows something.
+    pub(crate) fn effective_rules(&self) -> Vec<AccessRule> {
+        if !self.rules.is_empty() {
+            return self.rules.clone();
+        }
+        let kinds = [
+            (self.has_users(), Grantee::User(None)),
+            (self.tokens.is_some(), Grantee::Token(None)),
+            (!self.link_keys.is_empty(), Grantee::Links),
+        ];
+        let configured = kinds.into_iter().filter(|(is_there, _)| *is_there);
+        let allow = configured.map(|(_, grantee)| grantee).collect();
+        vec![AccessRule::everywhere(allow)]
+    }
+
+    /// Takes relative paths to be relative to `folder`.
+    pub(crate) fn relative_to(&mut self, folder: &Path) {
+        let single = self.users.iter_mut().chain(&mut self.tokens);
+        for path in single.chain(&mut self.link_keys) {
+            *path = folder.join(&*path);
+        }
+    }
+
+    /// All files that it names.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let single = self.users.iter().chain(&self.tokens);
+        single.chain(&self.link_keys)
+    }
+
+    /// Who is named in a rule without a file that could know him.
+    ///
+    /// # Errors
+    /// Which grantee, and what to add.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.users.is_some() && self.login.is_some() {
+            return Err(
+                "access: there is a password file and a single user; choose one".to_owned(),
+            );
+        }
+        for grantee in self.rules.iter().flat_map(|rule| &rule.allow) {
+            let (is_known, named, missing) = match grantee {
+                Grantee::User(_) => (self.has_users(), "users", "users"),
+                Grantee::Token(_) => (self.tokens.is_some(), "tokens", "tokens"),
+                Grantee::Links => (!self.link_keys.is_empty(), "links", "link-keys"),
+                Grantee::Everyone | Grantee::Certificate(_) => continue,
+            };
+            if !is_known {
+                return Err(format!(
+                    "access: a rule allows {named}, and there is no `{missing}` file"
+                ));
+            }
+        }
+        let last = self.rules.iter().position(AccessRule::is_about_all);
+        if let Some(number) = last.filter(|number| number + 1 < self.rules.len()) {
+            return Err(format!(
+                "access: rule {} is about every request, so that the rules behind it are never \
+                 asked; put it last",
+                number + 1
+            ));
+        }
+        let realm = self.realm.as_ref().map(FieldValue::as_str);
+        match realm.is_some_and(|realm| realm.contains(['"', '\\'])) {
+            true => Err("access: `realm` must not contain quotes or backslashes".to_owned()),
+            false => Ok(()),
+        }
+    }
+}

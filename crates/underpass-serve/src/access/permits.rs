@@ -1,0 +1,34 @@
+//! What one request may read.
+
+use std::sync::Arc;
+
+use crate::access::grantee::Asker;
+use crate::access::rules::{AccessRefusal, AccessRules, AccessVerdict};
+use crate::request::request_line::Method;
+
+/// The rules of a site, and who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Permits {
+    pub(crate) rules: Arc<AccessRules>,
+    pub(crate) asker: Arc<Asker>,
+    pub(crate) method: Method,
+}
+
+impl Permits {
+    /// Whether what is at `path`, relative to the root, may be read, whether there is anything or
+    /// not.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(&self, path: &[u8]) -> Result<(), AccessRefusal> {
+        match self.rules.decide(path, self.method, &self.asker).0 {
+            AccessVerdict::Granted => Ok(()),
+            AccessVerdict::Refused(refusal) => Err(refusal),
+        }
+    }
+
+    /// The same as yes or no.
+    pub(crate) fn allow(&self, path: &[u8]) -> bool {
+        self.check(path).is_ok()
+    }
+}

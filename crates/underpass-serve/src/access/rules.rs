@@ -1,0 +1,415 @@
+//! Who may read what: the first rule that is about a path, a method and a network decides.
+//!
+//! ```text
+//!  paths? ─► methods? ─► networks? ─► allow: is the asker one of these? ─► yes, or no
+//!    └──────────┴────────────┴─ no: the next rule; behind the last one: no
+//! ```
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use underpass_net::Network;
+
+use crate::access::grantee::{Asker, Grantee};
+use crate::request::request_line::Method;
+use crate::site::rules::Pattern;
+
+/// A rule of a site.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessRule {
+    /// The paths it is about, with everything beneath them; all paths where it is left out.
+    #[serde(default = "everything")]
+    pub paths: Vec<TreePattern>,
+    /// The methods it is about; all where it is left out.
+    #[serde(default)]
+    pub methods: Vec<AccessMethod>,
+    /// The networks of the clients it is about; all where it is left out.
+    #[serde(default)]
+    pub networks: Vec<Network>,
+    /// Who is let in; nobody if it is empty.
+    pub allow: Vec<Grantee>,
+}
+
+/// A pattern over paths that also matches everything beneath what it matches: `/team`, `*.key`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub struct TreePattern(CoveredPaths);
+
+#[derive(Clone, Debug)]
+enum CoveredPaths {
+    Everything,
+    /// What the pattern matches, and what is beneath it.
+    Beneath(Pattern, Pattern),
+}
+
+/// A method of a rule.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum AccessMethod {
+    /// GET, and HEAD, which tells a part of the same.
+    Get,
+    /// HEAD.
+    Head,
+}
+
+/// All rules of a site.
+#[derive(Debug)]
+pub(crate) struct AccessRules {
+    rules: Vec<AccessRule>,
+}
+
+/// What the rules say of a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AccessVerdict {
+    Granted,
+    Refused(AccessRefusal),
+}
+
+/// Why somebody may not read something.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct AccessRefusal {
+    /// When a password is verified again that was not, because there were too many wrong ones.
+    pub(crate) retry_after: Option<Duration>,
+    /// Whether a password could help, and neither one nor a token was verified.
+    pub(crate) takes_password: bool,
+    /// The same of a token.
+    pub(crate) takes_token: bool,
+}
+
+fn everything() -> Vec<TreePattern> {
+    vec![TreePattern(CoveredPaths::Everything)]
+}
+
+impl TreePattern {
+    /// Reads one, written as other patterns are: with a slash it is matched from the root, without
+    /// one against names in any folder. `/team`, `/team/` and `/team/**` are the same.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<TreePattern, String> {
+        let segments = text.trim_matches('/').split('/');
+        if text != "/" && segments.clone().any(|name| ["", ".", ".."].contains(&name)) {
+            return Err(format!(
+                "the pattern {text:?} matches no path: expected no empty, `.` or `..` segments"
+            ));
+        }
+        if has_escape(text) {
+            return Err(format!(
+                "the pattern {text:?} contains a percent-encoded byte; write names without encoding"
+            ));
+        }
+        let mut tree = text;
+        while let Some(shorter) = tree.strip_suffix("/**").or(tree.strip_suffix('/')) {
+            tree = shorter;
+        }
+        if tree.is_empty() && !text.is_empty() || tree == "**" {
+            return Ok(TreePattern(CoveredPaths::Everything));
+        }
+        // The slash that was taken off its end has anchored it.
+        let anchor = match tree.len() < text.len() && !tree.contains('/') {
+            true => "/",
+            false => "",
+        };
+        let itself = Pattern::parse(&format!("{anchor}{tree}"))?;
+        let below = match tree.contains('/') || !anchor.is_empty() {
+            true => format!("{tree}/**"),
+            false => format!("**/{tree}/**"),
+        };
+        Ok(TreePattern(CoveredPaths::Beneath(
+            itself,
+            Pattern::parse(&below)?,
+        )))
+    }
+
+    fn covers(&self, path: &[u8]) -> bool {
+        match &self.0 {
+            CoveredPaths::Everything => true,
+            // The root has no name that a star could stand for.
+            CoveredPaths::Beneath(itself, below) => {
+                !path.is_empty() && (itself.matches(path) || below.matches(path))
+            }
+        }
+    }
+}
+
+/// Whether a text has `%20` or the like.
+fn has_escape(text: &str) -> bool {
+    let is_escape = |three: &[u8]| match three {
+        [b'%', one, two] => one.is_ascii_hexdigit() && two.is_ascii_hexdigit(),
+        _ => false,
+    };
+    text.as_bytes().windows(3).any(is_escape)
+}
+
+impl TryFrom<String> for TreePattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<TreePattern, String> {
+        TreePattern::parse(&text)
+    }
+}
+
+impl AccessMethod {
+    fn covers(self, method: Method) -> bool {
+        match self {
+            AccessMethod::Get => matches!(method, Method::Get | Method::Head),
+            AccessMethod::Head => method == Method::Head,
+        }
+    }
+}
+
+impl AccessRule {
+    /// Whether it is about every request, so that no rule behind it is asked.
+    pub(crate) fn is_about_all(&self) -> bool {
+        let is_everything = |pattern: &TreePattern| matches!(pattern.0, CoveredPaths::Everything);
+        self.methods.is_empty() && self.networks.is_empty() && self.paths.iter().any(is_everything)
+    }
+
+    /// All paths, methods and networks.
+    pub(crate) fn everywhere(allow: Vec<Grantee>) -> AccessRule {
+        AccessRule {
+            paths: everything(),
+            methods: Vec::new(),
+            networks: Vec::new(),
+            allow,
+        }
+    }
+
+    fn is_about(&self, path: &[u8], method: Method, asker: &Asker) -> bool {
+        let contains = |network: &Network| match asker.address {
+            Some(address) => network.contains(address),
+            None => *network == Network::Unix,
+        };
+        self.paths.iter().any(|pattern| pattern.covers(path))
+            && (self.methods.is_empty() || self.methods.iter().any(|one| one.covers(method)))
+            && (self.networks.is_empty() || self.networks.iter().any(contains))
+    }
+
+    fn refusal(&self, asker: &Asker) -> AccessRefusal {
+        let allows = |is_one: fn(&Grantee) -> bool| self.allow.iter().any(is_one);
+        let is_known = asker.user.is_some() || asker.token.is_some();
+        AccessRefusal {
+            retry_after: asker.login_delay,
+            takes_password: !is_known && allows(|one| matches!(one, Grantee::User(_))),
+            takes_token: !is_known && allows(|one| matches!(one, Grantee::Token(_))),
+        }
+    }
+}
+
+impl AccessRules {
+    pub(crate) fn new(rules: Vec<AccessRule>) -> AccessRules {
+        AccessRules { rules }
+    }
+
+    /// Whether `asker` may read what is at `path`, relative to the root, whether there is anything
+    /// or not; and the number of the rule that decides, from 0.
+    pub(crate) fn decide(
+        &self,
+        path: &[u8],
+        method: Method,
+        asker: &Asker,
+    ) -> (AccessVerdict, Option<usize>) {
+        let mut rules = self.rules.iter().enumerate();
+        let Some((number, rule)) = rules.find(|(_, rule)| rule.is_about(path, method, asker))
+        else {
+            return (AccessVerdict::Refused(AccessRefusal::FINAL), None);
+        };
+        let verdict = match rule.allow.iter().any(|one| one.includes(asker, path)) {
+            true => AccessVerdict::Granted,
+            false => AccessVerdict::Refused(rule.refusal(asker)),
+        };
+        (verdict, Some(number))
+    }
+
+    /// Whether everyone may read what is at `path`, whoever asks, wherever and however: only then
+    /// may caches keep it for all.
+    pub(crate) fn is_open(&self, path: &[u8]) -> bool {
+        let mut rules = self.rules.iter();
+        let first = rules.find(|rule| rule.paths.iter().any(|pattern| pattern.covers(path)));
+        first.is_some_and(|rule| {
+            rule.methods.is_empty()
+                && rule.networks.is_empty()
+                && rule.allow.contains(&Grantee::Everyone)
+        })
+    }
+}
+
+impl AccessRefusal {
+    /// No password and no token could help.
+    pub(crate) const FINAL: AccessRefusal = AccessRefusal {
+        retry_after: None,
+        takes_password: false,
+        takes_token: false,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> AccessRules {
+        #[derive(Deserialize)]
+        struct Rules {
+            rule: Vec<AccessRule>,
+        }
+        AccessRules::new(toml::from_str::<Rules>(text).unwrap().rule)
+    }
+
+    fn user(name: &str) -> Asker {
+        Asker {
+            address: Some("192.0.2.1".parse().unwrap()),
+            user: (!name.is_empty()).then(|| name.into()),
+            ..Asker::default()
+        }
+    }
+
+    fn granted(rules: &AccessRules, path: &str, asker: &Asker) -> bool {
+        rules.decide(path.as_bytes(), Method::Get, asker).0 == AccessVerdict::Granted
+    }
+
+    #[test]
+    fn a_pattern_covers_what_it_matches_and_everything_beneath() {
+        for (pattern, covered, other) in [
+            (
+                "/team",
+                &["team", "team/a", "team/a/b"][..],
+                &["teams", "x/team", ""][..],
+            ),
+            ("/team/", &["team", "team/a"], &["teams"]),
+            ("/team/**", &["team", "team/a"], &["teams"]),
+            ("team/**", &["team", "team/a"], &["x/team"]),
+            ("/", &["", "a", "a/b"], &[]),
+            ("/**", &["", "a", "a/b"], &[]),
+            ("**", &["", "a"], &[]),
+            (
+                "*.key",
+                &["a.key", "b/a.key", "a.key/b", "b/a.key/c"],
+                &["a.keys", "key"],
+            ),
+            (
+                "/*/private",
+                &["a/private", "a/private/b"],
+                &["private", "a/b/private"],
+            ),
+            ("/*", &["a", "a/b"], &[""]),
+            (
+                "secret",
+                &["secret", "a/secret", "a/secret/b"],
+                &["secrets"],
+            ),
+        ] {
+            let compiled = TreePattern::parse(pattern).unwrap();
+            for path in covered {
+                assert!(compiled.covers(path.as_bytes()), "{pattern} {path}");
+            }
+            for path in other {
+                assert!(!compiled.covers(path.as_bytes()), "{pattern} {path}");
+            }
+        }
+        for wrong in ["", "[", "/a/{b", "/a//b", "/../a", "/a/./b", "/my%20file"] {
+            assert!(TreePattern::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_first_rule_about_a_request_decides_and_behind_the_last_is_nobody() {
+        let rules = rules(
+            "rule = [{paths = ['/team/open'], allow = ['everyone']},\n\
+                     {paths = ['/team'], allow = ['user:anna', 'tokens']},\n\
+                     {networks = ['10.0.0.0/8', 'unix'], allow = ['everyone']},\n\
+                     {methods = ['HEAD'], allow = ['everyone']},\n\
+                     {paths = ['/never'], allow = []}]",
+        );
+        let (anna, nobody) = (user("anna"), user(""));
+        let within = Asker {
+            address: Some("10.1.2.3".parse().unwrap()),
+            ..Asker::default()
+        };
+        for (path, of_anna, of_nobody, of_within, of_unix) in [
+            ("team/open/a", true, true, true, true),
+            ("team/a", true, false, false, false),
+            ("team", true, false, false, false),
+            ("a", false, false, true, true),
+            ("never", false, false, true, true),
+            ("", false, false, true, true),
+        ] {
+            assert_eq!(granted(&rules, path, &anna), of_anna, "{path} anna");
+            assert_eq!(granted(&rules, path, &nobody), of_nobody, "{path} nobody");
+            assert_eq!(granted(&rules, path, &within), of_within, "{path} within");
+            assert_eq!(
+                granted(&rules, path, &Asker::default()),
+                of_unix,
+                "{path} unix"
+            );
+        }
+        let head = rules.decide(b"a", Method::Head, &nobody);
+        assert_eq!(head, (AccessVerdict::Granted, Some(3)));
+        assert_eq!(rules.decide(b"never", Method::Get, &nobody).1, Some(4));
+        assert_eq!(rules.decide(b"a", Method::Get, &nobody).1, None);
+    }
+
+    #[test]
+    fn what_could_help_is_asked_for_unless_it_was_given() {
+        let rules = rules(
+            "rule = [{paths = ['/a'], allow = ['users', 'token:ci']},\n\
+                     {paths = ['/b'], allow = ['certificates']}]",
+        );
+        let refused =
+            |path: &str, asker: &Asker| match rules.decide(path.as_bytes(), Method::Get, asker).0 {
+                AccessVerdict::Refused(refusal) => Some(refusal),
+                AccessVerdict::Granted => None,
+            };
+        let both = AccessRefusal {
+            retry_after: None,
+            takes_password: true,
+            takes_token: true,
+        };
+        assert_eq!(refused("a", &user("")), Some(both));
+        let other = Asker {
+            token: Some("other".into()),
+            ..user("")
+        };
+        assert_eq!(refused("a", &other), Some(AccessRefusal::FINAL));
+        assert_eq!(refused("a", &user("anna")), None);
+        assert_eq!(refused("b", &user("anna")), Some(AccessRefusal::FINAL));
+        assert_eq!(refused("c", &user("anna")), Some(AccessRefusal::FINAL));
+    }
+
+    #[test]
+    fn only_what_everyone_may_always_read_is_open() {
+        let rules = rules(
+            "rule = [{paths = ['/a'], allow = ['everyone']},\n\
+                     {paths = ['/b'], networks = ['10.0.0.0/8'], allow = ['everyone']},\n\
+                     {paths = ['/c'], methods = ['GET'], allow = ['everyone']},\n\
+                     {paths = ['/d'], allow = ['users', 'everyone']},\n\
+                     {allow = ['users']}]",
+        );
+        for (path, open) in [
+            ("a/x", true),
+            ("b", false),
+            ("c", false),
+            ("d", true),
+            ("e", false),
+        ] {
+            assert_eq!(rules.is_open(path.as_bytes()), open, "{path}");
+        }
+    }
+
+    #[test]
+    fn rules_that_say_nothing_known_are_refused() {
+        for text in [
+            "rule = [{paths = ['/a']}]",
+            "rule = [{allow = ['anna']}]",
+            "rule = [{allow = [], methods = ['get']}]",
+            "rule = [{allow = [], network = ['::1']}]",
+        ] {
+            #[derive(Deserialize)]
+            #[expect(dead_code, reason = "it is not read")]
+            struct Rules {
+                rule: Vec<AccessRule>,
+            }
+            assert!(toml::from_str::<Rules>(text).is_err(), "{text}");
+        }
+    }
+}

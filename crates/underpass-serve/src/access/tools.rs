@@ -1,0 +1,146 @@
+//! Makes what the files of users, tokens and links hold.
+
+use std::time::SystemTime;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Argon2, PasswordHasher};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+use crate::access::links::{PARAMETER, SignedParameter};
+use crate::access::options::{AccessOptions, OneLogin};
+use crate::access::passwords::check_name;
+use crate::access::random::fill;
+use crate::access::store::first_link_key;
+use crate::access::tokens;
+use crate::error::Error;
+use crate::request::path::{PathForm, SitePath};
+
+/// A token, and the line of a token file that knows it.
+#[derive(Clone, Eq, PartialEq)]
+pub struct NewToken {
+    /// What the client sends.
+    pub token: String,
+    /// What the server has.
+    pub line: String,
+}
+
+/// The line of a password file for a user, hashed by argon2id.
+///
+/// # Errors
+/// The name cannot be a user's, in words.
+pub fn password_line(user: &str, password: &[u8]) -> Result<String, String> {
+    check_name(user)?;
+    if user.contains(':') {
+        return Err(format!("the name {user:?} contains a colon"));
+    }
+    if password.is_empty() {
+        return Err("the password is empty".to_owned());
+    }
+    let mut salt = [0; SALT_BYTES];
+    fill(&mut salt);
+    let hash: PasswordHash = Argon2::default()
+        .hash_password_with_salt(password, &salt)
+        .map_err(|error| format!("the password cannot be hashed: {error}"))?;
+    Ok(format!("{user}:{hash}"))
+}
+
+const SALT_BYTES: usize = 16;
+
+/// A new token made at random, and the line of a token file for it.
+///
+/// # Errors
+/// The name cannot be a token's, in words.
+pub fn new_token(name: &str, expires: Option<SystemTime>) -> Result<NewToken, String> {
+    check_name(name)?;
+    if name.contains(':') {
+        return Err(format!("the name {name:?} contains a colon"));
+    }
+    let mut random = [0; TOKEN_BYTES];
+    fill(&mut random);
+    let token = format!("{TOKEN_START}{}", BASE64_URL_SAFE_NO_PAD.encode(random));
+    let line = tokens::line(name, token.as_bytes(), expires);
+    Ok(NewToken { token, line })
+}
+
+const TOKEN_BYTES: usize = 32;
+
+/// Tokens that were published by mistake are found by what they begin with.
+const TOKEN_START: &str = "upt_";
+
+/// The path and query of a link to what `path`, percent-encoded, names, until `expires`: a file, or
+/// with a slash at its end a folder and everything beneath it. `query` may say more, as
+/// `download=tar`.
+///
+/// # Errors
+/// [`Error::Access`] for the first key, [`Error::Config`] for a path that is none, or no key.
+pub fn signed_link(
+    access: &AccessOptions,
+    target: &str,
+    expires: SystemTime,
+) -> Result<String, Error> {
+    let key = first_link_key(access)?;
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    let wrong = |why: &str| Error::Config(format!("{target}: {why}"));
+    if !path.starts_with('/') {
+        return Err(wrong("the path begins with a slash"));
+    }
+    let parsed = SitePath::parse(path.as_bytes()).map_err(|error| wrong(error.why))?;
+    let signature = SignedParameter::sign(&parsed, expires, &key);
+    let mut link = Vec::new();
+    parsed.encode_into(&mut link);
+    if parsed.form() == PathForm::Folder && !parsed.bytes().is_empty() {
+        link.push(b'/');
+    }
+    let link = String::from_utf8_lossy(&link);
+    let query = query.map(|query| format!("{query}&")).unwrap_or_default();
+    Ok(format!("{link}?{query}{PARAMETER}={signature}"))
+}
+
+impl OneLogin {
+    /// A user with a password.
+    ///
+    /// # Errors
+    /// As [`password_line`].
+    pub fn new(user: &str, password: &[u8]) -> Result<OneLogin, String> {
+        let line = password_line(user, password)?.into();
+        Ok(OneLogin { line })
+    }
+}
+
+impl std::fmt::Debug for NewToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewToken for {}", self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::passwords::PasswordFile;
+    use crate::access::tokens::TokenFile;
+
+    #[test]
+    fn what_is_made_is_what_files_hold() {
+        let line = password_line("anna", b"correct horse").unwrap();
+        let file = PasswordFile::parse(&line).unwrap();
+        assert!(file.verify("anna", b"correct horse").is_some());
+        assert!(file.verify("anna", b"other").is_none());
+        for (user, password) in [("a:b", "x"), ("", "x"), ("a", "")] {
+            assert!(password_line(user, password.as_bytes()).is_err(), "{user}");
+        }
+        let made = new_token("ci", None).unwrap();
+        let file = TokenFile::parse(&made.line).unwrap();
+        let now = SystemTime::now();
+        assert_eq!(
+            file.verify(made.token.as_bytes(), now).as_deref(),
+            Some("ci")
+        );
+        assert_ne!(made, new_token("ci", None).unwrap());
+        assert!(!format!("{made:?}").contains(&made.token));
+        assert!(new_token("a:b", None).is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! Verifies passwords, on threads that give way to everything else.
+//!
+//! ```text
+//!  worker ─► known? waited for? ─► an attempt of the client ─► queue ─► thread (nice 10) ─► worker
+//!                                     none: come back later     full: come back later
+//! ```
+//!
+//! A hash takes long to compute, so that stolen files are of no use, and that is what an attacker
+//! makes use of: a flood of wrong passwords may use the processor time that nobody else wants, a
+//! queue of bounded length, and per client a bounded number of attempts.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::process::setpriority_process;
+use tokio::sync::oneshot;
+
+use crate::access::credentials::Login;
+use crate::access::failures::LoginFailures;
+use crate::access::passwords::{LoginKey, PasswordFile};
+use crate::error::Error;
+use crate::limits::{LOGIN_KEPT, LOGIN_THREADS_MAX, LOGINS_KEPT_MAX, LOGINS_WAITING_MAX};
+
+/// What became of a login.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum LoginOutcome {
+    /// The password is that of this user.
+    Verified(Arc<str>),
+    Wrong,
+    /// The client has shown too many wrong ones: not verified, and when to come back.
+    Limited(Duration),
+    /// Too many wait: not verified.
+    Busy,
+}
+
+impl LoginOutcome {
+    /// The words in metrics.
+    pub(crate) const NAMES: [&str; 4] = ["verified", "wrong", "limited", "busy"];
+
+    /// Its place among the names.
+    pub(crate) fn number(&self) -> usize {
+        match self {
+            LoginOutcome::Verified(_) => 0,
+            LoginOutcome::Wrong => 1,
+            LoginOutcome::Limited(_) => 2,
+            LoginOutcome::Busy => 3,
+        }
+    }
+}
+
+/// Logins that were verified lately.
+#[derive(Debug, Default)]
+pub(crate) struct VerifiedLogins(HashMap<LoginKey, (Arc<str>, Instant)>);
+
+/// The threads of a server that verify passwords; none before they are started.
+#[derive(Debug, Default)]
+pub(crate) struct PasswordVerifier {
+    queue: Mutex<Option<Sender<LoginJob>>>,
+    shared: Arc<VerifierState>,
+}
+
+#[derive(Debug, Default)]
+struct VerifierState {
+    logins: Mutex<PendingLogins>,
+    failures: LoginFailures,
+}
+
+/// What was verified lately, and who waits for what is not yet.
+#[derive(Debug, Default)]
+struct PendingLogins {
+    verified: VerifiedLogins,
+    waiting: HashMap<LoginKey, Vec<oneshot::Sender<Option<Arc<str>>>>>,
+}
+
+#[derive(Debug)]
+struct LoginJob {
+    passwords: Arc<PasswordFile>,
+    login: Login,
+    key: LoginKey,
+    client: Option<IpAddr>,
+}
+
+impl VerifiedLogins {
+    /// The user of a login that was verified not long before `now`.
+    pub(crate) fn find(&self, key: &LoginKey, now: Instant) -> Option<Arc<str>> {
+        let (user, until) = self.0.get(key)?;
+        (now < *until).then(|| Arc::clone(user))
+    }
+
+    /// Remembers one, in place of those that are too old, or of all if there is no room.
+    pub(crate) fn keep(&mut self, key: LoginKey, user: Arc<str>, now: Instant) {
+        if self.0.len() >= LOGINS_KEPT_MAX {
+            self.0.retain(|_, (_, until)| now < *until);
+        }
+        if self.0.len() >= LOGINS_KEPT_MAX {
+            self.0.clear();
+        }
+        self.0.insert(key, (user, now + LOGIN_KEPT));
+    }
+}
+
+impl PasswordVerifier {
+    /// Starts the threads, if they are not running.
+    ///
+    /// # Errors
+    /// [`Error::Thread`].
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.is_some() {
+            return Ok(());
+        }
+        let (sender, receiver) = bounded(LOGINS_WAITING_MAX);
+        for _ in 0..(underpass_net::cores() / 2).clamp(1, LOGIN_THREADS_MAX) {
+            let (receiver, shared) = (receiver.clone(), Arc::clone(&self.shared));
+            let started = thread::Builder::new()
+                .name("passwords".to_owned())
+                .spawn(move || shared.run(&receiver));
+            started.map_err(|source| Error::Thread {
+                doing: "start a thread that verifies passwords",
+                source,
+            })?;
+        }
+        *queue = Some(sender);
+        Ok(())
+    }
+
+    /// Verifies a login of a client, unless the same one is being verified: then it waits for that.
+    /// Dropping the future stops waiting.
+    pub(crate) async fn verify(
+        &self,
+        passwords: &Arc<PasswordFile>,
+        login: Login,
+        key: LoginKey,
+        client: Option<IpAddr>,
+    ) -> LoginOutcome {
+        let job = LoginJob {
+            passwords: Arc::clone(passwords),
+            login,
+            key,
+            client,
+        };
+        let answer = match self.submit(job) {
+            Ok(answer) => answer,
+            Err(outcome) => return outcome,
+        };
+        match answer.await {
+            Ok(Some(user)) => LoginOutcome::Verified(user),
+            Ok(None) => LoginOutcome::Wrong,
+            Err(_) => LoginOutcome::Busy,
+        }
+    }
+
+    /// Where the answer will be, or the outcome that is known already.
+    fn submit(&self, job: LoginJob) -> Result<oneshot::Receiver<Option<Arc<str>>>, LoginOutcome> {
+        let (now, key, client) = (Instant::now(), job.key, job.client);
+        let mut logins = self.shared.lock();
+        if let Some(user) = logins.verified.find(&key, now) {
+            return Err(LoginOutcome::Verified(user));
+        }
+        let (reply, answer) = oneshot::channel();
+        if let Some(waiting) = logins.waiting.get_mut(&key) {
+            waiting.push(reply);
+            return Ok(answer);
+        }
+        let failures = &self.shared.failures;
+        failures.take(client, now).map_err(LoginOutcome::Limited)?;
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_queued = |queue: &Sender<LoginJob>| queue.try_send(job).is_ok();
+        if !queue.as_ref().is_some_and(is_queued) {
+            failures.give_back(client, now);
+            return Err(LoginOutcome::Busy);
+        }
+        logins.waiting.insert(key, vec![reply]);
+        Ok(answer)
+    }
+}
+
+impl VerifierState {
+    fn lock(&self) -> MutexGuard<'_, PendingLogins> {
+        self.logins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, queue: &Receiver<LoginJob>) {
+        // Of this thread alone, on Linux. Without it logins disturb others, and that is all.
+        let _ = setpriority_process(None, LOW_PRIORITY);
+        for job in queue {
+            if self.is_given_up(&job.key) {
+                continue;
+            }
+            let user = job.passwords.verify(&job.login.user, &job.login.password);
+            let mut logins = self.lock();
+            if let Some(user) = &user {
+                let now = Instant::now();
+                logins.verified.keep(job.key, Arc::clone(user), now);
+                self.failures.give_back(job.client, now);
+            }
+            for reply in logins.waiting.remove(&job.key).unwrap_or_default() {
+                // Who asked may have gone.
+                let _ = reply.send(user.clone());
+            }
+        }
+    }
+
+    /// Whether nobody waits any more; nobody does from then on.
+    fn is_given_up(&self, key: &LoginKey) -> bool {
+        let mut logins = self.lock();
+        let waiting = logins.waiting.get(key);
+        let is_given_up = waiting.is_none_or(|all| all.iter().all(oneshot::Sender::is_closed));
+        if is_given_up {
+            logins.waiting.remove(key);
+        }
+        is_given_up
+    }
+}
+
+/// See nice(2): a tenth of a processor that others want, so that logins go on on a busy machine.
+const LOW_PRIORITY: i32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LOGIN_FAILURES_AT_ONCE;
+
+    fn passwords() -> Arc<PasswordFile> {
+        let hash = bcrypt::hash_with_salt("right", 4, *b"0123456789abcdef").unwrap();
+        let line = format!("anna:{}", hash.format_for_version(bcrypt::Version::TwoY));
+        Arc::new(PasswordFile::parse(&line).unwrap())
+    }
+
+    fn login(password: &str) -> Login {
+        Login {
+            user: "anna".to_owned(),
+            password: password.as_bytes().to_vec().into(),
+        }
+    }
+
+    #[test]
+    fn the_same_login_many_times_at_once_is_one_attempt() {
+        let verifier = PasswordVerifier::default();
+        let passwords = passwords();
+        let submit = |password: &str| {
+            let job = LoginJob {
+                passwords: Arc::clone(&passwords),
+                login: login(password),
+                key: passwords.login_key(password.as_bytes()),
+                client: None,
+            };
+            verifier.submit(job)
+        };
+        let (sender, queue) = bounded(LOGINS_WAITING_MAX);
+        *verifier.queue.lock().unwrap() = Some(sender);
+        let right: Vec<_> = (0..3 * LOGIN_FAILURES_AT_ONCE)
+            .map(|_| submit("right").unwrap())
+            .collect();
+        let wrong: Vec<_> = (0..3).map(|_| submit("wrong").unwrap()).collect();
+        drop(submit("given up").unwrap());
+        assert_eq!(queue.len(), 3);
+        *verifier.queue.lock().unwrap() = None;
+        verifier.shared.run(&queue);
+        for answer in right {
+            assert_eq!(block_on(answer).unwrap().as_deref(), Some("anna"));
+        }
+        for answer in wrong {
+            assert_eq!(block_on(answer).unwrap(), None);
+        }
+        assert!(verifier.shared.lock().waiting.is_empty());
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(future)
+    }
+
+    #[test]
+    fn right_and_wrong_passwords_are_told_apart() {
+        let verifier = PasswordVerifier::default();
+        verifier.start().unwrap();
+        let passwords = passwords();
+        let verify = |password: &str| {
+            let key = passwords.login_key(password.as_bytes());
+            block_on(verifier.verify(&passwords, login(password), key, None))
+        };
+        for _ in 0..3 * LOGIN_FAILURES_AT_ONCE {
+            let right = LoginOutcome::Verified("anna".into());
+            assert_eq!(verify("right"), right);
+        }
+        assert_eq!(verify("wrong"), LoginOutcome::Wrong);
+    }
+
+    #[test]
+    fn each_client_has_a_bounded_number_of_attempts() {
+        let verifier = PasswordVerifier::default();
+        let passwords = passwords();
+        let (sender, _queue) = bounded(LOGINS_WAITING_MAX);
+        *verifier.queue.lock().unwrap() = Some(sender);
+        let submit = |password: &str, client: &str| {
+            verifier.submit(LoginJob {
+                passwords: Arc::clone(&passwords),
+                login: login(password),
+                key: passwords.login_key(password.as_bytes()),
+                client: Some(client.parse().unwrap()),
+            })
+        };
+        for number in 0..LOGIN_FAILURES_AT_ONCE {
+            assert!(submit(&number.to_string(), "192.0.2.1").is_ok());
+        }
+        let limited = submit("one more", "192.0.2.1");
+        assert!(matches!(limited, Err(LoginOutcome::Limited(_))));
+        assert!(submit("another client's", "192.0.2.2").is_ok());
+    }
+
+    #[test]
+    fn without_threads_nothing_is_verified_and_nothing_used_up() {
+        let verifier = PasswordVerifier::default();
+        let passwords = passwords();
+        for _ in 0..3 * LOGIN_FAILURES_AT_ONCE {
+            let key = passwords.login_key(b"x");
+            let outcome = block_on(verifier.verify(&passwords, login("right"), key, None));
+            assert_eq!(outcome, LoginOutcome::Busy);
+        }
+    }
+
+    #[test]
+    fn logins_are_kept_for_a_while_and_not_too_many() {
+        let passwords = passwords();
+        let key = |number: usize| passwords.login_key(&number.to_ne_bytes());
+        let (mut known, now) = (VerifiedLogins::default(), Instant::now());
+        for number in 0..3 * LOGINS_KEPT_MAX {
+            known.keep(key(number), "anna".into(), now);
+            assert!(known.find(&key(number), now).is_some());
+            assert!(known.0.len() <= LOGINS_KEPT_MAX);
+        }
+        let last = key(3 * LOGINS_KEPT_MAX - 1);
+        assert_eq!(known.find(&last, now + LOGIN_KEPT), None);
+        assert_eq!(known.find(&key(0), now), None);
+    }
+}

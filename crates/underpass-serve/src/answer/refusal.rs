@@ -1,0 +1,48 @@
+//! What somebody is told who may not read something. It depends on the rules alone, and not on what
+//! there is.
+
+use crate::access::options::AccessOptions;
+use crate::access::rules::AccessRefusal;
+use crate::http::status::{HttpError, Status};
+use crate::site::rules::FieldValue;
+
+/// The status and the fields; nothing where it is concealed that there is something.
+pub(crate) fn refusal(
+    refusal: AccessRefusal,
+    access: &AccessOptions,
+) -> Option<(HttpError, Vec<(&'static str, String)>)> {
+    if access.conceal {
+        return None;
+    }
+    if let (Some(wait), true) = (refusal.retry_after, refusal.takes_password) {
+        let seconds = (wait.as_secs() + 1).to_string();
+        return Some((TOO_MANY_LOGINS, vec![("Retry-After", seconds)]));
+    }
+    let realm = access.realm.as_ref();
+    let realm = realm.map_or("underpass", FieldValue::as_str);
+    // A token may be shown as a password, by clients that know no other way.
+    let takes_basic = refusal.takes_password || refusal.takes_token;
+    let challenges = [
+        (
+            takes_basic,
+            format!("Basic realm=\"{realm}\", charset=\"UTF-8\""),
+        ),
+        (refusal.takes_token, format!("Bearer realm=\"{realm}\"")),
+    ];
+    let challenges = challenges.into_iter().filter(|(helps, _)| *helps);
+    let fields: Vec<_> = challenges
+        .map(|(_, challenge)| ("WWW-Authenticate", challenge))
+        .collect();
+    Some(match fields.is_empty() {
+        true => (FORBIDDEN, fields),
+        false => (UNAUTHORIZED, fields),
+    })
+}
+
+const UNAUTHORIZED: HttpError =
+    HttpError::new(Status::Unauthorized, "a password or a token is required");
+const FORBIDDEN: HttpError = HttpError::new(Status::Forbidden, "access is denied");
+const TOO_MANY_LOGINS: HttpError = HttpError::new(
+    Status::TooManyRequests,
+    "too many wrong passwords, or too many that wait to be verified; try again later",
+);

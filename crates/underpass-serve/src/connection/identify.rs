@@ -1,0 +1,155 @@
+//! Finds out who sends a request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use underpass_net::TlsInfo;
+
+use crate::access::credentials::{Credentials, Login};
+use crate::access::grantee::Asker;
+use crate::access::links::PARAMETER;
+use crate::access::passwords::{LoginKey, PasswordFile};
+use crate::access::permits::Permits;
+use crate::access::store::SiteAccess;
+use crate::access::verifier::LoginOutcome;
+use crate::connection::worker::Worker;
+use crate::request::head::RequestHead;
+use crate::request::query::Query;
+use crate::request::request_line::{HttpTarget, Method};
+
+/// Who sends a request.
+#[derive(Debug)]
+pub(crate) enum Identified {
+    /// All that can be known; nothing where everyone may read everything.
+    Known(Option<Permits>),
+    /// A password has to be verified first.
+    Unverified(Box<UnverifiedLogin>),
+}
+
+/// A login that has to be verified, and what is known apart from it.
+#[derive(Debug)]
+pub(crate) struct UnverifiedLogin {
+    site: usize,
+    method: Method,
+    asker: Asker,
+    passwords: Arc<PasswordFile>,
+    key: LoginKey,
+    login: Login,
+}
+
+/// Whether credentials count that came with a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum CredentialUse {
+    Verified,
+    /// They came unencrypted to a server that speaks HTTPS.
+    Ignored,
+}
+
+/// When to come back where too many logins wait.
+const BUSY_DELAY: Duration = Duration::from_secs(1);
+
+impl Worker {
+    /// Who sends a request from `client`, as far as that is known without waiting.
+    pub(crate) fn identify(
+        &self,
+        request: &RequestHead<'_>,
+        client: Option<IpAddr>,
+        tls: Option<&TlsInfo>,
+        credentials: CredentialUse,
+    ) -> Identified {
+        let sites = &self.shared.sites;
+        let site = self.site_of(request.authority);
+        let Some(access) = &sites.all[site].access else {
+            return Identified::Known(None);
+        };
+        let mut logins = self.logins[site].borrow_mut();
+        let present = logins.present(access);
+        let (now, method) = (SystemTime::now(), request.method);
+        let mut asker = Asker {
+            address: client,
+            certificate: tls.and_then(|tls| tls.client.as_deref()).map(Arc::from),
+            ..Asker::default()
+        };
+        if let HttpTarget::Path {
+            path,
+            query: Some(query),
+        } = &request.target
+            && has_signature(query)
+        {
+            let signed = Query::parse(query).signed;
+            asker.link = signed.and_then(|signed| signed.verify(path, &present.link_keys, now));
+        }
+        let shown = request
+            .fields
+            .authorization
+            .filter(|_| credentials == CredentialUse::Verified);
+        if let Some(value) = shown {
+            let key = present.passwords.as_ref().map(|file| file.login_key(value));
+            let known = key.and_then(|key| logins.verified.find(&key, Instant::now()));
+            match (known, Credentials::parse(value)) {
+                (Some(user), _) => asker.user = Some(user),
+                (None, Some(Credentials::Bearer(token))) => {
+                    asker.token = present.tokens.verify(token, now);
+                }
+                (None, Some(Credentials::Basic(login))) => {
+                    asker.token = present.tokens.verify(&login.password, now);
+                    if let (None, Some(key), Some(file)) = (&asker.token, key, &present.passwords) {
+                        return Identified::Unverified(Box::new(UnverifiedLogin {
+                            site,
+                            method,
+                            asker,
+                            passwords: Arc::clone(file),
+                            key,
+                            login,
+                        }));
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+        Identified::Known(Some(permits(access, asker, method)))
+    }
+
+    /// Verifies a login. Dropping the future gives up.
+    pub(crate) async fn verify(&self, login: UnverifiedLogin) -> Option<Permits> {
+        let UnverifiedLogin {
+            site,
+            method,
+            mut asker,
+            passwords,
+            key,
+            login,
+        } = login;
+        let verifier = &self.shared.verifier;
+        let outcome = verifier.verify(&passwords, login, key, asker.address).await;
+        self.metrics.logins[outcome.number()].add(1);
+        match outcome {
+            LoginOutcome::Verified(user) => {
+                let mut logins = self.logins[site].borrow_mut();
+                logins.verified.keep(key, Arc::clone(&user), Instant::now());
+                asker.user = Some(user);
+            }
+            LoginOutcome::Wrong => {}
+            LoginOutcome::Limited(delay) => asker.login_delay = Some(delay),
+            LoginOutcome::Busy => asker.login_delay = Some(BUSY_DELAY),
+        }
+        let access = self.shared.sites.all[site].access.as_ref();
+        access.map(|access| permits(access, asker, method))
+    }
+}
+
+fn permits(access: &SiteAccess, asker: Asker, method: Method) -> Permits {
+    Permits {
+        rules: Arc::clone(&access.rules),
+        asker: Arc::new(asker),
+        method,
+    }
+}
+
+/// Whether a query may hold a signature: most hold none, and are not read twice.
+fn has_signature(query: &[u8]) -> bool {
+    query
+        .windows(PARAMETER.len())
+        .any(|window| window == PARAMETER.as_bytes())
+}

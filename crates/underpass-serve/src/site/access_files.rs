@@ -1,0 +1,38 @@
+//! Reads the files that say who may read a site again when they change.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use crate::error::Error;
+use crate::limits::ACCESS_FILES_INTERVAL;
+use crate::site::sites::ServedSites;
+
+/// Looks at the files from time to time, on a thread that ends with the sites.
+///
+/// # Errors
+/// [`Error::Thread`].
+pub(crate) fn watch(sites: &Arc<ServedSites>) -> Result<(), Error> {
+    let sites = Arc::downgrade(sites);
+    let watch = move || {
+        while refresh(&sites).is_some() {
+            thread::sleep(ACCESS_FILES_INTERVAL);
+        }
+    };
+    let thread = thread::Builder::new().name("access".to_owned());
+    let doing = "start the thread that reads files of users";
+    let started = thread.spawn(watch);
+    started
+        .map(drop)
+        .map_err(|source| Error::Thread { doing, source })
+}
+
+/// Nothing once the sites are gone.
+fn refresh(sites: &Weak<ServedSites>) -> Option<()> {
+    let sites = sites.upgrade()?;
+    for access in sites.all.iter().filter_map(|site| site.access.as_ref()) {
+        for error in access.refresh() {
+            tracing::warn!("{error}; what this file held before stays in use");
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,291 @@
+//! No spelling, link, index, copy, page or archive leads past a rule.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use underpass_testkit::HttpResponse;
+
+use super::{AccessFiles, basic, support::Server};
+
+/// What must not be in any response: contents, names, sizes, hashes and dates of what is denied.
+const SECRETS: [&str; 5] = [
+    "the secret content",
+    "topsecret",
+    "1994",
+    "12345",
+    "Sun, 06 Nov",
+];
+
+/// A site where `/private` and every `*.key` are for anna.
+fn server(files: &AccessFiles) -> Server {
+    let server = files.server(
+        "index = ['index.html', 'start.txt']\npretty = true\nhashes = true\ndownload = true\n\
+         precompressed = ['gzip', 'br']\ncompress = ['zstd']\nfallback = '/private/topsecret'\n\
+         error-pages = {404 = '/private/topsecret', 401 = '/private/topsecret'}\n\
+         rewrite = [{from = '/moved/*', to = '/private/*'},\n\
+         {from = '/one', to = '/private/topsecret'}]\n\
+         redirect = [{from = '/private/old/*', to = '/topsecret/*'}]\n\
+         try = [{paths = ['/tried/**'],\n\
+         files = ['{path}', '/private{path}', '/private/topsecret']}]\n",
+        "[[site.access.rule]]\npaths = ['/private', '*.key']\nallow = ['user:anna']\n\
+         [[site.access.rule]]\nallow = ['everyone']\n",
+    );
+    let secret = format!("the secret content {}", "x".repeat(12345 - 19));
+    for name in [
+        "private/topsecret",
+        "private/index.html",
+        "private/about.html",
+        "private/topsecret.gz",
+        "private/f/topsecret",
+        "open/topsecret.key",
+        "open/page.html.key",
+        "dir.key/f",
+    ] {
+        server.write(name, &secret);
+    }
+    server.write("open/plain.txt", "plain");
+    server.write("open/js.key.js", "plain");
+    server.write("plain.html", "plain");
+    let root = server.site();
+    symlink("../private", root.join("open/folder")).unwrap();
+    symlink("../private/topsecret", root.join("open/file")).unwrap();
+    symlink("file", root.join("open/again")).unwrap();
+    symlink("../private/none", root.join("open/dangling")).unwrap();
+    symlink("../private/index.html", root.join("open/link.html")).unwrap();
+    symlink("../../private/topsecret", root.join("open/d.txt")).unwrap();
+    fs::create_dir(root.join("indexed")).unwrap();
+    symlink("../private/index.html", root.join("indexed/index.html")).unwrap();
+    symlink("../private/topsecret.gz", root.join("open/plain.txt.gz")).unwrap();
+    symlink("private", root.join("linked")).unwrap();
+    server
+}
+
+/// Every way to ask for what is private.
+const TARGETS: [&str; 46] = [
+    "/private/topsecret",
+    "/private",
+    "/private/",
+    "/private/none",
+    "/private/f/",
+    "/private/f",
+    "/private/about",
+    "/private/index.html",
+    "/private/old/x",
+    "//private//topsecret",
+    "/./private/./topsecret",
+    "/open/../private/topsecret",
+    "/private/f/../topsecret",
+    "/%70rivate/topsecret",
+    "/priv%61te/topsecret",
+    "/private%2ftopsecret",
+    "/private%2Ff%2F",
+    "/%2e/private/topsecret",
+    "/open/%2e%2e/private/topsecret",
+    "/private/topsecret?download",
+    "/private/topsecret?hash=sha256",
+    "/private/topsecret?hash=blake3",
+    "/private/?download=tar",
+    "/private/?download=tar.zst",
+    "/private/?format=json",
+    "/private/?search=top",
+    "/private/topsecret.gz",
+    "/open/folder/topsecret",
+    "/open/folder/",
+    "/open/folder",
+    "/open/folder/none",
+    "/open/folder/?format=json",
+    "/open/folder/?download=tar",
+    "/open/file",
+    "/open/again",
+    "/open/dangling",
+    "/open/link.html",
+    "/open/link",
+    "/indexed/",
+    "/linked/topsecret",
+    "/linked/f/",
+    "/moved/topsecret",
+    "/one",
+    "/open/topsecret.key",
+    "/dir.key/f",
+    "/dir.key/",
+];
+
+const FIELDS: [&str; 9] = [
+    "X: y",
+    "Range: bytes=0-9",
+    "Range: bytes=0-9,20-29",
+    "Range: bytes=99999-",
+    "If-Modified-Since: Mon, 01 Jan 2035 00:00:00 GMT",
+    "If-None-Match: *",
+    "If-Match: \"x\"",
+    "Accept-Encoding: gzip, br, zstd\r\nWant-Repr-Digest: sha-256=9",
+    "Accept: application/json",
+];
+
+fn tells_nothing(response: &HttpResponse, what: &str) {
+    let head = &response.head;
+    let body = String::from_utf8_lossy(&response.body);
+    for secret in SECRETS {
+        assert!(
+            !head.contains(secret) && !body.contains(secret),
+            "{what}: {secret}\n{head}{body}"
+        );
+    }
+    for name in [
+        "etag",
+        "last-modified",
+        "location",
+        "content-range",
+        "repr-digest",
+    ] {
+        assert_eq!(response.field(name), None, "{what}: {name}");
+    }
+}
+
+#[test]
+fn no_way_of_asking_leads_past_a_rule() {
+    let files = AccessFiles::new();
+    let server = server(&files);
+    let refused = server.get("/private/none");
+    assert_eq!(refused.status, 401);
+    for target in TARGETS {
+        for fields in FIELDS {
+            for method in ["GET", "HEAD"] {
+                let mut client = server.connect();
+                client.send(format!(
+                    "{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"
+                ));
+                let response = client.try_response(method).unwrap();
+                let what = format!("{method} {target} {fields}");
+                assert_eq!(response.status, 401, "{what}");
+                tells_nothing(&response, &what);
+                let length =
+                    |response: &HttpResponse| response.field("content-length").map(str::to_owned);
+                assert_eq!(length(&response), length(&refused), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_stands_in_for_something_else_is_asked_about_too() {
+    let files = AccessFiles::new();
+    let server = server(&files);
+    for target in [
+        "/none",
+        "/open/none",
+        "/open/d.txt",
+        "/tried/topsecret",
+        "/tried/none",
+    ] {
+        let response = server.get(target);
+        assert!(
+            [401, 404].contains(&response.status),
+            "{target} {}",
+            response.status
+        );
+        tells_nothing(&response, target);
+    }
+    // A link beside a file is no copy of it, and a denied copy is none.
+    let plain = server.get_with("/open/plain.txt", "Accept-Encoding: gzip");
+    assert_eq!((plain.status, &plain.body[..]), (200, &b"plain"[..]));
+    let anna = basic("anna", "anna");
+    let response = server.get_with("/none", &anna);
+    assert!(
+        response.text().starts_with("the secret content"),
+        "the fallback is for her"
+    );
+}
+
+#[test]
+fn listings_searches_and_archives_leave_out_what_is_denied() {
+    let files = AccessFiles::new();
+    let server = server(&files);
+    for target in [
+        "/open/?format=json",
+        "/open/?format=html",
+        "/open/?search=top&format=json",
+        "/open/?sort=size&format=html",
+        "/open/?download=tar",
+    ] {
+        let response = server.get(target);
+        assert_eq!(response.status, 200, "{target}");
+        let body = String::from_utf8_lossy(&response.body);
+        for denied in [
+            "topsecret",
+            "folder\"",
+            "file",
+            "again",
+            "dangling",
+            "link.html",
+            ".key\"",
+        ] {
+            let text = body
+                .replace("\"type\":\"file\"", "")
+                .replace("class=\"file\"", "");
+            let text = text.replace("Download folder", "").replace("\"files\"", "");
+            let text = text
+                .replace("#files", "")
+                .replace("i-file", "")
+                .replace("i-folder", "");
+            let names: Vec<_> = text.match_indices(denied).collect();
+            let named = match target.contains("html") {
+                true => text.contains(&format!("href=\"./{}", denied.trim_end_matches('"'))),
+                false => !names.is_empty() && denied == "topsecret",
+            };
+            assert!(!named, "{target}: {denied}");
+        }
+    }
+    let listed = |target: &str, shown: &str| {
+        let response = server.get_with(target, shown);
+        let listing: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+        let entries = listing["entries"].as_array().unwrap();
+        let names = entries
+            .iter()
+            .map(|entry| entry["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let anna = basic("anna", "anna");
+    assert_eq!(listed("/open/?format=json", "X: y"), "js.key.js plain.txt");
+    assert_eq!(
+        listed("/open/?format=json", &anna),
+        "folder again file js.key.js link.html page.html.key plain.txt plain.txt.gz topsecret.key"
+    );
+    let archived = |shown: &str| {
+        let response = server.get_with("/open/?download=tar", shown);
+        let mut names = Vec::new();
+        for entry in tar::Archive::new(&response.body[..]).entries().unwrap() {
+            names.push(entry.unwrap().path().unwrap().display().to_string());
+        }
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!(archived("X: y"), "open/ open/js.key.js open/plain.txt");
+    assert_eq!(
+        archived(&anna),
+        "open/ open/js.key.js open/page.html.key open/plain.txt open/topsecret.key"
+    );
+}
+
+#[test]
+fn what_was_opened_for_one_is_asked_about_again_for_another() {
+    let files = AccessFiles::new();
+    let server = server(&files);
+    let anna = basic("anna", "anna");
+    for target in [
+        "/private/topsecret",
+        "/open/file",
+        "/private/",
+        "/moved/topsecret",
+    ] {
+        for _ in 0..3 {
+            assert_eq!(server.get_with(target, &anna).status, 200, "{target}");
+            assert_eq!(server.get(target).status, 401, "{target}");
+            assert_eq!(
+                server.get_with(target, &basic("ben", "ben")).status,
+                403,
+                "{target}"
+            );
+        }
+    }
+}
