@@ -143,7 +143,7 @@ impl SignedParameter {
             mac.verify_slice(&self.signature).is_ok()
         };
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // All keys, whatever was found: how long it takes tells nothing.
+        // All keys are tried, so that the time does not depend on which one matches.
         let genuine = keys.iter().filter(|key| is_genuine(key)).count();
         (genuine > 0 && since < Duration::from_secs(self.expires)).then_some(scope)
     }

@@ -27,8 +27,7 @@ pub struct AccessOptions {
     /// What browsers show when they ask for a password, and by which they remember it; `underpass`
     /// by default.
     pub realm: Option<FieldValue>,
-    /// Whether who may not read something is told that it does not exist (404), instead of being
-    /// asked for a password (401) or refused (403).
+    /// Whether refused requests get 404, as if nothing existed, instead of 401 or 403.
     pub conceal: bool,
     /// What caches may do with responses that not everyone may read.
     pub cache: AccessCache,

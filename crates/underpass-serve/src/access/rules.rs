@@ -47,7 +47,7 @@ enum CoveredPaths {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum AccessMethod {
-    /// GET, and HEAD, which tells a part of the same.
+    /// GET and HEAD.
     Get,
     /// HEAD.
     Head,

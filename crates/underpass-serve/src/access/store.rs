@@ -244,7 +244,7 @@ mod tests {
         write("ci:secret");
         let told = access.refresh()[0].to_string();
         assert!(told.contains("line 1"), "{told}");
-        assert!(access.refresh().is_empty(), "it is told once");
+        assert!(access.refresh().is_empty(), "an error is reported once");
         assert!(knows("one"));
         fs::remove_file(&path).unwrap();
         assert_eq!(access.refresh().len(), 1);

@@ -6,7 +6,7 @@
 //!  ci:sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752:2027-01-31T00:00:00Z
 //! ```
 //!
-//! A token is made at random, so a plain hash of it tells nothing. A name may stand on several
+//! A token is made at random, so a fast hash protects it. A name may stand on several
 //! lines, so that a new token can be handed out before the old one expires.
 
 use std::collections::HashMap;

@@ -69,7 +69,7 @@ struct VerifierState {
     failures: LoginFailures,
 }
 
-/// What was verified lately, and who waits for what is not yet.
+/// Logins that were verified lately, and the requests that wait for others.
 #[derive(Debug, Default)]
 struct PendingLogins {
     verified: VerifiedLogins,
