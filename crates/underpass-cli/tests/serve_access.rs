@@ -144,7 +144,7 @@ fn who_would_get_what_is_told_with_the_rule() {
             "refused: GET /team/f, rule 1 decides",
         ),
         (
-            &["token:ci", "GET", "/x"],
+            &["token:ci", "GET", "/x", "--from", "unix"],
             "refused: GET /x, no rule is about it",
         ),
         (
@@ -159,12 +159,47 @@ fn who_would_get_what_is_told_with_the_rule() {
     for (words, expected) in [
         (&["carl", "GET", "/x"][..], "no user carl"),
         (&["token:other", "GET", "/x"], "no valid token other"),
+        (&["anna", "GET", "/x"], "--from ADDRESS"),
+        (&["anna", "GET", "/x", "--from", "a"], "192.0.2.1, or unix"),
         (&["anna", "GET", "x"], "begins with a slash"),
         (&["anna", "PUT", "/x"], "PUT is not GET or HEAD"),
         (&["anna", "GET", "/../x"], "above the root"),
     ] {
-        ask(words).assert_failed(1, &[expected]);
+        let status = if expected.contains("or unix") { 2 } else { 1 };
+        ask(words).assert_failed(status, &[expected]);
     }
+}
+
+#[test]
+fn a_link_that_will_disappoint_is_signed_with_a_warning() {
+    let folder = configured(RULES);
+    let sign = |path: &str| {
+        let words = ["sign", path, "--for", "1h", "--config", "c.toml"];
+        tool(folder.path(), &words)
+    };
+    for (path, expected) in [
+        ("/team/f", None),
+        ("/team/", None),
+        ("/team/?download=tar", None),
+        ("/team", Some("sign /team/ for everything in the folder")),
+        ("/team/f/", Some("/team/f is a file")),
+        ("/team/g", Some("nothing at /team/g in www yet")),
+    ] {
+        let signed = sign(path);
+        signed.assert_success();
+        assert!(signed.output.starts_with(path), "{}", signed.output);
+        match expected {
+            Some(warning) => assert!(signed.errors.contains(warning), "{path}: {}", signed.errors),
+            None => assert_eq!(signed.errors, "", "{path}"),
+        }
+    }
+    let signed = sign("/team/f");
+    sign(signed.output.trim_end()).assert_failed(1, &["a signed link already"]);
+    let folder = configured("[[site.access.rule]]\nallow = ['users']\n");
+    let words = ["sign", "/team/", "--for", "1h", "--config", "c.toml"];
+    let refused = tool(folder.path(), &words);
+    let warning = "rule 1 decides about /team, and does not allow links";
+    assert!(refused.errors.contains(warning), "{}", refused.errors);
 }
 
 #[test]

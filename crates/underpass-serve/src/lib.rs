@@ -35,9 +35,9 @@ mod request;
 mod server;
 mod site;
 
-pub use access::check::{AccessDecision, AccessQuestion, decide_access};
+pub use access::check::{AccessDecision, AccessQuestion, ClientPlace, decide_access};
 pub use access::options::{AccessCache, AccessOptions, OneLogin};
-pub use access::tools::{NewToken, new_token, password_line, signed_link};
+pub use access::tools::{NewToken, link_warnings, new_token, password_line, signed_link};
 pub use answer::explain::Explain;
 
 pub use error::Error;

@@ -3,7 +3,6 @@
 
 use std::env::VarError;
 use std::io::{self, IsTerminal};
-use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,8 +18,8 @@ use underpass_serve::rules::{
     CacheRule, CorsOrigin, FieldValue, FileName, Grantee, Hidden, Pattern, Symlinks, UrlPath,
 };
 use underpass_serve::{
-    Access, AccessQuestion, Coding, ConfigOverride, Explain, HttpListen, LogFormat, OneLogin,
-    OverrideSource, ServerOptions, SiteOptions, StatusAddress,
+    Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, HttpListen, LogFormat,
+    OneLogin, OverrideSource, ServerOptions, SiteOptions, StatusAddress,
 };
 
 use super::advice::with_advice;
@@ -148,9 +147,9 @@ struct AccessArguments {
     #[arg(long = "as", value_names = ["WHO", "METHOD", "PATH"], num_args = 3, requires = "check")]
     asked: Option<Vec<String>>,
 
-    /// With --as: the address of the client
+    /// With --as: the address of the client, or `unix` for one of a Unix socket
     #[arg(long, value_name = "ADDRESS", requires = "asked")]
-    from: Option<IpAddr>,
+    from: Option<ClientPlace>,
 
     /// With --as: the host name of the request
     #[arg(long, value_name = "NAME", requires = "asked")]
@@ -455,7 +454,7 @@ impl AccessArguments {
         Ok(Some(AccessQuestion {
             host: self.at.clone(),
             asker,
-            address: self.from,
+            client: self.from,
             method: method.clone(),
             path: path.clone(),
         }))

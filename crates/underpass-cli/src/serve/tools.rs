@@ -5,7 +5,9 @@ use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use underpass_serve::{AccessOptions, ServerOptions, new_token, password_line, signed_link};
+use underpass_serve::{
+    ServerOptions, SiteOptions, link_warnings, new_token, password_line, signed_link,
+};
 
 use super::advice::with_advice;
 use super::banner::say;
@@ -90,10 +92,14 @@ pub(super) fn run(
             say(&password_line(&arguments.name, &password)?);
         }
         ServeTool::Sign(arguments) => {
-            let access = arguments.access(configured)?;
+            let site = arguments.site(configured)?;
             let expires = later(arguments.lifetime)?;
-            let link = signed_link(&access, &arguments.path, expires);
+            let link = signed_link(&site.access, &arguments.path, expires);
             let link = link.map_err(|error| with_advice(&error))?;
+            if arguments.key.is_none() {
+                let warnings = link_warnings(&site, &arguments.path);
+                warnings.iter().for_each(|what| tracing::warn!("{what}"));
+            }
             let base = arguments.base.as_deref().unwrap_or_default();
             say(&format!("{}{link}", base.trim_end_matches('/')));
         }
@@ -102,21 +108,19 @@ pub(super) fn run(
 }
 
 impl SignArguments {
-    fn access(
+    fn site(
         &self,
         configured: impl FnOnce(Option<&Path>) -> Result<ServerOptions, String>,
-    ) -> Result<AccessOptions, String> {
+    ) -> Result<SiteOptions, String> {
         if let Some(key) = &self.key {
-            return Ok(AccessOptions {
-                link_keys: vec![key.clone()],
-                ..AccessOptions::default()
-            });
+            let mut site = SiteOptions::default();
+            site.access.link_keys = vec![key.clone()];
+            return Ok(site);
         }
         let options = configured(self.config.as_deref())?;
         let number = self.site.checked_sub(1);
         let site = number.and_then(|number| options.sites.into_iter().nth(number));
-        site.map(|site| site.access)
-            .ok_or_else(|| format!("there is no site {}: numbers start at 1", self.site))
+        site.ok_or_else(|| format!("there is no site {}: numbers start at 1", self.site))
     }
 }
 

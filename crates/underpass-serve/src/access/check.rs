@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use underpass_net::ListenAt;
 
 use crate::access::grantee::{Asker, Grantee};
-use crate::access::links::LinkScope;
+use crate::access::links::{LinkScope, ShownLink};
 use crate::access::options::AccessOptions;
 use crate::access::rules::AccessVerdict;
 use crate::access::secret_files::{exposed, may_read, served};
@@ -61,7 +62,7 @@ pub(crate) fn warnings(options: &ServerOptions) -> Vec<String> {
     warnings
 }
 
-/// Users and tokens that rules name and files do not.
+/// Users and tokens that rules name and files do not, and files that let nobody in.
 fn unknown(access: &AccessOptions) -> Vec<String> {
     let Ok(Some(open)) = SiteAccess::open(access) else {
         return Vec::new();
@@ -69,7 +70,7 @@ fn unknown(access: &AccessOptions) -> Vec<String> {
     let (_, present) = open.present();
     let users = present.passwords.as_ref();
     let now = SystemTime::now();
-    let mut unknown = Vec::new();
+    let mut unknown = present.empty_files(access);
     for grantee in access.rules.iter().flat_map(|rule| &rule.allow) {
         let (kind, name) = match grantee {
             Grantee::User(Some(name)) if !users.is_some_and(|file| file.has(name)) => {
@@ -119,12 +120,33 @@ pub struct AccessQuestion {
     /// `user:anna`, `token:ci`, `certificate:NAME`, `links` for somebody with a signed link to this
     /// very thing, or nobody known.
     pub asker: Option<Grantee>,
-    /// The client's address.
-    pub address: Option<IpAddr>,
+    /// Where the client is; nothing if that is not known.
+    pub client: Option<ClientPlace>,
     /// GET or HEAD.
     pub method: String,
     /// The path of the request, percent-encoded.
     pub path: String,
+}
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClientPlace {
+    /// At this address.
+    Address(IpAddr),
+    /// On this machine, at the other end of a Unix socket.
+    UnixSocket,
+}
+
+impl FromStr for ClientPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClientPlace, String> {
+        match (text, text.parse()) {
+            ("unix", _) => Ok(ClientPlace::UnixSocket),
+            (_, Ok(address)) => Ok(ClientPlace::Address(address)),
+            (_, Err(_)) => Err("expected the address of a client, as 192.0.2.1, or unix".into()),
+        }
+    }
 }
 
 /// The answer to it.
@@ -142,7 +164,7 @@ pub struct AccessDecision {
 /// there is anything, and where links lead, is not looked at.
 ///
 /// # Errors
-/// What of the question makes no sense, and [`Error`] for sites that cannot be opened.
+/// What of the question makes no sense or is missing, and [`Error`] for sites that cannot be opened.
 pub fn decide_access(
     options: &ServerOptions,
     question: &AccessQuestion,
@@ -170,6 +192,13 @@ pub fn decide_access(
         });
     };
     let asker = asker(question, access, &path).map_err(wrong)?;
+    if question.client.is_none() && access.rules.ask_for_network(path.bytes(), method) {
+        return Err(wrong(
+            "it depends on the network of the client: say where that is by --from ADDRESS or \
+             --from unix"
+                .to_owned(),
+        ));
+    }
     let (verdict, rule) = access.rules.decide(path.bytes(), method, &asker);
     Ok(AccessDecision {
         is_granted: verdict == AccessVerdict::Granted,
@@ -182,7 +211,10 @@ pub fn decide_access(
 fn asker(question: &AccessQuestion, access: &SiteAccess, path: &SitePath) -> Result<Asker, String> {
     let (_, present) = access.present();
     let mut asker = Asker {
-        address: question.address,
+        address: match question.client {
+            Some(ClientPlace::Address(address)) => Some(address),
+            Some(ClientPlace::UnixSocket) | None => None,
+        },
         ..Asker::default()
     };
     let known = |is_known: bool, kind: &str, name: &str| match is_known {
@@ -203,7 +235,9 @@ fn asker(question: &AccessQuestion, access: &SiteAccess, path: &SitePath) -> Res
             )?;
         }
         Some(Grantee::Certificate(Some(name))) => asker.certificate = Some(Arc::clone(name)),
-        Some(Grantee::Links) => asker.link = Some(LinkScope::File(path.bytes().to_vec())),
+        Some(Grantee::Links) => {
+            asker.link = ShownLink::Valid(LinkScope::File(path.bytes().to_vec()));
+        }
         Some(Grantee::User(None) | Grantee::Token(None) | Grantee::Certificate(None)) => {
             return Err("expected one: user:NAME, token:NAME or certificate:NAME".to_owned());
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::access::links::LinkScope;
+use crate::access::links::ShownLink;
 use crate::access::passwords::check_name;
 
 /// Somebody who may be let in: `user:anna`, `tokens`, `everyone`.
@@ -72,7 +72,7 @@ impl Grantee {
             Grantee::User(name) => is_one(name, &asker.user),
             Grantee::Token(name) => is_one(name, &asker.token),
             Grantee::Certificate(name) => is_one(name, &asker.certificate),
-            Grantee::Links => asker.link.as_ref().is_some_and(|link| link.covers(path)),
+            Grantee::Links => asker.link.covers(path),
         }
     }
 }
@@ -85,7 +85,7 @@ pub(crate) struct Asker {
     pub(crate) user: Option<Arc<str>>,
     pub(crate) token: Option<Arc<str>>,
     pub(crate) certificate: Option<Arc<str>>,
-    pub(crate) link: Option<LinkScope>,
+    pub(crate) link: ShownLink,
     /// A password was shown that was not verified: when to come back.
     pub(crate) login_delay: Option<Duration>,
 }
@@ -104,7 +104,7 @@ impl Asker {
         self.user.is_some()
             || self.token.is_some()
             || self.certificate.is_some()
-            || self.link.is_some()
+            || matches!(self.link, ShownLink::Valid(_))
     }
 }
 
@@ -115,8 +115,8 @@ impl fmt::Display for Asker {
             (Some(user), ..) => write!(f, "user:{user}"),
             (_, Some(token), ..) => write!(f, "token:{token}"),
             (_, _, Some(name), _) => write!(f, "certificate:{name}"),
-            (_, _, _, Some(_)) => f.write_str("link"),
-            (None, None, None, None) => f.write_str("nobody known"),
+            (_, _, _, ShownLink::Valid(_)) => f.write_str("link"),
+            (None, None, None, ShownLink::None | ShownLink::Expired) => f.write_str("nobody known"),
         }
     }
 }
@@ -124,6 +124,7 @@ impl fmt::Display for Asker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::links::LinkScope;
 
     fn asker(user: Option<&str>, token: Option<&str>, certificate: Option<&str>) -> Asker {
         Asker {
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn a_link_lets_in_where_it_leads() {
         let asker = Asker {
-            link: Some(LinkScope::Folder(b"a".to_vec())),
+            link: ShownLink::Valid(LinkScope::Folder(b"a".to_vec())),
             ..Asker::default()
         };
         assert!(Grantee::Links.includes(&asker, b"a/b"));

@@ -38,6 +38,18 @@ pub(crate) enum LinkScope {
     Folder(Vec<u8>),
 }
 
+/// What a signed link is worth.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum ShownLink {
+    /// There is none, or it was signed with none of the keys, or for another path.
+    #[default]
+    None,
+    /// Its holder may read this.
+    Valid(LinkScope),
+    /// It was valid until some time ago.
+    Expired,
+}
+
 /// The value of the parameter: who reads it does not know yet whether it is genuine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SignedParameter {
@@ -126,17 +138,15 @@ impl SignedParameter {
         parts.next().is_none().then_some(parameter)
     }
 
-    /// What the bearer of the link may read at the time `now`, asking for `path`; nothing if it was
-    /// signed with none of the keys, for another path, or has expired.
+    /// What the link is worth at the time `now` to somebody who asks for `path`.
     pub(crate) fn verify(
         &self,
         path: &SitePath,
         keys: &[Arc<LinkKey>],
         now: SystemTime,
-    ) -> Option<LinkScope> {
-        let scope = match self.depth {
-            None => LinkScope::File(path.bytes().to_vec()),
-            Some(depth) => LinkScope::Folder(folder_of(path, depth)?.to_vec()),
+    ) -> ShownLink {
+        let Some(scope) = self.scope(path) else {
+            return ShownLink::None;
         };
         let is_genuine = |key: &Arc<LinkKey>| {
             let mac = key.mac(&scope, self.expires);
@@ -145,7 +155,19 @@ impl SignedParameter {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         // All keys are tried, so that the time does not depend on which one matches.
         let genuine = keys.iter().filter(|key| is_genuine(key)).count();
-        (genuine > 0 && since < Duration::from_secs(self.expires)).then_some(scope)
+        match (genuine, since < Duration::from_secs(self.expires)) {
+            (0, _) => ShownLink::None,
+            (_, true) => ShownLink::Valid(scope),
+            (_, false) => ShownLink::Expired,
+        }
+    }
+
+    /// What it is for, if it is for `path`.
+    fn scope(&self, path: &SitePath) -> Option<LinkScope> {
+        match self.depth {
+            None => Some(LinkScope::File(path.bytes().to_vec())),
+            Some(depth) => Some(LinkScope::Folder(folder_of(path, depth)?.to_vec())),
+        }
     }
 }
 
@@ -162,6 +184,13 @@ impl fmt::Display for SignedParameter {
 
 /// Stands for the depth in the link of a file.
 const FILE: &str = "file";
+
+impl ShownLink {
+    /// Whether it lets its holder read what is at `path`.
+    pub(crate) fn covers(&self, path: &[u8]) -> bool {
+        matches!(self, ShownLink::Valid(scope) if scope.covers(path))
+    }
+}
 
 impl LinkScope {
     /// Whether something is the file, or beneath the folder.
@@ -242,9 +271,13 @@ mod tests {
         SignedParameter::sign(&path(text), at(1000), key).to_string()
     }
 
-    fn verified(parameter: &str, of: &str, keys: &[Arc<LinkKey>], now: u64) -> bool {
+    fn shown(parameter: &str, of: &str, keys: &[Arc<LinkKey>], now: u64) -> ShownLink {
         let parameter = SignedParameter::parse(parameter.as_bytes());
-        parameter.is_some_and(|one| one.verify(&path(of), keys, at(now)).is_some())
+        parameter.map_or(ShownLink::None, |one| one.verify(&path(of), keys, at(now)))
+    }
+
+    fn verified(parameter: &str, of: &str, keys: &[Arc<LinkKey>], now: u64) -> bool {
+        matches!(shown(parameter, of, keys, now), ShownLink::Valid(_))
     }
 
     #[test]
@@ -271,14 +304,15 @@ mod tests {
                 expected,
                 "{signed_for} {asked}"
             );
-            assert!(
-                !verified(&parameter, asked, &keys, 1000),
-                "{signed_for} {asked} later"
-            );
-            assert!(
-                !verified(&parameter, asked, &[], 999),
-                "{signed_for} {asked} without keys"
-            );
+            let later = match expected {
+                true => ShownLink::Expired,
+                false => ShownLink::None,
+            };
+            assert_eq!(shown(&parameter, asked, &keys, 1000), later, "{asked}");
+            for now in [999, 1000] {
+                let without_keys = shown(&parameter, asked, &[], now);
+                assert_eq!(without_keys, ShownLink::None, "{signed_for} {asked}");
+            }
         }
     }
 
@@ -312,7 +346,8 @@ mod tests {
         for bit in 0..8 * SIGNATURE_BYTES {
             let mut other = SignedParameter::parse(parameter.as_bytes()).unwrap();
             other.signature[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(other.verify(&path("/a/b"), &keys, at(1)), None, "bit {bit}");
+            let forged = other.verify(&path("/a/b"), &keys, at(1));
+            assert_eq!(forged, ShownLink::None, "bit {bit}");
         }
     }
 

@@ -64,6 +64,11 @@ impl PasswordFile {
         })
     }
 
+    /// How many users there are.
+    pub(crate) fn len(&self) -> usize {
+        self.users.len()
+    }
+
     /// Whether there is such a user.
     pub(crate) fn has(&self, user: &str) -> bool {
         self.numbers.contains_key(user)

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use underpass_net::Network;
 
 use crate::access::grantee::{Asker, Grantee};
+use crate::access::links::ShownLink;
 use crate::request::request_line::Method;
 use crate::site::rules::Pattern;
 
@@ -75,6 +76,8 @@ pub(crate) struct AccessRefusal {
     pub(crate) takes_password: bool,
     /// The same of a token.
     pub(crate) takes_token: bool,
+    /// Whether a signed link was shown that would have helped before it expired.
+    pub(crate) link_expired: bool,
 }
 
 fn everything() -> Vec<TreePattern> {
@@ -181,9 +184,14 @@ impl AccessRule {
             Some(address) => network.contains(address),
             None => *network == Network::Unix,
         };
+        self.covers(path, method)
+            && (self.networks.is_empty() || self.networks.iter().any(contains))
+    }
+
+    /// Whether it is about a path and a method, for some clients or for all.
+    fn covers(&self, path: &[u8], method: Method) -> bool {
         self.paths.iter().any(|pattern| pattern.covers(path))
             && (self.methods.is_empty() || self.methods.iter().any(|one| one.covers(method)))
-            && (self.networks.is_empty() || self.networks.iter().any(contains))
     }
 
     fn refusal(&self, asker: &Asker) -> AccessRefusal {
@@ -193,6 +201,8 @@ impl AccessRule {
             retry_after: asker.login_delay,
             takes_password: !is_known && allows(|one| matches!(one, Grantee::User(_))),
             takes_token: !is_known && allows(|one| matches!(one, Grantee::Token(_))),
+            link_expired: asker.link == ShownLink::Expired
+                && allows(|one| matches!(one, Grantee::Links)),
         }
     }
 }
@@ -222,6 +232,13 @@ impl AccessRules {
         (verdict, Some(number))
     }
 
+    /// Whether what is decided about a path depends on where the client is.
+    pub(crate) fn ask_for_network(&self, path: &[u8], method: Method) -> bool {
+        let mut rules = self.rules.iter();
+        let first = rules.find(|rule| rule.covers(path, method));
+        first.is_some_and(|rule| !rule.networks.is_empty())
+    }
+
     /// Whether everyone may read what is at `path`, whoever asks, wherever and however: only then
     /// may caches keep it for all.
     pub(crate) fn is_open(&self, path: &[u8]) -> bool {
@@ -241,6 +258,7 @@ impl AccessRefusal {
         retry_after: None,
         takes_password: false,
         takes_token: false,
+        link_expired: false,
     };
 }
 
@@ -364,6 +382,7 @@ mod tests {
             retry_after: None,
             takes_password: true,
             takes_token: true,
+            link_expired: false,
         };
         assert_eq!(refused("a", &user("")), Some(both));
         let other = Asker {

@@ -88,9 +88,9 @@ impl SiteAccess {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Reads the files again that have changed. Returns what is wrong with them: of each that has a
-    /// mistake, what was read before stays in use until it changes again.
-    pub(crate) fn refresh(&self) -> Vec<Error> {
+    /// Reads the files again that have changed. Returns warnings: of each that has a mistake, what
+    /// was read before stays in use until it changes again.
+    pub(crate) fn refresh(&self) -> Vec<String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let states = states(&self.options);
         if *seen == states {
@@ -101,7 +101,10 @@ impl SiteAccess {
         let (read, wrong) = present.read_again(&self.options);
         *present = Arc::new(read);
         self.version.fetch_add(1, Ordering::Release);
-        wrong
+        let kept = |error| format!("{error}; what this file held before stays in use");
+        let mut warnings: Vec<_> = wrong.into_iter().map(kept).collect();
+        warnings.extend(present.empty_files(&self.options));
+        warnings
     }
 }
 
@@ -134,6 +137,22 @@ impl CredentialSet {
             (read, wrong) if wrong.is_empty() => Ok(read),
             (_, wrong) => Err(Error::Several(wrong)),
         }
+    }
+
+    /// Warns of files that let nobody in.
+    pub(crate) fn empty_files(&self, options: &AccessOptions) -> Vec<String> {
+        let users = self.passwords.as_ref().map_or(0, |users| users.len());
+        let files = [
+            (&options.users, users, "users"),
+            (&options.tokens, self.tokens.len(), "tokens"),
+        ];
+        let empty = files.into_iter().filter(|(_, count, _)| *count == 0);
+        empty
+            .filter_map(|(path, _, what)| {
+                let path = path.as_ref()?.display();
+                Some(format!("{path} contains no {what}: it lets nobody in"))
+            })
+            .collect()
     }
 
     /// What the files hold, each that has no mistake; of the others, what they held before.
@@ -252,6 +271,10 @@ mod tests {
         write(&line("other"));
         assert!(access.refresh().is_empty());
         assert!(knows("other") && !knows("one"));
+        write("");
+        let told = access.refresh();
+        assert!(told[0].ends_with("contains no tokens: it lets nobody in"));
+        assert!(!knows("other"));
     }
 
     #[test]

@@ -53,6 +53,11 @@ impl TokenFile {
         Ok(TokenFile { tokens })
     }
 
+    /// How many tokens there are.
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
     /// Whether there is a token of this name that has not expired at the time `now`.
     pub(crate) fn has(&self, name: &str, now: SystemTime) -> bool {
         let mut all = self.tokens.values();

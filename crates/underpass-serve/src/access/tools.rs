@@ -1,5 +1,8 @@
 //! Makes what the files of users, tokens and links hold.
 
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use argon2::password_hash::phc::PasswordHash;
@@ -7,14 +10,18 @@ use argon2::{Argon2, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
-use crate::access::links::{PARAMETER, SignedParameter};
+use crate::access::grantee::Asker;
+use crate::access::links::{LinkScope, PARAMETER, ShownLink, SignedParameter, redacted};
 use crate::access::options::{AccessOptions, OneLogin};
 use crate::access::passwords::check_name;
 use crate::access::random::fill;
+use crate::access::rules::{AccessRules, AccessVerdict};
 use crate::access::store::first_link_key;
 use crate::access::tokens;
 use crate::error::Error;
+use crate::options::SiteOptions;
 use crate::request::path::{PathForm, SitePath};
+use crate::request::request_line::Method;
 
 /// A token, and the line of a token file that knows it.
 #[derive(Clone, Eq, PartialEq)]
@@ -85,6 +92,9 @@ pub fn signed_link(
         None => (target, None),
     };
     let wrong = |why: &str| Error::Config(format!("{target}: {why}"));
+    if redacted(target.as_bytes()) != target.as_bytes() {
+        return Err(wrong("it is a signed link already; sign the path alone"));
+    }
     if !path.starts_with('/') {
         return Err(wrong("the path begins with a slash"));
     }
@@ -98,6 +108,48 @@ pub fn signed_link(
     let link = String::from_utf8_lossy(&link);
     let query = query.map(|query| format!("{query}&")).unwrap_or_default();
     Ok(format!("{link}?{query}{PARAMETER}={signature}"))
+}
+
+/// What would disappoint the holder of a link to `target`: that no rule lets it in, or that there is
+/// no such file or folder.
+pub fn link_warnings(site: &SiteOptions, target: &str) -> Vec<String> {
+    let path = target.split('?').next().unwrap_or_default();
+    let Ok(path) = SitePath::parse(path.as_bytes()) else {
+        return Vec::new();
+    };
+    let shown = format!("/{}", String::from_utf8_lossy(path.bytes()));
+    let holder = Asker {
+        link: ShownLink::Valid(LinkScope::File(path.bytes().to_vec())),
+        ..Asker::default()
+    };
+    let rules = AccessRules::new(site.access.effective_rules());
+    let let_in = match rules.decide(path.bytes(), Method::Get, &holder) {
+        _ if rules.ask_for_network(path.bytes(), Method::Get) => None,
+        (AccessVerdict::Granted, _) => None,
+        (AccessVerdict::Refused(_), Some(number)) => Some(format!(
+            "the link will be refused: rule {} decides about {shown}, and does not allow links",
+            number + 1
+        )),
+        (AccessVerdict::Refused(_), None) => Some(format!(
+            "the link will be refused: no rule is about {shown}"
+        )),
+    };
+    let there = std::fs::metadata(site.root.join(OsStr::from_bytes(path.bytes())));
+    let is_there = match (there, path.form()) {
+        (Ok(there), PathForm::File) if there.is_dir() => Some(format!(
+            "{shown} is a folder, and the link is for a file of that name; sign {shown}/ for \
+             everything in the folder"
+        )),
+        (Ok(there), PathForm::Folder) if !there.is_dir() => Some(format!(
+            "{shown} is a file, and the link is for a folder; sign it without the slash"
+        )),
+        (Err(error), _) if error.kind() == ErrorKind::NotFound => {
+            let root = site.root.display();
+            Some(format!("there is nothing at {shown} in {root} yet"))
+        }
+        _ => None,
+    };
+    [let_in, is_there].into_iter().flatten().collect()
 }
 
 impl OneLogin {

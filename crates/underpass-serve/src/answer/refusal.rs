@@ -33,15 +33,26 @@ pub(crate) fn refusal(
     let fields: Vec<_> = challenges
         .map(|(_, challenge)| ("WWW-Authenticate", challenge))
         .collect();
-    Some(match fields.is_empty() {
-        true => (FORBIDDEN, fields),
-        false => (UNAUTHORIZED, fields),
-    })
+    let error = match (fields.is_empty(), refusal.link_expired) {
+        (true, false) => FORBIDDEN,
+        (true, true) => LINK_EXPIRED,
+        (false, false) => UNAUTHORIZED,
+        (false, true) => LINK_EXPIRED_UNAUTHORIZED,
+    };
+    Some((error, fields))
 }
 
 const UNAUTHORIZED: HttpError =
     HttpError::new(Status::Unauthorized, "a password or a token is required");
 const FORBIDDEN: HttpError = HttpError::new(Status::Forbidden, "access is denied");
+const LINK_EXPIRED: HttpError = HttpError::new(
+    Status::Forbidden,
+    "this link has expired; ask whoever sent it for a new one",
+);
+const LINK_EXPIRED_UNAUTHORIZED: HttpError = HttpError::new(
+    Status::Unauthorized,
+    "this link has expired; ask whoever sent it for a new one, or log in",
+);
 const TOO_MANY_LOGINS: HttpError = HttpError::new(
     Status::TooManyRequests,
     "too many wrong passwords, or too many that wait to be verified; try again later",

@@ -8,7 +8,7 @@ use underpass_net::TlsInfo;
 
 use crate::access::credentials::{Credentials, Login};
 use crate::access::grantee::Asker;
-use crate::access::links::PARAMETER;
+use crate::access::links::{PARAMETER, ShownLink};
 use crate::access::passwords::{LoginKey, PasswordFile};
 use crate::access::permits::Permits;
 use crate::access::store::SiteAccess;
@@ -78,7 +78,9 @@ impl Worker {
             && has_signature(query)
         {
             let signed = Query::parse(query).signed;
-            asker.link = signed.and_then(|signed| signed.verify(path, &present.link_keys, now));
+            asker.link = signed.map_or(ShownLink::None, |signed| {
+                signed.verify(path, &present.link_keys, now)
+            });
         }
         let shown = request
             .fields

@@ -30,8 +30,8 @@ pub(crate) fn watch(sites: &Arc<ServedSites>) -> Result<(), Error> {
 fn refresh(sites: &Weak<ServedSites>) -> Option<()> {
     let sites = sites.upgrade()?;
     for access in sites.all.iter().filter_map(|site| site.access.as_ref()) {
-        for error in access.refresh() {
-            tracing::warn!("{error}; what this file held before stays in use");
+        for warning in access.refresh() {
+            tracing::warn!("{warning}");
         }
     }
     Some(())

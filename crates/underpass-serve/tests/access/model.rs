@@ -179,7 +179,7 @@ fn ten_thousand_sets_of_rules_are_decided_as_the_model_does() {
             let question = AccessQuestion {
                 host: None,
                 asker,
-                address: Some("127.0.0.1".parse().unwrap()),
+                client: Some("127.0.0.1".parse().unwrap()),
                 method: method.to_owned(),
                 path: format!("/{path}"),
             };

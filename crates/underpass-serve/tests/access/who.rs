@@ -124,7 +124,13 @@ fn links_are_for_what_was_signed_and_no_longer_than_that() {
         "/d/b",
         SystemTime::now() - Duration::from_secs(1),
     );
-    assert_eq!(server.get(&expired.unwrap()).status, 403);
+    let expired = expired.unwrap();
+    let refused = server.get(&expired);
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("this link has expired"));
+    for forged in [expired.replace("file", "1"), expired.replace("d/b", "d/c")] {
+        assert!(!server.get(&forged).text().contains("expired"), "{forged}");
+    }
 }
 
 #[test]

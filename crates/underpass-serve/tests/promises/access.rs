@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 
 use crate::access::credentials::Credentials;
-use crate::access::links::{LinkKey, PARAMETER, SignedParameter};
+use crate::access::links::{LinkKey, PARAMETER, ShownLink, SignedParameter};
 use crate::access::passwords::PasswordFile;
 use crate::access::tokens::{self, TokenFile};
 use crate::request::path::SitePath;
@@ -103,7 +103,11 @@ pub fn signed(data: &[u8]) {
         return;
     };
     if let Some(parameter) = Query::parse(query).signed {
-        assert_eq!(parameter.verify(&path, &keys, now), None, "guessed");
+        assert_eq!(
+            parameter.verify(&path, &keys, now),
+            ShownLink::None,
+            "guessed"
+        );
         let again = format!("{PARAMETER}={parameter}");
         let read = Query::parse(again.as_bytes()).signed;
         assert_eq!(read.as_ref(), Some(&parameter), "one spelling");
@@ -112,17 +116,16 @@ pub fn signed(data: &[u8]) {
     let written = signed.to_string();
     let read = SignedParameter::parse(written.as_bytes());
     assert_eq!(read.as_ref(), Some(&signed));
-    assert!(signed.verify(&path, &keys, now).is_some());
-    assert_eq!(
-        signed.verify(&path, &keys, now + Duration::from_secs(1)),
-        None
-    );
+    let valid = signed.verify(&path, &keys, now);
+    assert!(valid.covers(path.bytes()), "{valid:?}");
+    let later = signed.verify(&path, &keys, now + Duration::from_secs(1));
+    assert_eq!(later, ShownLink::Expired);
     let (start, signature) = written.rsplit_once('.').expect("three parts");
     let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(signature).expect("base64");
     bytes[data.len() % 32] ^= 1 << (data.len() % 8);
     let changed = format!("{start}.{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
     let changed = SignedParameter::parse(changed.as_bytes()).expect("well-formed");
-    assert_eq!(changed.verify(&path, &keys, now), None);
+    assert_eq!(changed.verify(&path, &keys, now), ShownLink::None);
 }
 
 #[cfg(test)]
