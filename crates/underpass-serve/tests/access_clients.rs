@@ -7,11 +7,12 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 use support::Server;
 use tempfile::TempDir;
 use underpass_serve::{new_token, password_line, signed_link};
-use underpass_testkit::{assert_same, content};
+use underpass_testkit::{WAIT_MAX, assert_same, content};
 
 /// A server whose files are for a user, a token and holders of links; a home for clients.
 struct Restricted {
@@ -61,12 +62,14 @@ impl Restricted {
         self.home.path().join(name)
     }
 
-    /// A program with this home, its token in a netrc.
+    /// A program with this home, its token in a netrc, for a bounded time.
     fn client(&self, program: &str) -> Command {
         let netrc = format!("machine 127.0.0.1 login ci password {}\n", self.token);
         fs::write(self.file(".netrc"), netrc).unwrap();
-        let mut command = Command::new(program);
+        let mut command = Command::new("timeout");
+        let bound = WAIT_MAX.as_secs().to_string();
         command
+            .args([&bound, program])
             .env("HOME", self.home.path())
             .current_dir(self.home.path());
         for proxy in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY"] {
@@ -99,7 +102,7 @@ fn curl_shows_passwords_tokens_and_links() {
     site.server.write("d/f", &file);
     let login = format!("anna:{PASSWORD}");
     let bearer = format!("Authorization: Bearer {}", site.token);
-    let expires = std::time::SystemTime::now() + std::time::Duration::from_secs(600);
+    let expires = SystemTime::now() + Duration::from_secs(600);
     let access = &site.server.options().sites[0].access;
     let signed = site.url(&signed_link(access, "/d/f", expires).unwrap());
     let url = site.url("/d/f");
@@ -300,7 +303,8 @@ fn pip_downloads_with_a_netrc() {
 fn a_browser_shows_the_page_to_who_has_the_password() {
     let site = Restricted::start();
     site.server.write("page.html", "<title>t</title><p>inside");
-    let dump = |url: &str| {
+    site.server.write("script.html", FETCHES);
+    let dump = |url: &str, more: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let profile = folder.path().display().to_string();
         let mut chromium = site.client("chromium");
@@ -319,15 +323,30 @@ fn a_browser_shows_the_page_to_who_has_the_password() {
             &format!("--user-data-dir={profile}"),
             "--dump-dom",
         ]);
-        String::from_utf8(run(chromium.arg(url)).stdout).unwrap()
+        String::from_utf8(run(chromium.args(more).arg(url)).stdout).unwrap()
     };
-    let inside = dump(&site.url_with("ci", &site.token, "/page.html"));
+    let inside = dump(&site.url_with("ci", &site.token, "/page.html"), &[]);
     assert!(inside.contains("inside"), "{inside}");
     for url in [
         site.url("/page.html"),
         site.url_with("anna", "wrong", "/page.html"),
     ] {
-        let refused = dump(&url);
+        let refused = dump(&url, &[]);
         assert!(!refused.contains("inside"), "{refused}");
     }
+    // A script shows the token by a field. Without waiting for it the page would be dumped before.
+    let expires = SystemTime::now() + Duration::from_secs(600);
+    let access = &site.server.options().sites[0].access;
+    let link = signed_link(access, "/script.html", expires).unwrap();
+    let url = format!("{}#{}", site.url(&link), site.token);
+    let by_field = dump(&url, &["--virtual-time-budget=20000"]);
+    assert!(
+        by_field.contains("200 &lt;title&gt;t&lt;/title&gt;&lt;p&gt;inside"),
+        "{by_field}"
+    );
 }
+
+/// Shows what a request with the token behind the `#` of the address gets.
+const FETCHES: &str = "<title>s</title><pre id=p></pre><script>\
+    fetch('/page.html', {headers: {Authorization: 'Bearer ' + location.hash.slice(1)}})\
+    .then(async r => { p.textContent = r.status + ' ' + await r.text(); });</script>";
