@@ -32,15 +32,18 @@ fn configured(rules: &str) -> TempDir {
     user.assert_success();
     fs::write(root.join("users"), user.output).unwrap();
     let token = tool(root, &["hash", "--token", "ci", "--for", "90d"]);
-    let (token, line) = token.output.split_once('\n').unwrap();
-    fs::write(root.join("token"), token).unwrap();
-    fs::write(root.join("tokens"), line).unwrap();
+    fs::write(root.join("token"), token.errors.trim_end()).unwrap();
+    fs::write(root.join("tokens"), token.output).unwrap();
     let text = format!(
         "listen = ['127.0.0.1:0']\n[[site]]\nroot = 'www'\n[site.access]\nusers = 'users'\n\
          tokens = 'tokens'\nlink-keys = ['link.key']\n{rules}"
     );
     fs::write(root.join("c.toml"), text).unwrap();
     folder
+}
+
+fn bcrypt_line(user: &str) -> String {
+    format!("{user}:$2y$04$abcdefghijklmnopqrstuuJ0SCBxa1qgyYLZ1cUgD0BcqZcAHPPzO\n")
 }
 
 const RULES: &str = "[[site.access.rule]]\npaths = ['/team']\nallow = ['user:anna', 'links']\n\
@@ -108,7 +111,8 @@ fn a_single_user_needs_no_file() {
         server.stop().assert_success();
     }
     let refused = tool(root, &["--auth", "anna:secret", "www"]);
-    refused.assert_failed(2, &["must not be an argument", "--auth anna"]);
+    refused.assert_failed(1, &["must not be an argument", "--auth anna"]);
+    assert!(!refused.errors.contains("secret"), "{}", refused.errors);
     let refused = with_password(root, &["--auth", "anna", "www"], "");
     refused.assert_failed(1, &["no terminal", "--password-file", "UNDERPASS_PASSWORD"]);
 }
@@ -208,6 +212,27 @@ fn mistakes_are_reported_where_they_are() {
     let told = tool(folder.path(), &["--check", "c.toml"]);
     told.assert_failed(1, &["line 9", "user:NAME"]);
     let folder = configured(RULES);
+    for (rules, expected) in [
+        ("paths = []\nallow = ['users']", "rule 1 has no `paths`"),
+        ("paths = ['//x']\nallow = ['users']", "matches no path"),
+    ] {
+        let folder = configured(&format!("[[site.access.rule]]\n{rules}\n"));
+        let told = tool(folder.path(), &["--check", "c.toml"]);
+        told.assert_failed(1, &[expected]);
+    }
+    let hash = bcrypt_line("ben");
+    let users = fs::read_to_string(folder.path().join("users")).unwrap();
+    fs::write(folder.path().join("users"), users + &hash).unwrap();
+    let told = tool(folder.path(), &["--check", "c.toml"]);
+    told.assert_success();
+    assert!(
+        told.output.contains("take longer to verify"),
+        "{}",
+        told.output
+    );
+    fs::write(folder.path().join("users"), "").unwrap();
+    let told = tool(folder.path(), &["--check", "c.toml"]);
+    assert!(told.output.contains("contains no users"), "{}", told.output);
     fs::write(folder.path().join("users"), "\nanna:$apr1$abc$def\n").unwrap();
     let told = tool(folder.path(), &["--check", "c.toml"]);
     told.assert_failed(1, &["users: line 2", "MD5", "underpass serve hash"]);

@@ -35,7 +35,7 @@ mod request;
 mod server;
 mod site;
 
-pub use access::check::{AccessDecision, AccessQuestion, ClientPlace, decide_access};
+pub use access::check::{AccessDecision, AccessQuestion, decide_access};
 pub use access::options::{AccessCache, AccessOptions, OneLogin};
 pub use access::tools::{NewToken, link_warnings, new_token, password_line, signed_link};
 pub use answer::explain::Explain;
@@ -49,7 +49,7 @@ pub use monitor::address::{StatusAddress, StatusOptions};
 pub use options::listen::HttpListen;
 pub use options::{ServerOptions, SiteOptions};
 pub use request::Scheme;
-pub use request::forwarded::client;
+pub use request::forwarded::{ClientPlace, client};
 pub use site::rules::TypeOptions;
 
 pub use connection::worker::Worker;

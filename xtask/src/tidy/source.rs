@@ -34,7 +34,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 67_500,
+        lines_max: 68_000,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

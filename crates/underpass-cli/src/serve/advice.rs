@@ -59,6 +59,10 @@ pub(super) fn with_advice(error: &Error) -> String {
         }
         Error::NoSite => "add a [[site]] with a root",
         Error::NameTaken { .. } => "remove it from one of them",
+        Error::Net(Net::User { .. }) => {
+            "--user names a user of this machine, as NAME or NAME:GROUP; --auth and --users are \
+             for logins"
+        }
         Error::Net(Net::Confine { .. }) => {
             "choose --confine auto to serve without full confinement"
         }

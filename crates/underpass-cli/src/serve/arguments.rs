@@ -74,7 +74,13 @@ pub(crate) struct ServeArguments {
     listen: Vec<String>,
 
     /// Serve HTTPS with this certificate: a PEM file with the chain, the server's own first
-    #[arg(long, value_name = "FILE", env = "UNDERPASS_CERT", requires = "key")]
+    #[arg(
+        long,
+        alias = "tls-cert",
+        value_name = "FILE",
+        env = "UNDERPASS_CERT",
+        requires = "key"
+    )]
     cert: Option<PathBuf>,
 
     /// Serve HTTPS with a certificate for the names and addresses of this machine that is made at
@@ -83,7 +89,13 @@ pub(crate) struct ServeArguments {
     tls_self_signed: bool,
 
     /// The private key of --cert: a PEM file without a password
-    #[arg(long, value_name = "FILE", env = "UNDERPASS_KEY", requires = "cert")]
+    #[arg(
+        long,
+        alias = "tls-key",
+        value_name = "FILE",
+        env = "UNDERPASS_KEY",
+        requires = "cert"
+    )]
     key: Option<PathBuf>,
 
     /// Give responses in progress this long to complete on a stop: 500ms, 30s, 2min [default: 30s]
@@ -130,7 +142,13 @@ pub(crate) struct ServeArguments {
 struct AccessArguments {
     /// Serve this user only; the password is asked for, or read from --password-file, or from the
     /// variable UNDERPASS_PASSWORD. Several users and rules: docs/access.md
-    #[arg(long, value_name = "USER", value_parser = user_name, conflicts_with = "users")]
+    #[arg(
+        long,
+        short_alias = 'a',
+        alias = "basic-auth",
+        value_name = "USER",
+        conflicts_with = "users"
+    )]
     auth: Option<String>,
 
     /// Read the password of --auth from the first line of this file
@@ -139,7 +157,7 @@ struct AccessArguments {
 
     /// Serve the users of this file only: lines that `underpass serve hash USER` or
     /// `htpasswd -B` prints
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, aliases = ["auth-file", "htpasswd"], value_name = "FILE")]
     users: Option<PathBuf>,
 
     /// With --check: print who would get what instead, and by which rule: user:anna, token:ci,
@@ -406,6 +424,7 @@ impl AccessArguments {
         let Some(user) = &self.auth else {
             return Ok(None);
         };
+        check_user(user)?;
         if let Some(login) = self.typed.get() {
             return Ok(Some(login.clone()));
         }
@@ -463,14 +482,14 @@ impl AccessArguments {
 
 const PASSWORD_VARIABLE: &str = "UNDERPASS_PASSWORD";
 
-/// Rejects a password: others see the arguments of processes.
-fn user_name(text: &str) -> Result<String, String> {
+/// Rejects a password, without repeating it: others see the arguments of processes.
+fn check_user(text: &str) -> Result<(), String> {
     match text.split_once(':') {
         Some((user, _)) => Err(format!(
-            "a password must not be an argument, because every user of the machine sees it; \
-             use --auth {user}, which asks for it"
+            "--auth: a password must not be an argument, because every user of the machine sees \
+             it; use --auth {user}, which asks for it"
         )),
-        None => Ok(text.to_owned()),
+        None => Ok(()),
     }
 }
 

@@ -29,7 +29,8 @@ pub(super) struct HashArguments {
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Make a token at random: it is printed first, its line for the file second
+    /// Make a token at random: it is printed to standard error, its line for the file to standard
+    /// output
     #[arg(long)]
     token: bool,
 
@@ -85,7 +86,9 @@ pub(super) fn run(
         ServeTool::Hash(arguments) if arguments.token => {
             let expires = arguments.lifetime.map(later).transpose()?;
             let made = new_token(&arguments.name, expires)?;
-            say(&format!("{}\n{}", made.token, made.line));
+            // So that `>> tokens` appends the line, and the token is seen.
+            eprintln!("{}", made.token);
+            say(&made.line);
         }
         ServeTool::Hash(arguments) => {
             let password = typed_password(&arguments.name)?;
@@ -161,6 +164,10 @@ pub(super) fn password_file(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn first_line(mut content: Vec<u8>) -> Vec<u8> {
+    // The mark by which editors of Windows begin files.
+    if content.starts_with("\u{feff}".as_bytes()) {
+        content.drain(.."\u{feff}".len());
+    }
     let end = content.iter().position(|byte| b"\r\n".contains(byte));
     content.truncate(end.unwrap_or(content.len()));
     content

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -42,10 +42,26 @@ impl FromStr for Network {
         let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
         let network = text.parse::<IpNet>().ok().or_else(address);
         network
-            .map(Network::Ip)
+            .map(|network| Network::Ip(canonical(network)))
             .ok_or_else(|| UnknownNetwork(text.to_owned()))
     }
 }
+
+/// A network of IPv4-mapped addresses as one of IPv4, since clients are known by their IPv4
+/// addresses.
+fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(mapped) = network else {
+        return network;
+    };
+    let Some(bits) = mapped.prefix_len().checked_sub(MAPPED_PREFIX_BITS) else {
+        return network;
+    };
+    let address = mapped.addr().to_ipv4_mapped();
+    let network_v4 = address.and_then(|address| Ipv4Net::new(address, bits).ok());
+    network_v4.map_or(network, IpNet::V4)
+}
+
+const MAPPED_PREFIX_BITS: u8 = 96;
 
 impl TryFrom<String> for Network {
     type Error = UnknownNetwork;

@@ -1,8 +1,6 @@
 //! What is wrong with the access to sites, and who would get what.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,6 +15,7 @@ use crate::access::store::SiteAccess;
 use crate::error::Error;
 use crate::options::ServerOptions;
 use crate::request::Scheme;
+use crate::request::forwarded::ClientPlace;
 use crate::request::path::SitePath;
 use crate::request::request_line::Method;
 use crate::site::sites::ServedSites;
@@ -51,8 +50,8 @@ pub(crate) fn warnings(options: &ServerOptions) -> Vec<String> {
         let unreadable = files(options).filter(|file| !may_read(user, file));
         warnings.extend(unreadable.map(|file| {
             format!(
-                "{user} may not read {}, so that changes of it are not noticed and no reload \
-                 succeeds; make it readable for that user (mode 0640 and that group)",
+                "the user {user} may not read {}, so that changes of it are not noticed and no \
+                 reload succeeds; make it readable for that user (mode 0640 and that group)",
                 file.display()
             )
         }));
@@ -71,6 +70,13 @@ fn unknown(access: &AccessOptions) -> Vec<String> {
     let users = present.passwords.as_ref();
     let now = SystemTime::now();
     let mut unknown = present.empty_files(access);
+    if users.is_some_and(|users| users.has_mixed_costs()) {
+        unknown.push(
+            "the hashes of some users take longer to verify than those of others, so that clients \
+             can find out who is a user by the time; hash all of them alike (underpass serve hash)"
+                .to_owned(),
+        );
+    }
     for grantee in access.rules.iter().flat_map(|rule| &rule.allow) {
         let (kind, name) = match grantee {
             Grantee::User(Some(name)) if !users.is_some_and(|file| file.has(name)) => {
@@ -128,27 +134,6 @@ pub struct AccessQuestion {
     pub path: String,
 }
 
-/// Where a client is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ClientPlace {
-    /// At this address.
-    Address(IpAddr),
-    /// On this machine, at the other end of a Unix socket.
-    UnixSocket,
-}
-
-impl FromStr for ClientPlace {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ClientPlace, String> {
-        match (text, text.parse()) {
-            ("unix", _) => Ok(ClientPlace::UnixSocket),
-            (_, Ok(address)) => Ok(ClientPlace::Address(address)),
-            (_, Err(_)) => Err("expected the address of a client, as 192.0.2.1, or unix".into()),
-        }
-    }
-}
-
 /// The answer to it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AccessDecision {
@@ -164,7 +149,8 @@ pub struct AccessDecision {
 /// there is anything, and where links lead, is not looked at.
 ///
 /// # Errors
-/// What of the question makes no sense or is missing, and [`Error`] for sites that cannot be opened.
+/// What of the question makes no sense or is missing, and [`Error`] for sites that cannot be
+/// opened.
 pub fn decide_access(
     options: &ServerOptions,
     question: &AccessQuestion,
@@ -211,11 +197,7 @@ pub fn decide_access(
 fn asker(question: &AccessQuestion, access: &SiteAccess, path: &SitePath) -> Result<Asker, String> {
     let (_, present) = access.present();
     let mut asker = Asker {
-        address: match question.client {
-            Some(ClientPlace::Address(address)) => Some(address),
-            Some(ClientPlace::UnixSocket) | None => None,
-        },
-        ..Asker::default()
+        ..Asker::at(question.client.unwrap_or(ClientPlace::Unknown(None)))
     };
     let known = |is_known: bool, kind: &str, name: &str| match is_known {
         true => Ok(Some(Arc::from(name))),

@@ -1,7 +1,6 @@
 //! Whom a rule lets in, and who is asking.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use serde::Deserialize;
 
 use crate::access::links::ShownLink;
 use crate::access::passwords::check_name;
+use crate::request::forwarded::ClientPlace;
 
 /// Somebody who may be let in: `user:anna`, `tokens`, `everyone`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -78,10 +78,9 @@ impl Grantee {
 }
 
 /// What is known of whoever sent a request. All that it holds has been verified.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Asker {
-    /// None for a peer of a Unix socket.
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) place: ClientPlace,
     pub(crate) user: Option<Arc<str>>,
     pub(crate) token: Option<Arc<str>>,
     pub(crate) certificate: Option<Arc<str>>,
@@ -99,7 +98,19 @@ impl TryFrom<String> for Grantee {
 }
 
 impl Asker {
-    /// Whether more is known than an address.
+    /// Somebody of whom nothing else is known.
+    pub(crate) fn at(place: ClientPlace) -> Asker {
+        Asker {
+            place,
+            user: None,
+            token: None,
+            certificate: None,
+            link: ShownLink::None,
+            login_delay: None,
+        }
+    }
+
+    /// Whether more is known than a place.
     pub(crate) fn is_known(&self) -> bool {
         self.user.is_some()
             || self.token.is_some()
@@ -131,7 +142,7 @@ mod tests {
             user: user.map(Arc::from),
             token: token.map(Arc::from),
             certificate: certificate.map(Arc::from),
-            ..Asker::default()
+            ..Asker::at(ClientPlace::UnixSocket)
         }
     }
 
@@ -164,7 +175,7 @@ mod tests {
     fn a_link_lets_in_where_it_leads() {
         let asker = Asker {
             link: ShownLink::Valid(LinkScope::Folder(b"a".to_vec())),
-            ..Asker::default()
+            ..Asker::at(ClientPlace::UnixSocket)
         };
         assert!(Grantee::Links.includes(&asker, b"a/b"));
         assert!(!Grantee::Links.includes(&asker, b"b"));

@@ -119,6 +119,13 @@ impl AccessOptions {
                 ));
             }
         }
+        if let Some(number) = self.rules.iter().position(|rule| rule.paths.is_empty()) {
+            return Err(format!(
+                "access: rule {} has no `paths`, so that it is about nothing; leave `paths` out \
+                 for all",
+                number + 1
+            ));
+        }
         let last = self.rules.iter().position(AccessRule::is_about_all);
         if let Some(number) = last.filter(|number| number + 1 < self.rules.len()) {
             return Err(format!(

@@ -64,6 +64,13 @@ impl PasswordFile {
         })
     }
 
+    /// Whether verifying takes longer for some users than for others.
+    pub(crate) fn has_mixed_costs(&self) -> bool {
+        let mut costs = self.users.iter().map(|(_, hash)| hash.cost());
+        let first = costs.next();
+        costs.any(|cost| Some(cost) != first)
+    }
+
     /// How many users there are.
     pub(crate) fn len(&self) -> usize {
         self.users.len()
@@ -141,6 +148,17 @@ impl StoredHash {
             _ => Err(format!(
                 "this is a hash of crypt or a password in plain text, and neither is safe: {HINT}"
             )),
+        }
+    }
+
+    /// What verifying it takes, in words that compare equal for the same.
+    fn cost(&self) -> (&'static str, String) {
+        match self {
+            StoredHash::Argon2id(hash) => ("argon2id", hash.params.to_string()),
+            StoredHash::Bcrypt(hash) => {
+                let cost = hash.split('$').nth(2).unwrap_or_default();
+                ("bcrypt", cost.to_owned())
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use underpass_net::Network;
 
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::ShownLink;
+use crate::request::forwarded::ClientPlace;
 use crate::request::request_line::Method;
 use crate::site::rules::Pattern;
 
@@ -91,7 +92,8 @@ impl TreePattern {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<TreePattern, String> {
-        let segments = text.trim_matches('/').split('/');
+        let segments = text.strip_prefix('/').unwrap_or(text);
+        let segments = segments.strip_suffix('/').unwrap_or(segments).split('/');
         if text != "/" && segments.clone().any(|name| ["", ".", ".."].contains(&name)) {
             return Err(format!(
                 "the pattern {text:?} matches no path: expected no empty, `.` or `..` segments"
@@ -180,9 +182,10 @@ impl AccessRule {
     }
 
     fn is_about(&self, path: &[u8], method: Method, asker: &Asker) -> bool {
-        let contains = |network: &Network| match asker.address {
-            Some(address) => network.contains(address),
-            None => *network == Network::Unix,
+        let contains = |network: &Network| match asker.place {
+            ClientPlace::Address(address) => network.contains(address),
+            ClientPlace::UnixSocket => *network == Network::Unix,
+            ClientPlace::Unknown(_) => false,
         };
         self.covers(path, method)
             && (self.networks.is_empty() || self.networks.iter().any(contains))
@@ -276,9 +279,8 @@ mod tests {
 
     fn user(name: &str) -> Asker {
         Asker {
-            address: Some("192.0.2.1".parse().unwrap()),
             user: (!name.is_empty()).then(|| name.into()),
-            ..Asker::default()
+            ..Asker::at("192.0.2.1".parse().unwrap())
         }
     }
 
@@ -341,8 +343,7 @@ mod tests {
         );
         let (anna, nobody) = (user("anna"), user(""));
         let within = Asker {
-            address: Some("10.1.2.3".parse().unwrap()),
-            ..Asker::default()
+            ..Asker::at("10.1.2.3".parse().unwrap())
         };
         for (path, of_anna, of_nobody, of_within, of_unix) in [
             ("team/open/a", true, true, true, true),
@@ -356,7 +357,7 @@ mod tests {
             assert_eq!(granted(&rules, path, &nobody), of_nobody, "{path} nobody");
             assert_eq!(granted(&rules, path, &within), of_within, "{path} within");
             assert_eq!(
-                granted(&rules, path, &Asker::default()),
+                granted(&rules, path, &Asker::at(ClientPlace::UnixSocket)),
                 of_unix,
                 "{path} unix"
             );

@@ -201,6 +201,8 @@ fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, String>) -> Result<T, Err
     let content = read(path)?;
     let text = std::str::from_utf8(&content);
     let text = text.map_err(|_| wrong(path, "it is not UTF-8".to_owned()))?;
+    // Editors of Windows begin files with a mark, which is no part of the first name.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     parse(text).map_err(|what| wrong(path, what))
 }
 

@@ -20,6 +20,7 @@ use crate::access::store::first_link_key;
 use crate::access::tokens;
 use crate::error::Error;
 use crate::options::SiteOptions;
+use crate::request::forwarded::ClientPlace;
 use crate::request::path::{PathForm, SitePath};
 use crate::request::request_line::Method;
 
@@ -42,7 +43,10 @@ pub fn password_line(user: &str, password: &[u8]) -> Result<String, String> {
         return Err(format!("the name {user:?} contains a colon"));
     }
     if password.is_empty() {
-        return Err("the password is empty".to_owned());
+        return Err(
+            "the password is empty; it is asked for on a terminal, or read from standard input"
+                .to_owned(),
+        );
     }
     let mut salt = [0; SALT_BYTES];
     fill(&mut salt);
@@ -96,7 +100,7 @@ pub fn signed_link(
         return Err(wrong("it is a signed link already; sign the path alone"));
     }
     if !path.starts_with('/') {
-        return Err(wrong("the path begins with a slash"));
+        return Err(wrong("a path in a URL has to begin with a slash"));
     }
     let parsed = SitePath::parse(path.as_bytes()).map_err(|error| wrong(error.why))?;
     let signature = SignedParameter::sign(&parsed, expires, &key);
@@ -110,8 +114,8 @@ pub fn signed_link(
     Ok(format!("{link}?{query}{PARAMETER}={signature}"))
 }
 
-/// What would disappoint the holder of a link to `target`: that no rule lets it in, or that there is
-/// no such file or folder.
+/// What would disappoint the holder of a link to `target`: that no rule lets it in, or that there
+/// is no such file or folder.
 pub fn link_warnings(site: &SiteOptions, target: &str) -> Vec<String> {
     let path = target.split('?').next().unwrap_or_default();
     let Ok(path) = SitePath::parse(path.as_bytes()) else {
@@ -120,7 +124,7 @@ pub fn link_warnings(site: &SiteOptions, target: &str) -> Vec<String> {
     let shown = format!("/{}", String::from_utf8_lossy(path.bytes()));
     let holder = Asker {
         link: ShownLink::Valid(LinkScope::File(path.bytes().to_vec())),
-        ..Asker::default()
+        ..Asker::at(ClientPlace::Unknown(None))
     };
     let rules = AccessRules::new(site.access.effective_rules());
     let let_in = match rules.decide(path.bytes(), Method::Get, &holder) {

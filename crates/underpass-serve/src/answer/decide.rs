@@ -7,17 +7,14 @@
 //!                                             listing or archive of a folder ◄──────────────┘
 //! ```
 
-use rustix::io::Errno;
-
-use crate::access::options::AccessOptions;
 use crate::access::rules::AccessRefusal;
-use crate::answer::refusal;
+use crate::answer::refusal::refused;
 use crate::answer::repr_digest::{WantedDigest, wanted};
+use crate::answer::text::TextResponse;
 use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::ListingView;
 use crate::http::coding::{Acceptable, Coding, is_compressed};
 use crate::http::digest::{FileDigest, HashAlgorithm};
-use crate::http::fields::push_field;
 use crate::http::status::{BUSY, HttpError, Status};
 use crate::https;
 use crate::limits::RequestLimits;
@@ -68,25 +65,6 @@ pub(crate) struct FileBody {
     pub(crate) ranges: RangeSelection,
 }
 
-/// A status and the reason for it.
-#[derive(Debug)]
-pub(crate) struct TextResponse {
-    pub(crate) error: HttpError,
-    pub(crate) subject: Subject,
-    /// Fields of this response alone, each with a line end before it.
-    pub(crate) fields: Vec<u8>,
-    /// The error of the operating system behind it, if there is one.
-    pub(crate) cause: Option<Errno>,
-}
-
-/// What a text response is about.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Subject {
-    Request,
-    /// A file that exists, possibly in several codings.
-    File,
-}
-
 /// A body that has to be produced.
 #[derive(Debug)]
 pub(crate) enum Production {
@@ -113,37 +91,6 @@ impl HashPurpose {
         match self {
             HashPurpose::Line(file, algorithm) => (file, *algorithm),
             HashPurpose::Field(body) => (&body.file, HashAlgorithm::Sha256),
-        }
-    }
-}
-
-impl TextResponse {
-    /// `error` about the request.
-    pub(crate) fn new(error: HttpError) -> TextResponse {
-        TextResponse {
-            error,
-            subject: Subject::Request,
-            fields: Vec::new(),
-            cause: None,
-        }
-    }
-
-    fn with_field(self, name: &str, value: &[u8]) -> TextResponse {
-        let mut fields = self.fields;
-        push_field(&mut fields, name, value);
-        TextResponse { fields, ..self }
-    }
-
-    fn about_file(self) -> TextResponse {
-        let subject = Subject::File;
-        TextResponse { subject, ..self }
-    }
-
-    /// An error that the operating system caused.
-    pub(crate) fn caused(error: HttpError, cause: Errno) -> TextResponse {
-        TextResponse {
-            cause: Some(cause),
-            ..TextResponse::new(error)
         }
     }
 }
@@ -204,14 +151,16 @@ pub(crate) fn decide(
     let HttpTarget::Path { path, query } = target else {
         return text(Status::BadRequest, "the target is not a path");
     };
-    if let Err(refusal) = lookup.permit(&path) {
-        return refused(refusal, &rules.options.access);
-    }
+    let access = match lookup.permit(&path) {
+        Ok(()) => PathAccess::Permitted,
+        Err(_) if rules.options.access.conceal => PathAccess::Concealed,
+        Err(refusal) => return refused(refusal, &rules.options.access).into(),
+    };
     if let Some(MatchedRedirect { status, location }) = rules.redirected(&path, query) {
         return moved(status, "moved", &location);
     }
     let parameters = query.map(Query::parse).unwrap_or_default();
-    let (found, asked) = located(rules.rewritten(path), &parameters, rules, lookup);
+    let (found, asked) = located(rules.rewritten(path), access, &parameters, rules, lookup);
     match found {
         Resolved::File(file) => {
             let request = FileRequest {
@@ -234,7 +183,7 @@ pub(crate) fn decide(
             let accept = fields.accept.as_deref();
             of_folder(folder, path, parameters, rules.extras, accept)
         }
-        Resolved::Refused(refusal) => refused(refusal, &rules.options.access),
+        Resolved::Refused(refusal) => refused(refusal, &rules.options.access).into(),
         found => without(found),
     }
 }
@@ -308,11 +257,20 @@ fn push_target(location: &mut Vec<u8>, path: &SitePath, form: PathForm, query: O
     }
 }
 
+/// Whether what a path leads to may be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum PathAccess {
+    Permitted,
+    /// It may not, and the response is that for a name that does not exist.
+    Concealed,
+}
+
 /// What a path leads to, or what stands in where there is nothing; and how a folder is called,
 /// where that is not its own path. A hidden path leads nowhere, not even to the
 /// fallback.
 fn located(
     rewritten: RewrittenPath,
+    access: PathAccess,
     query: &Query,
     rules: &SiteRules,
     lookup: &impl Lookup,
@@ -321,28 +279,48 @@ fn located(
     if rules.hides(&path) {
         return (Resolved::Nothing, None);
     }
-    let seek = |path: SitePath| match (path.form(), rules.extras.archives) {
-        (PathForm::Folder, Offer::On) if query.archive().is_some() => lookup.folder(path),
-        _ => lookup.find(path),
+    let concealed = |found| match found {
+        Resolved::Refused(_) if rules.options.access.conceal => Resolved::Nothing,
+        found => found,
     };
-    let (found, called) = match (rules.tries(&path), asked) {
-        (Some(candidates), RequestedPath::Tree(asked)) => {
-            tried(candidates, &path, &asked, rules, seek)
+    let seek = |path: SitePath| match (path.form(), rules.extras.archives) {
+        (PathForm::Folder, Offer::On) if query.archive().is_some() => {
+            concealed(lookup.folder(path))
         }
-        (Some(candidates), _) => tried(candidates, &path, &path, rules, seek),
-        (None, RequestedPath::Same) => (seek(path), None),
-        (None, RequestedPath::Tree(asked)) => (seek(path), Some(asked)),
-        (None, RequestedPath::Alone) => (alone(path, rules, seek), None),
+        _ => concealed(lookup.find(path)),
+    };
+    let may_lead = |one: &&Candidate| access == PathAccess::Permitted || one.is_page();
+    let (found, called) = match (rules.tries(&path), asked, access) {
+        (Some(candidates), RequestedPath::Tree(asked), _) => tried(
+            candidates.iter().filter(may_lead),
+            &path,
+            &asked,
+            rules,
+            seek,
+        ),
+        (Some(candidates), ..) => tried(
+            candidates.iter().filter(may_lead),
+            &path,
+            &path,
+            rules,
+            seek,
+        ),
+        (None, RequestedPath::Alone, _) => (alone(path, rules, seek), None),
+        (None, _, PathAccess::Concealed) => (Resolved::Nothing, None),
+        (None, RequestedPath::Same, _) => (seek(path), None),
+        (None, RequestedPath::Tree(asked), _) => (seek(path), Some(asked)),
     };
     match (found, &rules.options.fallback) {
-        (Resolved::Nothing, Some(fallback)) => (lookup.find(fallback.path().clone()), None),
+        (Resolved::Nothing, Some(fallback)) => {
+            (concealed(lookup.find(fallback.path().clone())), None)
+        }
         (found, _) => (found, called),
     }
 }
 
 /// The first of `candidates` that is there. What is hidden is not, whatever stands before it.
-fn tried(
-    candidates: &[Candidate],
+fn tried<'c>(
+    candidates: impl Iterator<Item = &'c Candidate>,
     path: &SitePath,
     asked: &SitePath,
     rules: &SiteRules,
@@ -556,20 +534,6 @@ fn of_folder(
     }
 }
 
-/// The response to somebody who may not read what is asked for.
-fn refused(refusal: AccessRefusal, access: &AccessOptions) -> Response {
-    let Some((error, fields)) = refusal::refusal(refusal, access) else {
-        return without(Resolved::Nothing);
-    };
-    let text = TextResponse::new(error);
-    let fields = fields.into_iter();
-    fields
-        .fold(text, |text, (name, value)| {
-            text.with_field(name, value.as_bytes())
-        })
-        .into()
-}
-
 /// The response where there is neither file nor folder.
 fn without(found: Resolved) -> Response {
     match found {
@@ -592,6 +556,8 @@ fn without(found: Resolved) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]

@@ -3,20 +3,16 @@
 
 use crate::access::options::AccessOptions;
 use crate::access::rules::AccessRefusal;
+use crate::answer::text::TextResponse;
 use crate::http::status::{HttpError, Status};
 use crate::site::rules::FieldValue;
 
-/// The status and the fields; nothing where it is concealed that there is something.
-pub(crate) fn refusal(
-    refusal: AccessRefusal,
-    access: &AccessOptions,
-) -> Option<(HttpError, Vec<(&'static str, String)>)> {
-    if access.conceal {
-        return None;
-    }
+/// The response, where it is not concealed that there is something.
+pub(crate) fn refused(refusal: AccessRefusal, access: &AccessOptions) -> TextResponse {
     if let (Some(wait), true) = (refusal.retry_after, refusal.takes_password) {
         let seconds = (wait.as_secs() + 1).to_string();
-        return Some((TOO_MANY_LOGINS, vec![("Retry-After", seconds)]));
+        let busy = TextResponse::new(TOO_MANY_LOGINS);
+        return busy.with_field("Retry-After", seconds.as_bytes());
     }
     let realm = access.realm.as_ref();
     let realm = realm.map_or("underpass", FieldValue::as_str);
@@ -29,17 +25,16 @@ pub(crate) fn refusal(
         ),
         (refusal.takes_token, format!("Bearer realm=\"{realm}\"")),
     ];
-    let challenges = challenges.into_iter().filter(|(helps, _)| *helps);
-    let fields: Vec<_> = challenges
-        .map(|(_, challenge)| ("WWW-Authenticate", challenge))
-        .collect();
-    let error = match (fields.is_empty(), refusal.link_expired) {
-        (true, false) => FORBIDDEN,
-        (true, true) => LINK_EXPIRED,
-        (false, false) => UNAUTHORIZED,
-        (false, true) => LINK_EXPIRED_UNAUTHORIZED,
+    let error = match (takes_basic, refusal.link_expired) {
+        (false, false) => FORBIDDEN,
+        (false, true) => LINK_EXPIRED,
+        (true, false) => UNAUTHORIZED,
+        (true, true) => LINK_EXPIRED_UNAUTHORIZED,
     };
-    Some((error, fields))
+    let challenges = challenges.into_iter().filter(|(helps, _)| *helps);
+    challenges.fold(TextResponse::new(error), |text, (_, challenge)| {
+        text.with_field("WWW-Authenticate", challenge.as_bytes())
+    })
 }
 
 const UNAUTHORIZED: HttpError =

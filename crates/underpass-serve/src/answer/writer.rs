@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::decide::{ALLOWED_METHODS, FileBody, ReadyResponse, Subject, TextResponse};
+use crate::answer::decide::{ALLOWED_METHODS, FileBody, ReadyResponse};
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
+use crate::answer::text::{Subject, TextResponse};
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
 use crate::http::digest::FileDigest;
 use crate::http::fields::{DATE_BYTES, push_attachment, push_decimal, push_field};

@@ -8,7 +8,8 @@ use tokio::sync::Semaphore;
 use underpass::FileRange;
 use underpass_net::DescriptorRoom;
 
-use crate::answer::decide::{Production, TextResponse};
+use crate::answer::decide::Production;
+use crate::answer::text::TextResponse;
 use crate::body::archive::Archive;
 use crate::body::compressed::{Compressed, CompressionPermit, Encoder, WholeFile};
 use crate::body::listing::FolderListing;

@@ -11,7 +11,6 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use crate::answer::explain::PreviousResponse;
 use crate::answer::writer::{SentBody, WrittenResponse};
 use crate::http::status::Status;
 use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::request::forwarded::ClientPlace;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
 
@@ -50,7 +50,7 @@ pub(crate) struct Exchange {
     /// The number of the connection, counted over all workers from 1.
     pub(crate) connection: u64,
     /// The client that sent the request.
-    pub(crate) client: Option<IpAddr>,
+    pub(crate) client: ClientPlace,
     /// What was agreed on it, where it is encrypted.
     pub(crate) tls: Option<Rc<TlsInfo>>,
     level: ObservationLevel,
@@ -98,7 +98,7 @@ pub(crate) struct EndedExchange<'e> {
 impl Exchange {
     pub(crate) fn new(
         connection: u64,
-        client: Option<IpAddr>,
+        client: ClientPlace,
         level: ObservationLevel,
         meter: Rc<CpuMeter>,
     ) -> Exchange {

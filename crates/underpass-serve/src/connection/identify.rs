@@ -1,6 +1,5 @@
 //! Finds out who sends a request.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +13,7 @@ use crate::access::permits::Permits;
 use crate::access::store::SiteAccess;
 use crate::access::verifier::LoginOutcome;
 use crate::connection::worker::Worker;
+use crate::request::forwarded::ClientPlace;
 use crate::request::head::RequestHead;
 use crate::request::query::Query;
 use crate::request::request_line::{HttpTarget, Method};
@@ -50,11 +50,11 @@ pub(crate) enum CredentialUse {
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Who sends a request from `client`, as far as that is known without waiting.
+    /// Who sends a request from `place`, as far as that is known without waiting.
     pub(crate) fn identify(
         &self,
         request: &RequestHead<'_>,
-        client: Option<IpAddr>,
+        place: ClientPlace,
         tls: Option<&TlsInfo>,
         credentials: CredentialUse,
     ) -> Identified {
@@ -67,9 +67,8 @@ impl Worker {
         let present = logins.present(access);
         let (now, method) = (SystemTime::now(), request.method);
         let mut asker = Asker {
-            address: client,
             certificate: tls.and_then(|tls| tls.client.as_deref()).map(Arc::from),
-            ..Asker::default()
+            ..Asker::at(place)
         };
         if let HttpTarget::Path {
             path,
@@ -124,7 +123,9 @@ impl Worker {
             login,
         } = login;
         let verifier = &self.shared.verifier;
-        let outcome = verifier.verify(&passwords, login, key, asker.address).await;
+        let outcome = verifier
+            .verify(&passwords, login, key, asker.place.nearest())
+            .await;
         self.metrics.logins[outcome.number()].add(1);
         match outcome {
             LoginOutcome::Verified(user) => {

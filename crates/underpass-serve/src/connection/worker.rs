@@ -15,11 +15,10 @@ use crate::access::permits::Permits;
 use crate::access::rules::AccessRefusal;
 use crate::access::store::SiteLogins;
 use crate::access::verifier::PasswordVerifier;
-use crate::answer::decide::{
-    HashPurpose, Lookup, ReadyResponse, Response, TextResponse, decide, to_https,
-};
+use crate::answer::decide::{HashPurpose, Lookup, ReadyResponse, Response, decide, to_https};
 use crate::answer::explain::{Explain, PreviousResponse};
 use crate::answer::multipart::Boundary;
+use crate::answer::text::TextResponse;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
 use crate::body::producers::{BodyProducers, UNREADABLE};
@@ -32,7 +31,7 @@ use crate::limits::{OPEN_ATTEMPTS_MAX, RequestLimits};
 use crate::log::{AccessLog, LogWriter};
 use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
-use crate::request::forwarded::client;
+use crate::request::forwarded::{ClientPlace, client};
 use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
@@ -206,13 +205,18 @@ impl Worker {
     pub(crate) fn connected(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
         self.metrics.connections_accepted.add(1);
         let number = self.shared.registry.next_connection();
-        Exchange::new(number, client, self.shared.observation, meter)
+        Exchange::new(
+            number,
+            ClientPlace::of(client),
+            self.shared.observation,
+            meter,
+        )
     }
 
     /// The client of a request on a connection of `peer`.
-    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &RequestHead<'_>) -> Option<IpAddr> {
+    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &RequestHead<'_>) -> ClientPlace {
         let field = match self.shared.proxies.forwarded {
-            Forwarded::Off => return peer,
+            Forwarded::Off => return ClientPlace::of(peer),
             Forwarded::Forwarded => &request.fields.forwarded,
             Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
         };

@@ -18,7 +18,7 @@ use crate::http::fields::{date_bytes, push_decimal};
 /// Appends the line of an answer.
 pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     // Writing into memory does not fail.
-    let _ = match ended.exchange.client {
+    let _ = match ended.exchange.client.nearest() {
         Some(client) => write!(out, "{client}"),
         None => write!(out, "unix:"),
     };

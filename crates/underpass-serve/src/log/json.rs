@@ -22,7 +22,7 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     push_time(out, ended);
     // Writing into memory does not fail.
     out.extend_from_slice(b"\",\"client\":");
-    let _ = match ended.exchange.client {
+    let _ = match ended.exchange.client.nearest() {
         Some(client) => write!(out, "\"{client}\""),
         None => write!(out, "null"),
     };

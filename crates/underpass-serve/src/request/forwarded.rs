@@ -5,15 +5,55 @@
 //! stands to the left of it is unverified and decides nothing, not even where members begin.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use underpass_net::{Forwarded, Proxies};
 
+/// Where the client of a request is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClientPlace {
+    /// At this address.
+    Address(IpAddr),
+    /// On this machine, at the other end of a Unix socket.
+    UnixSocket,
+    /// Behind a trusted proxy, the last one that is known by its address if it has one, which does
+    /// not name it in a way that can be read.
+    Unknown(Option<IpAddr>),
+}
+
+impl ClientPlace {
+    /// The place of whom a connection is from: a peer of a Unix socket has no address.
+    pub(crate) fn of(peer: Option<IpAddr>) -> ClientPlace {
+        peer.map_or(ClientPlace::UnixSocket, ClientPlace::Address)
+    }
+
+    /// The nearest address that is known: the client's, or that of its last proxy.
+    pub(crate) fn nearest(self) -> Option<IpAddr> {
+        match self {
+            ClientPlace::Address(address) => Some(address),
+            ClientPlace::UnixSocket => None,
+            ClientPlace::Unknown(proxy) => proxy,
+        }
+    }
+}
+
+impl FromStr for ClientPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClientPlace, String> {
+        match (text, text.parse()) {
+            ("unix", _) => Ok(ClientPlace::UnixSocket),
+            (_, Ok(address)) => Ok(ClientPlace::Address(address)),
+            (_, Err(_)) => Err("expected the address of a client, as 192.0.2.1, or unix".into()),
+        }
+    }
+}
+
 /// Whom a request is from: `value` is the field that `proxies` say is believed, `peer` whom the
-/// connection is from. Where the list names somebody unknown, or nobody, it is the last proxy that
-/// is known. A peer of a Unix socket has no address.
-pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> Option<IpAddr> {
+/// connection is from.
+pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> ClientPlace {
     let node: fn(&[u8]) -> Option<IpAddr> = match proxies.forwarded {
-        Forwarded::Off => return peer,
+        Forwarded::Off => return ClientPlace::of(peer),
         Forwarded::Forwarded => forwarded_for,
         Forwarded::XForwardedFor => address,
     };
@@ -22,14 +62,14 @@ pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> 
         let is_trusted =
             client.map_or_else(|| proxies.trust_unix(), |client| proxies.trust(client));
         if !is_trusted {
-            return client;
+            break;
         }
         match node(member) {
             Some(before) => client = Some(before.to_canonical()),
-            None => return client,
+            None => return ClientPlace::Unknown(client),
         }
     }
-    client
+    ClientPlace::of(client)
 }
 
 /// The members of a list, the last one first. Commas within quotes are none; empty members are none
@@ -101,8 +141,11 @@ mod tests {
 
     fn of(forwarded: Forwarded, peer: &str, value: &str) -> String {
         let peer = Some(peer.parse().unwrap());
-        let client = client(peer, Some(value.as_bytes()), &proxies(forwarded));
-        client.unwrap().to_string()
+        match client(peer, Some(value.as_bytes()), &proxies(forwarded)) {
+            ClientPlace::Address(address) => address.to_string(),
+            ClientPlace::UnixSocket => "unix".to_owned(),
+            ClientPlace::Unknown(proxy) => format!("behind {}", proxy.unwrap()),
+        }
     }
 
     fn x(value: &str) -> String {
@@ -148,9 +191,10 @@ mod tests {
             "::1]",
             "[::7]x",
         ] {
-            assert_eq!(x(&format!("192.0.2.7, {unknown}")), "10.0.0.1", "{unknown}");
+            let behind = "behind 10.0.0.1";
+            assert_eq!(x(&format!("192.0.2.7, {unknown}")), behind, "{unknown}");
             let member = format!("for=192.0.2.7, for=\"{unknown}\"");
-            assert_eq!(rfc(&member), "10.0.0.1", "{member}");
+            assert_eq!(rfc(&member), behind, "{member}");
         }
         for wrong in [
             "by=192.0.2.7",
@@ -158,7 +202,7 @@ mod tests {
             "for",
             "for=\"192.0.2.7",
         ] {
-            assert_eq!(rfc(wrong), "10.0.0.1", "{wrong}");
+            assert_eq!(rfc(wrong), "behind 10.0.0.1", "{wrong}");
         }
     }
 
@@ -172,10 +216,13 @@ mod tests {
     #[test]
     fn a_proxy_on_a_unix_socket_is_asked_if_it_is_trusted() {
         let mut proxies = proxies(Forwarded::XForwardedFor);
-        assert_eq!(client(None, Some(b"192.0.2.7"), &proxies), None);
+        let untrusted = client(None, Some(b"192.0.2.7"), &proxies);
+        assert_eq!(untrusted, ClientPlace::UnixSocket);
         proxies.trusted.push("unix".parse().unwrap());
         let named = client(None, Some(b"192.0.2.7"), &proxies);
-        assert_eq!(named, Some([192, 0, 2, 7].into()));
+        assert_eq!(named, ClientPlace::Address([192, 0, 2, 7].into()));
+        let unnamed = client(None, Some(b"unknown"), &proxies);
+        assert_eq!(unnamed, ClientPlace::Unknown(None));
     }
 
     proptest! {

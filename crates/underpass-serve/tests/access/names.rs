@@ -289,3 +289,76 @@ fn what_was_opened_for_one_is_asked_about_again_for_another() {
         }
     }
 }
+
+#[test]
+fn what_is_concealed_is_answered_as_what_does_not_exist() {
+    let files = AccessFiles::new();
+    let server = files.server(
+        "fallback = '/app.html'\n\
+         rewrite = [{from = '/one/*', to = '/private/*'}, {from = '/page', to = '/app.html'}]\n\
+         redirect = [{from = '/private/old/*', to = '/app.html'}]\n\
+         try = [{paths = ['/tried/**'], files = ['/private{path}', '/tried.html']}]\n",
+        "conceal = true\n\
+         [[site.access.rule]]\npaths = ['/private', '/hidden', '/tried/no']\nallow = ['users']\n\
+         [[site.access.rule]]\nallow = ['everyone']\n",
+    );
+    for name in ["private/f", "private/tried/f", "hidden/f", "tried/no/f"] {
+        server.write(name, "the secret content");
+    }
+    server.write("app.html", "app");
+    server.write("tried.html", "tried");
+    server.write("open/f", "open");
+    symlink("../private/f", server.site().join("open/link")).unwrap();
+    let answers = |target: &str| {
+        let response = server.get(target);
+        let head = response.head.lines();
+        let head: Vec<_> = head.filter(|line| !line.starts_with("Date:")).collect();
+        (head.join("\n"), response.text().to_owned())
+    };
+    for (refused, missing) in [
+        ("/private/f", "/nothing/f"),
+        ("/private/none", "/nothing/none"),
+        ("/private/", "/nothing/"),
+        ("/private", "/nothing"),
+        ("/hidden/f", "/nothing/f"),
+        ("/one/f", "/one/none"),
+        ("/one/f", "/nothing"),
+        ("/open/link", "/open/nothing"),
+        ("/tried/f", "/tried/none"),
+        ("/tried/no/f", "/tried/none"),
+        ("/private/?download=tar", "/nothing/?download=tar"),
+        ("/private/f?hash=sha256", "/nothing/f?hash=sha256"),
+    ] {
+        assert_eq!(answers(refused), answers(missing), "{refused} {missing}");
+    }
+    assert_eq!(server.get("/private/old/x").status, 301);
+    let anna = server.get_with("/private/f", &basic("anna", "anna"));
+    assert_eq!(anna.text(), "the secret content");
+}
+
+#[test]
+fn how_much_is_left_out_of_a_listing_is_not_told() {
+    let files = AccessFiles::new();
+    let server = files.server(
+        "listing = true",
+        "[[site.access.rule]]\npaths = ['*.key']\nallow = ['users']\n\
+         [[site.access.rule]]\nallow = ['everyone']\n",
+    );
+    for folder in ["few", "many"] {
+        for number in 0..700 {
+            server.write(format!("{folder}/{number}"), "");
+        }
+    }
+    for number in 0..3000 {
+        server.write(format!("many/{number}.key"), "");
+    }
+    for format in ["json", "html"] {
+        let listing = |folder: &str| {
+            let listing = server.get(&format!("/{folder}/?format={format}&search=1"));
+            assert_eq!(listing.status, 200);
+            // Times, and the name of the folder.
+            listing.body.len() - folder.len() * listing.text().matches(folder).count()
+        };
+        assert_eq!(listing("few"), listing("many"), "{format}");
+    }
+}

@@ -155,7 +155,11 @@ fn who_is_removed_from_a_file_is_locked_out() {
     let status = |shown: &str| server.get_with("/f", shown).status;
     assert_eq!([status(&anna), status(&carl)], [200, 401]);
     files.write("users", &user_line("carl", "carl"));
-    files.write("tokens", &token_line("ci", "other"));
+    // As editors of Windows write it.
+    files.write(
+        "tokens",
+        &format!("\u{feff}{}\r\n", token_line("ci", "other")),
+    );
     wait_until("the new token is known", || status(&bearer("other")) == 200);
     assert_eq!(status(&carl), 200);
     assert_eq!(status(&anna), 401, "she is not remembered");
@@ -218,6 +222,50 @@ fn networks_are_judged_by_the_client() {
         let mut client = underpass_testkit::HttpClient::connect_from(source, server.address());
         assert_eq!(client.get("/f").status, expected, "{source:?}");
     }
+}
+
+#[test]
+fn a_client_that_its_proxy_does_not_name_is_in_no_network() {
+    let text = "[[site]]\n[site.access]\n[[site.access.rule]]\n\
+                networks = ['127.0.0.0/8', '::ffff:192.0.2.0/120', 'unix']\nallow = ['everyone']";
+    let access = ServerOptions::parse(text).unwrap().sites[0].access.clone();
+    let server = Server::with(|options| {
+        options.sites[0].access = access;
+        options.connections.proxy.trusted = vec!["127.0.0.1".parse().unwrap()];
+        options.connections.proxy.forwarded = underpass_net::Forwarded::Forwarded;
+    });
+    server.write("f", "f");
+    for (named, expected) in [
+        ("X: y", 200),
+        ("Forwarded: for=127.0.0.9", 200),
+        ("Forwarded: for=192.0.2.9", 200),
+        ("Forwarded: for=198.51.100.1", 403),
+        ("Forwarded: for=unknown", 403),
+        ("Forwarded: for=_hidden", 403),
+        ("Forwarded: for=127.0.0.9, for=_hidden", 403),
+        ("Forwarded: for=\"127.0.0.9", 403),
+    ] {
+        assert_eq!(server.get_with("/f", named).status, expected, "{named}");
+    }
+}
+
+#[test]
+fn a_signature_is_not_passed_on_to_another_host() {
+    let files = AccessFiles::new();
+    let server = files.server(
+        "redirect = [{from = '/d/old/*', to = 'https://other.example/*'},\n\
+         {from = '/d/moved/*', to = '/d/*'}]\n",
+        "[[site.access.rule]]\nallow = ['links']\n",
+    );
+    server.write("d/f", "f");
+    let folder = files.signed("/d/");
+    let signature = folder.split_once('?').unwrap().1;
+    let location = |target: &str| {
+        let response = server.get(&format!("{target}?a=b&{signature}"));
+        response.field("location").unwrap().to_owned()
+    };
+    assert_eq!(location("/d/old/f"), "https://other.example/f?a=b");
+    assert_eq!(location("/d/moved/f"), format!("/d/f?a=b&{signature}"));
 }
 
 #[test]

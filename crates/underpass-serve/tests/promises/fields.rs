@@ -9,7 +9,7 @@ use underpass_net::{Forwarded, Proxies};
 use crate::http::coding::{Acceptable, Coding};
 use crate::http::digest::HashAlgorithm;
 use crate::request::accept::preferred;
-use crate::request::forwarded::client;
+use crate::request::forwarded::{ClientPlace, client};
 use crate::request::query::{ArchiveFormat, Download, ListingFormat, Query};
 use crate::request::query::{SortDirection, SortKey};
 
@@ -107,9 +107,11 @@ pub fn forwarded(data: &[u8]) {
             ..Proxies::default()
         };
         let of = |peer, value: &[u8]| client(Some(peer), Some(value), &proxies);
-        assert_eq!(of(proxy, &[data, added].concat()), Some(outside));
-        assert_eq!(of(outside, data), Some(outside));
-        let named = of(proxy, data).expect("at least the peer");
+        let place = ClientPlace::Address(outside);
+        assert_eq!(of(proxy, &[data, added].concat()), place);
+        assert_eq!(of(outside, data), place);
+        let place = of(proxy, data);
+        let named = place.nearest().expect("at least the peer");
         assert_eq!(named, named.to_canonical());
         if data.iter().filter(|&&byte| byte == b'"').count() % 2 == 0 {
             assert_eq!(named, plain_client(proxy, data, &proxies), "{field:?}");
@@ -120,7 +122,7 @@ pub fn forwarded(data: &[u8]) {
                 Forwarded::XForwardedFor => &b",10.9.9.9"[..],
                 _ => b", for=\"[fd00::1]:443\"",
             };
-            assert_eq!(of(proxy, &[data, more, more].concat()), Some(named));
+            assert_eq!(of(proxy, &[data, more, more].concat()), place);
         }
     }
 }

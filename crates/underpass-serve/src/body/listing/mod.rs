@@ -8,8 +8,9 @@
 //! The first bytes leave before the folder is read. A folder of up to [`LISTED_ENTRIES_MAX`]
 //! entries is sorted; beyond that, or where the worker's listings together have no room left, the
 //! rows come in the order of the file system, and the page says so. While nothing can be shown yet
-//! each batch sends a line end, which both formats allow for, so that a client that went away is
-//! noticed.
+//! each batch of entries that will be sends a line end, which both formats allow for, so that a
+//! client that went away is noticed. Entries that are left out send nothing: how many there are is
+//! nobody's business.
 
 pub(crate) mod html;
 pub(crate) mod json;
@@ -84,6 +85,7 @@ impl FolderListing {
         mut collected: Vec<FolderEntry>,
         chunk: &mut Chunk,
     ) -> io::Result<ListingState> {
+        let before = collected.len();
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
                 NextEntry::Passed => {}
@@ -100,7 +102,9 @@ impl FolderListing {
                 }
             }
         }
-        chunk.bytes().push(b'\n');
+        if collected.len() / LOOKS_PER_BATCH > before / LOOKS_PER_BATCH {
+            chunk.bytes().push(b'\n');
+        }
         Ok(ListingState::Collecting(collected))
     }
 
@@ -142,7 +146,6 @@ impl FolderListing {
                 break;
             }
         }
-        chunk.bytes().push(b'\n');
         Ok(BodyProgress::More)
     }
 

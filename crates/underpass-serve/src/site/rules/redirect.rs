@@ -8,11 +8,14 @@
 //! What stands for the star is normalised and percent-encoded anew, and always behind a slash: no
 //! request can choose the host that a redirect leads to.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
 use super::url_path::parse_path;
 use crate::http::status::Status;
 use crate::request::path::{PathForm, SitePath, encode_path};
+use crate::request::query::unsigned;
 
 /// A redirect: requests for `from` are sent to `to`.
 #[derive(Clone, Debug, Deserialize)]
@@ -136,8 +139,15 @@ impl Redirect {
             }
         }
         if let Some(query) = query.filter(|_| !self.to.text.contains(['?', '#'])) {
-            location.push(b'?');
-            location.extend_from_slice(query);
+            let query = match self.to.text.starts_with('/') {
+                true => Cow::Borrowed(query),
+                // A signature is for this site and no other one.
+                false => unsigned(query),
+            };
+            if !query.is_empty() {
+                location.push(b'?');
+                location.extend_from_slice(&query);
+            }
         }
         Some(MatchedRedirect {
             status: self.status,

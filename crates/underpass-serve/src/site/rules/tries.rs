@@ -104,6 +104,11 @@ impl Candidate {
         }))
     }
 
+    /// Whether it is a file, whatever was asked for.
+    pub(crate) fn is_page(&self) -> bool {
+        matches!(self.0, CandidateShape::Page(_))
+    }
+
     /// What it is for `path`; nothing where a name would be put behind a slash.
     pub(crate) fn of(&self, path: &SitePath) -> Option<SoughtPath> {
         match &self.0 {
