@@ -26,6 +26,17 @@ pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod verifier;
 
+/// A part of a line for a message. What is as long as a hash may be one, in the wrong place, and is
+/// not repeated.
+fn shown(text: &str) -> String {
+    match text.chars().count() {
+        length if length > SHOWN_MAX => format!("of {length} characters"),
+        _ => format!("{text:?}"),
+    }
+}
+
+const SHOWN_MAX: usize = 40;
+
 /// The lines of a file that say something, by their numbers from 1.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate();

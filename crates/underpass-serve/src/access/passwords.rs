@@ -50,7 +50,10 @@ impl PasswordFile {
             let hash = StoredHash::parse(hash).map_err(|what| wrong(&what))?;
             let name = Arc::<str>::from(user);
             if numbers.insert(Arc::clone(&name), users.len()).is_some() {
-                return Err(wrong(&format!("the user {user:?} is listed twice")));
+                return Err(wrong(&format!(
+                    "the user {} is listed twice",
+                    super::shown(user)
+                )));
             }
             if users.len() == ACCESS_ENTRIES_MAX {
                 return Err(wrong(&format!("more than {ACCESS_ENTRIES_MAX} users")));
@@ -117,11 +120,13 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     match name {
         "" => Err("the name is empty".to_owned()),
         name if name.trim() != name || name.starts_with('#') => Err(format!(
-            "the name {name:?} begins with # or begins or ends with a space"
+            "the name {} begins with # or begins or ends with a space",
+            super::shown(name)
         )),
-        name if name.chars().any(char::is_control) => {
-            Err(format!("the name {name:?} contains a control character"))
-        }
+        name if name.chars().any(char::is_control) => Err(format!(
+            "the name {} contains a control character",
+            super::shown(name)
+        )),
         _ => Ok(()),
     }
 }

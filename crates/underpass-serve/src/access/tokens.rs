@@ -110,8 +110,11 @@ fn parse_line(line: &str) -> Result<(TokenHash, StoredToken), String> {
     check_name(name)?;
     let hash = from_hex(hash).ok_or_else(expected)?;
     let expires = parts.next().map(|date| {
-        humantime::parse_rfc3339(date)
-            .map_err(|_| format!("{date:?} is not a date; expected one like 2027-01-31T00:00:00Z"))
+        let wrong = |_| {
+            let date = super::shown(date);
+            format!("the text {date} is not a date; expected one like 2027-01-31T00:00:00Z")
+        };
+        humantime::parse_rfc3339(date).map_err(wrong)
     });
     let token = StoredToken {
         name: name.into(),
