@@ -14,6 +14,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass-bench", &["underpass"]),
     ("underpass-copy", &["underpass"]),
     ("underpass-serve", &["underpass-net", "underpass"]),
+    ("underpass-log", &["underpass"]),
+    (
+        "underpass-broker",
+        &["underpass-log", "underpass-net", "underpass"],
+    ),
     ("underpass-cli", ANY),
     ("underpass-testkit", &[]),
     ("xtask", ANY),

@@ -1,0 +1,10 @@
+//! A group of the classic protocol.
+
+pub(crate) mod commit;
+mod join;
+pub(crate) mod member;
+mod offsets;
+mod rebalance;
+mod restore;
+mod session;
+pub(crate) mod state;

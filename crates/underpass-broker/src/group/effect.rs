@@ -1,0 +1,184 @@
+//! What the group coordinator asks its caller to do.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+
+use crate::group::error::GroupError;
+use crate::group::partition::partition_of;
+use crate::group::record::{CommittedOffset, CoordinatorRecord};
+use crate::group::request::{Opaque, ReplyToken};
+
+/// Something that the caller has to do, in the order of the effects.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Effect {
+    /// Answer a JoinGroup request.
+    Joined(ReplyToken, Result<Joined, JoinRejected>),
+    /// Answer a SyncGroup request.
+    Synced(ReplyToken, Result<Synced, GroupError>),
+    /// Answer an OffsetCommit request: all of its partitions, in the order of the request.
+    Committed(ReplyToken, Vec<CommitResult>),
+    /// Append records to `__consumer_offsets` with acks=all, and report the result with the token.
+    /// Writes of one partition are appended, and reported, in the order of the effects.
+    Write {
+        /// To be reported.
+        token: WriteToken,
+        /// The partition of `__consumer_offsets`.
+        partition: u32,
+        /// At least one.
+        records: Vec<CoordinatorRecord>,
+    },
+}
+
+/// Identifies a write. Tokens rise.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct WriteToken(u64);
+
+/// The answer to a JoinGroup request that was accepted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Joined {
+    /// The generation.
+    pub generation: i32,
+    /// What the group is for.
+    pub protocol_type: String,
+    /// The chosen protocol.
+    pub protocol: String,
+    /// The member id of the leader.
+    pub leader: String,
+    /// Whether the leader keeps the assignment of the generation (KIP-814).
+    pub skip_assignment: bool,
+    /// The id of the member that joined.
+    pub member_id: String,
+    /// For the leader: all members.
+    pub members: Vec<JoinedMember>,
+}
+
+/// A member as the leader sees it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct JoinedMember {
+    /// The id assigned by JoinGroup.
+    pub member_id: String,
+    /// The name of a static member.
+    pub group_instance_id: Option<String>,
+    /// The member's metadata for the chosen protocol.
+    pub metadata: Opaque,
+}
+
+/// The answer to a JoinGroup request that was refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct JoinRejected {
+    /// The reason.
+    pub error: GroupError,
+    /// The member id of the request; with [`GroupError::MemberIdRequired`] the assigned one.
+    pub member_id: String,
+}
+
+/// The answer to a SyncGroup request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Synced {
+    /// What the group is for.
+    pub protocol_type: String,
+    /// The chosen protocol.
+    pub protocol: String,
+    /// What the leader assigned to the member.
+    pub assignment: Opaque,
+}
+
+/// What became of one offset of an OffsetCommit request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CommitResult {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// None if the offset was committed.
+    pub error: Option<GroupError>,
+}
+
+/// Collects effects, and what waits for writes.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    effects: Vec<Effect>,
+    waiting: BTreeMap<WriteToken, Waiting>,
+    writes: u64,
+}
+
+/// What happens when a write is reported.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    /// The assignment of a generation takes effect.
+    Assignment { group_id: Arc<str> },
+    /// A static member that replaced another gets its answer.
+    StaticJoin {
+        group_id: Arc<str>,
+        reply: ReplyToken,
+        joined: Joined,
+    },
+    /// Offsets become visible.
+    Commit(PendingCommit),
+}
+
+/// Offsets that are being written.
+#[derive(Debug)]
+pub(crate) struct PendingCommit {
+    pub(crate) group_id: Arc<str>,
+    pub(crate) reply: ReplyToken,
+    pub(crate) results: Vec<CommitResult>,
+    pub(crate) offsets: Vec<(String, i32, CommittedOffset)>,
+}
+
+impl Effects {
+    pub(crate) fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(crate) fn reject_join(&mut self, reply: ReplyToken, error: GroupError, member_id: String) {
+        self.push(Effect::Joined(
+            reply,
+            Err(JoinRejected { error, member_id }),
+        ));
+    }
+
+    /// Writes records of a group.
+    pub(crate) fn write(&mut self, group_id: &str, records: Vec<CoordinatorRecord>) -> WriteToken {
+        self.writes += 1;
+        let token = WriteToken(self.writes);
+        self.push(Effect::Write {
+            token,
+            partition: partition_of(group_id),
+            records,
+        });
+        token
+    }
+
+    /// Writes records of a group; `waiting` is kept until the write is reported.
+    pub(crate) fn write_for(
+        &mut self,
+        group_id: &str,
+        records: Vec<CoordinatorRecord>,
+        waiting: Waiting,
+    ) -> WriteToken {
+        let token = self.write(group_id, records);
+        self.waiting.insert(token, waiting);
+        token
+    }
+
+    /// Removes and returns what waits for a write.
+    pub(crate) fn take_waiting(&mut self, token: WriteToken) -> Option<Waiting> {
+        self.waiting.remove(&token)
+    }
+
+    /// The commits that are being written, of all groups.
+    pub(crate) fn pending_commits(&mut self) -> impl Iterator<Item = &mut PendingCommit> {
+        self.waiting
+            .values_mut()
+            .filter_map(|waiting| match waiting {
+                Waiting::Commit(commit) => Some(commit),
+                Waiting::Assignment { .. } | Waiting::StaticJoin { .. } => None,
+            })
+    }
+
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        mem::take(&mut self.effects)
+    }
+}

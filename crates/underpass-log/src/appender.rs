@@ -1,0 +1,218 @@
+//! What is appended to a partition, by the one thread that appends.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::batch::{self, BatchHeader};
+use crate::config::TopicConfig;
+use crate::files::disk;
+use crate::position::LogPosition;
+use crate::producers::{ProducerStates, SequenceError, SequenceVerdict};
+use crate::segment::{OpenSegment, SNAPSHOT, Segment, file_path};
+
+/// How many bytes are reserved on the disk at a time.
+const RESERVED_BYTES: u64 = 8 << 20;
+
+/// What the thread that appends knows of a partition.
+#[derive(Debug)]
+pub(crate) struct Appender {
+    pub(crate) producers: ProducerStates,
+    pub(crate) active: Arc<Segment>,
+    pub(crate) open: Arc<OpenSegment>,
+    pub(crate) epoch: i32,
+    pub(crate) next_offset: i64,
+    /// The timestamp of the first batch of the active segment.
+    pub(crate) first_timestamp: Option<i64>,
+    /// Up to where blocks are reserved.
+    pub(crate) reserved: u64,
+    /// Segments with bytes that are not synced, the oldest first.
+    pub(crate) unsynced: Vec<Arc<Segment>>,
+    /// Records that are not synced.
+    pub(crate) unsynced_records: u64,
+    /// Segments that were made since the folder was synced.
+    pub(crate) folder_changed: bool,
+    /// Whether an epoch began since the file of epochs was written.
+    pub(crate) epochs_changed: bool,
+    /// Segments that are full, and what has to be written about each: their indexes, and the
+    /// producers at the end of each.
+    pub(crate) sealed: Vec<SealedSegment>,
+}
+
+/// A segment that is full.
+#[derive(Debug)]
+pub(crate) struct SealedSegment {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) open: Arc<OpenSegment>,
+    pub(crate) next_offset: i64,
+    pub(crate) snapshot: Vec<u8>,
+}
+
+/// A batch that was appended, or had been before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Appended {
+    /// The offset of its first record.
+    pub base_offset: i64,
+    /// The offset behind its last one.
+    pub next_offset: i64,
+}
+
+/// Why a batch is not appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// It is larger than `max.message.bytes` allows.
+    #[error("the batch has {size} bytes, more than max.message.bytes={max}")]
+    TooLarge {
+        /// Bytes of the batch.
+        size: usize,
+        /// The most that are allowed.
+        max: usize,
+    },
+    /// Its producer is in the wrong order.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
+    /// The disk is full, or fails; nothing of it is in the log.
+    #[error("the log cannot be written: {0}")]
+    Disk(Arc<io::Error>),
+    /// A sync has failed: what is on the disk is not known any more.
+    #[error("the data folder is offline since a sync has failed; restart the broker")]
+    Offline,
+    /// The partition is being deleted, or the broker is stopping.
+    #[error("the partition is closed")]
+    Closed,
+}
+
+/// Batches that are written in one call.
+#[derive(Default)]
+pub(crate) struct PendingWrite {
+    /// Numbers of the appends, with the header of each as it is placed.
+    pub(crate) placed: Vec<(usize, BatchHeader)>,
+    pub(crate) bytes: u64,
+    /// Producers before, to go back to.
+    pub(crate) producers: Option<ProducerStates>,
+}
+
+/// Writes the producers at an offset.
+pub(crate) fn write_snapshot(folder: &Path, offset: i64, content: &[u8]) -> io::Result<()> {
+    disk::replace(&file_path(folder, offset, SNAPSHOT), content)
+}
+
+impl Appender {
+    /// What becomes of a batch: its header, and if it was appended before, where.
+    pub(crate) fn judge(
+        &self,
+        bytes: &[u8],
+        config: &TopicConfig,
+    ) -> Result<(BatchHeader, Option<Appended>), AppendError> {
+        let (size, max) = (bytes.len(), config.max_message_bytes);
+        let header = BatchHeader::parse(bytes).filter(|header| header.size == size);
+        let Some(header) = header.filter(|_| size <= max) else {
+            return Err(AppendError::TooLarge { size, max });
+        };
+        if header.producer_id < 0 {
+            return Ok((header, None));
+        }
+        Ok(match self.producers.judge(&header)? {
+            SequenceVerdict::Append => (header, None),
+            SequenceVerdict::Duplicate {
+                base_offset,
+                last_offset,
+            } => {
+                let next_offset = last_offset + 1;
+                (
+                    header,
+                    Some(Appended {
+                        base_offset,
+                        next_offset,
+                    }),
+                )
+            }
+        })
+    }
+
+    /// Whether a batch belongs into another segment, where `pending` bytes will be written.
+    pub(crate) fn is_full(&self, header: &BatchHeader, pending: u64, config: &TopicConfig) -> bool {
+        let size = self.active.size();
+        if size + pending <= header.size as u64 {
+            return false;
+        }
+        let is_old = self
+            .first_timestamp
+            .is_some_and(|first| header.max_timestamp.saturating_sub(first) > config.segment_ms);
+        let last = self.next_offset + i64::from(header.last_offset_delta);
+        size + pending > config.segment_bytes
+            || is_old
+            || self.open.index().is_full(config.segment_index_bytes)
+            || last - self.active.base > i64::from(i32::MAX)
+    }
+
+    /// Reserves blocks up to `end` and some more.
+    pub(crate) fn reserve(&mut self, end: u64, segment_bytes: u64) {
+        if end > self.reserved {
+            let until = (end + RESERVED_BYTES).min(segment_bytes.max(end));
+            disk::reserve(&*self.open.file, self.reserved, until - self.reserved);
+            self.reserved = until;
+        }
+    }
+
+    /// Remembers what was written at `position`.
+    pub(crate) fn record(&mut self, pending: &PendingWrite, position: u64, config: &TopicConfig) {
+        let mut at = position;
+        let mut index = self.open.index();
+        for (_, header) in &pending.placed {
+            index.add(header, at, config.index_interval_bytes);
+            at += header.size as u64;
+            self.unsynced_records += header.count.unsigned_abs() as u64;
+        }
+        drop(index);
+        let first = pending
+            .placed
+            .first()
+            .map(|(_, first)| first.base_timestamp);
+        self.first_timestamp = self.first_timestamp.or(first);
+        if self
+            .unsynced
+            .last()
+            .is_none_or(|last| last.base != self.active.base)
+        {
+            self.unsynced.push(Arc::clone(&self.active));
+        }
+    }
+
+    /// The end of the log.
+    pub(crate) fn end(&self) -> LogPosition {
+        LogPosition {
+            offset: self.next_offset,
+            segment: self.active.base,
+            position: self.active.size(),
+        }
+    }
+}
+
+impl PendingWrite {
+    /// Gives a batch its place.
+    pub(crate) fn add(
+        &mut self,
+        appender: &mut Appender,
+        number: usize,
+        bytes: &mut [u8],
+        mut header: BatchHeader,
+    ) -> Result<Appended, AppendError> {
+        header.base_offset = appender.next_offset;
+        header.leader_epoch = appender.epoch;
+        batch::place(bytes, header.base_offset, header.leader_epoch);
+        if header.producer_id >= 0 {
+            if self.producers.is_none() {
+                self.producers = Some(appender.producers.clone());
+            }
+            appender.producers.record(&header);
+        }
+        appender.next_offset = header.next_offset();
+        self.bytes += header.size as u64;
+        self.placed.push((number, header));
+        Ok(Appended {
+            base_offset: header.base_offset,
+            next_offset: header.next_offset(),
+        })
+    }
+}

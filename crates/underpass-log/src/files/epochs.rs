@@ -1,0 +1,122 @@
+//! Where the epochs of leaders begin. One broker has one epoch, until it ends uncleanly: what is
+//! appended then has another one, so that a consumer that has read what was lost finds out.
+
+use std::io;
+use std::path::Path;
+
+use crate::files::checkpoints;
+
+/// The epochs of a partition and their first offsets, both rising.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct LeaderEpochs(Vec<(i32, i64)>);
+
+/// The name of the file, in the folder of the partition.
+pub(crate) const NAME: &str = "leader-epoch-checkpoint";
+
+impl LeaderEpochs {
+    /// Reads the file of a partition; without epochs where there is none.
+    pub(crate) fn read(folder: &Path) -> LeaderEpochs {
+        let mut epochs = LeaderEpochs::default();
+        for entry in checkpoints::read(&folder.join(NAME)).unwrap_or_default() {
+            if let [epoch, offset] = &entry[..]
+                && let (Ok(epoch), Ok(offset)) = (epoch.parse(), offset.parse())
+            {
+                epochs.begin(epoch, offset);
+            }
+        }
+        epochs
+    }
+
+    /// Replaces the file of a partition.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        let entries = self.0.iter();
+        let entries = entries.map(|(epoch, offset)| format!("{epoch} {offset}"));
+        checkpoints::write(&folder.join(NAME), entries)
+    }
+
+    /// The latest epoch.
+    pub(crate) fn latest(&self) -> Option<i32> {
+        self.0.last().map(|(epoch, _)| *epoch)
+    }
+
+    /// An epoch begins at an offset, unless it, or a later one, began before. An epoch without a
+    /// record is forgotten. Returns whether anything changed.
+    pub(crate) fn begin(&mut self, epoch: i32, offset: i64) -> bool {
+        if self.latest().is_some_and(|latest| latest >= epoch) || epoch < 0 {
+            return false;
+        }
+        self.0.retain(|(_, begin)| *begin < offset);
+        self.0.push((epoch, offset));
+        true
+    }
+
+    /// Forgets what is behind the end of the log.
+    pub(crate) fn cut_end(&mut self, end: i64) {
+        self.0.retain(|(_, begin)| *begin < end);
+    }
+
+    /// Forgets what is before the start of the log: the epoch that the start is in begins there.
+    pub(crate) fn cut_start(&mut self, start: i64) {
+        let before = self.0.iter().rposition(|(_, begin)| *begin <= start);
+        if let Some(before) = before {
+            self.0.drain(..before);
+            self.0[0].1 = start;
+        }
+    }
+
+    /// The end of the latest epoch up to `epoch`, for a log that ends at `end`: that epoch, and the
+    /// first offset behind it. Nothing is known of epochs before the first or behind the latest.
+    pub(crate) fn end_of(&self, epoch: i32, end: i64) -> Option<(i32, i64)> {
+        let latest = self.latest()?;
+        if epoch > latest {
+            return None;
+        }
+        let number = self.0.iter().rposition(|(known, _)| *known <= epoch)?;
+        let next = self.0.get(number + 1);
+        Some((self.0[number].0, next.map_or(end, |(_, begin)| *begin)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_end_where_the_next_one_begins() {
+        let mut epochs = LeaderEpochs::default();
+        assert!(epochs.begin(0, 0) && epochs.begin(2, 10) && epochs.begin(3, 25));
+        assert!(!epochs.begin(3, 30) && !epochs.begin(1, 30));
+        for (asked, expected) in [
+            (0, Some((0, 10))),
+            (1, Some((0, 10))),
+            (2, Some((2, 25))),
+            (3, Some((3, 40))),
+            (4, None),
+            (-1, None),
+        ] {
+            assert_eq!(epochs.end_of(asked, 40), expected, "{asked}");
+        }
+        epochs.cut_start(12);
+        assert_eq!(epochs, LeaderEpochs(vec![(2, 12), (3, 25)]));
+        epochs.cut_end(25);
+        assert_eq!(epochs, LeaderEpochs(vec![(2, 12)]));
+    }
+
+    #[test]
+    fn an_epoch_without_records_is_replaced() {
+        let mut epochs = LeaderEpochs::default();
+        assert!(epochs.begin(0, 0) && epochs.begin(1, 10) && epochs.begin(2, 10));
+        assert_eq!(epochs, LeaderEpochs(vec![(0, 0), (2, 10)]));
+    }
+
+    #[test]
+    fn epochs_are_read_as_they_were_written() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(LeaderEpochs::read(folder.path()), LeaderEpochs::default());
+        let mut epochs = LeaderEpochs::default();
+        epochs.begin(5, 100);
+        epochs.begin(7, 200);
+        epochs.write(folder.path()).unwrap();
+        assert_eq!(LeaderEpochs::read(folder.path()), epochs);
+    }
+}

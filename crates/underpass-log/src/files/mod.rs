@@ -1,0 +1,6 @@
+//! Files beside the segments, and the calls that write all files.
+
+pub(crate) mod checkpoints;
+pub(crate) mod disk;
+pub(crate) mod epochs;
+pub(crate) mod properties;

@@ -1,0 +1,121 @@
+//! Small files that say whose a folder is.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::config::DataFolderOptions;
+use crate::error::LogError;
+use crate::files::disk;
+
+const META: &str = "meta.properties";
+const PARTITION: &str = "partition.metadata";
+
+/// Whose a data folder is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct MetaProperties {
+    pub(crate) cluster_id: String,
+}
+
+impl MetaProperties {
+    /// Reads the file of a data folder, or writes that of a new one.
+    ///
+    /// # Errors
+    /// `Foreign` where the folder is of another broker, `Disk`.
+    pub(crate) fn read_or_write(
+        folder: &Path,
+        options: &DataFolderOptions,
+    ) -> Result<MetaProperties, LogError> {
+        let path = folder.join(META);
+        let disk_error = |source| LogError::Disk {
+            path: path.clone(),
+            source,
+        };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let text = format!(
+                    "version=1\ncluster.id={}\nnode.id={}\n",
+                    options.cluster_id, options.node_id
+                );
+                disk::replace(&path, text.as_bytes()).map_err(disk_error)?;
+                text
+            }
+            Err(error) => return Err(disk_error(error)),
+        };
+        let value = |key: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once('='));
+            lines
+                .find(|(name, _)| name.trim() == key)
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        let foreign = |what: String| LogError::Foreign {
+            path: path.clone(),
+            what,
+        };
+        let version = value("version").unwrap_or_default();
+        if version != "1" {
+            return Err(foreign(format!(
+                "version={version}, and this broker reads version=1"
+            )));
+        }
+        let node = value("node.id").unwrap_or_default();
+        if node != options.node_id.to_string() {
+            return Err(foreign(format!(
+                "node.id={node}, and this broker is {}; set node-id={node}",
+                options.node_id
+            )));
+        }
+        Ok(MetaProperties {
+            cluster_id: value("cluster.id").unwrap_or_default(),
+        })
+    }
+}
+
+/// The id of the topic that a partition is of.
+pub(crate) fn read_topic_id(folder: &Path) -> Option<String> {
+    let text = fs::read_to_string(folder.join(PARTITION)).ok()?;
+    let mut lines = text.lines();
+    if lines.next()? != "version: 0" {
+        return None;
+    }
+    Some(lines.next()?.strip_prefix("topic_id: ")?.trim().to_owned())
+}
+
+pub(crate) fn write_topic_id(folder: &Path, id: &str) -> io::Result<()> {
+    let text = format!("version: 0\ntopic_id: {id}\n");
+    disk::replace(&folder.join(PARTITION), text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_another_broker_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = DataFolderOptions::default();
+        let first = MetaProperties::read_or_write(folder.path(), &options).unwrap();
+        assert_eq!(first.cluster_id, options.cluster_id);
+        let again = MetaProperties::read_or_write(folder.path(), &options);
+        assert_eq!(again.unwrap(), first);
+        let other = DataFolderOptions {
+            node_id: 2,
+            ..options.clone()
+        };
+        let refused = MetaProperties::read_or_write(folder.path(), &other).unwrap_err();
+        assert!(refused.to_string().contains("node.id=1"), "{refused}");
+        fs::write(folder.path().join(META), "version=0\nbroker.id=1\n").unwrap();
+        let old = MetaProperties::read_or_write(folder.path(), &options).unwrap_err();
+        assert!(old.to_string().contains("version=0"), "{old}");
+    }
+
+    #[test]
+    fn the_id_of_a_topic_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(read_topic_id(folder.path()), None);
+        write_topic_id(folder.path(), "4nQ8c9q0Q6uTZ3J9q5iKJw").unwrap();
+        let id = read_topic_id(folder.path());
+        assert_eq!(id.as_deref(), Some("4nQ8c9q0Q6uTZ3J9q5iKJw"));
+    }
+}

@@ -1,0 +1,38 @@
+//! Kafka's log on disk: segments, indexes, recovery and retention. Knows neither sockets nor the
+//! protocol.
+//!
+//! ```text
+//!  workers ── append ─► queue ─► writer ── pwritev ─► segments ◄── read ── workers
+//!                                  └─► syncer ── fdatasync ─► high watermark, answers
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod append;
+mod appender;
+pub mod batch;
+mod config;
+mod error;
+mod files;
+mod index;
+mod manager;
+mod partition;
+mod position;
+mod producers;
+mod recovery;
+mod retention;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+pub use appender::{AppendError, Appended};
+pub use config::{DataFolderOptions, FlushPolicy, TopicConfig};
+pub use error::LogError;
+pub use manager::{FoundPartition, LogManager};
+pub use partition::{FirstBatch, LogOffsets, LogRead, PartitionLog, ReadError};
+pub use position::TopicPartition;
+pub use producers::SequenceError;
+pub use recovery::Repairs;
+pub use segment::DiskWait;
+pub use threads::{Acks, Append, Completion, WatermarkObserver};

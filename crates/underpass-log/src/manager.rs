@@ -1,0 +1,408 @@
+//! A data folder: its partitions, its threads, and what is written about all of it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::appender::write_snapshot;
+use crate::config::{DataFolderOptions, TopicConfig};
+use crate::error::{LogError, at};
+use crate::files::checkpoints::{OffsetCheckpoint, read_offsets, write_offsets};
+use crate::files::disk;
+use crate::files::properties::{self, MetaProperties};
+use crate::partition::PartitionLog;
+use crate::position::TopicPartition;
+use crate::recovery::{self, Before, LastEnd, Repairs};
+use crate::retention;
+use crate::segment::lock;
+use crate::threads::{Append, LogThreads, WatermarkObserver, unix_ms};
+
+const LOCK: &str = ".lock";
+const CLEAN: &str = ".kafka_cleanshutdown";
+const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+const LOG_STARTS: &str = "log-start-offset-checkpoint";
+const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+
+/// How often it is written how far everything is synced.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Threads that open partitions.
+const OPENING_THREADS_MAX: usize = 8;
+
+/// The partitions of a data folder. Dropping it without [`close`](LogManager::close) writes and
+/// syncs what is queued, and leaves the folder as after a crash: the next start looks through it.
+pub struct LogManager {
+    folder: PathBuf,
+    options: DataFolderOptions,
+    partitions: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
+    threads: Arc<LogThreads>,
+    running: Mutex<Vec<JoinHandle<()>>>,
+    /// Ends the thread that looks after everything when it is dropped.
+    tending: Mutex<Option<mpsc::Sender<()>>>,
+    _lock: File,
+}
+
+/// What was found in a data folder.
+#[derive(Debug)]
+pub struct FoundPartition {
+    /// Its log.
+    pub log: Arc<PartitionLog>,
+    /// What was repaired.
+    pub repairs: Repairs,
+}
+
+impl LogManager {
+    /// Opens a data folder, makes it where there is none, and brings every partition in order.
+    /// `config` says how a topic is kept. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub fn open(
+        folder: &Path,
+        options: DataFolderOptions,
+        config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
+        observer: WatermarkObserver,
+    ) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        let lock_file = take_lock(folder)?;
+        let properties = MetaProperties::read_or_write(folder, &options)?;
+        tracing::debug!(
+            "data folder {} of cluster {}",
+            folder.display(),
+            properties.cluster_id
+        );
+        let clean = folder.join(CLEAN);
+        let last_end = match fs::remove_file(&clean) {
+            Ok(()) => LastEnd::Clean,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => LastEnd::Unclean,
+            Err(error) => return Err(at(&clean)(error)),
+        };
+        disk::sync_folder(folder).map_err(at(folder))?;
+        let found = open_all(folder, last_end, config)?;
+        let partitions = found
+            .iter()
+            .map(|one| (one.log.name().clone(), Arc::clone(&one.log)));
+        let threads = Arc::new(LogThreads::new(options.flush, observer));
+        let manager = Arc::new(LogManager {
+            folder: folder.to_owned(),
+            options,
+            partitions: Mutex::new(partitions.collect()),
+            threads,
+            running: Mutex::default(),
+            tending: Mutex::default(),
+            _lock: lock_file,
+        });
+        manager.start().map_err(at(folder))?;
+        Ok((manager, found))
+    }
+
+    fn start(self: &Arc<Self>) -> io::Result<()> {
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.to_owned()).spawn(work)
+        };
+        let (writer, syncer) = (Arc::clone(&self.threads), Arc::clone(&self.threads));
+        let (sender, stop) = mpsc::channel();
+        let weak = Arc::downgrade(self);
+        let tend = move || {
+            let mut retention = Duration::ZERO;
+            while stop.recv_timeout(CHECKPOINT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let Some(manager) = weak.upgrade() else {
+                    return;
+                };
+                manager.tend(&mut retention);
+            }
+        };
+        *lock(&self.tending) = Some(sender);
+        *lock(&self.running) = vec![
+            spawn("log-writer", Box::new(move || writer.write()))?,
+            spawn("log-syncer", Box::new(move || syncer.sync()))?,
+            spawn("log-keeper", Box::new(tend))?,
+        ];
+        Ok(())
+    }
+
+    /// The partitions, in order.
+    pub fn partitions(&self) -> Vec<Arc<PartitionLog>> {
+        lock(&self.partitions).values().cloned().collect()
+    }
+
+    /// Appends a batch; the answer comes later, from a thread of the log.
+    pub fn append(&self, append: Append) {
+        self.threads.append(append);
+    }
+
+    /// How many bytes wait to be written.
+    pub fn queued_bytes(&self) -> u64 {
+        self.threads.queued_bytes()
+    }
+
+    /// Whether a sync has failed, since when nothing is appended.
+    pub fn is_offline(&self) -> bool {
+        self.threads.is_offline()
+    }
+
+    /// Makes a partition. Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Exists`], [`LogError::Disk`].
+    pub fn create(
+        &self,
+        name: TopicPartition,
+        topic_id: &str,
+        config: Arc<TopicConfig>,
+    ) -> Result<Arc<PartitionLog>, LogError> {
+        let mut partitions = lock(&self.partitions);
+        if partitions.contains_key(&name) {
+            return Err(LogError::Exists(name));
+        }
+        let folder = self.folder.join(name.to_string());
+        let made = || {
+            fs::create_dir_all(&folder)?;
+            properties::write_topic_id(&folder, topic_id)?;
+            let opened = recovery::open(&folder, Before::new(config.index_interval_bytes))?;
+            disk::sync_folder(&self.folder)?;
+            Ok(opened)
+        };
+        let opened = made().map_err(at(&folder))?;
+        let parts = (opened.published, opened.appender);
+        let log = PartitionLog::new(
+            name.clone(),
+            topic_id.to_owned(),
+            folder.clone(),
+            config,
+            parts,
+        );
+        let log = Arc::new(log);
+        partitions.insert(name, Arc::clone(&log));
+        Ok(log)
+    }
+
+    /// Deletes a partition: it is gone at once, its files after `file.delete.delay.ms`. Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Disk`]; the partition is gone all the same, and comes back with the next start.
+    pub fn delete(&self, name: &TopicPartition) -> Result<(), LogError> {
+        let Some(log) = lock(&self.partitions).remove(name) else {
+            return Ok(());
+        };
+        log.is_deleted.store(true, Ordering::Release);
+        let gone = self.folder.join(retention::deleted_folder(&log));
+        disk::rename(&log.folder, &gone).map_err(at(&log.folder))?;
+        disk::sync_folder(&self.folder).map_err(at(&self.folder))
+    }
+
+    /// Removes what is before an offset from what consumers see; files go with the next look at
+    /// retention. Returns where the log begins now.
+    pub fn delete_records(&self, log: &PartitionLog, before: i64) -> i64 {
+        let mut published = log.published();
+        let start = before.clamp(published.start, published.high_watermark.offset);
+        published.start = start;
+        start
+    }
+
+    /// Once per second.
+    fn tend(&self, retention_due: &mut Duration) {
+        if let Err(error) = self.write_checkpoints() {
+            tracing::warn!(
+                "{}: checkpoints cannot be written: {error}",
+                self.folder.display()
+            );
+        }
+        *retention_due = retention_due.saturating_sub(CHECKPOINT_INTERVAL);
+        if *retention_due == Duration::ZERO {
+            *retention_due = self.options.retention_check_interval;
+            self.retain();
+        }
+    }
+
+    /// Deletes what is too old or too much, and files that were to be deleted.
+    pub fn retain(&self) {
+        let now_ms = unix_ms();
+        let expired = self.options.producer_id_expiration;
+        let expired = i64::try_from(expired.as_millis()).unwrap_or(i64::MAX);
+        for log in self.partitions() {
+            lock(&log.appender)
+                .producers
+                .expire(now_ms.saturating_sub(expired));
+            if let Err(error) = retention::retain(&log, now_ms) {
+                tracing::warn!("{}: old segments cannot be deleted: {error}", log.name());
+            }
+        }
+        retention::remove_deleted(&self.folder);
+    }
+
+    fn write_checkpoints(&self) -> io::Result<()> {
+        let (mut synced, mut starts, mut seen) = (
+            OffsetCheckpoint::new(),
+            OffsetCheckpoint::new(),
+            OffsetCheckpoint::new(),
+        );
+        for log in self.partitions() {
+            let offsets = log.offsets();
+            let name = log.name().clone();
+            synced.insert(name.clone(), offsets.synced);
+            seen.insert(name.clone(), offsets.high_watermark);
+            if offsets.start > 0 {
+                starts.insert(name, offsets.start);
+            }
+        }
+        for (name, offsets) in [
+            (RECOVERY_POINTS, synced),
+            (LOG_STARTS, starts),
+            (HIGH_WATERMARKS, seen),
+        ] {
+            let path = self.folder.join(name);
+            if read_offsets(&path) != offsets || !path.exists() {
+                write_offsets(&path, &offsets)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs everything that is queued, and what the next start needs to be quick.
+    ///
+    /// # Errors
+    /// [`LogError::Disk`]: the next start finds everything out again.
+    pub fn close(&self) -> Result<(), LogError> {
+        self.stop();
+        if self.is_offline() {
+            return Ok(());
+        }
+        for log in self.partitions() {
+            finish(&log).map_err(at(&log.folder))?;
+        }
+        self.write_checkpoints().map_err(at(&self.folder))?;
+        let clean = self.folder.join(CLEAN);
+        let marker = b"{\"version\":0,\"brokerEpoch\":-1}";
+        disk::replace(&clean, marker).map_err(at(&clean))
+    }
+}
+
+impl LogManager {
+    /// Ends the threads, once everything is written and synced.
+    fn stop(&self) {
+        drop(lock(&self.tending).take());
+        self.threads.close_queue();
+        let threads: Vec<_> = lock(&self.running).drain(..).collect();
+        let own = thread::current().id();
+        for thread in threads
+            .into_iter()
+            .filter(|thread| thread.thread().id() != own)
+        {
+            // One that has panicked has nothing left to do.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for LogManager {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What the next start needs of a partition.
+fn finish(log: &PartitionLog) -> io::Result<()> {
+    log.sync()?;
+    log.finish_sealed()?;
+    let (segment, index, next, snapshot) = {
+        let appender = lock(&log.appender);
+        let mut index = appender.open.index().clone();
+        index.seal();
+        let snapshot = appender.producers.snapshot();
+        (
+            Arc::clone(&appender.active),
+            index,
+            appender.next_offset,
+            snapshot,
+        )
+    };
+    disk::truncate(&*segment.open()?.file, segment.size())?;
+    segment.write_index(&index)?;
+    write_snapshot(&log.folder, next, &snapshot)?;
+    let epochs = log.published().epochs.clone();
+    epochs.write(&log.folder)
+}
+
+fn take_lock(folder: &Path) -> Result<File, LogError> {
+    let path = folder.join(LOCK);
+    let file = disk::open(&path).map_err(at(&path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LogError::InUse {
+            folder: folder.to_owned(),
+        }),
+        Err(errno) => Err(at(&path)(errno.into())),
+    }
+}
+
+/// Opens all partitions, several at a time.
+fn open_all(
+    folder: &Path,
+    last_end: LastEnd,
+    config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
+) -> Result<Vec<FoundPartition>, LogError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let entry = entry.map_err(at(folder))?;
+        if let Some(name) = entry
+            .file_name()
+            .to_str()
+            .and_then(TopicPartition::of_folder)
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    let synced = read_offsets(&folder.join(RECOVERY_POINTS));
+    let starts = read_offsets(&folder.join(LOG_STARTS));
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::new());
+    let open = || {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let config = config(&name.topic);
+            let before = Before {
+                last_end,
+                recovery_point: synced.get(name).copied().unwrap_or(0),
+                log_start: starts.get(name).copied().unwrap_or(0),
+                index_interval: config.index_interval_bytes,
+            };
+            let opened = open_one(&folder.join(name.to_string()), name, before, config);
+            lock(&found).push(opened);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, Into::into);
+    thread::scope(|scope| {
+        for _ in 0..threads.min(OPENING_THREADS_MAX).min(names.len()) {
+            scope.spawn(open);
+        }
+    });
+    let found = std::mem::take(&mut *lock(&found));
+    let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+    found.sort_by(|one, other| one.log.name().cmp(other.log.name()));
+    Ok(found)
+}
+
+fn open_one(
+    folder: &Path,
+    name: &TopicPartition,
+    before: Before,
+    config: Arc<TopicConfig>,
+) -> Result<FoundPartition, LogError> {
+    let opened = recovery::open(folder, before).map_err(at(folder))?;
+    let topic_id = properties::read_topic_id(folder).unwrap_or_default();
+    let parts = (opened.published, opened.appender);
+    let log = PartitionLog::new(name.clone(), topic_id, folder.to_owned(), config, parts);
+    Ok(FoundPartition {
+        log: Arc::new(log),
+        repairs: opened.repairs,
+    })
+}

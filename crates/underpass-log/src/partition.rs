@@ -1,0 +1,375 @@
+//! A partition: segments one behind the other, and what of them readers may see.
+//!
+//! ```text
+//!  log start                            high watermark      log end
+//!     │ segment │ segment │ … │ active segment     │              │
+//!     └── readers see this ────────────────────────┘ written, and not yet synced
+//! ```
+//!
+//! Appends are made by one thread (`appender`). Readers take what is published, under a lock that
+//! is never held over a system call.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use underpass::FileRange;
+
+use crate::appender::Appender;
+use crate::config::TopicConfig;
+use crate::files::epochs::LeaderEpochs;
+use crate::position::{LogPosition, TopicPartition};
+use crate::segment::{DiskWait, Segment, lock};
+
+/// The log of a partition.
+#[derive(Debug)]
+pub struct PartitionLog {
+    name: TopicPartition,
+    number: u64,
+    topic_id: String,
+    pub(crate) folder: PathBuf,
+    config: Mutex<Arc<TopicConfig>>,
+    published: Mutex<Published>,
+    pub(crate) appender: Mutex<Appender>,
+    /// Whether the partition is being deleted.
+    pub(crate) is_deleted: AtomicBool,
+}
+
+/// What readers see.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub(crate) start: i64,
+    pub(crate) end: LogPosition,
+    /// Everything before it would be there after a crash.
+    pub(crate) synced: LogPosition,
+    pub(crate) high_watermark: LogPosition,
+    /// In order; the last one is the active one.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) epochs: LeaderEpochs,
+}
+
+/// The offsets of a partition at one moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LogOffsets {
+    /// The first one that is there.
+    pub start: i64,
+    /// The first one that consumers do not see yet.
+    pub high_watermark: i64,
+    /// The one that the next record gets.
+    pub end: i64,
+    /// What would be there after a crash.
+    pub synced: i64,
+    /// The epoch of what is appended.
+    pub leader_epoch: i32,
+}
+
+/// What of a fetch is there.
+#[derive(Clone, Debug)]
+pub enum LogRead {
+    /// Batches from the one on that has the offset, in one file. The last one may be cut off.
+    Records(FileRange),
+    /// There is nothing yet, or not one batch fits.
+    Empty,
+    /// The file has to be looked into, and that would wait for the disk: ask again on a thread
+    /// that may.
+    NeedsDisk,
+}
+
+/// Segments, and how far the last one that has something to be seen may be read.
+type ReadableSegments = (Vec<Arc<Segment>>, LogPosition);
+
+/// Whether one batch is read even where it is larger than what was asked for (KIP-74).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FirstBatch {
+    /// It is, so that a consumer gets on.
+    Whole,
+    /// It has to fit.
+    Fitting,
+}
+
+/// Why nothing is read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The offset is before the start of the log, or behind its end.
+    #[error("offset {offset} is not within {} and {}", offsets.start, offsets.end)]
+    OutOfRange {
+        /// What was asked for.
+        offset: i64,
+        /// What there is.
+        offsets: LogOffsets,
+    },
+    /// The file could not be read.
+    #[error("the log cannot be read: {0}")]
+    Disk(#[from] io::Error),
+}
+
+impl PartitionLog {
+    pub(crate) fn new(
+        name: TopicPartition,
+        topic_id: String,
+        folder: PathBuf,
+        config: Arc<TopicConfig>,
+        (published, appender): (Published, Appender),
+    ) -> PartitionLog {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        PartitionLog {
+            name,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            topic_id,
+            folder,
+            config: Mutex::new(config),
+            published: Mutex::new(published),
+            appender: Mutex::new(appender),
+            is_deleted: AtomicBool::new(false),
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &TopicPartition {
+        &self.name
+    }
+
+    /// A number that no other partition of this process has or had.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The id of the topic, as `partition.metadata` has it.
+    pub fn topic_id(&self) -> &str {
+        &self.topic_id
+    }
+
+    /// How it is kept.
+    pub fn config(&self) -> Arc<TopicConfig> {
+        Arc::clone(&lock(&self.config))
+    }
+
+    /// Changes how it is kept, for what follows.
+    pub fn set_config(&self, config: Arc<TopicConfig>) {
+        *lock(&self.config) = config;
+    }
+
+    /// The offsets at this moment.
+    pub fn offsets(&self) -> LogOffsets {
+        lock(&self.published).offsets()
+    }
+
+    /// How many bytes the segments have.
+    pub fn size(&self) -> u64 {
+        let segments = lock(&self.published).segments.clone();
+        segments.iter().map(|segment| segment.size()).sum()
+    }
+
+    /// The end of the latest epoch up to `epoch` (KIP-320): that epoch, and the first offset behind
+    /// it; nothing where it is not known.
+    pub fn end_of_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
+        let published = lock(&self.published);
+        published.epochs.end_of(epoch, published.end.offset)
+    }
+
+    /// Reads from `offset` on: at most `bytes_max` bytes, of one segment, that consumers may see.
+    /// Without system calls for an offset among the latest batches, otherwise with one or two.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(
+        &self,
+        offset: i64,
+        bytes_max: u64,
+        first: FirstBatch,
+        wait: DiskWait,
+    ) -> Result<LogRead, ReadError> {
+        let Some((segments, limit)) = self.readable(offset)? else {
+            return Ok(LogRead::Empty);
+        };
+        match Self::read_segments(&segments, limit, (offset, bytes_max, first), wait) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(LogRead::NeedsDisk),
+            read => Ok(read?),
+        }
+    }
+
+    /// The segments that may have an offset, the first one first, and how far the last one of them
+    /// may be read; nothing where there is nothing to be seen yet.
+    fn readable(&self, offset: i64) -> Result<Option<ReadableSegments>, ReadError> {
+        let published = lock(&self.published);
+        let watermark = published.high_watermark;
+        if offset < published.start || offset > published.end.offset {
+            let offsets = published.offsets();
+            return Err(ReadError::OutOfRange { offset, offsets });
+        }
+        if offset >= watermark.offset {
+            return Ok(None);
+        }
+        let behind = published
+            .segments
+            .partition_point(|segment| segment.base <= offset);
+        let from = &published.segments[behind.saturating_sub(1)..];
+        // Mostly one has it; a gap at its end is what the next one is for.
+        let visible = from
+            .iter()
+            .take_while(|segment| segment.base <= watermark.segment);
+        Ok(Some((visible.take(2).cloned().collect(), watermark)))
+    }
+
+    fn read_segments(
+        segments: &[Arc<Segment>],
+        watermark: LogPosition,
+        (offset, bytes_max, first): (i64, u64, FirstBatch),
+        wait: DiskWait,
+    ) -> io::Result<LogRead> {
+        for segment in segments {
+            let limit = match segment.base == watermark.segment {
+                true => watermark.position,
+                false => segment.size(),
+            };
+            let open = match (segment.opened(), wait) {
+                (Some(open), _) => open,
+                (None, DiskWait::Allowed) => segment.open()?,
+                (None, DiskWait::Forbidden) => return Ok(LogRead::NeedsDisk),
+            };
+            let Some(batch) = open.find(offset, limit, wait)? else {
+                continue;
+            };
+            let len = match first {
+                FirstBatch::Whole => bytes_max.max(batch.size),
+                FirstBatch::Fitting if batch.size > bytes_max => return Ok(LogRead::Empty),
+                FirstBatch::Fitting => bytes_max,
+            };
+            return Ok(LogRead::Records(FileRange {
+                file: Arc::clone(&open.file),
+                offset: batch.position,
+                len: len.min(limit - batch.position),
+            }));
+        }
+        Ok(LogRead::Empty)
+    }
+
+    /// The first batch that has a timestamp of at least `timestamp`, as the offset of its first
+    /// record and its largest timestamp; nothing if there is none. Blocks.
+    ///
+    /// # Errors
+    /// Of the kernel.
+    pub fn offset_of_time(&self, timestamp: i64) -> io::Result<Option<(i64, i64)>> {
+        let (segments, start, watermark) = {
+            let published = lock(&self.published);
+            (
+                published.segments.clone(),
+                published.start,
+                published.high_watermark,
+            )
+        };
+        for segment in segments
+            .iter()
+            .take_while(|segment| segment.base <= watermark.segment)
+        {
+            let open = segment.open()?;
+            let (largest, from) = {
+                let index = open.index();
+                let from = index.before_offset(index.before_time(timestamp));
+                (index.largest_timestamp(), from)
+            };
+            if largest.is_none_or(|(largest, _)| largest < timestamp) {
+                continue;
+            }
+            let limit = match segment.base == watermark.segment {
+                true => watermark.position,
+                false => segment.size(),
+            };
+            let mut found = None;
+            crate::segment::walk(
+                &*open.file,
+                from,
+                limit,
+                DiskWait::Allowed,
+                &mut |_, header| match header.max_timestamp >= timestamp
+                    && header.last_offset() >= start
+                {
+                    true => {
+                        found = Some((header.base_offset.max(start), header.max_timestamp));
+                        std::ops::ControlFlow::Break(())
+                    }
+                    false => std::ops::ControlFlow::Continue(()),
+                },
+            )?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The largest timestamp, and the offset of the last record of its batch (KIP-734). Blocks.
+    ///
+    /// # Errors
+    /// Of the kernel.
+    pub fn largest_timestamp(&self) -> io::Result<Option<(i64, i64)>> {
+        let segments = lock(&self.published).segments.clone();
+        let mut largest = None;
+        for segment in segments {
+            let of_segment = segment.open()?.index().largest_timestamp();
+            if of_segment.map(|(time, _)| time) > largest.map(|(time, _): (i64, i64)| time) {
+                largest = of_segment;
+            }
+        }
+        Ok(largest)
+    }
+
+    /// What is published, to be changed by a thread of the log.
+    pub(crate) fn published(&self) -> std::sync::MutexGuard<'_, Published> {
+        lock(&self.published)
+    }
+
+    /// Moves the high watermark behind a batch that was written, never back. Returns whether it has
+    /// moved.
+    pub(crate) fn show_written(&self, offset: i64) -> bool {
+        let end = lock(&self.published).end;
+        match end.offset == offset {
+            true => self.show_until(end),
+            // A batch behind it waits for a sync, and is not to be seen before.
+            false => self
+                .place_of_end(offset)
+                .is_some_and(|end| self.show_until(end)),
+        }
+    }
+
+    /// The place of the end of a batch among the latest ones.
+    fn place_of_end(&self, offset: i64) -> Option<LogPosition> {
+        let segments = lock(&self.published).segments.clone();
+        let segment = segments
+            .iter()
+            .rev()
+            .find(|segment| segment.base < offset)?;
+        let open = segment.open().ok()?;
+        let batch = open
+            .find(offset - 1, segment.size(), DiskWait::Allowed)
+            .ok()??;
+        Some(LogPosition {
+            offset,
+            segment: segment.base,
+            position: batch.position + batch.size,
+        })
+    }
+
+    /// Moves the high watermark, never back. Returns whether it has moved.
+    pub(crate) fn show_until(&self, position: LogPosition) -> bool {
+        let mut published = lock(&self.published);
+        let moves = position > published.high_watermark;
+        if moves {
+            published.high_watermark = position;
+        }
+        moves
+    }
+}
+
+impl Published {
+    pub(crate) fn offsets(&self) -> LogOffsets {
+        LogOffsets {
+            start: self.start,
+            high_watermark: self.high_watermark.offset,
+            end: self.end.offset,
+            synced: self.synced.offset,
+            leader_epoch: self.epochs.latest().unwrap_or(0),
+        }
+    }
+}

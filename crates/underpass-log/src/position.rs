@@ -1,0 +1,73 @@
+//! Names of partitions, and places in them.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of a partition.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TopicPartition {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The number, from 0.
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    /// A partition of a topic.
+    pub fn new(topic: &str, partition: i32) -> TopicPartition {
+        TopicPartition {
+            topic: topic.into(),
+            partition,
+        }
+    }
+
+    /// That of a folder `TOPIC-PARTITION`.
+    pub(crate) fn of_folder(name: &str) -> Option<TopicPartition> {
+        let (topic, partition) = name.rsplit_once('-')?;
+        let number: i32 = partition.parse().ok()?;
+        let is_plain = number >= 0 && number.to_string() == partition && !topic.is_empty();
+        is_plain.then(|| TopicPartition::new(topic, number))
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// An offset, and where it is, or will be.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct LogPosition {
+    pub(crate) offset: i64,
+    /// The base of its segment.
+    pub(crate) segment: i64,
+    pub(crate) position: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_have_the_names_of_partitions() {
+        for (name, expected) in [
+            ("orders-0", Some(("orders", 0))),
+            ("a-b-12", Some(("a-b", 12))),
+            ("__consumer_offsets-49", Some(("__consumer_offsets", 49))),
+            ("orders", None),
+            ("orders-", None),
+            ("orders-01", None),
+            ("-1", None),
+            ("orders-x", None),
+            ("orders-0.5f3e-delete", None),
+        ] {
+            let of = TopicPartition::of_folder(name);
+            let expected = expected.map(|(topic, partition)| TopicPartition::new(topic, partition));
+            assert_eq!(of, expected, "{name}");
+            if let Some(of) = of {
+                assert_eq!(of.to_string(), name);
+            }
+        }
+    }
+}

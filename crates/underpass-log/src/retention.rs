@@ -1,0 +1,166 @@
+//! Deletes what is too old or too much.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::files::disk;
+use crate::partition::PartitionLog;
+use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock, parse_name};
+
+const DELETED: &str = "deleted";
+
+/// Files that were to be deleted go after this time, as `file.delete.delay.ms` by default.
+const DELETE_DELAY: Duration = Duration::from_secs(60);
+
+/// Deletes the oldest segments of a partition as far as its configuration has it. The active one is
+/// followed by another one first, if it is to go too.
+///
+/// # Errors
+/// Of the kernel.
+pub(crate) fn retain(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
+    let config = log.config();
+    let (segments, start, seen) = {
+        let published = log.published();
+        let segments = published.segments.clone();
+        (segments, published.start, published.high_watermark.offset)
+    };
+    let mut size: u64 = segments.iter().map(|segment| segment.size()).sum();
+    let mut expired = 0;
+    for (number, segment) in segments.iter().enumerate() {
+        let next = segments.get(number + 1).map(|next| next.base);
+        let end = next.unwrap_or_else(|| log.offsets().end);
+        let is_too_much = u64::try_from(config.retention_bytes)
+            .is_ok_and(|max| size.saturating_sub(segment.size()) >= max);
+        let is_empty = segment.size() == 0;
+        let goes = end <= seen
+            && !is_empty
+            && (end <= start || is_too_much || is_too_old(segment, config.retention_ms, now_ms)?);
+        if !goes {
+            break;
+        }
+        expired = number + 1;
+        size = size.saturating_sub(segment.size());
+    }
+    if expired == segments.len() && expired > 0 {
+        log.roll(&mut lock(&log.appender))?;
+    }
+    delete(log, &segments[..expired])
+}
+
+/// Whether the latest record of a segment is older than it may be.
+fn is_too_old(segment: &Segment, retention_ms: i64, now_ms: i64) -> io::Result<bool> {
+    if retention_ms < 0 {
+        return Ok(false);
+    }
+    let latest = segment.open()?.index().largest_timestamp();
+    let latest = latest
+        .map(|(timestamp, _)| timestamp)
+        .filter(|timestamp| *timestamp >= 0);
+    let latest = match latest {
+        Some(latest) => latest,
+        // Records without times are as old as their file.
+        None => modified_ms(&segment.path(LOG))?,
+    };
+    Ok(now_ms.saturating_sub(latest) > retention_ms)
+}
+
+fn modified_ms(path: &Path) -> io::Result<i64> {
+    let modified = fs::metadata(path)?.modified()?;
+    let since = modified
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Takes segments out of the log, and gives their files another name. Who reads one goes on.
+fn delete(log: &PartitionLog, segments: &[Arc<Segment>]) -> io::Result<()> {
+    if segments.is_empty() {
+        return Ok(());
+    }
+    {
+        let mut published = log.published();
+        published.segments.drain(..segments.len());
+        let first = published.segments.first().map_or(0, |segment| segment.base);
+        published.start = published.start.max(first);
+        let start = published.start;
+        published.epochs.cut_start(start);
+    }
+    let first = log
+        .published()
+        .segments
+        .first()
+        .map_or(0, |segment| segment.base);
+    for segment in segments {
+        segment.close();
+        for extension in [LOG, INDEX, TIME_INDEX, SNAPSHOT] {
+            // The producers at the beginning of what is left are still needed.
+            if extension == SNAPSHOT && segment.base >= first {
+                continue;
+            }
+            let path = segment.path(extension);
+            match disk::rename(&path, &deleted_file(&path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    remove_old_files(&log.folder, log.config().file_delete_delay_ms)
+}
+
+fn deleted_file(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(DELETED);
+    name.into()
+}
+
+/// Removes files that got their other name some time ago.
+fn remove_old_files(folder: &Path, delay_ms: u64) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_deleted = name
+            .to_str()
+            .and_then(parse_name)
+            .is_some_and(|(_, extension)| extension.ends_with(DELETED));
+        if is_deleted && is_old(&entry.path(), Duration::from_millis(delay_ms)) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the name of a file or folder was changed so long ago.
+fn is_old(path: &Path, delay: Duration) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return false;
+    };
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(found.ctime().unsigned_abs());
+    changed.elapsed().is_ok_and(|elapsed| elapsed >= delay)
+}
+
+/// The name that the folder of a partition gets when it is deleted: Kafka's, with a number that no
+/// other one has in place of its id.
+pub(crate) fn deleted_folder(log: &PartitionLog) -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let unique = since.unwrap_or_default().as_nanos() ^ u128::from(log.number()) << 96;
+    format!("{}.{unique:032x}-delete", log.name())
+}
+
+/// Removes the folders of partitions that were deleted some time ago.
+pub(crate) fn remove_deleted(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_deleted = name.to_str().is_some_and(|name| name.ends_with("-delete"));
+        if is_deleted
+            && is_old(&entry.path(), DELETE_DELAY)
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!("{}: {error}", entry.path().display());
+        }
+    }
+}
