@@ -7,6 +7,7 @@
 //!      ─► journey ─► the files that a request and a copy pass, by coverage
 //!      ─► mutants ─► whether the tests of the pure modules notice a change
 //!      ─► docs ─► the test that writes the generated pages
+//!      ─► kafka-tables ─► the tables of Kafka's messages, from the schemas in its jars
 //!      ─► peers ─► what users would pick instead, through `underpass bench` ─► a page
 //!      ─► soak ─► the real server, minutes of clients that come, stall and vanish
 //!      ─► guest ─► the tests of kernel TLS, with kernels that have it
@@ -17,6 +18,7 @@
 mod artifacts;
 mod docs;
 mod journey;
+mod kafka_tables;
 mod mutants;
 mod needs;
 mod packages;
@@ -56,6 +58,8 @@ enum XtaskCommand {
     Mutants(mutants::MutantsArguments),
     /// Write the generated pages anew
     Docs,
+    /// Write the tables of Kafka's messages anew, from the schemas in its jars
+    KafkaTables(kafka_tables::KafkaTablesArguments),
     /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
     Peers(peers::PeersArguments),
     /// Put the real server under clients that come, stall and vanish while its files change
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         XtaskCommand::Journey => journey::run(&workspace),
         XtaskCommand::Mutants(arguments) => mutants::run(&workspace, &arguments),
         XtaskCommand::Docs => docs::run(&workspace),
+        XtaskCommand::KafkaTables(arguments) => kafka_tables::run(&workspace, &arguments),
         XtaskCommand::Peers(arguments) => peers::run(&workspace, &arguments),
         XtaskCommand::Soak(arguments) => soak::run(&workspace, &arguments),
         XtaskCommand::Guest(arguments) => test::run_guests(&workspace, &arguments),

@@ -1,5 +1,6 @@
-//! What a Kafka-compatible broker decides, so far: consumer groups.
+//! What a Kafka-compatible broker decides, so far: its protocol and consumer groups.
 
 #![forbid(unsafe_code)]
 
 pub mod group;
+pub mod protocol;

@@ -9,7 +9,10 @@ use super::complaint::{Complaint, Exceptions, excused};
 const FOLDER_MODULES_MAX: usize = 15;
 
 /// Folders that may have more modules, and why.
-pub(super) const EXCEPTIONS: Exceptions = &[];
+pub(super) const EXCEPTIONS: Exceptions = &[(
+    "crates/underpass-broker/src/protocol/tables",
+    "a file for each of Kafka's messages",
+)];
 
 /// How many lines some crates may have together, and why.
 struct SourceLimit {
@@ -21,7 +24,7 @@ struct SourceLimit {
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &["underpass-bench", "xtask"],
-        lines_max: 18_150,
+        lines_max: 18_550,
         reason: "what measures and checks the product must not outweigh it",
     },
     SourceLimit {
@@ -34,7 +37,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 68_000,
+        lines_max: 68_300,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

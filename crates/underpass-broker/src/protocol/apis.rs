@@ -1,0 +1,59 @@
+//! The requests that are answered, and their versions: what ApiVersions says.
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Api {
+    /// Its number.
+    pub key: i16,
+    /// Its name.
+    pub name: &'static str,
+    /// The versions that clients are told.
+    pub advertised: (i16, i16),
+    /// The first version that is served: clients derive other features from lower ones, and send
+    /// none of them.
+    pub served_from: i16,
+    /// The first version with the flexible encoding.
+    pub flexible: i16,
+}
+
+/// The number of ApiVersions.
+pub const API_VERSIONS: i16 = 18;
+
+const fn api(key: i16, name: &'static str, advertised: (i16, i16), flexible: i16) -> Api {
+    Api {
+        key,
+        name,
+        advertised,
+        served_from: advertised.0,
+        flexible,
+    }
+}
+
+/// All of them, by their numbers. The latest versions are those of one release, Kafka 4.0: some
+/// clients conclude from them which one it is.
+pub const APIS: [Api; 15] = [
+    Api {
+        // librdkafka before 2.11.1 compresses only where it sees version 0 (KAFKA-18659).
+        advertised: (0, 12),
+        ..api(0, "Produce", (3, 12), 9)
+    },
+    api(1, "Fetch", (4, 17), 12),
+    api(2, "ListOffsets", (1, 10), 6),
+    api(3, "Metadata", (0, 13), 9),
+    api(8, "OffsetCommit", (2, 9), 8),
+    api(9, "OffsetFetch", (1, 9), 6),
+    api(10, "FindCoordinator", (0, 6), 3),
+    api(11, "JoinGroup", (0, 9), 6),
+    api(12, "Heartbeat", (0, 4), 4),
+    api(13, "LeaveGroup", (0, 5), 4),
+    api(14, "SyncGroup", (0, 5), 4),
+    api(API_VERSIONS, "ApiVersions", (0, 4), 3),
+    api(19, "CreateTopics", (2, 7), 5),
+    api(20, "DeleteTopics", (1, 6), 4),
+    api(22, "InitProducerId", (0, 5), 2),
+];
+
+/// The kind of request with a number, if it is answered.
+pub fn find(key: i16) -> Option<&'static Api> {
+    APIS.iter().find(|api| api.key == key)
+}

@@ -1,0 +1,74 @@
+//! What stands before a request, and before a response.
+
+use crate::protocol::apis::{API_VERSIONS, Api, find};
+use crate::protocol::reader::{DecodeError, MessageVersion, Reader};
+use crate::protocol::writer::Writer;
+
+/// What stands before a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RequestHeader<'a> {
+    /// The number of its kind.
+    pub key: i16,
+    /// Its version.
+    pub version: i16,
+    /// What its response is recognized by.
+    pub correlation_id: i32,
+    /// What the client calls itself.
+    pub client_id: Option<&'a str>,
+}
+
+/// A request, as far as its header tells.
+#[derive(Clone, Debug)]
+pub enum RequestStart<'a> {
+    /// One that is answered, and its body.
+    Known(RequestHeader<'a>, &'static Api, Reader<'a>),
+    /// ApiVersions in a version that is not known: it is answered in version 0, with what is known
+    /// (KIP-511).
+    UnknownApiVersions(RequestHeader<'a>),
+    /// Another kind, or version. There is no answer that the client would understand.
+    Unknown(RequestHeader<'a>),
+}
+
+/// The encoding of everything but what is flexible.
+const FIXED: MessageVersion = MessageVersion {
+    number: 0,
+    flexible: false,
+};
+
+/// Reads the header of a request.
+///
+/// # Errors
+/// [`DecodeError`]: these bytes are no request.
+pub fn read_header(frame: &[u8]) -> Result<RequestStart<'_>, DecodeError> {
+    let mut from = Reader::new(frame);
+    let mut header = RequestHeader {
+        key: i16::from_be_bytes(from.array()?),
+        version: i16::from_be_bytes(from.array()?),
+        correlation_id: i32::from_be_bytes(from.array()?),
+        client_id: None,
+    };
+    let Some(api) = find(header.key) else {
+        return Ok(RequestStart::Unknown(header));
+    };
+    if !(api.served_from..=api.advertised.1).contains(&header.version) {
+        return Ok(match header.key {
+            API_VERSIONS => RequestStart::UnknownApiVersions(header),
+            _ => RequestStart::Unknown(header),
+        });
+    }
+    // As long as all other lengths may be short, this one is not.
+    header.client_id = from.string(FIXED)?;
+    if header.version >= api.flexible {
+        from.tagged(|_, _| Ok(false))?;
+    }
+    Ok(RequestStart::Known(header, api, from))
+}
+
+/// Writes what stands before the response to a request. That to ApiVersions is never flexible: the
+/// client may not know that yet.
+pub fn write_header(to: &mut Writer, header: &RequestHeader<'_>, api: &Api) {
+    to.put(&header.correlation_id.to_be_bytes());
+    if header.version >= api.flexible && api.key != API_VERSIONS {
+        to.tagged(&[]);
+    }
+}

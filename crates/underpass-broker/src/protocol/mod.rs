@@ -1,0 +1,20 @@
+//! Kafka's protocol: bytes in, borrowed structures out, and back.
+//!
+//! ```text
+//!  frame ─► header: key, version ─► the table of that message ─► structure
+//!  structure ─► the same table ─► bytes, with gaps for records that stay in files
+//! ```
+//!
+//! The tables are made from the schemas that Kafka publishes (`cargo xtask kafka-tables`).
+
+pub mod apis;
+pub mod header;
+mod reader;
+pub mod tables;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+mod writer;
+
+pub use reader::{DecodeError, DecodeFault, MessageVersion, Reader};
+pub use writer::{Gap, Writer};

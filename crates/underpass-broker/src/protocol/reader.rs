@@ -1,0 +1,228 @@
+//! Reads what a peer has sent. Nothing is allocated on its word: a count is compared with the bytes
+//! that are left, and all elements of a message together are bounded.
+
+use thiserror::Error;
+
+/// The most elements that the arrays of one message may have together.
+const ELEMENTS_MAX: usize = 1 << 20;
+
+/// How much of an array is allocated before its first element was read.
+const CAPACITY_MAX: usize = 64;
+
+/// The most bytes that the tagged fields of a structure may have.
+const TAGGED_BYTES_MAX: usize = 128 * 1024;
+
+/// Why bytes are no message, and where.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error("{fault} at byte {at}")]
+pub struct DecodeError {
+    /// What is wrong.
+    pub fault: DecodeFault,
+    /// How many bytes were read before.
+    pub at: usize,
+}
+
+/// What is wrong with bytes.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum DecodeFault {
+    /// They end too early.
+    #[error("the message is cut off")]
+    CutOff,
+    /// There are more than the message has.
+    #[error("there are bytes behind the message")]
+    Trailing,
+    /// A length or a count is negative, or larger than what is left.
+    #[error("a length is wrong")]
+    Length,
+    /// There is nothing where something has to be.
+    #[error("a value is null that must not be")]
+    Null,
+    /// A number of variable length does not end.
+    #[error("a variable-length number is too long")]
+    Varint,
+    /// A string is not UTF-8.
+    #[error("a string is not UTF-8")]
+    Utf8,
+    /// Arrays have too many elements together.
+    #[error("the message has too many elements")]
+    Elements,
+}
+
+/// The version of a message, and whether lengths are variable and fields may be tagged (KIP-482).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MessageVersion {
+    /// The number.
+    pub number: i16,
+    /// Whether the encoding is the flexible one.
+    pub flexible: bool,
+}
+
+/// Bytes that are being read.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    elements_left: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from the beginning.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader {
+            bytes,
+            at: 0,
+            elements_left: ELEMENTS_MAX,
+        }
+    }
+
+    /// An error at this place.
+    pub fn error(&self, fault: DecodeFault) -> DecodeError {
+        DecodeError { fault, at: self.at }
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Nothing must be left.
+    ///
+    /// # Errors
+    /// `Trailing`.
+    pub fn end(&self) -> Result<(), DecodeError> {
+        match self.rest().is_empty() {
+            true => Ok(()),
+            false => Err(self.error(DecodeFault::Trailing)),
+        }
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// `CutOff`.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let taken = self.rest().get(..count);
+        let taken = taken.ok_or_else(|| self.error(DecodeFault::CutOff))?;
+        self.at += count;
+        Ok(taken)
+    }
+
+    /// The next bytes as an array.
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let bytes = self.take(N)?;
+        bytes
+            .try_into()
+            .map_err(|_| self.error(DecodeFault::CutOff))
+    }
+
+    /// A number in groups of seven bits, the lowest first.
+    pub(crate) fn varint(&mut self) -> Result<u32, DecodeError> {
+        let mut number = 0u64;
+        for shift in (0..35).step_by(7) {
+            let [byte] = self.array()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return u32::try_from(number).map_err(|_| self.error(DecodeFault::Varint));
+            }
+        }
+        Err(self.error(DecodeFault::Varint))
+    }
+
+    /// A length of one more than there is, or 0 for null; of a fixed size where the encoding is not
+    /// flexible, −1 for null.
+    fn length(
+        &mut self,
+        version: MessageVersion,
+        fixed: impl FnOnce(&mut Self) -> Result<i32, DecodeError>,
+    ) -> Result<Option<usize>, DecodeError> {
+        let length = match version.flexible {
+            true => i64::from(self.varint()?) - 1,
+            false => i64::from(fixed(self)?),
+        };
+        match length {
+            -1 => Ok(None),
+            length => {
+                let fits = usize::try_from(length)
+                    .ok()
+                    .filter(|length| *length <= self.rest().len());
+                fits.map(Some)
+                    .ok_or_else(|| self.error(DecodeFault::Length))
+            }
+        }
+    }
+
+    /// A string, or null.
+    pub(crate) fn string(
+        &mut self,
+        version: MessageVersion,
+    ) -> Result<Option<&'a str>, DecodeError> {
+        let short = |reader: &mut Self| Ok(i32::from(i16::from_be_bytes(reader.array()?)));
+        let Some(length) = self.length(version, short)? else {
+            return Ok(None);
+        };
+        let bytes = self.take(length)?;
+        let text = std::str::from_utf8(bytes);
+        text.map(Some).map_err(|_| self.error(DecodeFault::Utf8))
+    }
+
+    /// Bytes, or null.
+    pub(crate) fn bytes(
+        &mut self,
+        version: MessageVersion,
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
+        let long = |reader: &mut Self| Ok(i32::from_be_bytes(reader.array()?));
+        match self.length(version, long)? {
+            Some(length) => self.take(length).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The elements of an array, or null.
+    pub(crate) fn elements<T>(
+        &mut self,
+        version: MessageVersion,
+        mut element: impl FnMut(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Option<Vec<T>>, DecodeError> {
+        let long = |reader: &mut Self| Ok(i32::from_be_bytes(reader.array()?));
+        let Some(count) = self.length(version, long)? else {
+            return Ok(None);
+        };
+        let left = self.elements_left.checked_sub(count);
+        self.elements_left = left.ok_or_else(|| self.error(DecodeFault::Elements))?;
+        let mut elements = Vec::with_capacity(count.min(CAPACITY_MAX));
+        for _ in 0..count {
+            elements.push(element(self)?);
+        }
+        Ok(Some(elements))
+    }
+
+    /// Visits the tagged fields behind a structure; each has to read all of its bytes. Unknown ones
+    /// are skipped by returning `Ok(false)`.
+    pub(crate) fn tagged(
+        &mut self,
+        mut field: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let start = self.at;
+        for _ in 0..self.varint()? {
+            let (tag, size) = (self.varint()?, self.varint()? as usize);
+            if self.at + size > start + TAGGED_BYTES_MAX {
+                return Err(self.error(DecodeFault::Length));
+            }
+            let end = self.at + size;
+            let Some(bytes) = self.bytes.get(..end) else {
+                return Err(self.error(DecodeFault::CutOff));
+            };
+            let mut inside = Reader {
+                bytes,
+                at: self.at,
+                elements_left: self.elements_left,
+            };
+            if field(tag, &mut inside)? {
+                inside.end()?;
+                self.elements_left = inside.elements_left;
+            }
+            self.at = end;
+        }
+        Ok(())
+    }
+}
