@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::appender::{
-    AppendError, Appended, Appender, PendingWrite, SealedSegment, write_snapshot,
+    AppendError, Appended, Appender, PendingWrite, SealedSegment, checked, write_snapshot,
 };
 use crate::config::TopicConfig;
 use crate::files::disk;
@@ -23,25 +23,40 @@ impl PartitionLog {
         let mut outcomes: AppendOutcomes = Vec::with_capacity(batches.len());
         let mut pending = PendingWrite::default();
         for number in 0..batches.len() {
-            let outcome = match appender.judge(&batches[number], &config) {
-                Ok((header, None)) => {
-                    let size = pending.bytes + header.size as u64;
-                    if appender.is_full(&header, size, &config) {
-                        self.write(&mut appender, batches, &mut pending, &mut outcomes, &config);
-                        if let Err(error) = self.roll(&mut appender) {
-                            outcomes.push(Err(AppendError::Disk(Arc::new(error))));
-                            continue;
-                        }
-                    }
-                    pending.add(&mut appender, number, &mut batches[number], header)
-                }
-                Ok((_, Some(before))) => Ok(before),
-                Err(error) => Err(error),
-            };
+            let round = (&mut pending, &mut outcomes, &*config);
+            let outcome = self.append_one(&mut appender, batches, number, round);
             outcomes.push(outcome);
         }
         self.write(&mut appender, batches, &mut pending, &mut outcomes, &config);
         outcomes
+    }
+
+    fn append_one(
+        &self,
+        appender: &mut Appender,
+        batches: &mut [Vec<u8>],
+        number: usize,
+        (pending, outcomes, config): (&mut PendingWrite, &mut AppendOutcomes, &TopicConfig),
+    ) -> Result<Appended, AppendError> {
+        let header = checked(&batches[number], config)?;
+        let size = pending.bytes + header.size as u64;
+        if appender.is_full(&header, size, config) {
+            self.write(appender, batches, pending, outcomes, config);
+            let rolled = self.roll(appender);
+            rolled.map_err(|error| AppendError::Disk(Arc::new(error)))?;
+        }
+        let before = match appender.judge(&header)? {
+            // It repeats a batch that is not written yet, and perhaps never will be.
+            Some(before) if pending.begins_before(before.next_offset) => {
+                self.write(appender, batches, pending, outcomes, config);
+                appender.judge(&header)?
+            }
+            before => before,
+        };
+        Ok(match before {
+            Some(before) => before,
+            None => pending.add(appender, number, &mut batches[number], header),
+        })
     }
 
     /// Writes what is pending and publishes it; or nothing of it, and its outcomes are errors.
@@ -133,8 +148,8 @@ impl PartitionLog {
             let epochs = self.published().epochs.clone();
             epochs.write(&self.folder)?;
         }
-        for segment in segments {
-            disk::sync(&*segment.open()?.file)?;
+        for (_, open) in segments {
+            disk::sync(&*open.file)?;
         }
         let mut published = self.published();
         published.synced = published.synced.max(end);

@@ -26,8 +26,9 @@ pub(crate) struct Appender {
     pub(crate) first_timestamp: Option<i64>,
     /// Up to where blocks are reserved.
     pub(crate) reserved: u64,
-    /// Segments with bytes that are not synced, the oldest first.
-    pub(crate) unsynced: Vec<Arc<Segment>>,
+    /// The segments with bytes that are not synced, by their bases, the oldest first. The files
+    /// stay open: another descriptor would not be told of what could not be written.
+    pub(crate) unsynced: Vec<(i64, Arc<OpenSegment>)>,
     /// Records that are not synced.
     pub(crate) unsynced_records: u64,
     /// Segments that were made since the folder was synced.
@@ -92,41 +93,33 @@ pub(crate) struct PendingWrite {
     pub(crate) producers: Option<ProducerStates>,
 }
 
+/// The header of a batch that may be appended.
+pub(crate) fn checked(bytes: &[u8], config: &TopicConfig) -> Result<BatchHeader, AppendError> {
+    let (size, max) = (bytes.len(), config.max_message_bytes);
+    let header = BatchHeader::parse(bytes).filter(|header| header.size == size && size <= max);
+    header.ok_or(AppendError::TooLarge { size, max })
+}
+
 /// Writes the producers at an offset.
 pub(crate) fn write_snapshot(folder: &Path, offset: i64, content: &[u8]) -> io::Result<()> {
     disk::replace(&file_path(folder, offset, SNAPSHOT), content)
 }
 
 impl Appender {
-    /// What becomes of a batch: its header, and if it was appended before, where.
-    pub(crate) fn judge(
-        &self,
-        bytes: &[u8],
-        config: &TopicConfig,
-    ) -> Result<(BatchHeader, Option<Appended>), AppendError> {
-        let (size, max) = (bytes.len(), config.max_message_bytes);
-        let header = BatchHeader::parse(bytes).filter(|header| header.size == size);
-        let Some(header) = header.filter(|_| size <= max) else {
-            return Err(AppendError::TooLarge { size, max });
-        };
+    /// Where a batch was appended before, if it was.
+    pub(crate) fn judge(&self, header: &BatchHeader) -> Result<Option<Appended>, AppendError> {
         if header.producer_id < 0 {
-            return Ok((header, None));
+            return Ok(None);
         }
-        Ok(match self.producers.judge(&header)? {
-            SequenceVerdict::Append => (header, None),
+        Ok(match self.producers.judge(header)? {
+            SequenceVerdict::Append => None,
             SequenceVerdict::Duplicate {
                 base_offset,
                 last_offset,
-            } => {
-                let next_offset = last_offset + 1;
-                (
-                    header,
-                    Some(Appended {
-                        base_offset,
-                        next_offset,
-                    }),
-                )
-            }
+            } => Some(Appended {
+                base_offset,
+                next_offset: last_offset + 1,
+            }),
         })
     }
 
@@ -173,9 +166,10 @@ impl Appender {
         if self
             .unsynced
             .last()
-            .is_none_or(|last| last.base != self.active.base)
+            .is_none_or(|(base, _)| *base != self.active.base)
         {
-            self.unsynced.push(Arc::clone(&self.active));
+            let open = Arc::clone(&self.open);
+            self.unsynced.push((self.active.base, open));
         }
     }
 
@@ -190,6 +184,12 @@ impl Appender {
 }
 
 impl PendingWrite {
+    /// Whether something before an offset is not written yet.
+    pub(crate) fn begins_before(&self, offset: i64) -> bool {
+        let first = self.placed.first();
+        first.is_some_and(|(_, header)| header.base_offset < offset)
+    }
+
     /// Gives a batch its place.
     pub(crate) fn add(
         &mut self,
@@ -197,7 +197,7 @@ impl PendingWrite {
         number: usize,
         bytes: &mut [u8],
         mut header: BatchHeader,
-    ) -> Result<Appended, AppendError> {
+    ) -> Appended {
         header.base_offset = appender.next_offset;
         header.leader_epoch = appender.epoch;
         batch::place(bytes, header.base_offset, header.leader_epoch);
@@ -210,9 +210,9 @@ impl PendingWrite {
         appender.next_offset = header.next_offset();
         self.bytes += header.size as u64;
         self.placed.push((number, header));
-        Ok(Appended {
+        Appended {
             base_offset: header.base_offset,
             next_offset: header.next_offset(),
-        })
+        }
     }
 }

@@ -34,6 +34,9 @@ const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 /// How often it is written how far everything is synced.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Files of full segments that stay open.
+const OPEN_SEGMENTS_MAX: usize = 256;
+
 /// Threads that open partitions.
 const OPENING_THREADS_MAX: usize = 8;
 
@@ -45,6 +48,8 @@ pub struct LogManager {
     partitions: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     threads: Arc<LogThreads>,
     running: Mutex<Vec<JoinHandle<()>>>,
+    /// Held while segments are deleted: by one thread at a time.
+    retaining: Mutex<()>,
     /// Ends the thread that looks after everything when it is dropped.
     tending: Mutex<Option<mpsc::Sender<()>>>,
     _lock: File,
@@ -97,6 +102,7 @@ impl LogManager {
             partitions: Mutex::new(partitions.collect()),
             threads,
             running: Mutex::default(),
+            retaining: Mutex::default(),
             tending: Mutex::default(),
             _lock: lock_file,
         });
@@ -216,6 +222,7 @@ impl LogManager {
                 self.folder.display()
             );
         }
+        self.close_segments();
         *retention_due = retention_due.saturating_sub(CHECKPOINT_INTERVAL);
         if *retention_due == Duration::ZERO {
             *retention_due = self.options.retention_check_interval;
@@ -223,8 +230,24 @@ impl LogManager {
         }
     }
 
+    /// Closes files of full segments, if very many are open. They are opened again when they are
+    /// read.
+    fn close_segments(&self) {
+        let segments = |log: &Arc<PartitionLog>| {
+            let mut segments = log.published().segments.clone();
+            segments.pop();
+            segments
+        };
+        let full: Vec<_> = self.partitions().iter().flat_map(segments).collect();
+        let open = full.iter().filter(|segment| segment.opened().is_some());
+        if open.count() > OPEN_SEGMENTS_MAX {
+            full.iter().for_each(|segment| segment.close_unused());
+        }
+    }
+
     /// Deletes what is too old or too much, and files that were to be deleted.
     pub fn retain(&self) {
+        let _alone = lock(&self.retaining);
         let now_ms = unix_ms();
         let expired = self.options.producer_id_expiration;
         let expired = i64::try_from(expired.as_millis()).unwrap_or(i64::MAX);

@@ -22,16 +22,17 @@ const DELETE_DELAY: Duration = Duration::from_secs(60);
 /// Of the kernel.
 pub(crate) fn retain(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
     let config = log.config();
-    let (segments, start, seen) = {
+    let (segments, start, seen, log_end) = {
         let published = log.published();
         let segments = published.segments.clone();
-        (segments, published.start, published.high_watermark.offset)
+        let seen = published.high_watermark.offset;
+        (segments, published.start, seen, published.end)
     };
     let mut size: u64 = segments.iter().map(|segment| segment.size()).sum();
     let mut expired = 0;
     for (number, segment) in segments.iter().enumerate() {
         let next = segments.get(number + 1).map(|next| next.base);
-        let end = next.unwrap_or_else(|| log.offsets().end);
+        let end = next.unwrap_or(log_end.offset);
         let is_too_much = u64::try_from(config.retention_bytes)
             .is_ok_and(|max| size.saturating_sub(segment.size()) >= max);
         let is_empty = segment.size() == 0;
@@ -45,7 +46,12 @@ pub(crate) fn retain(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
         size = size.saturating_sub(segment.size());
     }
     if expired == segments.len() && expired > 0 {
-        log.roll(&mut lock(&log.appender))?;
+        let mut appender = lock(&log.appender);
+        match appender.end() == log_end {
+            true => log.roll(&mut appender)?,
+            // It has got a record meanwhile.
+            false => expired -= 1,
+        }
     }
     delete(log, &segments[..expired])
 }

@@ -111,6 +111,17 @@ impl Segment {
         *lock(&self.open) = None;
     }
 
+    /// Closes the files if nobody uses them.
+    pub(crate) fn close_unused(&self) {
+        let mut open = lock(&self.open);
+        if open
+            .as_ref()
+            .is_some_and(|open| Arc::strong_count(open) == 1)
+        {
+            *open = None;
+        }
+    }
+
     /// What the index files say, if they can be right.
     pub(crate) fn read_index(&self) -> Option<SegmentIndex> {
         let offsets = fs::read(self.path(INDEX)).ok()?;

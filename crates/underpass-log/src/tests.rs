@@ -349,8 +349,21 @@ fn what_cannot_be_written_leaves_no_trace() {
     }
     let healed = append_all(&log, &[batch_of(7, 0, 3, 2)]);
     assert_eq!(healed[0].as_ref().unwrap().base_offset, 3);
+    // Nothing is promised of a batch that repeats one that could not be written.
+    let before = log.offsets();
+    let twice = [
+        batch_of(7, 0, 5, 2),
+        batch_of(7, 0, 5, 2),
+        batch_of(7, 0, 7, 1),
+    ];
+    fault::plan(Call::Write, 0, Errno::NOSPC);
+    let outcomes = append_all(&log, &twice);
+    assert!(matches!(outcomes[0], Err(AppendError::Disk(_))));
+    assert_eq!(outcomes[1].as_ref().unwrap().base_offset, 5);
+    assert_eq!(outcomes[2].as_ref().unwrap().next_offset, 8);
+    assert_eq!(log.offsets().end, before.end + 3);
     // A segment that cannot be made is an error of the batch that needed it.
-    let large: Vec<_> = (0..3).map(|number| batch_of(7, 0, 5 + number, 1)).collect();
+    let large: Vec<_> = (0..3).map(|number| batch_of(7, 0, 8 + number, 1)).collect();
     log.set_config(Arc::new(TopicConfig {
         segment_bytes: 300,
         ..TopicConfig::default()
@@ -361,7 +374,28 @@ fn what_cannot_be_written_leaves_no_trace() {
     drop(log);
     let (log, repairs) = alone(folder.path(), LastEnd::Unclean);
     assert!(!repairs.lost_something());
-    assert!(log.offsets().end >= 5);
+    assert!(log.offsets().end >= 8);
+}
+
+#[test]
+fn a_segment_that_is_deleted_before_it_is_synced_is_no_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = alone(folder.path(), LastEnd::Clean);
+    let batches: Vec<_> = (0..20).map(|number| batch(2, 500, number)).collect();
+    append_all(&log, &batches);
+    let end = log.published().end;
+    log.show_until(end);
+    log.set_config(Arc::new(TopicConfig {
+        retention_ms: 1,
+        file_delete_delay_ms: 0,
+        ..TopicConfig::clone(&small_segments())
+    }));
+    crate::retention::retain(&log, 1_000_000).unwrap();
+    let offsets = log.offsets();
+    assert_eq!((offsets.start, offsets.end), (40, 40));
+    assert_eq!(log.sync().unwrap().offset, 40);
+    append_all(&log, &batches);
+    assert_eq!(log.offsets().end, 80);
 }
 
 #[test]
