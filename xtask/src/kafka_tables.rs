@@ -29,6 +29,7 @@ const MESSAGES: &[&str] = &[
     "Metadata",
     "OffsetCommit",
     "OffsetFetch",
+    "OffsetForLeaderEpoch",
     "Produce",
     "SyncGroup",
 ];
@@ -204,9 +205,13 @@ impl<'s> Table<'s> {
                 "type" => "kind".to_owned(),
                 name => name.to_owned(),
             };
-            let range = match versions.1 >= self.versions.1 {
+            let range = |first: i16| match versions.1 >= self.versions.1 {
                 true => format!("{first}.."),
                 false => format!("{first}..={last}"),
+            };
+            let null = match self::range(text(field, "nullableVersions")).0 {
+                null if (first + 1..=last).contains(&null) => format!(", null {}", range(null)),
+                _ => String::new(),
             };
             let default = default(field, &kind);
             let clause = match (field.get("tag"), &default) {
@@ -217,7 +222,7 @@ impl<'s> Table<'s> {
                 (None, Some(default)) => format!(", or {default}"),
                 (None, None) => String::new(),
             };
-            let line = format!("        {field_name}: {kind} => {range}");
+            let line = format!("        {field_name}: {kind} => {}{null}", range(first));
             let gap = match line.len() + clause.len() < COLUMNS_MAX {
                 true => "",
                 false => "\n           ",

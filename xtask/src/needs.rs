@@ -33,6 +33,7 @@ pub(crate) struct Need {
     package: Option<String>,
     program: Option<String>,
     trial: Option<String>,
+    provide: Option<String>,
     landlock: bool,
     large: Option<String>,
     refused: Option<String>,
@@ -123,6 +124,11 @@ impl Need {
         self.package.as_deref()
     }
 
+    /// The shell command that would provide what the trial has not found.
+    pub(crate) fn missing_provision(&self) -> Option<&str> {
+        self.provide.as_deref().filter(|_| self.lack().is_some())
+    }
+
     pub(crate) fn is_mounts(&self) -> bool {
         self.name == "mounts"
     }
@@ -177,10 +183,11 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Why the shell command fails, by the last line of its standard error.
-fn failure(command: &str) -> Option<String> {
+/// Why the shell command fails in the workspace, by the last line of its standard error.
+pub(crate) fn failure(command: &str) -> Option<String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).env("PATH", search_path());
+    shell.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     match shell.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => None,
         Ok(output) => {
@@ -255,6 +262,17 @@ mod tests {
         let silent = Lack::curable("`false` failed");
         assert_eq!(trial("false", None).lack(), Some(silent));
         assert_eq!(trial("true", None).lack(), None);
+    }
+
+    #[test]
+    fn what_is_provided_is_what_a_trial_has_not_found() {
+        let need = |trial: &str| Need {
+            trial: Some(trial.to_owned()),
+            provide: Some("it".to_owned()),
+            ..Need::default()
+        };
+        assert_eq!(need("false").missing_provision(), Some("it"));
+        assert_eq!(need("true").missing_provision(), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Installs the Debian packages that tests lack, where this process may.
+//! Installs what tests lack, where this process may: Debian packages, and what commands provide.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,6 +38,12 @@ pub(crate) fn install(missing: &BTreeSet<&str>) -> Fallible<()> {
     })?;
     println!("installed in {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Runs a shell command that provides what else is missing; says what it does.
+pub(crate) fn provide(command: &str) {
+    println!("providing what tests need by\n{command}");
+    println!("{}", needs::failure(command).unwrap_or("done".to_owned()));
 }
 
 /// Runs `work` while no package may start a service. A policy that somebody else set stays.

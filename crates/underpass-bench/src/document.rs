@@ -89,7 +89,7 @@ pub enum RunOutcome {
 /// Contenders at several cases of one kind. By default it has no words and one case to come.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Experiment {
-    /// `socket`, `copy`, `http`, `small`, `cold`, `many`, `tree`.
+    /// `socket`, `copy`, `http`, `small`, `cold`, `many`, `log`, `tree`.
     pub name: String,
     /// Distinguishes it from others of its name: `receiver copies`, `on ext4`; or empty.
     pub variant: String,

@@ -48,8 +48,8 @@ pub use contender::role::SubprocessRole;
 pub use error::Error;
 pub use experiment::RunScale;
 pub use experiment::{
-    cold::ColdOptions, copy::FileCopyOptions, http::HttpOptions, many::ManyOptions,
-    small::SmallOptions, socket::SocketOptions, tree::TreeOptions,
+    cold::ColdOptions, copy::FileCopyOptions, http::HttpOptions, log::LogBenchOptions,
+    many::ManyOptions, small::SmallOptions, socket::SocketOptions, tree::TreeOptions,
 };
 pub use machine::Machine;
 pub use measure::{Benchmark, RunSettings, measure};

@@ -1,6 +1,29 @@
-//! What a Kafka-compatible broker decides, so far: its protocol and consumer groups.
+//! A Kafka-compatible broker.
 
 #![forbid(unsafe_code)]
 
+mod broker;
+pub mod check;
+mod connection;
+mod counts;
+mod fetch;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 pub mod group;
+mod limits;
+mod lock;
+mod metadata;
+mod metrics;
+mod offsets;
+mod options;
 pub mod protocol;
+mod requests;
+mod server;
+
+pub use options::{
+    AdvertisedAddress, BrokerListener, BrokerOptions, FsyncPolicy, GroupOptions, PORT,
+    ReplicationPolicy, TopicDefaults,
+};
+pub use server::{BrokerError, BrokerSummary, RunningBroker, start};

@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 
+use underpass_net::Address;
+
 /// The width of reports and of help in columns.
 pub(crate) const WIDTH: usize = 80;
 
@@ -23,6 +25,20 @@ pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
         0 => otherwise,
         columns => columns.into(),
     }
+}
+
+/// Prints a line; a closed standard output is no reason to stop serving.
+pub(crate) fn say(line: &str) {
+    let _ = print(&format!("{line}\n"));
+}
+
+/// Where metrics and health are served.
+pub(crate) fn monitoring(addresses: &[Address]) -> Option<String> {
+    let address = match addresses.first()? {
+        Address::Tcp(address) => format!("http://{address}"),
+        address => address.to_string(),
+    };
+    Some(format!("metrics and health on {address}"))
 }
 
 /// `1 file`, `2 files`.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod broker;
 mod cp;
 mod doctor;
 mod layout;
@@ -31,6 +32,7 @@ enum ToolCommand {
     /// Never parsed by clap: `cp` parses its arguments as GNU cp does. Listed here for the help.
     Cp,
     Serve(Box<serve::ServeArguments>),
+    Broker(Box<broker::BrokerArguments>),
     Doctor(doctor::DoctorArguments),
     Bench(Box<bench::BenchArguments>),
     Completions(pages::Completions),
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             return cp::run(cp::CalledAs::Underpass, "underpass cp".into(), Vec::new());
         }
         ToolCommand::Serve(arguments) => serve::run(&arguments),
+        ToolCommand::Broker(arguments) => broker::run(&arguments),
         ToolCommand::Bench(arguments) => return bench::run(*arguments),
         ToolCommand::Doctor(arguments) => return doctor::run(&arguments),
         ToolCommand::Completions(completions) => completions.run(whole_command()),

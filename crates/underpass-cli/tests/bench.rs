@@ -549,3 +549,61 @@ fn interrupted_it_keeps_the_rounds_that_are_done_and_leaves_nothing_behind() {
     let left = left.filter(|entry| entry.as_ref().is_ok_and(|e| e.path().is_dir()));
     assert_eq!(left.count(), 0, "the scratch directory is gone");
 }
+
+#[test]
+fn brokers_are_measured_beside_each_other_by_every_case() {
+    let second = format!("second={BINARY} broker {{root}} --listen {{address}}");
+    let document = bench(&[
+        "log",
+        "--quick",
+        "--rounds",
+        "1",
+        "--size",
+        "1MiB",
+        "--partitions",
+        "10",
+        "--batches",
+        "16KiB",
+        "--restart-size",
+        "4MiB",
+        "--server",
+        &second,
+        "--server",
+        "ended=false",
+    ]);
+    let experiments = list(&document, "experiments");
+    let first = [
+        ("fetch", "cpu_per_gib"),
+        ("small", "cpu_per_gib"),
+        ("produce", "cpu_per_gib"),
+        ("durable", "requests"),
+        ("replay", "p50"),
+        ("start", "start"),
+        ("restart", "start"),
+    ];
+    assert_eq!(experiments.len(), first.len());
+    for (experiment, (variant, telling)) in experiments.iter().zip(first) {
+        assert_eq!(experiment["variant"], variant);
+        assert_eq!(names(experiment).last(), Some(&"second"));
+        assert_contains(&experiment["notes"].to_string(), &["ended ended at once"]);
+        for case in list(experiment, "cases") {
+            let figures = list(metric(case, telling), "figures");
+            assert!(figures.iter().all(|one| !one.is_null()), "{case:#}");
+        }
+    }
+}
+
+#[test]
+fn records_over_tls_are_those_that_were_produced() {
+    let second =
+        format!("second={BINARY} broker {{root}} -l {{address}} --cert {{cert}} --key {{key}}");
+    let document = bench(&[
+        "log", "--tls", "--quick", "--rounds", "1", "--size", "1MiB", "--server", &second,
+    ]);
+    let experiment = &document["experiments"][0];
+    assert_eq!(experiment["variant"], "fetch, TLS");
+    for case in list(experiment, "cases") {
+        let figures = list(metric(case, "cpu_per_gib"), "figures");
+        assert!(figures.len() == 2 && figures.iter().all(|one| !one.is_null()));
+    }
+}

@@ -6,20 +6,25 @@ use std::sync::Arc;
 use crate::appender::{
     AppendError, Appended, Appender, PendingWrite, SealedSegment, checked, write_snapshot,
 };
+use crate::batch::{self, BatchBytes};
 use crate::config::TopicConfig;
 use crate::files::disk;
 use crate::partition::PartitionLog;
 use crate::position::LogPosition;
-use crate::segment::{Segment, lock};
+use crate::segment::{CHECKPOINT, Segment, lock};
 
 /// What became of the appends of a round, in their order.
 pub(crate) type AppendOutcomes = Vec<Result<Appended, AppendError>>;
 
 impl PartitionLog {
     /// Appends batches, in order, and publishes their end. They were checked.
-    pub(crate) fn append_all(&self, batches: &mut [Vec<u8>]) -> AppendOutcomes {
+    pub(crate) fn append_all(&self, batches: &[BatchBytes]) -> AppendOutcomes {
         let config = self.config();
         let mut appender = lock(&self.appender);
+        if self.is_deleted() {
+            let closed = batches.iter().map(|_| Err(AppendError::Closed));
+            return closed.collect();
+        }
         let mut outcomes: AppendOutcomes = Vec::with_capacity(batches.len());
         let mut pending = PendingWrite::default();
         for number in 0..batches.len() {
@@ -34,7 +39,7 @@ impl PartitionLog {
     fn append_one(
         &self,
         appender: &mut Appender,
-        batches: &mut [Vec<u8>],
+        batches: &[BatchBytes],
         number: usize,
         (pending, outcomes, config): (&mut PendingWrite, &mut AppendOutcomes, &TopicConfig),
     ) -> Result<Appended, AppendError> {
@@ -55,7 +60,7 @@ impl PartitionLog {
         };
         Ok(match before {
             Some(before) => before,
-            None => pending.add(appender, number, &mut batches[number], header),
+            None => pending.add(appender, number, header),
         })
     }
 
@@ -63,7 +68,7 @@ impl PartitionLog {
     fn write(
         &self,
         appender: &mut Appender,
-        batches: &[Vec<u8>],
+        batches: &[BatchBytes],
         pending: &mut PendingWrite,
         outcomes: &mut AppendOutcomes,
         config: &TopicConfig,
@@ -74,11 +79,15 @@ impl PartitionLog {
         };
         let position = appender.active.size();
         appender.reserve(position + pending.bytes, config.segment_bytes);
-        let buffers: Vec<&[u8]> = pending
+        let places: Vec<_> = pending
             .placed
             .iter()
-            .map(|(number, _)| &batches[*number][..])
+            .map(|(_, it)| batch::place(it))
             .collect();
+        let placed = places.iter().zip(&pending.placed);
+        let buffers = placed
+            .flat_map(|(place, (number, _))| [&place[..], &batches[*number][batch::PLACE_BYTES..]]);
+        let buffers: Vec<&[u8]> = buffers.collect();
         let file = &*appender.open.file;
         if let Err(error) = disk::write_all(file, &buffers, position) {
             // What lies behind the published end is cut off, so that nobody finds it there.
@@ -87,9 +96,7 @@ impl PartitionLog {
                 tracing::warn!("{}: the end cannot be cut off: {error}", self.name());
             }
             appender.next_offset = first.base_offset;
-            if let Some(producers) = pending.producers {
-                appender.producers = producers;
-            }
+            appender.producers.undo(pending.producers);
             let error = Arc::new(error);
             for (number, _) in pending.placed {
                 outcomes[number] = Err(AppendError::Disk(Arc::clone(&error)));
@@ -98,10 +105,6 @@ impl PartitionLog {
         }
         appender.record(&pending, position, config);
         let mut published = self.published();
-        if published.epochs.latest() != Some(appender.epoch) {
-            published.epochs.begin(appender.epoch, first.base_offset);
-            appender.epochs_changed = true;
-        }
         appender.active.set_size(position + pending.bytes);
         published.end = appender.end();
     }
@@ -109,17 +112,19 @@ impl PartitionLog {
     /// Begins another segment.
     pub(crate) fn roll(&self, appender: &mut Appender) -> io::Result<()> {
         let next = appender.next_offset;
-        let segment = Arc::new(Segment::create(&self.folder, next)?);
-        let open = segment.open()?;
-        appender.open.index().seal();
+        let (segment, open, index) = Segment::create(&self.folder, next)?;
+        let segment = Arc::new(segment);
+        lock(&appender.index).seal();
         let sealed = SealedSegment {
             segment: std::mem::replace(&mut appender.active, Arc::clone(&segment)),
             open: std::mem::replace(&mut appender.open, open),
+            index: std::mem::replace(&mut appender.index, index),
             next_offset: next,
             snapshot: appender.producers.snapshot(),
         };
         appender.sealed.push(sealed);
         appender.first_timestamp = None;
+        appender.checkpointed = 0;
         appender.reserved = 0;
         appender.folder_changed = true;
         let mut published = self.published();
@@ -128,25 +133,39 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Brings what is written to the disk, and returns up to where.
+    /// Brings what is written to the disk, and returns up to where. Nothing is written of a
+    /// partition that is deleted.
     ///
     /// # Errors
     /// Of the kernel: what is on the disk is not known any more.
     pub(crate) fn sync(&self) -> io::Result<LogPosition> {
-        let (segments, end, folder_changed, epochs_changed) = {
+        let _files = lock(&self.files);
+        if self.is_deleted() {
+            return Ok(lock(&self.appender).end());
+        }
+        if self.has_failed() {
+            // What is behind what may be lost is lost with it.
+            return Err(io::Error::other("an earlier sync of it has failed"));
+        }
+        self.sync_files().inspect_err(|_| self.set_failed())
+    }
+
+    /// The same, while the files are locked.
+    fn sync_files(&self) -> io::Result<LogPosition> {
+        let segment_bytes = self.config().segment_bytes;
+        let (segments, end, folder_changed) = {
             let mut appender = lock(&self.appender);
             appender.unsynced_records = 0;
+            if appender.is_checkpoint_due(segment_bytes) {
+                appender.checkpointed = appender.active.size();
+                appender.state = appender.state();
+            }
             let segments = std::mem::take(&mut appender.unsynced);
             let folder_changed = std::mem::take(&mut appender.folder_changed);
-            let epochs_changed = std::mem::take(&mut appender.epochs_changed);
-            (segments, appender.end(), folder_changed, epochs_changed)
+            (segments, appender.end(), folder_changed)
         };
         if folder_changed {
             disk::sync_folder(&self.folder)?;
-        }
-        if epochs_changed {
-            let epochs = self.published().epochs.clone();
-            epochs.write(&self.folder)?;
         }
         for (_, open) in segments {
             disk::sync(&*open.file)?;
@@ -156,16 +175,32 @@ impl PartitionLog {
         Ok(end)
     }
 
-    /// Writes what has to be written about full segments. They are synced first.
+    /// Writes what has to be written about full segments and the active one. They are synced first.
     pub(crate) fn finish_sealed(&self) -> io::Result<()> {
-        let sealed = std::mem::take(&mut lock(&self.appender).sealed);
+        let _files = lock(&self.files);
+        let (sealed, state) = {
+            let mut appender = lock(&self.appender);
+            let active = appender.active.base;
+            let state = appender.state.take();
+            let state = state.filter(|state| state.base == active);
+            (std::mem::take(&mut appender.sealed), state)
+        };
+        if self.is_deleted() {
+            return Ok(());
+        }
         for one in sealed {
             // Blocks behind the end are given back.
             disk::truncate(&*one.open.file, one.segment.size())?;
-            let index = one.open.index().clone();
+            // Nothing is added to it any more: the lock is not held over a system call.
+            let index = lock(&one.index).clone();
             one.segment.write_index(&index)?;
-            write_snapshot(&self.folder, one.next_offset, &one.snapshot)?;
+            one.segment.set_sealed(&one.open)?;
+            write_snapshot(&self.folder, one.next_offset, one.snapshot)?;
+            disk::remove_if_there(&one.segment.path(CHECKPOINT))?;
         }
-        Ok(())
+        match state {
+            Some(state) => state.write(&self.folder),
+            None => Ok(()),
+        }
     }
 }

@@ -4,15 +4,21 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::batch::{self, BatchHeader};
+use crate::batch::BatchHeader;
 use crate::config::TopicConfig;
 use crate::files::disk;
 use crate::position::LogPosition;
-use crate::producers::{ProducerStates, SequenceError, SequenceVerdict};
-use crate::segment::{OpenSegment, SNAPSHOT, Segment, file_path};
+use crate::producers::{
+    ProducerSnapshot, ProducerStates, ProducersBefore, SequenceError, SequenceVerdict,
+};
+use crate::recovery::checkpoint::ActiveState;
+use crate::segment::{ActiveIndex, OpenSegment, SNAPSHOT, Segment, file_path, lock};
 
 /// How many bytes are reserved on the disk at a time.
 const RESERVED_BYTES: u64 = 8 << 20;
+
+/// How many bytes a start looks through at least before that is saved.
+const CHECKPOINT_BYTES: u64 = 16 << 20;
 
 /// What the thread that appends knows of a partition.
 #[derive(Debug)]
@@ -20,6 +26,7 @@ pub(crate) struct Appender {
     pub(crate) producers: ProducerStates,
     pub(crate) active: Arc<Segment>,
     pub(crate) open: Arc<OpenSegment>,
+    pub(crate) index: ActiveIndex,
     pub(crate) epoch: i32,
     pub(crate) next_offset: i64,
     /// The timestamp of the first batch of the active segment.
@@ -27,14 +34,17 @@ pub(crate) struct Appender {
     /// Up to where blocks are reserved.
     pub(crate) reserved: u64,
     /// The segments with bytes that are not synced, by their bases, the oldest first. The files
-    /// stay open: another descriptor would not be told of what could not be written.
+    /// stay open: a write error is reported only to descriptors that were open when it happened.
     pub(crate) unsynced: Vec<(i64, Arc<OpenSegment>)>,
+    /// Up to which position a start need not look through the active segment.
+    pub(crate) checkpointed: u64,
+    /// What a start has to know of the active segment, as of the latest sync after which that is to
+    /// be written.
+    pub(crate) state: Option<ActiveState>,
     /// Records that are not synced.
     pub(crate) unsynced_records: u64,
     /// Segments that were made since the folder was synced.
     pub(crate) folder_changed: bool,
-    /// Whether an epoch began since the file of epochs was written.
-    pub(crate) epochs_changed: bool,
     /// Segments that are full, and what has to be written about each: their indexes, and the
     /// producers at the end of each.
     pub(crate) sealed: Vec<SealedSegment>,
@@ -45,8 +55,9 @@ pub(crate) struct Appender {
 pub(crate) struct SealedSegment {
     pub(crate) segment: Arc<Segment>,
     pub(crate) open: Arc<OpenSegment>,
+    pub(crate) index: ActiveIndex,
     pub(crate) next_offset: i64,
-    pub(crate) snapshot: Vec<u8>,
+    pub(crate) snapshot: ProducerSnapshot,
 }
 
 /// A batch that was appended, or had been before.
@@ -90,7 +101,7 @@ pub(crate) struct PendingWrite {
     pub(crate) placed: Vec<(usize, BatchHeader)>,
     pub(crate) bytes: u64,
     /// Producers before, to go back to.
-    pub(crate) producers: Option<ProducerStates>,
+    pub(crate) producers: ProducersBefore,
 }
 
 /// The header of a batch that may be appended.
@@ -101,8 +112,12 @@ pub(crate) fn checked(bytes: &[u8], config: &TopicConfig) -> Result<BatchHeader,
 }
 
 /// Writes the producers at an offset.
-pub(crate) fn write_snapshot(folder: &Path, offset: i64, content: &[u8]) -> io::Result<()> {
-    disk::replace(&file_path(folder, offset, SNAPSHOT), content)
+pub(crate) fn write_snapshot(
+    folder: &Path,
+    offset: i64,
+    producers: ProducerSnapshot,
+) -> io::Result<()> {
+    disk::replace(&file_path(folder, offset, SNAPSHOT), &producers.file())
 }
 
 impl Appender {
@@ -135,8 +150,29 @@ impl Appender {
         let last = self.next_offset + i64::from(header.last_offset_delta);
         size + pending > config.segment_bytes
             || is_old
-            || self.open.index().is_full(config.segment_index_bytes)
+            || lock(&self.index).is_full(config.segment_index_bytes)
             || last - self.active.base > i64::from(i32::MAX)
+    }
+
+    /// The state of a segment to which something was appended since the start.
+    pub(crate) fn state(&self) -> Option<ActiveState> {
+        let index = lock(&self.index);
+        Some(ActiveState {
+            base: self.active.base,
+            open: Arc::clone(&self.open),
+            last: index.last()?,
+            first_timestamp: self.first_timestamp?,
+            index: index.clone(),
+            producers: self.producers.snapshot(),
+        })
+    }
+
+    /// Whether a start would have to look through so much of the active segment that what it has to
+    /// know is written again. The larger the segment is, the larger that is.
+    pub(crate) fn is_checkpoint_due(&self, segment_bytes: u64) -> bool {
+        let since = self.active.size().saturating_sub(self.checkpointed);
+        let least = CHECKPOINT_BYTES.min(segment_bytes / 8);
+        since > least.max(self.checkpointed / 4)
     }
 
     /// Reserves blocks up to `end` and some more.
@@ -150,8 +186,9 @@ impl Appender {
 
     /// Remembers what was written at `position`.
     pub(crate) fn record(&mut self, pending: &PendingWrite, position: u64, config: &TopicConfig) {
+        self.producers.bound();
         let mut at = position;
-        let mut index = self.open.index();
+        let mut index = lock(&self.index);
         for (_, header) in &pending.placed {
             index.add(header, at, config.index_interval_bytes);
             at += header.size as u64;
@@ -195,17 +232,13 @@ impl PendingWrite {
         &mut self,
         appender: &mut Appender,
         number: usize,
-        bytes: &mut [u8],
         mut header: BatchHeader,
     ) -> Appended {
         header.base_offset = appender.next_offset;
         header.leader_epoch = appender.epoch;
-        batch::place(bytes, header.base_offset, header.leader_epoch);
         if header.producer_id >= 0 {
-            if self.producers.is_none() {
-                self.producers = Some(appender.producers.clone());
-            }
-            appender.producers.record(&header);
+            let producers = &mut appender.producers;
+            producers.record_pending(&header, &mut self.producers);
         }
         appender.next_offset = header.next_offset();
         self.bytes += header.size as u64;

@@ -26,13 +26,27 @@ pub enum LogError {
     #[error("the partition {0} exists")]
     Exists(TopicPartition),
     /// The file system fails.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), advice(source))]
     Disk {
         /// Where.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to try.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; the user of the broker has to be able to read and write what is in the data folder"
+        }
+        io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
+            "; move it out of the data folder, and start again"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room on the disk",
+        _ => "",
+    }
 }
 
 /// The error of the file system at a path.

@@ -14,6 +14,10 @@ pub mod batch;
 mod config;
 mod error;
 mod files;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+#[path = "../tests/promises/mod.rs"]
+pub mod fuzz;
 mod index;
 mod manager;
 mod partition;
@@ -29,10 +33,10 @@ mod threads;
 pub use appender::{AppendError, Appended};
 pub use config::{DataFolderOptions, FlushPolicy, TopicConfig};
 pub use error::LogError;
+pub use files::disk::DiskWait;
 pub use manager::{FoundPartition, LogManager};
 pub use partition::{FirstBatch, LogOffsets, LogRead, PartitionLog, ReadError};
 pub use position::TopicPartition;
 pub use producers::SequenceError;
 pub use recovery::Repairs;
-pub use segment::DiskWait;
-pub use threads::{Acks, Append, Completion, WatermarkObserver};
+pub use threads::{Acks, Append, Completion, SyncStats, WatermarkObserver};

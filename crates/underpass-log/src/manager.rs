@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -23,9 +23,10 @@ use crate::position::TopicPartition;
 use crate::recovery::{self, Before, LastEnd, Repairs};
 use crate::retention;
 use crate::segment::lock;
-use crate::threads::{Append, LogThreads, WatermarkObserver, unix_ms};
+use crate::threads::{Append, LogThreads, SYNCERS, SyncStats, WatermarkObserver, unix_ms};
 
 const LOCK: &str = ".lock";
+const SYNC_TRIAL: &str = ".sync-trial";
 const CLEAN: &str = ".kafka_cleanshutdown";
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
@@ -34,26 +35,37 @@ const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 /// How often it is written how far everything is synced.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Files of full segments that stay open.
-const OPEN_SEGMENTS_MAX: usize = 256;
+/// Full segments that stay open, with two files each.
+const OPEN_SEGMENTS_MAX: usize = 128;
 
-/// Threads that open partitions.
-const OPENING_THREADS_MAX: usize = 8;
+/// Threads that open partitions. They mostly wait for syncs, and share them: there are more of them
+/// than processors.
+const OPENING_THREADS: usize = 8;
 
 /// The partitions of a data folder. Dropping it without [`close`](LogManager::close) writes and
 /// syncs what is queued, and leaves the folder as after a crash: the next start looks through it.
 pub struct LogManager {
     folder: PathBuf,
+    cluster_id: String,
     options: DataFolderOptions,
     partitions: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
-    threads: Arc<LogThreads>,
+    pub(crate) threads: Arc<LogThreads>,
     running: Mutex<Vec<JoinHandle<()>>>,
+    /// What the files of checkpoints hold. Comes before `partitions`.
+    checkpoints: Mutex<Checkpoints>,
     /// Held while segments are deleted: by one thread at a time.
     retaining: Mutex<()>,
     /// Ends the thread that looks after everything when it is dropped.
     tending: Mutex<Option<mpsc::Sender<()>>>,
     _lock: File,
 }
+
+/// Offsets of all partitions, as files of the data folder have them.
+#[derive(Debug, Default, PartialEq)]
+struct Checkpoints([OffsetCheckpoint; 3]);
+
+/// The files, in the same order.
+const CHECKPOINTS: [&str; 3] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS];
 
 /// What was found in a data folder.
 #[derive(Debug)]
@@ -76,7 +88,21 @@ impl LogManager {
         config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
         observer: WatermarkObserver,
     ) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
-        fs::create_dir_all(folder).map_err(at(folder))?;
+        let threads = OPENING_THREADS;
+        let (manager, found) = LogManager::prepare(folder, options, config, observer, threads)?;
+        manager.start().map_err(at(folder))?;
+        Ok((manager, found))
+    }
+
+    /// Opens a data folder by so many threads, and starts none that stays.
+    pub(crate) fn prepare(
+        folder: &Path,
+        options: DataFolderOptions,
+        config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
+        observer: WatermarkObserver,
+        opening_threads: usize,
+    ) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
+        disk::create_folder(folder).map_err(at(folder))?;
         let lock_file = take_lock(folder)?;
         let properties = MetaProperties::read_or_write(folder, &options)?;
         tracing::debug!(
@@ -85,36 +111,41 @@ impl LogManager {
             properties.cluster_id
         );
         let clean = folder.join(CLEAN);
-        let last_end = match fs::remove_file(&clean) {
+        let last_end = match disk::remove(&clean) {
             Ok(()) => LastEnd::Clean,
             Err(error) if error.kind() == io::ErrorKind::NotFound => LastEnd::Unclean,
             Err(error) => return Err(at(&clean)(error)),
         };
         disk::sync_folder(folder).map_err(at(folder))?;
-        let found = open_all(folder, last_end, config)?;
+        let checkpoints = Checkpoints::read(folder);
+        let found = open_all(folder, last_end, &checkpoints, config, opening_threads)?;
         let partitions = found
             .iter()
             .map(|one| (one.log.name().clone(), Arc::clone(&one.log)));
         let threads = Arc::new(LogThreads::new(options.flush, observer));
         let manager = Arc::new(LogManager {
             folder: folder.to_owned(),
+            cluster_id: properties.cluster_id,
             options,
             partitions: Mutex::new(partitions.collect()),
             threads,
             running: Mutex::default(),
+            checkpoints: Mutex::new(checkpoints),
             retaining: Mutex::default(),
             tending: Mutex::default(),
             _lock: lock_file,
         });
-        manager.start().map_err(at(folder))?;
+        // What is appended where something was lost is not synced, and where a log begins may have
+        // been wrong, whatever the old ones say.
+        manager.write_checkpoints().map_err(at(folder))?;
         Ok((manager, found))
     }
 
-    fn start(self: &Arc<Self>) -> io::Result<()> {
+    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(work)
         };
-        let (writer, syncer) = (Arc::clone(&self.threads), Arc::clone(&self.threads));
+        let writer = Arc::clone(&self.threads);
         let (sender, stop) = mpsc::channel();
         let weak = Arc::downgrade(self);
         let tend = move || {
@@ -127,12 +158,21 @@ impl LogManager {
             }
         };
         *lock(&self.tending) = Some(sender);
-        *lock(&self.running) = vec![
+        let mut running = vec![
             spawn("log-writer", Box::new(move || writer.write()))?,
-            spawn("log-syncer", Box::new(move || syncer.sync()))?,
             spawn("log-keeper", Box::new(tend))?,
         ];
+        for _ in 0..SYNCERS {
+            let syncer = Arc::clone(&self.threads);
+            running.push(spawn("log-syncer", Box::new(move || syncer.sync()))?);
+        }
+        *lock(&self.running) = running;
         Ok(())
+    }
+
+    /// The id of the cluster that the folder is of.
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
     }
 
     /// The partitions, in order.
@@ -150,12 +190,37 @@ impl LogManager {
         self.threads.queued_bytes()
     }
 
+    /// The syncs since the start.
+    pub fn syncs(&self) -> SyncStats {
+        self.threads.syncs()
+    }
+
     /// Whether a sync has failed, since when nothing is appended.
     pub fn is_offline(&self) -> bool {
         self.threads.is_offline()
     }
 
-    /// Makes a partition. Blocks.
+    /// How long one sync of a small write takes in the folder: the median of three. Blocks.
+    ///
+    /// # Errors
+    /// Of the kernel.
+    pub fn sync_time(&self) -> io::Result<Duration> {
+        let path = self.folder.join(SYNC_TRIAL);
+        let file = disk::open(&path)?;
+        let mut times = [Duration::ZERO; 3];
+        let tried = times.iter_mut().enumerate().try_for_each(|(number, time)| {
+            disk::write_all(&file, &[b"sync"], 4096 * number as u64)?;
+            let begun = Instant::now();
+            disk::sync(&file)?;
+            *time = begun.elapsed();
+            Ok(())
+        });
+        fs::remove_file(&path)?;
+        times.sort_unstable();
+        tried.map(|()| times[1])
+    }
+
+    /// Makes a partition. Blocks. Nobody else may make one of the same name meanwhile.
     ///
     /// # Errors
     /// [`LogError::Exists`], [`LogError::Disk`].
@@ -165,19 +230,24 @@ impl LogManager {
         topic_id: &str,
         config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>, LogError> {
-        let mut partitions = lock(&self.partitions);
-        if partitions.contains_key(&name) {
+        if lock(&self.partitions).contains_key(&name) {
             return Err(LogError::Exists(name));
         }
         let folder = self.folder.join(name.to_string());
+        let forgotten = lock(&self.checkpoints).forget(&name, &self.folder);
+        forgotten.map_err(at(&self.folder))?;
+        let was_there = folder.exists();
         let made = || {
-            fs::create_dir_all(&folder)?;
-            properties::write_topic_id(&folder, topic_id)?;
-            let opened = recovery::open(&folder, Before::new(config.index_interval_bytes))?;
-            disk::sync_folder(&self.folder)?;
-            Ok(opened)
+            disk::create_folder(&folder).map_err(at(&folder))?;
+            properties::write_topic_id(&folder, topic_id).map_err(at(&folder))?;
+            recovery::open(&folder, Before::new(config.index_interval_bytes))
         };
-        let opened = made().map_err(at(&folder))?;
+        let opened = made().inspect_err(|_| {
+            // What is there of it would be adopted by the next start.
+            if !was_there {
+                let _ = disk::remove_folder(&folder);
+            }
+        })?;
         let parts = (opened.published, opened.appender);
         let log = PartitionLog::new(
             name.clone(),
@@ -187,7 +257,7 @@ impl LogManager {
             parts,
         );
         let log = Arc::new(log);
-        partitions.insert(name, Arc::clone(&log));
+        lock(&self.partitions).insert(name, Arc::clone(&log));
         Ok(log)
     }
 
@@ -199,6 +269,10 @@ impl LogManager {
         let Some(log) = lock(&self.partitions).remove(name) else {
             return Ok(());
         };
+        // Whatever uses names in the folder has ended, and does no more: they may be those of
+        // another partition from now on.
+        let _files = lock(&log.files);
+        let _appender = lock(&log.appender);
         log.is_deleted.store(true, Ordering::Release);
         let gone = self.folder.join(retention::deleted_folder(&log));
         disk::rename(&log.folder, &gone).map_err(at(&log.folder))?;
@@ -215,7 +289,7 @@ impl LogManager {
     }
 
     /// Once per second.
-    fn tend(&self, retention_due: &mut Duration) {
+    pub(crate) fn tend(&self, retention_due: &mut Duration) {
         if let Err(error) = self.write_checkpoints() {
             tracing::warn!(
                 "{}: checkpoints cannot be written: {error}",
@@ -263,11 +337,9 @@ impl LogManager {
     }
 
     fn write_checkpoints(&self) -> io::Result<()> {
-        let (mut synced, mut starts, mut seen) = (
-            OffsetCheckpoint::new(),
-            OffsetCheckpoint::new(),
-            OffsetCheckpoint::new(),
-        );
+        let mut checkpoints = lock(&self.checkpoints);
+        let mut present = Checkpoints::default();
+        let [synced, starts, seen] = &mut present.0;
         for log in self.partitions() {
             let offsets = log.offsets();
             let name = log.name().clone();
@@ -277,17 +349,7 @@ impl LogManager {
                 starts.insert(name, offsets.start);
             }
         }
-        for (name, offsets) in [
-            (RECOVERY_POINTS, synced),
-            (LOG_STARTS, starts),
-            (HIGH_WATERMARKS, seen),
-        ] {
-            let path = self.folder.join(name);
-            if read_offsets(&path) != offsets || !path.exists() {
-                write_offsets(&path, &offsets)?;
-            }
-        }
-        Ok(())
+        checkpoints.replace(present, &self.folder)
     }
 
     /// Writes and syncs everything that is queued, and what the next start needs to be quick.
@@ -299,6 +361,8 @@ impl LogManager {
         if self.is_offline() {
             return Ok(());
         }
+        // Where logs begin comes first: their files of epochs do not go further back.
+        self.write_checkpoints().map_err(at(&self.folder))?;
         for log in self.partitions() {
             finish(&log).map_err(at(&log.folder))?;
         }
@@ -332,13 +396,45 @@ impl Drop for LogManager {
     }
 }
 
+impl Checkpoints {
+    fn read(folder: &Path) -> Checkpoints {
+        Checkpoints(CHECKPOINTS.map(|name| read_offsets(&folder.join(name))))
+    }
+
+    /// Writes those that have changed, or are not there.
+    fn replace(&mut self, present: Checkpoints, folder: &Path) -> io::Result<()> {
+        let pairs = self.0.iter_mut().zip(present.0).zip(CHECKPOINTS);
+        for ((written, present), name) in pairs {
+            let path = folder.join(name);
+            if *written != present || !path.exists() {
+                write_offsets(&path, &present)?;
+                *written = present;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a partition. Offsets of one that had the same name would hide what is appended to
+    /// this one, and would have it taken for synced.
+    fn forget(&mut self, name: &TopicPartition, folder: &Path) -> io::Result<()> {
+        if self.0.iter().all(|offsets| !offsets.contains_key(name)) {
+            return Ok(());
+        }
+        let mut without = Checkpoints(self.0.clone());
+        for offsets in &mut without.0 {
+            offsets.remove(name);
+        }
+        self.replace(without, folder)
+    }
+}
+
 /// What the next start needs of a partition.
 fn finish(log: &PartitionLog) -> io::Result<()> {
     log.sync()?;
     log.finish_sealed()?;
-    let (segment, index, next, snapshot) = {
+    let (segment, index, next, snapshot, state) = {
         let appender = lock(&log.appender);
-        let mut index = appender.open.index().clone();
+        let mut index = lock(&appender.index).clone();
         index.seal();
         let snapshot = appender.producers.snapshot();
         (
@@ -346,11 +442,15 @@ fn finish(log: &PartitionLog) -> io::Result<()> {
             index,
             appender.next_offset,
             snapshot,
+            appender.state(),
         )
     };
     disk::truncate(&*segment.open()?.file, segment.size())?;
     segment.write_index(&index)?;
-    write_snapshot(&log.folder, next, &snapshot)?;
+    write_snapshot(&log.folder, next, snapshot)?;
+    if let Some(state) = state {
+        state.write(&log.folder)?;
+    }
     let epochs = log.published().epochs.clone();
     epochs.write(&log.folder)
 }
@@ -371,22 +471,25 @@ fn take_lock(folder: &Path) -> Result<File, LogError> {
 fn open_all(
     folder: &Path,
     last_end: LastEnd,
+    Checkpoints([synced, starts, _]): &Checkpoints,
     config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
+    threads: usize,
 ) -> Result<Vec<FoundPartition>, LogError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let entry = entry.map_err(at(folder))?;
-        if let Some(name) = entry
-            .file_name()
-            .to_str()
-            .and_then(TopicPartition::of_folder)
-        {
-            names.push(name);
+        let name = entry.file_name();
+        let Some(name) = name.to_str().and_then(TopicPartition::of_folder) else {
+            continue;
+        };
+        let path = entry.path();
+        // A link may lead to a folder elsewhere.
+        match fs::metadata(&path).map_err(at(&path))?.is_dir() {
+            true => names.push(name),
+            false => tracing::warn!("{}: this is no folder, and no partition", path.display()),
         }
     }
     names.sort();
-    let synced = read_offsets(&folder.join(RECOVERY_POINTS));
-    let starts = read_offsets(&folder.join(LOG_STARTS));
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
     let open = || {
@@ -402,11 +505,12 @@ fn open_all(
             lock(&found).push(opened);
         }
     };
-    let threads = thread::available_parallelism().map_or(1, Into::into);
     thread::scope(|scope| {
-        for _ in 0..threads.min(OPENING_THREADS_MAX).min(names.len()) {
-            scope.spawn(open);
+        for _ in 1..threads.min(names.len()) {
+            // What one would do that cannot be started, the others do.
+            let _ = thread::Builder::new().spawn_scoped(scope, open);
         }
+        open();
     });
     let found = std::mem::take(&mut *lock(&found));
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -420,7 +524,7 @@ fn open_one(
     before: Before,
     config: Arc<TopicConfig>,
 ) -> Result<FoundPartition, LogError> {
-    let opened = recovery::open(folder, before).map_err(at(folder))?;
+    let opened = recovery::open(folder, before)?;
     let topic_id = properties::read_topic_id(folder).unwrap_or_default();
     let parts = (opened.published, opened.appender);
     let log = PartitionLog::new(name.clone(), topic_id, folder.to_owned(), config, parts);

@@ -18,9 +18,10 @@ use underpass::FileRange;
 
 use crate::appender::Appender;
 use crate::config::TopicConfig;
+use crate::files::disk::DiskWait;
 use crate::files::epochs::LeaderEpochs;
 use crate::position::{LogPosition, TopicPartition};
-use crate::segment::{DiskWait, Segment, lock};
+use crate::segment::{Segment, lock};
 
 /// The log of a partition.
 #[derive(Debug)]
@@ -32,8 +33,13 @@ pub struct PartitionLog {
     config: Mutex<Arc<TopicConfig>>,
     published: Mutex<Published>,
     pub(crate) appender: Mutex<Appender>,
+    /// Held while files are found or made by their names, except by appends, which hold `appender`.
+    /// Comes before that.
+    pub(crate) files: Mutex<()>,
     /// Whether the partition is being deleted.
     pub(crate) is_deleted: AtomicBool,
+    /// Whether a sync has failed, since when nothing of it counts as synced.
+    has_failed: AtomicBool,
 }
 
 /// What readers see.
@@ -121,7 +127,9 @@ impl PartitionLog {
             config: Mutex::new(config),
             published: Mutex::new(published),
             appender: Mutex::new(appender),
+            files: Mutex::new(()),
             is_deleted: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -159,6 +167,12 @@ impl PartitionLog {
     pub fn size(&self) -> u64 {
         let segments = lock(&self.published).segments.clone();
         segments.iter().map(|segment| segment.size()).sum()
+    }
+
+    /// The largest id of an idempotent producer that has written here, as far as that is
+    /// remembered.
+    pub fn largest_producer_id(&self) -> Option<i64> {
+        lock(&self.appender).producers.largest_id()
     }
 
     /// The end of the latest epoch up to `epoch` (KIP-320): that epoch, and the first offset behind
@@ -205,10 +219,12 @@ impl PartitionLog {
             .segments
             .partition_point(|segment| segment.base <= offset);
         let from = &published.segments[behind.saturating_sub(1)..];
-        // Mostly one has it; a gap at its end is what the next one is for.
+        // Mostly one has it; a gap at its end is what the next one is for. Damage has left empty
+        // ones, any number of them.
         let visible = from
             .iter()
-            .take_while(|segment| segment.base <= watermark.segment);
+            .take_while(|segment| segment.base <= watermark.segment)
+            .filter(|segment| segment.size() > 0);
         Ok(Some((visible.take(2).cloned().collect(), watermark)))
     }
 
@@ -218,7 +234,7 @@ impl PartitionLog {
         (offset, bytes_max, first): (i64, u64, FirstBatch),
         wait: DiskWait,
     ) -> io::Result<LogRead> {
-        for segment in segments {
+        for (number, segment) in segments.iter().enumerate() {
             let limit = match segment.base == watermark.segment {
                 true => watermark.position,
                 false => segment.size(),
@@ -231,6 +247,13 @@ impl PartitionLog {
             let Some(batch) = open.find(offset, limit, wait)? else {
                 continue;
             };
+            let next = segments.get(number + 1);
+            if next.is_some_and(|next| batch.last_offset >= next.base) {
+                // Offsets are not covered by checksums. Consumers would skip what is there.
+                let wrong = format!("the batch at byte {} reaches into the next", batch.position);
+                let wrong = format!("segment {}: {wrong}", segment.base);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
+            }
             let len = match first {
                 FirstBatch::Whole => bytes_max.max(batch.size),
                 FirstBatch::Fitting if batch.size > bytes_max => return Ok(LogRead::Empty),
@@ -245,8 +268,9 @@ impl PartitionLog {
         Ok(LogRead::Empty)
     }
 
-    /// The first batch that has a timestamp of at least `timestamp`, as the offset of its first
-    /// record and its largest timestamp; nothing if there is none. Blocks.
+    /// The first record that has a timestamp of at least `timestamp`, as its offset and its
+    /// timestamp; nothing if there is none. Where the records of its batch cannot be read, the
+    /// first one of the batch. Blocks.
     ///
     /// # Errors
     /// Of the kernel.
@@ -259,47 +283,23 @@ impl PartitionLog {
                 published.high_watermark,
             )
         };
-        for segment in segments
+        let visible = segments
             .iter()
-            .take_while(|segment| segment.base <= watermark.segment)
-        {
-            let open = segment.open()?;
-            let (largest, from) = {
-                let index = open.index();
-                let from = index.before_offset(index.before_time(timestamp));
-                (index.largest_timestamp(), from)
-            };
-            if largest.is_none_or(|(largest, _)| largest < timestamp) {
-                continue;
-            }
+            .take_while(|segment| segment.base <= watermark.segment);
+        for segment in visible {
             let limit = match segment.base == watermark.segment {
                 true => watermark.position,
                 false => segment.size(),
             };
-            let mut found = None;
-            crate::segment::walk(
-                &*open.file,
-                from,
-                limit,
-                DiskWait::Allowed,
-                &mut |_, header| match header.max_timestamp >= timestamp
-                    && header.last_offset() >= start
-                {
-                    true => {
-                        found = Some((header.base_offset.max(start), header.max_timestamp));
-                        std::ops::ControlFlow::Break(())
-                    }
-                    false => std::ops::ControlFlow::Continue(()),
-                },
-            )?;
-            if found.is_some() {
-                return Ok(found);
+            if let Some(found) = segment.first_since(timestamp, start, limit)? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// The largest timestamp, and the offset of the last record of its batch (KIP-734). Blocks.
+    /// The first record that has the largest timestamp, as its offset and its timestamp (KIP-734).
+    /// Blocks.
     ///
     /// # Errors
     /// Of the kernel.
@@ -307,12 +307,27 @@ impl PartitionLog {
         let segments = lock(&self.published).segments.clone();
         let mut largest = None;
         for segment in segments {
-            let of_segment = segment.open()?.index().largest_timestamp();
-            if of_segment.map(|(time, _)| time) > largest.map(|(time, _): (i64, i64)| time) {
-                largest = of_segment;
-            }
+            let of_segment = segment.largest_timestamp()?;
+            largest = largest.max(of_segment.map(|(time, _)| time));
         }
-        Ok(largest)
+        match largest {
+            Some(timestamp) => self.offset_of_time(timestamp),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the partition is being deleted, for as long as `files` or `appender` is held.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Acquire)
+    }
+
+    /// Whether a sync has failed, for as long as `files` is held.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_failed(&self) {
+        self.has_failed.store(true, Ordering::Release);
     }
 
     /// What is published, to be changed by a thread of the log.

@@ -3,6 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// The largest offset that is believed: a larger one is damage, and no log gets there. It leaves
+/// room to add to it.
+pub(crate) const OFFSET_MAX: i64 = i64::MAX / 2;
+
+/// An offset as files have it in words.
+pub(crate) fn parse_offset(text: &str) -> Option<i64> {
+    let offset = text.parse().ok()?;
+    (0..=OFFSET_MAX).contains(&offset).then_some(offset)
+}
+
 /// The name of a partition.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TopicPartition {

@@ -6,9 +6,23 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::batch::{BatchHeader, add_sequence};
+use crate::position::OFFSET_MAX;
 
 /// How many batches of a producer are remembered: as many as clients have in flight.
 const BATCHES: usize = 5;
+
+/// How many producers of a partition are remembered. Every start of a client is a producer, and
+/// anybody can make ids up, so expiry alone is no bound: this many take about 20 MiB. The ones
+/// whose latest batch is the oldest are forgotten first. Whatever a forgotten producer sends next
+/// is appended, so a batch that it repeats is there twice. That takes so many other producers
+/// within the time in which a client repeats a batch: two minutes.
+const PRODUCERS_MAX: usize = 1 << 16;
+
+/// The largest snapshot that is read: Kafka knows no bound.
+pub(crate) const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
+
+/// What is left when there are too many, so that the oldest are not looked for with every batch.
+const PRODUCERS_KEPT: usize = PRODUCERS_MAX / 8 * 7;
 
 const SNAPSHOT_VERSION: i16 = 1;
 const SNAPSHOT_HEADER_BYTES: usize = 10;
@@ -26,6 +40,14 @@ struct ProducerState {
     /// The timestamp of its latest batch: it expires by that.
     timestamp: i64,
 }
+
+/// Producers as they were before a round of appends: those that it has changed.
+#[derive(Debug, Default)]
+pub(crate) struct ProducersBefore(HashMap<i64, Option<ProducerState>>);
+
+/// The producers at an offset, as a snapshot has them, in any order.
+#[derive(Debug)]
+pub(crate) struct ProducerSnapshot(Vec<[u8; ENTRY_BYTES]>);
 
 /// A batch of a producer that was appended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -134,33 +156,56 @@ impl ProducerStates {
         });
     }
 
+    /// Remembers a batch that may still come to nothing. `before` gets what there was.
+    pub(crate) fn record_pending(&mut self, batch: &BatchHeader, before: &mut ProducersBefore) {
+        let id = batch.producer_id;
+        let known = before.0.entry(id);
+        known.or_insert_with(|| self.0.get(&id).cloned());
+        self.record(batch);
+    }
+
+    /// Goes back to what there was.
+    pub(crate) fn undo(&mut self, before: ProducersBefore) {
+        for (id, state) in before.0 {
+            match state {
+                Some(state) => self.0.insert(id, state),
+                None => self.0.remove(&id),
+            };
+        }
+    }
+
+    /// Forgets the producers with the oldest batches, if there are too many.
+    pub(crate) fn bound(&mut self) {
+        if self.0.len() <= PRODUCERS_MAX {
+            return;
+        }
+        let mut ends: Vec<_> = self.0.values().map(ProducerState::last_offset).collect();
+        let forgotten = ends.len() - PRODUCERS_KEPT;
+        let (_, first_kept, _) = ends.select_nth_unstable(forgotten);
+        let first_kept = *first_kept;
+        // Only a snapshot that somebody has made up has several with one offset.
+        let mut room = PRODUCERS_KEPT;
+        self.0.retain(|_, state| {
+            let is_kept = state.last_offset() >= first_kept && room > 0;
+            room -= usize::from(is_kept);
+            is_kept
+        });
+    }
+
     /// Forgets producers whose latest batch is older than `timestamp`.
     pub(crate) fn expire(&mut self, timestamp: i64) {
         self.0.retain(|_, state| state.timestamp >= timestamp);
     }
 
-    /// The content of a snapshot file.
-    pub(crate) fn snapshot(&self) -> Vec<u8> {
-        let mut entries: Vec<_> = self.0.iter().collect();
-        entries.sort_unstable_by_key(|(id, _)| **id);
-        let mut file = vec![0; SNAPSHOT_HEADER_BYTES];
-        for (id, state) in &entries {
-            let last = state.batches.back();
-            file.extend_from_slice(&id.to_be_bytes());
-            file.extend_from_slice(&state.epoch.to_be_bytes());
-            file.extend_from_slice(&last.map_or(-1, |last| last.last_sequence).to_be_bytes());
-            file.extend_from_slice(&last.map_or(-1, |last| last.last_offset).to_be_bytes());
-            file.extend_from_slice(&last.map_or(0, |last| last.offset_delta).to_be_bytes());
-            file.extend_from_slice(&state.timestamp.to_be_bytes());
-            // No coordinator has spoken, and no transaction is open.
-            file.extend_from_slice(&(-1i32).to_be_bytes());
-            file.extend_from_slice(&(-1i64).to_be_bytes());
-        }
-        file[..2].copy_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
-        file[6..10].copy_from_slice(&(entries.len() as i32).to_be_bytes());
-        let crc = crc32c::crc32c(&file[6..]);
-        file[2..6].copy_from_slice(&crc.to_be_bytes());
-        file
+    /// The largest id of a producer; nothing if there is none.
+    pub(crate) fn largest_id(&self) -> Option<i64> {
+        self.0.keys().max().copied()
+    }
+
+    /// The producers at this moment.
+    pub(crate) fn snapshot(&self) -> ProducerSnapshot {
+        let states = self.0.iter();
+        ProducerSnapshot(states.map(|(id, state)| state.entry(*id)).collect())
     }
 
     /// Reads a snapshot; nothing if it is damaged or of another version.
@@ -176,7 +221,23 @@ impl ProducerStates {
         let states = entries
             .chunks_exact(ENTRY_BYTES)
             .map(ProducerState::of_entry);
-        states.collect::<Option<_>>().map(ProducerStates)
+        let mut states = ProducerStates(states.collect::<Option<_>>()?);
+        states.bound();
+        Some(states)
+    }
+}
+
+impl ProducerSnapshot {
+    /// The content of a snapshot file.
+    pub(crate) fn file(mut self) -> Vec<u8> {
+        self.0.sort_unstable();
+        let mut file = vec![0; SNAPSHOT_HEADER_BYTES];
+        file.extend_from_slice(self.0.as_flattened());
+        file[..2].copy_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
+        file[6..10].copy_from_slice(&(self.0.len() as i32).to_be_bytes());
+        let crc = crc32c::crc32c(&file[6..]);
+        file[2..6].copy_from_slice(&crc.to_be_bytes());
+        file
     }
 }
 
@@ -188,13 +249,45 @@ impl ProducerState {
         })
     }
 
+    /// The offset of its latest record; −1 if none is known.
+    fn last_offset(&self) -> i64 {
+        self.batches.back().map_or(-1, |last| last.last_offset)
+    }
+
+    fn entry(&self, id: i64) -> [u8; ENTRY_BYTES] {
+        let last = self.batches.back();
+        let mut entry = [0; ENTRY_BYTES];
+        let mut put = |at: usize, field: &[u8]| entry[at..at + field.len()].copy_from_slice(field);
+        put(0, &id.to_be_bytes());
+        put(8, &self.epoch.to_be_bytes());
+        put(
+            10,
+            &last.map_or(-1, |last| last.last_sequence).to_be_bytes(),
+        );
+        put(14, &self.last_offset().to_be_bytes());
+        put(22, &last.map_or(0, |last| last.offset_delta).to_be_bytes());
+        put(26, &self.timestamp.to_be_bytes());
+        // No coordinator has spoken, and no transaction is open.
+        put(34, &(-1i32).to_be_bytes());
+        put(38, &(-1i64).to_be_bytes());
+        entry
+    }
+
     fn of_entry(entry: &[u8]) -> Option<(i64, ProducerState)> {
         let last_sequence = i32::from_be_bytes(part(entry, 10)?);
+        let last_offset = i64::from_be_bytes(part(entry, 14)?);
         let offset_delta = i32::from_be_bytes(part(entry, 22)?);
+        // Without a sequence there is no batch, and the rest means nothing.
+        let is_batch =
+            offset_delta >= 0 && (i64::from(offset_delta)..=OFFSET_MAX).contains(&last_offset);
+        if last_sequence >= 0 && !is_batch {
+            return None;
+        }
+        let first_sequence = add_sequence(last_sequence, offset_delta.saturating_neg());
         let last = AppendedBatch {
-            first_sequence: add_sequence(last_sequence, -offset_delta),
+            first_sequence,
             last_sequence,
-            last_offset: i64::from_be_bytes(part(entry, 14)?),
+            last_offset,
             offset_delta,
         };
         let state = ProducerState {
@@ -219,7 +312,7 @@ mod tests {
 
     fn header(id: i64, epoch: i16, sequence: i32, count: i32, at: i64) -> BatchHeader {
         let mut bytes = batch_of(id, epoch, sequence, count);
-        crate::batch::place(&mut bytes, at, 0);
+        crate::batch::tests::put_place(&mut bytes, at, 0);
         BatchHeader::parse(&bytes).unwrap()
     }
 
@@ -290,6 +383,62 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_round_that_comes_to_nothing_is_undone_and_keeps_only_what_it_has_changed() {
+        let mut states = ProducerStates::default();
+        for id in 0..10_000 {
+            states.record(&header(id, 0, 0, 1, id));
+        }
+        let unchanged = states.clone();
+        let mut before = ProducersBefore::default();
+        for batch in [
+            header(5, 0, 1, 1, 10_000),
+            header(5, 0, 2, 1, 10_001),
+            header(6, 1, 0, 1, 10_002),
+            header(20_000, 0, 7, 1, 10_003),
+            header(20_000, 0, 8, 1, 10_004),
+        ] {
+            assert_eq!(states.judge(&batch), Ok(SequenceVerdict::Append));
+            states.record_pending(&batch, &mut before);
+        }
+        assert_eq!(before.0.len(), 3);
+        states.undo(before);
+        assert_eq!(states, unchanged);
+    }
+
+    #[test]
+    fn there_are_not_more_producers_than_allowed_and_the_oldest_go_first() {
+        let mut states = ProducerStates::default();
+        let count = PRODUCERS_MAX as i64;
+        for id in 0..count {
+            states.record(&header(id, 0, 3, 1, id));
+        }
+        states.record(&header(0, 0, 4, 1, count));
+        states.bound();
+        assert_eq!(states.0.len(), PRODUCERS_MAX);
+        states.record(&header(count, 0, 3, 1, count + 1));
+        states.bound();
+        assert_eq!(states.0.len(), PRODUCERS_KEPT);
+        let is_known = |id: i64| states.0.contains_key(&id);
+        assert!(is_known(0) && !is_known(1) && is_known(count) && is_known(count - 1));
+        // A forgotten one goes on anywhere, one that is known does not.
+        let far = |id| header(id, 0, 500, 1, 0);
+        assert_eq!(states.judge(&far(1)), Ok(SequenceVerdict::Append));
+        assert!(states.judge(&far(0)).is_err());
+    }
+
+    #[test]
+    fn a_snapshot_with_too_many_producers_is_read_as_far_as_they_are_remembered() {
+        let count = PRODUCERS_MAX as i64 + 10;
+        let mut states = ProducerStates::default();
+        for id in 0..count {
+            states.record(&header(id, 0, 3, 1, id));
+        }
+        let read = ProducerStates::of_snapshot(&states.snapshot().file()).unwrap();
+        assert_eq!(read.0.len(), PRODUCERS_KEPT);
+        assert!(read.0.contains_key(&(count - 1)) && !read.0.contains_key(&0));
+    }
+
     proptest! {
         #[test]
         fn a_snapshot_goes_on_where_it_was_taken(
@@ -301,14 +450,14 @@ mod tests {
                 states.record(&header(id, 3, *sequence, count, offset as i64 * 100));
                 *sequence = add_sequence(*sequence, count);
             }
-            let restored = ProducerStates::of_snapshot(&states.snapshot()).unwrap();
+            let restored = ProducerStates::of_snapshot(&states.snapshot().file()).unwrap();
             for (id, sequence) in next {
                 let following = header(id, 3, sequence, 1, 0);
                 prop_assert_eq!(restored.judge(&following), Ok(SequenceVerdict::Append));
                 let wrong = header(id, 3, add_sequence(sequence, 1), 1, 0);
                 prop_assert!(restored.judge(&wrong).is_err());
             }
-            let mut damaged = states.snapshot();
+            let mut damaged = states.snapshot().file();
             let last = damaged.len() - 1;
             damaged[last] ^= 1;
             prop_assert_eq!(ProducerStates::of_snapshot(&damaged), None);

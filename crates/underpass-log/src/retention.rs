@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::files::disk;
 use crate::partition::PartitionLog;
+use crate::position::TopicPartition;
 use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock, parse_name};
 
 const DELETED: &str = "deleted";
@@ -21,6 +22,10 @@ const DELETE_DELAY: Duration = Duration::from_secs(60);
 /// # Errors
 /// Of the kernel.
 pub(crate) fn retain(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
+    let _files = lock(&log.files);
+    if log.is_deleted() {
+        return Ok(());
+    }
     let config = log.config();
     let (segments, start, seen, log_end) = {
         let published = log.published();
@@ -61,7 +66,7 @@ fn is_too_old(segment: &Segment, retention_ms: i64, now_ms: i64) -> io::Result<b
     if retention_ms < 0 {
         return Ok(false);
     }
-    let latest = segment.open()?.index().largest_timestamp();
+    let latest = segment.largest_timestamp()?;
     let latest = latest
         .map(|(timestamp, _)| timestamp)
         .filter(|timestamp| *timestamp >= 0);
@@ -82,6 +87,10 @@ fn modified_ms(path: &Path) -> io::Result<i64> {
 }
 
 /// Takes segments out of the log, and gives their files another name. Who reads one goes on.
+///
+/// A crash may undo changes of names in any order. It must leave neither a gap, behind which
+/// everything would be taken for lost, nor no segment at all, by which the next offset would be
+/// lost: the segment that stays is synced first, and then each one that goes, from the oldest on.
 fn delete(log: &PartitionLog, segments: &[Arc<Segment>]) -> io::Result<()> {
     if segments.is_empty() {
         return Ok(());
@@ -99,6 +108,7 @@ fn delete(log: &PartitionLog, segments: &[Arc<Segment>]) -> io::Result<()> {
         .segments
         .first()
         .map_or(0, |segment| segment.base);
+    disk::sync_folder(&log.folder)?;
     for segment in segments {
         segment.close();
         for extension in [LOG, INDEX, TIME_INDEX, SNAPSHOT] {
@@ -112,6 +122,7 @@ fn delete(log: &PartitionLog, segments: &[Arc<Segment>]) -> io::Result<()> {
                 _ => {}
             }
         }
+        disk::sync_folder(&log.folder)?;
     }
     remove_old_files(&log.folder, log.config().file_delete_delay_ms)
 }
@@ -133,7 +144,7 @@ fn remove_old_files(folder: &Path, delay_ms: u64) -> io::Result<()> {
             .and_then(parse_name)
             .is_some_and(|(_, extension)| extension.ends_with(DELETED));
         if is_deleted && is_old(&entry.path(), Duration::from_millis(delay_ms)) {
-            fs::remove_file(entry.path())?;
+            disk::remove(&entry.path())?;
         }
     }
     Ok(())
@@ -154,19 +165,59 @@ fn is_old(path: &Path, delay: Duration) -> bool {
 pub(crate) fn deleted_folder(log: &PartitionLog) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unique = since.unwrap_or_default().as_nanos() ^ u128::from(log.number()) << 96;
-    format!("{}.{unique:032x}-delete", log.name())
+    let end = format!(".{unique:032x}-delete");
+    // As Kafka does, where the name is so long that no folder could have both.
+    let name = log.name().to_string();
+    let fits = (0..=FOLDER_NAME_BYTES_MAX - end.len()).rev();
+    let name = { fits }.find_map(|length| name.get(..length.min(name.len())));
+    name.unwrap_or_default().to_owned() + &end
+}
+
+/// The longest name of a folder (`NAME_MAX`).
+const FOLDER_NAME_BYTES_MAX: usize = 255;
+
+fn is_deleted_folder(folder: &str) -> bool {
+    let name = folder.strip_suffix("-delete");
+    let Some((partition, unique)) = name.and_then(|name| name.rsplit_once('.')) else {
+        return false;
+    };
+    let is_unique = unique.len() == 32 && unique.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_cut = folder.len() == FOLDER_NAME_BYTES_MAX && is_unique;
+    is_cut || TopicPartition::of_folder(partition).is_some()
 }
 
 /// Removes the folders of partitions that were deleted some time ago.
 pub(crate) fn remove_deleted(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let is_deleted = name.to_str().is_some_and(|name| name.ends_with("-delete"));
-        if is_deleted
+        if name.to_str().is_some_and(is_deleted_folder)
             && is_old(&entry.path(), DELETE_DELAY)
-            && let Err(error) = fs::remove_dir_all(entry.path())
+            && let Err(error) = disk::remove_folder(&entry.path())
         {
             tracing::warn!("{}: {error}", entry.path().display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_folders_of_partitions_are_removed() {
+        let cut = format!("{}.{:032x}-delete", "t".repeat(215), 7);
+        assert_eq!(cut.len(), FOLDER_NAME_BYTES_MAX);
+        for (name, is_one) in [
+            ("t-0.5f3e-delete", true),
+            ("a.b-12.00000000000000000000000000000001-delete", true),
+            (&cut, true),
+            (&cut[1..], false),
+            ("please-delete", false),
+            ("x.please-delete", false),
+            ("t-0-delete", false),
+            ("t-delete-0", false),
+        ] {
+            assert_eq!(is_deleted_folder(name), is_one, "{name}");
         }
     }
 }

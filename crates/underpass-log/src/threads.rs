@@ -1,20 +1,21 @@
-//! The threads of a data folder: one writes, one syncs.
+//! The threads of a data folder: one writes, some sync.
 //!
 //! ```text
 //!  append ─► queue ─► writer: all that is queued, a call per partition ─► answers (acks 0 and 1)
-//!                        └─► syncer: all that is dirty, one after another ─► answers (acks=all)
+//!                        └─► syncers: all that is dirty, shared among them ─► answers (acks=all)
 //! ```
 //!
 //! Whatever comes while a call is in progress is taken together afterwards: the busier the disk,
 //! the more records share a sync.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::appender::{AppendError, Appended};
+use crate::batch::BatchBytes;
 use crate::config::FlushPolicy;
 use crate::partition::PartitionLog;
 use crate::segment::lock;
@@ -41,7 +42,7 @@ pub struct Append {
     /// The partition.
     pub log: Arc<PartitionLog>,
     /// One whole batch, checked.
-    pub batch: Vec<u8>,
+    pub batch: BatchBytes,
     /// When it is answered.
     pub acks: Acks,
     /// The answer.
@@ -59,6 +60,16 @@ pub(crate) struct LogThreads {
     /// Since a sync has failed.
     is_offline: AtomicBool,
     observer: WatermarkObserver,
+    syncs: Mutex<SyncStats>,
+}
+
+/// Syncs of partitions, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SyncStats {
+    /// How many there were.
+    pub count: u64,
+    /// How long they took, one behind the other.
+    pub time: Duration,
 }
 
 #[derive(Default)]
@@ -71,6 +82,8 @@ struct AppendQueue {
 #[derive(Default)]
 struct Dirty {
     partitions: HashMap<u64, DirtyPartition>,
+    /// Those that a syncer syncs.
+    in_progress: HashSet<u64>,
     /// The earliest time at which something has to be synced.
     due: Option<Instant>,
     is_closed: bool,
@@ -80,6 +93,30 @@ struct DirtyPartition {
     log: Arc<PartitionLog>,
     /// Answers that wait, with the offset up to which each does.
     waiting: Vec<(i64, Completion, Appended)>,
+}
+
+/// Threads that sync. Syncs of several files that are under way together share a commit of the file
+/// system's journal, where one behind the other has one each.
+pub(crate) const SYNCERS: usize = 8;
+
+impl Dirty {
+    /// What one syncer syncs of what is due, and nobody syncs: the others take the rest. What comes
+    /// for a partition meanwhile waits, and shares the next sync of it.
+    fn take_share(&mut self) -> HashMap<u64, DirtyPartition> {
+        let count = self.partitions.len().div_ceil(SYNCERS);
+        let free = |number: &&u64| !self.in_progress.contains(number);
+        let numbers = self.partitions.keys().filter(free).take(count);
+        let numbers: Vec<_> = numbers.copied().collect();
+        let mut share = HashMap::new();
+        for number in numbers {
+            share.extend(self.partitions.remove_entry(&number));
+            self.in_progress.insert(number);
+        }
+        if self.partitions.is_empty() {
+            self.due = None;
+        }
+        share
+    }
 }
 
 /// How long records stay unsynced that nobody waits for.
@@ -96,6 +133,7 @@ impl LogThreads {
             is_dirty: Condvar::new(),
             is_offline: AtomicBool::new(false),
             observer,
+            syncs: Mutex::default(),
         }
     }
 
@@ -119,6 +157,10 @@ impl LogThreads {
         self.queued_bytes.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn syncs(&self) -> SyncStats {
+        *lock(&self.syncs)
+    }
+
     pub(crate) fn is_offline(&self) -> bool {
         self.is_offline.load(Ordering::Acquire)
     }
@@ -131,7 +173,7 @@ impl LogThreads {
 
     fn close_dirty(&self) {
         lock(&self.dirty).is_closed = true;
-        self.is_dirty.notify_one();
+        self.is_dirty.notify_all();
     }
 
     /// The writer.
@@ -181,11 +223,11 @@ impl LogThreads {
     }
 
     /// Writes what is queued for a partition. Returns whether consumers may see more.
-    fn write_partition(&self, mut round: PartitionRound) -> bool {
+    fn write_partition(&self, round: PartitionRound) -> bool {
         let log = round.log;
         let refused = match () {
             () if self.is_offline() => Some(AppendError::Offline),
-            () if log.is_deleted.load(Ordering::Acquire) => Some(AppendError::Closed),
+            () if log.is_deleted() => Some(AppendError::Closed),
             () => None,
         };
         if let Some(refused) = refused {
@@ -197,7 +239,7 @@ impl LogThreads {
             }
             return false;
         }
-        let outcomes = log.append_all(&mut round.batches);
+        let outcomes = log.append_all(&round.batches);
         let must_flush = self.has_flush_interval(&log);
         let (mut shown, mut waiting) = (None, Vec::new());
         for ((acks, done), outcome) in round.answers.into_iter().zip(outcomes) {
@@ -260,14 +302,26 @@ impl LogThreads {
         let is_sooner = due.is_some_and(|due| dirty.due.is_none_or(|other| due < other));
         if is_sooner {
             dirty.due = due;
+        }
+        // What has been due for longer may be what others sync already.
+        if is_sooner || is_urgent {
             self.is_dirty.notify_one();
         }
     }
 
-    /// The syncer.
+    /// A syncer.
     pub(crate) fn sync(&self) {
         while let Some(dirty) = self.take_dirty() {
+            let numbers: Vec<_> = dirty.keys().copied().collect();
             self.sync_round(dirty);
+            let mut dirty = lock(&self.dirty);
+            for number in numbers {
+                dirty.in_progress.remove(&number);
+            }
+            // Something may have waited for that.
+            if !dirty.partitions.is_empty() {
+                self.is_dirty.notify_one();
+            }
         }
     }
 
@@ -276,13 +330,20 @@ impl LogThreads {
         loop {
             let now = Instant::now();
             if dirty.is_closed && dirty.partitions.is_empty() {
+                // The others end, too.
+                self.is_dirty.notify_all();
                 return None;
             }
             if dirty.is_closed || dirty.due.is_some_and(|due| due <= now) {
-                dirty.due = None;
-                return Some(mem::take(&mut dirty.partitions));
+                let share = dirty.take_share();
+                if !share.is_empty() {
+                    if !dirty.partitions.is_empty() {
+                        self.is_dirty.notify_one();
+                    }
+                    return Some(share);
+                }
             }
-            dirty = match dirty.due {
+            dirty = match dirty.due.filter(|due| *due > now) {
                 Some(due) => {
                     let waited = self.is_dirty.wait_timeout(dirty, due - now);
                     waited.unwrap_or_else(PoisonError::into_inner).0
@@ -299,7 +360,18 @@ impl LogThreads {
         let mut moved = Vec::new();
         for (number, partition) in dirty {
             let DirtyPartition { log, waiting } = partition;
-            match log.sync() {
+            let begun = Instant::now();
+            let synced = log.sync();
+            let mut syncs = lock(&self.syncs);
+            syncs.count += 1;
+            syncs.time += begun.elapsed();
+            drop(syncs);
+            match synced {
+                Ok(_) if log.is_deleted() => {
+                    for (_, done, _) in waiting {
+                        done(Err(AppendError::Closed));
+                    }
+                }
                 Ok(end) if !self.is_offline() => {
                     if log.show_until(end) {
                         moved.push(number);
@@ -351,7 +423,7 @@ impl LogThreads {
 /// What is queued for a partition.
 struct PartitionRound {
     log: Arc<PartitionLog>,
-    batches: Vec<Vec<u8>>,
+    batches: Vec<BatchBytes>,
     answers: Vec<(Acks, Completion)>,
 }
 

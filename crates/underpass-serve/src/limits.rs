@@ -64,12 +64,6 @@ pub(crate) const LOG_LINGER: Duration = Duration::from_millis(50);
 /// lost them.
 pub(crate) const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections to the status address at once: a scraper, a health check and a person.
-pub(crate) const METRICS_CONNECTIONS_MAX: usize = 16;
-
-/// How long one of them may take, from its first byte to its last.
-pub(crate) const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Entries of a folder that are sorted before they are listed. More rows are not read by people,
 /// and these take a few megabytes at most.
 pub(crate) const LISTED_ENTRIES_MAX: usize = 20_000;

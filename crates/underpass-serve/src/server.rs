@@ -4,6 +4,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use underpass::Mechanism;
+use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
 use underpass_net::{
     Address, Inherited, ListenAt, ListenerAccess, ListenerConfig, OffloadMode, Server,
     ServerConfig, TlsAcceptor,
@@ -16,12 +17,10 @@ use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
 use crate::error::Error;
 use crate::https::{self, CertificatePin, HttpsState};
-use crate::limits::METRICS_CONNECTIONS_MAX;
 use crate::log::{AccessLog, LogOptions, rotation_obstacle};
+use crate::metrics::exposition::ServerCounts;
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
 use crate::metrics::worker_metrics::ServeSummary;
-use crate::monitor::address::StatusAddress;
-use crate::monitor::service::MetricsService;
 use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
 use crate::request::Scheme;
@@ -98,10 +97,10 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
     let https = Arc::new(HttpsState::new(inherited.tls()));
     let kept = KeptState {
-        metrics: Arc::new(MetricsService::new(
-            Arc::clone(&registry),
-            Arc::clone(&https),
-        )),
+        metrics: Arc::new(MetricsService::new(Box::new(ServerCounts {
+            registry: Arc::clone(&registry),
+            https: Arc::clone(&https),
+        }))),
         registry,
         digests: Arc::default(),
         https,

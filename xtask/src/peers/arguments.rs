@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::installation::FOLDER;
-use super::table::PeerExperiment;
+use super::table::{PeerDocument, PeerExperiment};
 
 #[derive(clap::Args)]
 pub(crate) struct PeersArguments {
@@ -42,6 +42,28 @@ impl PeersArguments {
     /// Whether everything is measured, beside everybody.
     pub(super) fn is_whole(&self) -> bool {
         self.experiments.is_empty() && self.documents.is_empty() && self.beside.is_empty()
+    }
+
+    /// Whether a document is to be measured. Those that are apart have to be asked for.
+    pub(super) fn wants(&self, document: &PeerDocument) -> bool {
+        let is_experiment = match &self.experiments[..] {
+            [] => !document.is_apart || !self.documents.is_empty(),
+            experiments => experiments.contains(&document.experiment),
+        };
+        is_experiment && (self.documents.is_empty() || self.documents.contains(&document.name))
+    }
+
+    /// Whether the page of brokers is to be written.
+    pub(super) fn is_log(&self) -> bool {
+        self.experiments == [PeerExperiment::Log] && self.documents.is_empty()
+    }
+
+    /// What keeps what is known of a run, beside its results.
+    pub(super) fn record(&self) -> &'static str {
+        match self.is_log() {
+            true => "run-log.json",
+            false => "run.json",
+        }
     }
 
     /// Where a document is, from the root of the workspace. Those of quick runs are apart.

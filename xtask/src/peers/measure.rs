@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use super::arguments::PeersArguments;
 use super::installation::{FOLDER, Installation, build_underpass};
 use super::page::RunRecord;
-use super::table::{PeerDocument, PeerFileSystem, PeerTable};
+use super::table::{PeerDocument, PeerFileSystem, PeerKit, PeerProgram, PeerTable};
 use crate::needs::is_root;
 use crate::workspace::{Fallible, exit_code, output};
 
@@ -38,7 +38,15 @@ pub(super) fn measure(
         date: said("date", "-u +%Y-%m-%d")?,
         ..RunRecord::default()
     };
-    for kit in &table.kits {
+    let wanted = || table.documents.iter().filter(|one| arguments.wants(one));
+    let is_used = |kit: &&PeerKit| {
+        let takes_part = |peer: &PeerProgram| {
+            wanted().any(|document| peer.experiments.contains(&document.experiment))
+        };
+        let mut peers = table.peers().filter(|(_, peer)| peer.kit == kit.name);
+        peers.any(|(_, peer)| takes_part(peer))
+    };
+    for kit in table.kits.iter().filter(is_used) {
         let version = installation.version(kit);
         let built = version.and_then(|version| installation.build(kit).map(|()| version));
         match built {
@@ -46,21 +54,17 @@ pub(super) fn measure(
             Err(lack) => run.leave_out(format!("{}: {lack}", kit.name)),
         }
     }
-    let is_wanted = |document: &&PeerDocument| {
-        (arguments.experiments.is_empty() || arguments.experiments.contains(&document.experiment))
-            && (arguments.documents.is_empty() || arguments.documents.contains(&document.name))
-    };
     let folder = installation.workspace.root.join(arguments.result(""));
     fs::create_dir_all(&folder)?;
     if arguments.is_whole() {
         // The page is of one run.
-        for document in &table.documents {
+        for document in wanted() {
             let _ = fs::remove_file(folder.join(format!("{}.json", document.name)));
         }
     }
-    run.write(&folder)?;
+    run.write(&folder, arguments)?;
     let mut is_good = true;
-    for document in table.documents.iter().filter(is_wanted) {
+    for document in wanted() {
         println!("\n== {}", document.name);
         if let Some(lack) = document.on.and_then(PeerFileSystem::lack) {
             run.leave_out(format!("{}: {lack}", document.title));
@@ -82,7 +86,7 @@ pub(super) fn measure(
             is_good = false;
         }
         run.minutes = start.elapsed().as_secs().div_ceil(60);
-        run.write(&folder)?;
+        run.write(&folder, arguments)?;
     }
     Ok(exit_code(is_good))
 }
@@ -114,9 +118,9 @@ impl RunRecord {
     }
 
     /// Keeps what is known of the run so far, for `--page`.
-    fn write(&self, folder: &Path) -> Fallible<()> {
-        fs::write(folder.join("run.json"), serde_json::to_string_pretty(self)?)?;
-        Ok(())
+    fn write(&self, folder: &Path, arguments: &PeersArguments) -> Fallible<()> {
+        let record = folder.join(arguments.record());
+        Ok(fs::write(record, serde_json::to_string_pretty(self)?)?)
     }
 }
 

@@ -5,12 +5,14 @@
 //!            └► peers: contenders of `underpass bench http|copy|tree|…` ─► target/peers/*.json
 //!                          page: head.md + a table for each peer ─► docs/measurements.md
 //!                          all tables                            ─► docs/measurements/*.md
+//!                          log-page.md + the ratios of brokers   ─► docs/measurements/log.md
 //! ```
 //!
 //! What is missing is left out, with the reason; nothing here measures.
 
 mod arguments;
 mod installation;
+mod log_page;
 mod measure;
 mod page;
 mod standing;
@@ -34,11 +36,15 @@ pub(crate) fn run(workspace: &Workspace, arguments: &PeersArguments) -> Fallible
     } else if arguments.install {
         installation.install(&table.kits)?;
         list(&installation, &table);
+    } else if arguments.page && arguments.is_log() {
+        log_page::write(workspace, &table, arguments)?;
     } else if arguments.page {
         page::write(&installation, &table, arguments)?;
     } else {
         let done = measure::measure(&installation, &table, arguments)?;
-        if arguments.is_whole() || arguments.quick {
+        if arguments.is_log() {
+            log_page::write(workspace, &table, arguments)?;
+        } else if arguments.is_whole() || arguments.quick {
             page::write(&installation, &table, arguments)?;
         } else {
             println!("\na part of what the page shows: it stays as it is");

@@ -15,6 +15,8 @@ use crate::workspace::Fallible;
 
 const PAGES: &str = "docs";
 const HEAD: &str = include_str!("head.md");
+/// The page of brokers, which has a run of its own.
+pub(super) const LOG_PAGE: &str = "log.md";
 const README: &str = "README.md";
 const TABLE_BEGIN: &str = "<!-- This table is written by `cargo xtask peers`. -->";
 const TABLE_END: &str = "<!-- The table ends. -->";
@@ -48,7 +50,7 @@ pub(super) fn write(
     let record = record.map_err(|error| format!("there is no run to write of: {error}"))?;
     let mut run: RunRecord = serde_json::from_str(&record)?;
     let (mut results, mut pages) = (Vec::new(), Vec::new());
-    for document in &table.documents {
+    for document in table.documents.iter().filter(|one| !one.is_apart) {
         let title = &document.title;
         let json = root.join(arguments.result(&format!("{}.json", document.name)));
         match Document::read(&json) {
@@ -77,8 +79,14 @@ pub(super) fn write(
         false => (PAGES.into(), README.into()),
     };
     // Nothing is removed before everything is there.
-    let _ = fs::remove_dir_all(root.join(&folder).join("measurements"));
-    fs::create_dir_all(root.join(&folder).join("measurements"))?;
+    let tables = root.join(&folder).join("measurements");
+    fs::create_dir_all(&tables)?;
+    for entry in fs::read_dir(&tables)? {
+        let path = entry?.path();
+        if !path.ends_with(LOG_PAGE) {
+            fs::remove_file(path)?;
+        }
+    }
     for (name, text) in pages {
         fs::write(root.join(&folder).join(name), text)?;
     }
@@ -97,7 +105,7 @@ fn with_table(readme: &str, table: &str) -> Fallible<String> {
 }
 
 impl RunRecord {
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let (minutes, date, commit) = (self.minutes, &self.date, &self.commit);
         format!("One run of {minutes} minutes on {date}, of the build of commit {commit}.")
     }
@@ -273,7 +281,7 @@ impl Standing {
 }
 
 /// Hundredths, and for what is smaller one digit that is not 0.
-fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     let zeros = (-value.max(1e-9).log10()).floor().max(0.0) as usize;
     format!("{value:.*}", (zeros + 1).max(2))
 }

@@ -39,6 +39,8 @@ pub(super) enum KitSource {
     Debian(String),
     /// A package of crates.io, installed into `target/peers`.
     CratesIo(String),
+    /// What `cargo xtask test --install` fetches for the tests.
+    Tests,
 }
 
 #[derive(Deserialize)]
@@ -77,6 +79,9 @@ pub(super) struct PeerDocument {
     /// Whether README.md has its cases.
     #[serde(default)]
     pub(super) readme: bool,
+    /// Whether it is measured only when it is asked for, and has no part in docs/measurements.md.
+    #[serde(default)]
+    pub(super) is_apart: bool,
 }
 
 /// A file system that is made for a measurement.
@@ -107,6 +112,8 @@ pub(super) enum PeerExperiment {
     Socket,
     /// Trees and special files, by programs
     Tree,
+    /// Brokers for Kafka's clients; measured only when it is asked for
+    Log,
 }
 
 fn version_option() -> String {

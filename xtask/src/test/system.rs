@@ -135,8 +135,10 @@ pub(super) fn run(
     let tree = Tree::read(workspace)?;
     let tests = all(&tree);
     if packages == Packages::Install {
-        let needs = tests.iter().flat_map(|test| test.needs().into_values());
-        packages::install(&needs.filter_map(Need::missing_package).collect())?;
+        let needs = || tests.iter().flat_map(|test| test.needs().into_values());
+        packages::install(&needs().filter_map(Need::missing_package).collect())?;
+        let commands = needs().filter_map(Need::missing_provision);
+        commands.for_each(packages::provide);
     }
     for test in tests {
         println!("\n   {test}");

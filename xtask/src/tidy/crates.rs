@@ -13,11 +13,20 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass-net", &["underpass"]),
     ("underpass-bench", &["underpass"]),
     ("underpass-copy", &["underpass"]),
-    ("underpass-serve", &["underpass-net", "underpass"]),
+    ("underpass-monitor", &["underpass-net", "underpass"]),
+    (
+        "underpass-serve",
+        &["underpass-monitor", "underpass-net", "underpass"],
+    ),
     ("underpass-log", &["underpass"]),
     (
         "underpass-broker",
-        &["underpass-log", "underpass-net", "underpass"],
+        &[
+            "underpass-log",
+            "underpass-monitor",
+            "underpass-net",
+            "underpass",
+        ],
     ),
     ("underpass-cli", ANY),
     ("underpass-testkit", &[]),

@@ -24,20 +24,21 @@ struct SourceLimit {
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &["underpass-bench", "xtask"],
-        lines_max: 18_550,
+        lines_max: 21_000,
         reason: "what measures and checks the product must not outweigh it",
     },
     SourceLimit {
         crates: &[
             "underpass",
             "underpass-net",
+            "underpass-monitor",
             "underpass-serve",
             "underpass-copy",
             "underpass-bench",
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 68_300,
+        lines_max: 71_500,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

@@ -21,7 +21,7 @@ use crate::document::Contender;
 use crate::error::{Error, ErrorContext, Result};
 use crate::machine::proc;
 
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
 /// Options that print a version, the most common first.
@@ -131,8 +131,16 @@ impl ChildProcess {
         Ok(ended.is_some())
     }
 
-    /// Ends it and its descendants, with SIGTERM first and SIGKILL after 5 seconds. Does nothing if
-    /// it has ended, because its process id may belong to another process.
+    /// Ends it with SIGKILL, as a crash would. Its descendants stay.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        let killed = self.child.kill().and_then(|()| self.child.wait());
+        killed
+            .context(|| format!("killing {}", self.name))
+            .map(drop)
+    }
+
+    /// Ends it and its descendants, with SIGTERM first and SIGKILL after 10 seconds. Does nothing
+    /// if it has ended, because its process id may belong to another process.
     pub(crate) fn stop(&mut self) -> Result<()> {
         if self.has_ended()? {
             return Ok(());

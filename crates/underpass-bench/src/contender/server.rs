@@ -57,9 +57,10 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerSetup {
-    /// This program, serving `root` with one worker and additional arguments.
+    /// This program, as the server of this subcommand, for the folder `root`, with one worker and
+    /// additional arguments.
     pub(crate) fn own(
-        name: &str,
+        (name, subcommand): (&str, &str),
         more: &[String],
         (root, tls): (&Path, Option<&TlsSetup>),
         own: PathBuf,
@@ -67,7 +68,7 @@ impl ServerSetup {
         let address = free_address()?;
         let listen = address.to_string();
         let options = ["--listen", &listen, "--workers", "1"].map(OsString::from);
-        let mut command = vec![process::own_program()?, "serve".into(), root.into()];
+        let mut command = vec![process::own_program()?, subcommand.into(), root.into()];
         command.extend(options.into_iter().chain(more.iter().map(OsString::from)));
         if let Some(tls) = tls {
             let (cert, key) = (tls.cert().into(), tls.key().into());
@@ -154,7 +155,38 @@ impl ServerSetup {
         metrics: MetricsMode,
         tls: Option<&TlsSetup>,
     ) -> Result<ServerProcess> {
-        let log = self.own.join("output.log");
+        let mut server = self.spawn(processor, metrics, tls)?;
+        match wait_until_accepting(self.address, &mut server.process)? {
+            Ok(()) => Ok(server),
+            Err(why) => Err(self.failed(server, why)),
+        }
+    }
+
+    /// What is wrong with a server that has to be stopped, with the end of its output.
+    pub(crate) fn failed(&self, mut server: ServerProcess, why: &str) -> Error {
+        // Why it did not start matters more than how it ends.
+        let _ = server.process.stop();
+        let output = fs::read(self.log()).unwrap_or_default();
+        Error::Contender(format!(
+            "{} {why} and doesn't accept connections on {}; its output: {}",
+            self.name(),
+            self.address,
+            end_of(&String::from_utf8_lossy(&output))
+        ))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.own.join("output.log")
+    }
+
+    /// Starts it on `processor`, and doesn't wait.
+    pub(crate) fn spawn(
+        &self,
+        processor: Option<usize>,
+        metrics: MetricsMode,
+        tls: Option<&TlsSetup>,
+    ) -> Result<ServerProcess> {
+        let log = self.log();
         let context = || format!("creating {}", log.display());
         let output = File::create(&log).context(context)?;
         let errors = output.try_clone().context(context)?;
@@ -165,26 +197,13 @@ impl ServerSetup {
         }
         let mut command = command.on(processor)?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        let (name, address) = (self.name(), self.address);
-        let mut process = ChildProcess::start(name, &mut command)?;
-        match wait_until_accepting(address, &mut process)? {
-            Ok(()) => Ok(ServerProcess {
-                process,
-                address: ServerAddress {
-                    socket: address,
-                    tls: tls.map(TlsSetup::client),
-                },
-            }),
-            Err(why) => {
-                // Why it did not start matters more than how it ends.
-                let _ = process.stop();
-                let output = fs::read(&log).unwrap_or_default();
-                Err(Error::Contender(format!(
-                    "{name} {why} and doesn't accept connections on {address}; its output: {}",
-                    end_of(&String::from_utf8_lossy(&output))
-                )))
-            }
-        }
+        Ok(ServerProcess {
+            process: ChildProcess::start(self.name(), &mut command)?,
+            address: ServerAddress {
+                socket: self.address,
+                tls: tls.map(TlsSetup::client),
+            },
+        })
     }
 }
 
@@ -220,9 +239,19 @@ impl ServerProcess {
         &self.address
     }
 
+    /// Whether it ended by itself.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        self.process.has_ended()
+    }
+
     /// See [`ChildProcess::stop`].
     pub(crate) fn stop(mut self) -> Result<()> {
         self.process.stop()
+    }
+
+    /// See [`ChildProcess::kill`].
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.process.kill()
     }
 }
 

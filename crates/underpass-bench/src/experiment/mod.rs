@@ -6,6 +6,7 @@ pub(crate) mod cold;
 pub(crate) mod copy;
 pub(crate) mod folders;
 pub(crate) mod http;
+pub(crate) mod log;
 pub(crate) mod many;
 pub(crate) mod sample;
 pub(crate) mod serving;

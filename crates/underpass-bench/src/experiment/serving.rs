@@ -15,7 +15,9 @@ use crate::contender::server_metrics;
 use crate::content;
 use crate::document::{Case, Experiment, PayloadPath, Timeline, Unit};
 use crate::error::{self, Error, Result};
-use crate::load::{FileSet, LoadClient, LoadStream, TestFile, verify, verify_resumption};
+use crate::load::{
+    FileSet, LoadClient, LoadStream, StreamResult, TestFile, verify, verify_resumption,
+};
 use crate::machine::network;
 use crate::machine::proc::{self, ProcessMemory};
 use crate::machine::throttle::DiskThrottle;
@@ -50,8 +52,8 @@ const TRIAL: FileSet = FileSet {
 
 /// Our own server, with a name and additional arguments.
 pub(crate) struct ServerVariant {
-    name: String,
-    arguments: Vec<String>,
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<String>,
     scheme: VariantScheme,
 }
 
@@ -185,7 +187,7 @@ impl ServerSet {
         for (index, variant) in variants.iter().enumerate() {
             let own = directory(&format!("server-{index}"))?;
             let site = (&*self.site, self.tls_of(variant.scheme));
-            let setup = ServerSetup::own(&variant.name, &variant.arguments, site, own)?;
+            let setup = ServerSetup::own((&variant.name, "serve"), &variant.arguments, site, own)?;
             self.admit(setup, variant.scheme)?;
         }
         for (index, named) in others.iter().enumerate() {
@@ -363,10 +365,19 @@ pub(crate) fn observe_streams(
     stop: &AtomicBool,
 ) -> Result<PlaySample> {
     let mut client = LoadClient::connect(server.address(), streams)?;
-    let stored = proc::storage_read_bytes(server.pid())?;
-    let (mut results, window) = observe(server.pid(), || client.run(stop))?;
-    let stored_now = proc::storage_read_bytes(server.pid())?;
-    client.check_last(last)?;
+    let sample = observe_work(server.pid(), residency, || client.run(stop))?;
+    client.check_last(last).map(|()| sample)
+}
+
+/// Runs streams, of which the first counts, on a server with this process id.
+pub(crate) fn observe_work(
+    pid: u32,
+    residency: FileResidency,
+    work: impl FnOnce() -> Result<Vec<StreamResult>>,
+) -> Result<PlaySample> {
+    let stored = proc::storage_read_bytes(pid)?;
+    let (mut results, window) = observe(pid, work)?;
+    let stored_now = proc::storage_read_bytes(pid)?;
     let read = stored_now.zip(stored);
     let body_bytes = results.iter().map(|result| result.body_bytes).sum();
     let first = results.swap_remove(0);
@@ -375,7 +386,7 @@ pub(crate) fn observe_streams(
     Ok(PlaySample {
         residency,
         latencies_ns,
-        peak_resident_bytes: Some(proc::peak_resident_bytes(server.pid())?),
+        peak_resident_bytes: Some(proc::peak_resident_bytes(pid)?),
         storage_read_bytes: read.map(|(now, then)| now.saturating_sub(then)),
         ..PlaySample::of(window, first.requests, body_bytes)
     })

@@ -343,7 +343,7 @@ fn connect(
     Ok(exchange)
 }
 
-fn check_time(now: Instant, start: Instant, last_progress: Instant) -> Result<()> {
+pub(super) fn check_time(now: Instant, start: Instant, last_progress: Instant) -> Result<()> {
     if now - last_progress > STALL_TIMEOUT {
         return Err(Error::Answer(format!(
             "nothing arrived for {STALL_TIMEOUT:?}"
@@ -357,7 +357,7 @@ fn check_time(now: Instant, start: Instant, last_progress: Instant) -> Result<()
     Ok(())
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -8,14 +8,14 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::request::{ConnectionReuse, RequestTarget};
 use super::response::parse_head;
-use super::transport::{ClientTransport, ServerAddress};
+use super::transport::{ClientTransport, ServerAddress, wait};
 use crate::content::Sha256Hash;
-use crate::error::{Error, ErrorContext, Result};
+use crate::error::{Error, Result};
 
 /// The longest head that is accepted. It is longer than usual heads, and a page, so that most of
 /// the body is left for `MSG_TRUNC`.
@@ -106,12 +106,7 @@ impl ClientExchange {
     /// The same with a complete handshake.
     pub(crate) fn connect_ready(address: &ServerAddress) -> Result<ClientExchange> {
         let mut exchange = ClientExchange::connect(address)?;
-        while exchange.transport.is_shaking() {
-            match exchange.transport.shake() {
-                Err(error) if error.would_block() => exchange.wait()?,
-                done => done?,
-            }
-        }
+        exchange.transport.complete_handshake(RESPONSE_TIMEOUT)?;
         Ok(exchange)
     }
 
@@ -130,15 +125,7 @@ impl ClientExchange {
     }
 
     fn wait(&self) -> Result<()> {
-        let mut readable = [PollFd::new(self, PollFlags::IN)];
-        let timeout = Timespec::try_from(RESPONSE_TIMEOUT).ok();
-        let ready = poll(&mut readable, timeout.as_ref());
-        match ready.context(|| "waiting for a response".into())? {
-            0 => Err(Error::Answer(format!(
-                "nothing arrived for {RESPONSE_TIMEOUT:?}"
-            ))),
-            _ => Ok(()),
-        }
+        wait(self, PollFlags::IN, RESPONSE_TIMEOUT)
     }
 
     /// Whether the server was asked to close the connection, and did.

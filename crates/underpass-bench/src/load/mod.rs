@@ -1,11 +1,12 @@
-//! The load on a server: HTTP requests whose responses are counted to their last byte and
-//! discarded.
+//! The load on a server: requests of HTTP, or of Kafka's protocol, whose responses are counted to
+//! their last byte and discarded.
 //!
 //! Nothing here knows more of servers than their address, and how they encrypt.
 
 mod client;
 mod connection_load;
 mod exchange;
+pub(crate) mod kafka;
 mod request;
 mod response;
 mod test_file;

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -12,6 +13,9 @@ use crate::tls::{RecordStream, TlsClient, TlsHandshake};
 
 /// A server on the loopback accepts a connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a server may leave a request in its socket.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a server listens, and how it is spoken to.
 #[derive(Clone, Debug)]
@@ -69,6 +73,17 @@ impl ClientTransport {
         Ok(())
     }
 
+    /// Completes the handshake, each part of which may take this long.
+    pub(super) fn complete_handshake(&mut self, limit: Duration) -> Result<()> {
+        while self.is_shaking() {
+            match self.shake() {
+                Err(error) if error.would_block() => wait(self, PollFlags::IN, limit)?,
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn is_encrypted(&self) -> bool {
         !matches!(self.security, TransportSecurity::Plain)
     }
@@ -85,18 +100,24 @@ impl ClientTransport {
         }
     }
 
-    /// Sends a request. A socket that doesn't accept these few hundred bytes on an idle connection
-    /// is broken.
+    /// Sends a request, and waits for a server that doesn't receive it.
     pub(super) fn send(&mut self, request: &[u8]) -> Result<()> {
-        if let TransportSecurity::Records(records) = &mut self.security {
-            return records.send(&self.stream, request);
+        let TransportSecurity::Records(records) = &mut self.security else {
+            return send_all(&self.stream, request);
+        };
+        let mut parts = request.chunks(RecordStream::CONTENT_BYTES_MAX);
+        parts.try_for_each(|part| send_all(&self.stream, &records.seal(part)?))
+    }
+
+    /// Sends what the socket takes without waiting, or all of it under TLS, and returns how much
+    /// that is.
+    pub(super) fn send_part(&mut self, request: &[u8]) -> Result<usize> {
+        if self.is_encrypted() {
+            return self.send(request).map(|()| request.len());
         }
-        let sent = send(&self.stream, request, SendFlags::NOSIGNAL);
-        match sent.context(|| "sending a request".into())? {
-            sent if sent == request.len() => Ok(()),
-            sent => Err(Error::Answer(format!(
-                "the server accepts {sent} bytes of a request"
-            ))),
+        match retry_on_intr(|| send(&self.stream, request, SendFlags::NOSIGNAL)) {
+            Err(Errno::AGAIN) => Ok(0),
+            sent => sent.context(|| "sending a request".into()),
         }
     }
 
@@ -154,6 +175,26 @@ impl AsFd for ClientTransport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
+}
+
+/// Waits until a socket is readable or writable.
+pub(super) fn wait(socket: &impl AsFd, events: PollFlags, limit: Duration) -> Result<()> {
+    let mut ready = [PollFd::new(socket, events)];
+    let ready = poll(&mut ready, Timespec::try_from(limit).ok().as_ref());
+    match ready.context(|| "waiting for the server".into())? {
+        0 => Err(Error::Answer(format!("nothing is received for {limit:?}"))),
+        _ => Ok(()),
+    }
+}
+
+fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        match retry_on_intr(|| send(stream, bytes, SendFlags::NOSIGNAL)) {
+            Err(Errno::AGAIN) => wait(stream, PollFlags::OUT, SEND_TIMEOUT)?,
+            sent => bytes = &bytes[sent.context(|| "sending a request".into())?..],
+        }
+    }
+    Ok(())
 }
 
 fn receive(stream: &TcpStream, space: &mut [u8], flags: RecvFlags) -> Result<usize> {

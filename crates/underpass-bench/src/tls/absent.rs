@@ -63,6 +63,8 @@ impl TlsHandshake {
 }
 
 impl RecordStream {
+    pub(crate) const CONTENT_BYTES_MAX: usize = 1;
+
     pub(crate) fn is_resumed(&self) -> bool {
         match *self {}
     }
@@ -71,7 +73,7 @@ impl RecordStream {
         match *self {}
     }
 
-    pub(crate) fn send(&mut self, _: &TcpStream, _: &[u8]) -> Result<()> {
+    pub(crate) fn seal(&mut self, _: &[u8]) -> Result<Vec<u8>> {
         match *self {}
     }
 

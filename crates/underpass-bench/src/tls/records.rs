@@ -7,15 +7,15 @@
 //! ```
 //!
 //! A skipped record is discarded by the kernel, and counted: its number is a part of the nonce of
-//! the next one that is opened, which fails if one was missed. Padding, and a message among the
-//! skipped records, make the sum of their lengths wrong.
+//! the next one that is opened, which fails if one was missed. Padding other than that of the last
+//! record that was opened, and a message among the skipped ones, make the sum of lengths wrong.
 
 use std::net::TcpStream;
 use std::ops::Range;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::retry_on_intr;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv};
 use rustls::client::ClientConnectionData;
 use rustls::crypto::cipher::{
     AeadKey, InboundOpaqueMessage, Iv, MessageDecrypter, MessageEncrypter, OutboundChunks,
@@ -51,6 +51,8 @@ pub(crate) struct RecordStream {
     number_out: u64,
     is_tls13: bool,
     explicit_nonce_bytes: usize,
+    /// Of the last record that was opened. Java pads each with 16 bytes.
+    padding: usize,
     /// Takes tickets.
     kernel: KernelConnection<ClientConnectionData>,
     is_resumed: bool,
@@ -73,6 +75,9 @@ enum RecordKind {
 }
 
 impl RecordStream {
+    /// The most that a record holds.
+    pub(crate) const CONTENT_BYTES_MAX: usize = CONTENT_BYTES_MAX;
+
     pub(super) fn new(
         secrets: ExtractedSecrets,
         kernel: KernelConnection<ClientConnectionData>,
@@ -118,6 +123,7 @@ impl RecordStream {
                 true => 0,
                 false => EXPLICIT_NONCE_BYTES,
             },
+            padding: 0,
             kernel,
             is_resumed,
             received,
@@ -137,20 +143,12 @@ impl RecordStream {
         self.opened.is_empty() && self.start == self.received.len()
     }
 
-    /// Sends all of it in one record.
-    pub(crate) fn send(&mut self, stream: &TcpStream, content: &[u8]) -> Result<()> {
+    /// Makes a record of all of it, to be sent next.
+    pub(crate) fn seal(&mut self, content: &[u8]) -> Result<Vec<u8>> {
         let sealed = self.encrypter.encrypt(message(content), self.number_out);
         let sealed = sealed.map_err(|error| Error::Answer(format!("sealing: {error}")))?;
         self.number_out += 1;
-        let record = sealed.encode();
-        let sent = send(stream, &record, SendFlags::NOSIGNAL);
-        let sent = sent.context(|| "sending a request".into())?;
-        match sent == record.len() {
-            true => Ok(()),
-            false => Err(Error::Answer(format!(
-                "the server accepts {sent} bytes of a request"
-            ))),
-        }
+        Ok(sealed.encode())
     }
 
     /// Receives at least one byte of content; the end of the stream is an error.
@@ -300,7 +298,7 @@ impl RecordStream {
 
     /// What a record with data has besides its content and its header.
     fn overhead(&self) -> usize {
-        usize::from(self.is_tls13) + self.explicit_nonce_bytes + TAG_BYTES
+        usize::from(self.is_tls13) + self.explicit_nonce_bytes + TAG_BYTES + self.padding
     }
 
     /// Opens a record of this length where it lies.
@@ -322,6 +320,8 @@ impl RecordStream {
         self.start += length;
         match (kind, &self.received[content.clone()]) {
             (ContentType::ApplicationData, _) => {
+                self.padding = 0;
+                self.padding = length - HEADER_BYTES - self.overhead() - count;
                 self.opened = content;
                 Ok(RecordKind::Data)
             }

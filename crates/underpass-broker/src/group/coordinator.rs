@@ -11,8 +11,8 @@ use crate::group::classic::state::{Context, Group};
 use crate::group::effect::{Effect, Effects, Waiting, WriteToken};
 use crate::group::error::{GroupError, WriteError};
 use crate::group::limits::{
-    GROUP_MEMBERS_MAX, GROUPS_MAX, GroupSettings, MEMBER_BYTES_MAX, MEMBERS_MAX,
-    OFFSETS_RETENTION_CHECK_INTERVAL,
+    GROUP_MEMBERS_MAX, GROUPS_MAX, GroupSettings, MEMBER_BYTES_MAX, MEMBER_NAME_CHARS_MAX,
+    MEMBERS_MAX, OFFSETS_RETENTION_CHECK_INTERVAL,
 };
 use crate::group::record::{CommittedOffset, CoordinatorRecord};
 use crate::group::request::{
@@ -104,6 +104,7 @@ impl Coordinator {
                 .group_instance_id
                 .as_ref()
                 .unwrap_or(&request.client_id);
+            let name: String = name.chars().take(MEMBER_NAME_CHARS_MAX).collect();
             let member_id = format!("{name}-{}", (self.new_id)());
             self.create(&group_id);
             self.with_group(now, &group_id, |group, cx| {
@@ -201,6 +202,14 @@ impl Coordinator {
     ) -> impl Iterator<Item = (&str, i32, &CommittedOffset)> {
         let entry = self.groups.get(group_id).into_iter();
         entry.flat_map(|entry| entry.group.offsets.iter())
+    }
+
+    /// All committed offsets of all groups, by group, topic and partition.
+    pub fn all_offsets(&self) -> impl Iterator<Item = (&str, &str, i32, &CommittedOffset)> {
+        self.groups.iter().flat_map(|(group_id, entry)| {
+            let offsets = entry.group.offsets.iter();
+            offsets.map(|(topic, partition, offset)| (&**group_id, topic, partition, offset))
+        })
     }
 
     /// Removes the offsets of a deleted topic in all groups. They vanish here at once; if the write

@@ -23,6 +23,11 @@ pub const MEMBERS_MAX: usize = 100_000;
 /// GROUP_MAX_SIZE_REACHED (81).
 pub const MEMBER_BYTES_MAX: usize = 256 << 20;
 
+/// How much of the name of a client or an instance its member id begins with: as long as Kafka lets
+/// the name of an instance be. A name may be as long as a string can be, and the id is a string
+/// too.
+pub(crate) const MEMBER_NAME_CHARS_MAX: usize = 249;
+
 /// The metadata string of a committed offset, in bytes (Kafka's `offset.metadata.max.bytes`).
 pub const OFFSET_METADATA_BYTES_MAX: usize = 4096;
 

@@ -7,7 +7,7 @@ pub struct Api {
     pub key: i16,
     /// Its name.
     pub name: &'static str,
-    /// The versions that clients are told.
+    /// The versions that ApiVersions lists.
     pub advertised: (i16, i16),
     /// The first version that is served: clients derive other features from lower ones, and send
     /// none of them.
@@ -31,7 +31,7 @@ const fn api(key: i16, name: &'static str, advertised: (i16, i16), flexible: i16
 
 /// All of them, by their numbers. The latest versions are those of one release, Kafka 4.0: some
 /// clients conclude from them which one it is.
-pub const APIS: [Api; 15] = [
+pub const APIS: [Api; 16] = [
     Api {
         // librdkafka before 2.11.1 compresses only where it sees version 0 (KAFKA-18659).
         advertised: (0, 12),
@@ -51,6 +51,7 @@ pub const APIS: [Api; 15] = [
     api(19, "CreateTopics", (2, 7), 5),
     api(20, "DeleteTopics", (1, 6), 4),
     api(22, "InitProducerId", (0, 5), 2),
+    api(23, "OffsetForLeaderEpoch", (2, 4), 4),
 ];
 
 /// The kind of request with a number, if it is answered.

@@ -17,7 +17,7 @@ pub struct RequestHeader<'a> {
     pub client_id: Option<&'a str>,
 }
 
-/// A request, as far as its header tells.
+/// The beginning of a request: its header, and whether this broker answers it.
 #[derive(Clone, Debug)]
 pub enum RequestStart<'a> {
     /// One that is answered, and its body.
@@ -66,9 +66,40 @@ pub fn read_header(frame: &[u8]) -> Result<RequestStart<'_>, DecodeError> {
 
 /// Writes what stands before the response to a request. That to ApiVersions is never flexible: the
 /// client may not know that yet.
-pub fn write_header(to: &mut Writer, header: &RequestHeader<'_>, api: &Api) {
-    to.put(&header.correlation_id.to_be_bytes());
-    if header.version >= api.flexible && api.key != API_VERSIONS {
+pub fn write_header(to: &mut Writer, api: &Api, version: i16, correlation_id: i32) {
+    to.put(&correlation_id.to_be_bytes());
+    if version >= api.flexible && api.key != API_VERSIONS {
         to.tagged(&[]);
     }
+}
+
+/// Writes what stands before a request: the part of a client.
+pub(crate) fn write_request_header(
+    to: &mut Writer,
+    api: &Api,
+    version: i16,
+    correlation_id: i32,
+    client_id: &str,
+) {
+    to.put(&api.key.to_be_bytes());
+    to.put(&version.to_be_bytes());
+    to.put(&correlation_id.to_be_bytes());
+    to.string_length(FIXED, Some(client_id.len()));
+    to.put(client_id.as_bytes());
+    if version >= api.flexible {
+        to.tagged(&[]);
+    }
+}
+
+/// Reads what stands before a response, and returns its correlation id.
+pub(crate) fn read_response_header(
+    from: &mut Reader<'_>,
+    api: &Api,
+    version: i16,
+) -> Result<i32, DecodeError> {
+    let correlation_id = i32::from_be_bytes(from.array()?);
+    if version >= api.flexible && api.key != API_VERSIONS {
+        from.tagged(|_, _| Ok(false))?;
+    }
+    Ok(correlation_id)
 }

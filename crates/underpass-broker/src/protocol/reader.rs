@@ -9,6 +9,10 @@ const ELEMENTS_MAX: usize = 1 << 20;
 /// How much of an array is allocated before its first element was read.
 const CAPACITY_MAX: usize = 64;
 
+/// The longest string: lengths of variable size could say more, but what they say is written again
+/// where lengths have two bytes.
+const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
 /// The most bytes that the tagged fields of a structure may have.
 const TAGGED_BYTES_MAX: usize = 128 * 1024;
 
@@ -40,6 +44,9 @@ pub enum DecodeFault {
     /// A number of variable length does not end.
     #[error("a variable-length number is too long")]
     Varint,
+    /// The message does not have this version.
+    #[error("the version is not known")]
+    Version,
     /// A string is not UTF-8.
     #[error("a string is not UTF-8")]
     Utf8,
@@ -160,6 +167,9 @@ impl<'a> Reader<'a> {
         let Some(length) = self.length(version, short)? else {
             return Ok(None);
         };
+        if length > STRING_BYTES_MAX {
+            return Err(self.error(DecodeFault::Length));
+        }
         let bytes = self.take(length)?;
         let text = std::str::from_utf8(bytes);
         text.map(Some).map_err(|_| self.error(DecodeFault::Utf8))

@@ -178,13 +178,15 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<Vec<T>> {
     }
 }
 
-/// A structure of a message, as a table: a name, a type, the versions that have it, and what it is
-/// in the others. Fields with a tag are left out where they have that value.
+/// A structure of a message, as a table: a name, a type, the versions that have it, those in which
+/// it may be null if not all, and what it is in the others. Fields with a tag are left out where
+/// they have that value.
 macro_rules! table {
     (
         $(#[$meta:meta])*
         pub struct $table:ident $(<$life:lifetime>)? {
             $($field:ident: $kind:ty => $versions:expr
+                $(, null $nullable:expr)?
                 $(, or $default:expr)?
                 $(, tag $tag:literal or $usual:expr)?;)*
         }
@@ -217,6 +219,9 @@ macro_rules! table {
                     let is_there = !is_tagged!($($tag)?) && ($versions).contains(&version.number);
                     if is_there {
                         table.$field = Wire::read(from, version)?;
+                        $(if table.$field.is_none() && !($nullable).contains(&version.number) {
+                            return Err(from.error(DecodeFault::Null));
+                        })?
                     }
                 )*
                 if version.flexible {

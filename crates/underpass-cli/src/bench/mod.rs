@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, RunOutcome};
 use underpass_bench::{
-    Benchmark, ColdOptions, FileCopyOptions, HttpOptions, ManyOptions, RunScale, RunSettings,
-    SmallOptions, SocketOptions, SubprocessRole, TreeOptions,
+    Benchmark, ColdOptions, FileCopyOptions, HttpOptions, LogBenchOptions, ManyOptions, RunScale,
+    RunSettings, SmallOptions, SocketOptions, SubprocessRole, TreeOptions,
 };
 
 use crate::cp::StopSignal;
@@ -19,7 +19,7 @@ use report::{
     CompareArguments, RenderArguments, ReportFiles, message, print, print_whole, text_columns,
 };
 
-/// Measure what zero-copy saves on this machine; without an experiment, run all of them but tree
+/// Measure what zero-copy saves on this machine; without an experiment, run all but log and tree
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArguments {
@@ -43,6 +43,8 @@ enum BenchCommand {
     Cold(MeasuredExperiment<ColdOptions>),
     /// Measure memory and response times with many slow readers or idle connections
     Many(MeasuredExperiment<ManyOptions>),
+    /// Measure brokers for Kafka's clients: fetching, producing, starting
+    Log(MeasuredExperiment<LogBenchOptions>),
     /// Copy trees, a large file, a sparse one and a clone with `underpass cp` and other programs
     Tree(MeasuredExperiment<TreeOptions>),
     Compare(CompareArguments),
@@ -114,6 +116,7 @@ pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
         Some(BenchCommand::Small(one)) => one.alone(),
         Some(BenchCommand::Cold(one)) => one.alone(),
         Some(BenchCommand::Many(one)) => one.alone(),
+        Some(BenchCommand::Log(one)) => one.alone(),
         Some(BenchCommand::Tree(one)) => one.alone(),
         Some(BenchCommand::Compare(compare)) => return compared(compare.run()),
         Some(BenchCommand::Render(render)) => return done(render.run()),
@@ -156,7 +159,8 @@ fn receive(listen: &str) -> Result<(), String> {
     underpass_bench::receive_for_others(listen, report).map_err(message)
 }
 
-/// All experiments with their default options, but not `tree`, which creates millions of files.
+/// All experiments with their default options, but not `log`, which is about a broker, nor `tree`,
+/// which creates millions of files.
 fn everything() -> Vec<Benchmark> {
     vec![
         defaults::<SocketOptions>(),

@@ -7,10 +7,10 @@ use std::num::NonZeroUsize;
 
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
-use underpass_net::{Address, Confinement, Server, machine_addresses};
+use underpass_net::{Address, Confinement, machine_addresses};
 use underpass_serve::{CertificatePin, FileServer, Scheme, ServeSummary, ServerOptions};
 
-use crate::layout::{counted, print};
+use crate::layout::{counted, monitoring};
 
 /// Where it listens, what is unsafe about that, and how to stop it; between them the details.
 pub(super) fn greeting(
@@ -24,7 +24,7 @@ pub(super) fn greeting(
         sites => format!("{} sites", sites.len()),
     };
     let mut lines = vec![format!("serving {shown} on {}", place(&server.addresses()))];
-    if let Some(monitoring) = monitoring(server.running()) {
+    if let Some(monitoring) = monitoring(&server.running().operator_addresses()) {
         lines[0] += &format!("; {monitoring}");
     }
     let mut warnings = Vec::new();
@@ -52,15 +52,6 @@ pub(super) fn details(options: &ServerOptions, confinement: &Confinement, bodies
     let workers = workers.map_or_else(underpass_net::cores, NonZeroUsize::get);
     let workers = counted(workers as u64, "worker");
     format!("{workers}\n{confinement}\n{bodies}")
-}
-
-/// Where metrics and health are served.
-pub(super) fn monitoring(running: &Server<ServeSummary>) -> Option<String> {
-    let address = match running.operator_addresses().first()? {
-        Address::Tcp(address) => format!("http://{address}"),
-        address => address.to_string(),
-    };
-    Some(format!("metrics and health on {address}"))
 }
 
 /// Every address in a form that a browser, or curl with `--unix-socket`, accepts.
@@ -101,11 +92,6 @@ pub(super) fn self_signed(pin: &CertificatePin, url: Option<&str>) -> String {
 pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = counted(summary.requests, "request");
     format!("stopped after {requests}: {summary}")
-}
-
-/// Prints a line; a closed standard output is no reason to stop serving.
-pub(super) fn say(line: &str) {
-    let _ = print(&format!("{line}\n"));
 }
 
 /// The addresses that reach `listening`, the best first; itself unless it is a wildcard.

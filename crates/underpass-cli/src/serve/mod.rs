@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use underpass_net::{Address, Inherited, Notifier};
-use underpass_serve::{FileServer, ServeSummary};
+use underpass_serve::{FileServer, Scheme, ServeSummary};
 
 mod advice;
 mod arguments;
@@ -16,8 +16,10 @@ mod tools;
 pub(crate) use arguments::{ServeArguments, options};
 
 use advice::with_advice;
-use banner::{details, farewell, greeting, qr_code, reachable, say, self_signed, url};
+use banner::{details, farewell, greeting, qr_code, reachable, self_signed, url};
 use bodies::{BodyPlans, BodyTrial};
+
+use crate::layout::say;
 
 /// Serves until a signal ends it. Prints to standard output where it listens, and at the end what
 /// was sent.
@@ -83,7 +85,15 @@ fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
         let site = options.sites.first();
         let tried = site.filter(|_| arguments.only.is_none());
         let tried = tried.and_then(|site| BodyTrial::run(&site.root));
-        details(&options, &confinement, &plans.describe(tried.as_ref()))
+        let addresses = server.addresses();
+        let is_plain = addresses.iter().any(|(scheme, _)| *scheme == Scheme::Http);
+        let bodies = match is_plain {
+            true => plans.describe(tried.as_ref()),
+            false => "bodies pass user space, where they are encrypted, unless the kernel does it \
+                      (tls.offload)"
+                .to_owned(),
+        };
+        details(&options, &confinement, &bodies)
     });
     say(&greeting(&options, &server, &confinement, details));
     let addresses = server.addresses();

@@ -10,7 +10,9 @@ use underpass_net::{Notifier, SignalAction, watch_signals};
 use underpass_serve::{FileServer, ServerOptions};
 
 use super::advice::with_advice;
-use super::banner::{monitoring, place, say};
+use super::banner::place;
+
+use crate::layout::{monitoring, say};
 
 /// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
 const QUEUE_MAX: usize = 8;
@@ -110,7 +112,7 @@ fn upgrade(server: &FileServer, notifier: &Notifier) {
 /// Where files are served, and metrics and health.
 pub(super) fn status(server: &FileServer) -> String {
     let mut status = format!("serving on {}", place(&server.addresses()));
-    if let Some(monitoring) = monitoring(server.running()) {
+    if let Some(monitoring) = monitoring(&server.running().operator_addresses()) {
         status.push_str(&format!("; {monitoring}"));
     }
     status

@@ -10,7 +10,8 @@ use underpass_serve::{
 };
 
 use super::advice::with_advice;
-use super::banner::say;
+
+use crate::layout::say;
 
 /// A command beside the server.
 #[derive(Clone, Debug, clap::Subcommand)]

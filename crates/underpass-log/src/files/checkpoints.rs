@@ -8,14 +8,16 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use crate::files::disk;
-use crate::position::TopicPartition;
+use crate::position::{TopicPartition, parse_offset};
 
 const VERSION: &str = "0";
+
+/// The largest file that is read: a line of each of 100,000 partitions.
+const BYTES_MAX: u64 = 32 << 20;
 
 /// An offset of each partition, under a name such as `recovery-point-offset-checkpoint`.
 pub(crate) type OffsetCheckpoint = BTreeMap<TopicPartition, i64>;
@@ -23,15 +25,14 @@ pub(crate) type OffsetCheckpoint = BTreeMap<TopicPartition, i64>;
 /// Reads offsets; none where the file does not exist or is damaged: what is missing is found out
 /// again.
 pub(crate) fn read_offsets(path: &Path) -> OffsetCheckpoint {
-    let entries = read(path).unwrap_or_default();
-    let parsed = entries.iter().filter_map(|entry| match &entry[..] {
+    let entries = read(path, |words| match words {
         [topic, partition, offset] => {
-            let of = TopicPartition::new(topic, partition.parse().ok()?);
-            Some((of, offset.parse().ok()?))
+            let partition = partition.parse().ok().filter(|number| *number >= 0)?;
+            Some((TopicPartition::new(topic, partition), parse_offset(offset)?))
         }
         _ => None,
     });
-    parsed.collect()
+    entries.into_iter().flatten().collect()
 }
 
 /// Replaces a file of offsets.
@@ -42,17 +43,42 @@ pub(crate) fn write_offsets(path: &Path, offsets: &OffsetCheckpoint) -> io::Resu
     write(path, entries)
 }
 
-/// The lines behind version and count, as words; nothing if the file is missing or damaged.
-pub(crate) fn read(path: &Path) -> Option<Vec<Vec<String>>> {
-    let text = fs::read_to_string(path).ok()?;
-    let mut lines = text.lines();
-    if lines.next()? != VERSION {
-        return None;
+/// The lines behind version and count, as `entry` reads their words. Nothing if the file is missing
+/// or damaged, even in one line: then a warning says what is wrong with it.
+pub(crate) fn read<T>(path: &Path, entry: impl FnMut(&[&str]) -> Option<T>) -> Option<Vec<T>> {
+    let content = match disk::read(path, BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        content => content.map_err(|error| error.to_string()),
+    };
+    match content.and_then(|content| parse(&content, entry)) {
+        Ok(entries) => Some(entries),
+        Err(wrong) => {
+            let path = path.display();
+            tracing::warn!("{path}: {wrong}; what it said is found out from the log");
+            None
+        }
     }
-    let count: usize = lines.next()?.parse().ok()?;
-    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
-    let entries: Vec<_> = lines.map(words).collect();
-    (entries.len() == count).then_some(entries)
+}
+
+fn parse<T>(content: &[u8], mut entry: impl FnMut(&[&str]) -> Option<T>) -> Result<Vec<T>, String> {
+    let text = str::from_utf8(content).map_err(|error| error.to_string())?;
+    let mut lines = text.lines();
+    match lines.next() {
+        Some(VERSION) => {}
+        other => return Err(format!("the version is {other:?}, not {VERSION}")),
+    }
+    let count = lines.next().and_then(|count| count.parse::<usize>().ok());
+    let count = count.ok_or("there is no number of entries in line 2")?;
+    let mut entries = Vec::new();
+    for line in lines {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let number = entries.len() + 3;
+        entries.push(entry(&words).ok_or_else(|| format!("line {number} is wrong"))?);
+    }
+    match entries.len() == count {
+        true => Ok(entries),
+        false => Err(format!("{} entries are there, not {count}", entries.len())),
+    }
 }
 
 /// Replaces a file.
@@ -68,6 +94,8 @@ pub(crate) fn write(path: &Path, entries: impl Iterator<Item = String>) -> io::R
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -90,11 +118,37 @@ mod tests {
     fn a_damaged_file_says_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
-        for text in ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\nx\n"] {
+        for text in [
+            "",
+            "1\n0\n",
+            "0\n",
+            "0\n2\na 0 1\n",
+            "0\n1\na 0 1\nb 0 1\n",
+            "0\nx\n",
+            "0\n-1\n",
+            "0\n99999999999999999999\na 0 1\n",
+            "0\n2\na 0 x\nb 0 1\n",
+            "0\n1\na 0 -1\n",
+            "0\n1\na -1 1\n",
+            "0\n1\na 0 9223372036854775807\n",
+            "0\n1\na 0\n",
+        ] {
             fs::write(&path, text).unwrap();
-            assert_eq!(read(&path), None, "{text:?}");
+            assert!(read_offsets(&path).is_empty(), "{text:?}");
         }
-        fs::write(&path, "0\n2\na 0 x\nb 0 1\n").unwrap();
-        assert_eq!(read_offsets(&path).len(), 1);
+        fs::write(&path, b"0\n1\na 0 \xff\n").unwrap();
+        assert!(read_offsets(&path).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_or_too_large_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_offsets(folder.path()).is_empty());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        assert!(read_offsets(&link).is_empty());
+        let large = folder.path().join("large");
+        fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+        assert!(read_offsets(&large).is_empty());
     }
 }

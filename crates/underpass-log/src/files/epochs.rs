@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::files::checkpoints;
+use crate::position::parse_offset;
 
 /// The epochs of a partition and their first offsets, both rising.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -14,17 +15,16 @@ pub(crate) struct LeaderEpochs(Vec<(i32, i64)>);
 pub(crate) const NAME: &str = "leader-epoch-checkpoint";
 
 impl LeaderEpochs {
-    /// Reads the file of a partition; without epochs where there is none.
-    pub(crate) fn read(folder: &Path) -> LeaderEpochs {
+    /// Reads the file of a partition; nothing where there is none, or it is damaged.
+    pub(crate) fn read(folder: &Path) -> Option<LeaderEpochs> {
         let mut epochs = LeaderEpochs::default();
-        for entry in checkpoints::read(&folder.join(NAME)).unwrap_or_default() {
-            if let [epoch, offset] = &entry[..]
-                && let (Ok(epoch), Ok(offset)) = (epoch.parse(), offset.parse())
-            {
-                epochs.begin(epoch, offset);
-            }
-        }
-        epochs
+        checkpoints::read(&folder.join(NAME), |words| {
+            let [epoch, offset] = words else { return None };
+            let (epoch, offset) = (epoch.parse().ok()?, parse_offset(offset)?);
+            let is_behind = epochs.0.last().is_none_or(|(_, begin)| *begin < offset);
+            (is_behind && epochs.begin(epoch, offset)).then_some(())
+        })?;
+        Some(epochs)
     }
 
     /// Replaces the file of a partition.
@@ -112,11 +112,17 @@ mod tests {
     #[test]
     fn epochs_are_read_as_they_were_written() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(LeaderEpochs::read(folder.path()), LeaderEpochs::default());
+        assert_eq!(LeaderEpochs::read(folder.path()), None);
         let mut epochs = LeaderEpochs::default();
         epochs.begin(5, 100);
         epochs.begin(7, 200);
         epochs.write(folder.path()).unwrap();
-        assert_eq!(LeaderEpochs::read(folder.path()), epochs);
+        assert_eq!(LeaderEpochs::read(folder.path()).as_ref(), Some(&epochs));
+        for damaged in ["5 x", "7 200\n5 100", "5 100\n7 100", "5 -1", "5", "5 1 2"] {
+            let count = damaged.lines().count();
+            let text = format!("0\n{count}\n{damaged}\n");
+            std::fs::write(folder.path().join(NAME), text).unwrap();
+            assert_eq!(LeaderEpochs::read(folder.path()), None, "{damaged:?}");
+        }
     }
 }

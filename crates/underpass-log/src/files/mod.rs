@@ -4,3 +4,5 @@ pub(crate) mod checkpoints;
 pub(crate) mod disk;
 pub(crate) mod epochs;
 pub(crate) mod properties;
+#[cfg(test)]
+pub(crate) mod trace;

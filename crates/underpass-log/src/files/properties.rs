@@ -1,6 +1,5 @@
 //! Small files that say whose a folder is.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -10,6 +9,9 @@ use crate::files::disk;
 
 const META: &str = "meta.properties";
 const PARTITION: &str = "partition.metadata";
+
+/// The largest file of properties that is read.
+const BYTES_MAX: u64 = 64 << 10;
 
 /// Whose a data folder is.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,8 +33,8 @@ impl MetaProperties {
             path: path.clone(),
             source,
         };
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
+        let text = match disk::read(&path, BYTES_MAX) {
+            Ok(content) => String::from_utf8_lossy(&content).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let text = format!(
                     "version=1\ncluster.id={}\nnode.id={}\n",
@@ -55,14 +57,18 @@ impl MetaProperties {
         };
         let version = value("version").unwrap_or_default();
         if version != "1" {
+            let advice = match &*version {
+                "0" => "; Kafka with ZooKeeper has left it: migrate it to KRaft by Kafka first",
+                _ => "",
+            };
             return Err(foreign(format!(
-                "version={version}, and this broker reads version=1"
+                "version={version:?}, and this broker reads version=1{advice}"
             )));
         }
         let node = value("node.id").unwrap_or_default();
         if node != options.node_id.to_string() {
             return Err(foreign(format!(
-                "node.id={node}, and this broker is {}; set node-id={node}",
+                "node.id={node}, and this broker is {}; set node-id = {node} in the configuration",
                 options.node_id
             )));
         }
@@ -74,12 +80,20 @@ impl MetaProperties {
 
 /// The id of the topic that a partition is of.
 pub(crate) fn read_topic_id(folder: &Path) -> Option<String> {
-    let text = fs::read_to_string(folder.join(PARTITION)).ok()?;
-    let mut lines = text.lines();
-    if lines.next()? != "version: 0" {
-        return None;
-    }
-    Some(lines.next()?.strip_prefix("topic_id: ")?.trim().to_owned())
+    let path = folder.join(PARTITION);
+    let content = match disk::read(&path, BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        content => content.map_err(|error| error.to_string()),
+    };
+    let id = content.and_then(|content| {
+        let text = String::from_utf8_lossy(&content);
+        let id = text.strip_prefix("version: 0\ntopic_id: ");
+        let id = id.map(str::trim).filter(|id| !id.contains('\n'));
+        id.map(str::to_owned)
+            .ok_or("there is no topic id in it".to_owned())
+    });
+    let warn = |wrong: &String| tracing::warn!("{}: {wrong}", path.display());
+    id.inspect_err(warn).ok()
 }
 
 pub(crate) fn write_topic_id(folder: &Path, id: &str) -> io::Result<()> {
@@ -89,6 +103,8 @@ pub(crate) fn write_topic_id(folder: &Path, id: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -107,7 +123,7 @@ mod tests {
         assert!(refused.to_string().contains("node.id=1"), "{refused}");
         fs::write(folder.path().join(META), "version=0\nbroker.id=1\n").unwrap();
         let old = MetaProperties::read_or_write(folder.path(), &options).unwrap_err();
-        assert!(old.to_string().contains("version=0"), "{old}");
+        assert!(old.to_string().contains("ZooKeeper"), "{old}");
     }
 
     #[test]

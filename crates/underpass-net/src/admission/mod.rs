@@ -96,7 +96,7 @@ async fn check(connection: &mut Connection) -> Result<(), Rejected> {
     if is_header_due(&connection.worker().limits.proxy, connection.peer())?
         && let ConnectionOrigin::Client(client) = Box::pin(read_header(connection)).await?
     {
-        connection.set_client(PeerAddress::Tcp(client));
+        connection.set_client(client.into());
     }
     let permit = match connection.client().ip() {
         Some(client) => {

@@ -68,7 +68,9 @@ impl Input {
 /// the buffer grows with what has arrived and never ahead of it by more than that.
 #[derive(Debug)]
 pub struct FrameBuffer {
+    /// Behind what has arrived there may be what was there before.
     bytes: Vec<u8>,
+    arrived: usize,
     length: usize,
 }
 
@@ -76,44 +78,99 @@ impl FrameBuffer {
     /// A frame of `length` bytes, none of which has arrived. Allocates nothing. The caller has
     /// checked the length against the limit of its protocol.
     pub fn new(length: usize) -> FrameBuffer {
+        FrameBuffer::in_buffer(Vec::new(), length)
+    }
+
+    /// The same in a buffer of an earlier frame, whose content is overwritten.
+    pub fn in_buffer(buffer: Vec<u8>, length: usize) -> FrameBuffer {
         FrameBuffer {
-            bytes: Vec::new(),
+            bytes: buffer,
+            arrived: 0,
             length,
         }
     }
 
+    /// Adds `more` bytes to the length: a frame may be received in parts.
+    pub fn extend(&mut self, more: usize) {
+        self.length += more;
+    }
+
+    /// How many bytes have arrived.
+    pub fn arrived(&self) -> usize {
+        self.arrived
+    }
+
     /// How many bytes are missing.
     pub fn missing(&self) -> usize {
-        self.length - self.bytes.len()
+        self.length - self.arrived
     }
 
     /// What has arrived, the whole frame once nothing is [missing](FrameBuffer::missing).
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.arrived);
         self.bytes
     }
 
-    /// The buffer with room for what is missing, as far as what has arrived vouches for it.
-    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
-        if self.bytes.len() == self.bytes.capacity() {
-            let more = self.bytes.len().max(INPUT_BYTES_START).min(self.missing());
+    /// The buffer, which begins with what has arrived.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The room behind what has arrived, up to the end of the frame, as far as what has arrived
+    /// vouches for it.
+    pub(crate) fn written_room(&mut self) -> &mut [u8] {
+        if self.bytes.len() == self.arrived {
+            let more = self.vouched();
             self.bytes.reserve_exact(more);
+            self.bytes.resize(self.arrived + more, 0);
+        }
+        let end = self.bytes.len().min(self.length);
+        &mut self.bytes[self.arrived..end]
+    }
+
+    /// The buffer, which ends behind what has arrived, with room for more.
+    #[cfg(feature = "tls")]
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        self.bytes.truncate(self.arrived);
+        if self.bytes.len() == self.bytes.capacity() {
+            self.bytes.reserve_exact(self.vouched());
         }
         &mut self.bytes
+    }
+
+    fn vouched(&self) -> usize {
+        self.arrived.max(INPUT_BYTES_START).min(self.missing())
+    }
+
+    /// `count` bytes have arrived in the room.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.arrived += count;
+    }
+
+    /// All that is in the buffer has arrived.
+    #[cfg(feature = "tls")]
+    pub(crate) fn advance_to_end(&mut self) {
+        self.arrived = self.bytes.len();
     }
 
     /// Takes the beginning of `input`, as much as is missing, and returns how much that was.
     pub(crate) fn take(&mut self, input: &[u8]) -> usize {
         let taken = &input[..input.len().min(self.missing())];
-        self.bytes.extend_from_slice(taken);
+        let end = self.arrived + taken.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[self.arrived..end].copy_from_slice(taken);
+        self.arrived = end;
         taken.len()
     }
 
-    /// Moves what has arrived beyond the end to `input`: the allocator may have given more room
-    /// than was asked for.
+    /// Moves what has arrived beyond the end to `input`: records are opened as a whole.
     pub(crate) fn leave_rest(&mut self, input: &mut Input) {
-        if self.bytes.len() > self.length {
-            input.buffer.extend_from_slice(&self.bytes[self.length..]);
-            self.bytes.truncate(self.length);
+        if self.arrived > self.length {
+            let rest = &self.bytes[self.length..self.arrived];
+            input.buffer.extend_from_slice(rest);
+            self.arrived = self.length;
         }
     }
 }
@@ -177,14 +234,28 @@ mod tests {
     #[test]
     fn a_length_alone_takes_little_memory_and_what_arrives_vouches_for_more() {
         let mut frame = FrameBuffer::new(1 << 30);
-        assert!(frame.room().capacity() <= 2 * INPUT_BYTES_START);
-        let mut arrived = 0;
-        while arrived < 1 << 20 {
-            let room = frame.room();
-            room.resize(room.capacity(), 7);
-            arrived = room.len();
-            assert!(frame.room().capacity() <= 2 * arrived + INPUT_BYTES_START);
+        assert!(frame.written_room().len() <= 2 * INPUT_BYTES_START);
+        while frame.arrived() < 1 << 20 {
+            let count = frame.written_room().len();
+            frame.advance(count);
+            let arrived = frame.arrived();
+            frame.written_room();
+            assert!(frame.bytes.capacity() <= 2 * arrived + INPUT_BYTES_START);
         }
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_and_nothing_beyond_the_frame_is_written() {
+        let mut frame = FrameBuffer::in_buffer(vec![7; 100], 20);
+        assert_eq!(frame.take(b"abcd"), 4);
+        let room = frame.written_room();
+        assert_eq!(room.len(), 16);
+        room.fill(b'x');
+        frame.advance(16);
+        assert_eq!(frame.missing(), 0);
+        let buffer = frame.into_buffer();
+        assert_eq!((buffer.len(), &buffer[..6]), (100, &b"abcdxx"[..]));
+        assert_eq!(buffer[20..], [7; 80]);
     }
 
     #[test]
@@ -193,7 +264,10 @@ mod tests {
         assert_eq!(frame.take(b"fra"), 3);
         assert_eq!(frame.take(b"mes follow"), 2);
         assert_eq!(frame.missing(), 0);
-        assert_eq!(frame.into_bytes(), b"frame");
+        frame.extend(3);
+        assert_eq!((frame.arrived(), frame.missing()), (5, 3));
+        assert_eq!(frame.take(b"s, and more"), 3);
+        assert_eq!(frame.into_bytes(), b"frames, ");
         assert_eq!(FrameBuffer::new(0).missing(), 0);
     }
 }

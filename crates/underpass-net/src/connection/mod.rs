@@ -23,6 +23,7 @@ pub(crate) mod worker_state;
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -139,6 +140,13 @@ impl Connection {
     /// The address of the peer.
     pub fn peer(&self) -> PeerAddress {
         self.state.peer
+    }
+
+    /// The address of this machine that the peer has connected to; none of a Unix socket. One
+    /// system call.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        let name = rustix::net::getsockname(&self.state.transport).ok()?;
+        name.try_into().ok()
     }
 
     /// The client of the connection: the peer, or the client that a trusted proxy has named by the

@@ -33,7 +33,7 @@ impl Connection {
         self.state.input.consume(taken);
         while frame.missing() > 0 {
             let transport = &self.state.transport;
-            let read = poll_fn(|task| transport.poll_read(task, frame.room()));
+            let read = poll_fn(|task| transport.poll_read_frame(task, frame));
             let connections = &self.state.worker.connections;
             match self
                 .state

@@ -104,8 +104,29 @@ impl PlainSocket {
         task: &mut Context<'_>,
         room: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
+        let free = room.capacity() - room.len();
+        self.poll_receive(task, free, || self.receive(room))
+    }
+
+    /// The same into memory that has been written to before.
+    pub(crate) fn poll_read_into(
+        &self,
+        task: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_receive(task, into.len(), || {
+            Ok(recv(&self.descriptor, &mut *into, RecvFlags::empty())?.0)
+        })
+    }
+
+    fn poll_receive(
+        &self,
+        task: &mut Context<'_>,
+        free: usize,
+        mut receive: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         if self.known(Interest::READABLE).is_none() {
-            match self.receive(room) {
+            match receive() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
             }
@@ -113,8 +134,7 @@ impl PlainSocket {
         let registered = self.registered(Interest::READABLE)?;
         loop {
             let mut readable = ready!(registered.poll_read_ready(task))?;
-            let free = room.capacity() - room.len();
-            let Ok(read) = readable.try_io(|_| self.receive(room)) else {
+            let Ok(read) = readable.try_io(|_| receive()) else {
                 continue;
             };
             // A short read has emptied the socket; what arrives later is another event.

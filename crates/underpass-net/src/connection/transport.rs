@@ -14,6 +14,7 @@ use underpass::EndpointKind;
 use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Turn};
 use underpass::{Kernel, Outbox, Policy};
 
+use crate::connection::input::FrameBuffer;
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
 use crate::tls::info::{SealedBy, TlsInfo};
@@ -74,6 +75,29 @@ impl Transport {
             Layer::Plain => self.socket.poll_read(task, room),
             #[cfg(feature = "tls")]
             Layer::Tls(session) => session.poll_read(&self.socket, task, room),
+        }
+    }
+
+    /// Reads once into a frame.
+    pub(crate) fn poll_read_frame(
+        &self,
+        task: &mut Context<'_>,
+        frame: &mut FrameBuffer,
+    ) -> Poll<io::Result<usize>> {
+        match &self.layer {
+            Layer::Plain => {
+                let read = self.socket.poll_read_into(task, frame.written_room());
+                if let Poll::Ready(Ok(count)) = read {
+                    frame.advance(count);
+                }
+                read
+            }
+            #[cfg(feature = "tls")]
+            Layer::Tls(session) => {
+                let read = session.poll_read(&self.socket, task, frame.room());
+                frame.advance_to_end();
+                read
+            }
         }
     }
 

@@ -252,6 +252,14 @@ pub enum PeerAddress {
     Unix,
 }
 
+impl From<SocketAddr> for PeerAddress {
+    /// A listener of both versions sees an IPv4 peer as `::ffff:192.0.2.1`: it is 192.0.2.1 to
+    /// logs, rules and limits.
+    fn from(address: SocketAddr) -> PeerAddress {
+        PeerAddress::Tcp(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    }
+}
+
 impl PeerAddress {
     /// The IP address, if there is one.
     pub fn ip(self) -> Option<IpAddr> {
@@ -277,6 +285,18 @@ mod tests {
 
     fn parse(text: &str) -> Option<ListenAt> {
         text.parse().ok()
+    }
+
+    #[test]
+    fn a_peer_has_the_same_address_on_listeners_of_one_and_of_both_versions() {
+        for (seen, shown) in [
+            ("[::ffff:192.0.2.1]:5", "192.0.2.1:5"),
+            ("192.0.2.1:5", "192.0.2.1:5"),
+            ("[2001:db8::1]:5", "[2001:db8::1]:5"),
+        ] {
+            let peer = PeerAddress::from(seen.parse::<SocketAddr>().unwrap());
+            assert_eq!(peer.to_string(), shown);
+        }
     }
 
     #[test]

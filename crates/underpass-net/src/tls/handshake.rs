@@ -373,7 +373,7 @@ impl HandshakeMachine {
                 Some(RustlsKind::Resumed) => HandshakeKind::Resumed,
                 _ => HandshakeKind::Full,
             },
-            client: client.and_then(|chain| identity(chain.first()?)),
+            client: client.and_then(|chain| chain.first().map(identity)),
             sealed_by: Cell::default(),
         };
         let (extracted, secrets) = self.connection.dangerous_into_kernel_connection()?;

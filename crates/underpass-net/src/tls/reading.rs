@@ -12,7 +12,7 @@ use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as RustlsError, RootCertStore};
-use x509_cert::Certificate;
+use x509_cert::certificate::{Certificate, TbsCertificate};
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
@@ -200,18 +200,30 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// Who a certificate names: its subject (RFC 4514), or else its first alternative name.
-pub(crate) fn identity(certificate: &CertificateDer<'_>) -> Option<Box<str>> {
-    let certificate = Certificate::from_der(certificate).ok()?;
-    let certificate = certificate.tbs_certificate();
-    if !certificate.subject().is_empty() {
-        return Some(certificate.subject().to_string().into());
-    }
+/// Who a certificate names: its subject (RFC 4514), or else its first alternative name, or else its
+/// SHA-256. Each begins differently, so that none can pass for another.
+pub(crate) fn identity(certificate: &CertificateDer<'_>) -> Box<str> {
+    let named = Certificate::from_der(certificate).ok().and_then(|parsed| {
+        let parsed = parsed.tbs_certificate();
+        match parsed.subject().is_empty() {
+            false => Some(parsed.subject().to_string()),
+            true => alternative_name(parsed),
+        }
+    });
+    let fingerprint = || {
+        let bytes = sha256(certificate).map(|byte| format!("{byte:02x}"));
+        format!("sha256:{}", bytes.concat())
+    };
+    named.unwrap_or_else(fingerprint).into()
+}
+
+fn alternative_name(certificate: &TbsCertificate) -> Option<String> {
     let (_, names) = certificate.get_extension::<SubjectAltName>().ok()??;
     names.0.iter().find_map(|name| match name {
-        GeneralName::DnsName(name) | GeneralName::Rfc822Name(name) => Some(name.as_str().into()),
-        GeneralName::UniformResourceIdentifier(name) => Some(name.as_str().into()),
-        GeneralName::IpAddress(bytes) => Some(address(bytes.as_bytes())?.to_string().into()),
+        GeneralName::DnsName(name) => Some(format!("DNS:{}", name.as_str())),
+        GeneralName::Rfc822Name(name) => Some(format!("email:{}", name.as_str())),
+        GeneralName::UniformResourceIdentifier(name) => Some(format!("URI:{}", name.as_str())),
+        GeneralName::IpAddress(bytes) => Some(format!("IP:{}", address(bytes.as_bytes())?)),
         _ => None,
     })
 }
@@ -221,5 +233,43 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
         16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{
+        CertificateParams, DistinguishedName, DnType, KeyPair, SanType, string::Ia5String,
+    };
+
+    use super::*;
+
+    fn named(subject: Option<&str>, names: Vec<SanType>) -> Box<str> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        if let Some(subject) = subject {
+            params.distinguished_name.push(DnType::CommonName, subject);
+        }
+        params.subject_alt_names = names;
+        let key = KeyPair::generate().unwrap();
+        identity(params.self_signed(&key).unwrap().der())
+    }
+
+    #[test]
+    fn no_name_of_a_certificate_passes_for_another_kind_of_name() {
+        let text = |name: &str| Ia5String::try_from(name).unwrap();
+        assert_eq!(&*named(Some("alice"), Vec::new()), "CN=alice");
+        for (name, shown) in [
+            (SanType::URI(text("CN=alice")), "URI:CN=alice"),
+            (SanType::DnsName(text("CN=alice")), "DNS:CN=alice"),
+            (SanType::Rfc822Name(text("a@b.c")), "email:a@b.c"),
+            (SanType::IpAddress([192, 0, 2, 1].into()), "IP:192.0.2.1"),
+        ] {
+            assert_eq!(&*named(None, vec![name.clone()]), shown);
+            assert_eq!(&*named(Some("alice"), vec![name]), "CN=alice");
+        }
+        let nameless = named(None, Vec::new());
+        assert!(nameless.starts_with("sha256:"), "{nameless}");
+        assert_eq!(nameless.len(), "sha256:".len() + 64);
     }
 }

@@ -123,7 +123,7 @@ fn accept(listener: &OwnedFd) -> io::Result<(Transport, PeerAddress)> {
     let (socket, address) =
         acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let peer = match address.map(SocketAddr::try_from) {
-        Some(Ok(address)) => PeerAddress::Tcp(address),
+        Some(Ok(address)) => PeerAddress::from(address),
         _ => PeerAddress::Unix,
     };
     Ok((Transport::plain(socket), peer))

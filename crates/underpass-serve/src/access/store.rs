@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
@@ -28,6 +28,8 @@ pub(crate) struct SiteAccess {
     version: AtomicU64,
     /// What the files looked like when they were last read, or tried to be.
     seen: Mutex<Vec<FileState>>,
+    /// Whether a file could not be read then.
+    is_wrong: AtomicBool,
 }
 
 /// Everything that credentials are compared with.
@@ -75,6 +77,7 @@ impl SiteAccess {
             present: Mutex::new(Arc::new(CredentialSet::read(options)?)),
             version: AtomicU64::new(0),
             seen: Mutex::new(seen),
+            is_wrong: AtomicBool::new(false),
         }))
     }
 
@@ -102,7 +105,11 @@ impl SiteAccess {
         *present = Arc::new(read);
         self.version.fetch_add(1, Ordering::Release);
         let kept = |error| format!("{error}; what this file held before stays in use");
+        let was_wrong = self.is_wrong.swap(!wrong.is_empty(), Ordering::Relaxed);
         let mut warnings: Vec<_> = wrong.into_iter().map(kept).collect();
+        if was_wrong && warnings.is_empty() {
+            warnings.push("the files of access can be read again, and are in use".to_owned());
+        }
         warnings.extend(present.empty_files(&self.options));
         warnings
     }
@@ -271,6 +278,11 @@ mod tests {
         assert_eq!(access.refresh().len(), 1);
         assert!(knows("one"));
         write(&line("other"));
+        let told = access.refresh();
+        assert!(
+            told[0].ends_with("can be read again, and are in use"),
+            "{told:?}"
+        );
         assert!(access.refresh().is_empty());
         assert!(knows("other") && !knows("one"));
         write("");

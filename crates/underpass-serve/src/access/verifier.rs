@@ -185,8 +185,10 @@ impl VerifierState {
     }
 
     fn run(&self, queue: &Receiver<LoginJob>) {
-        // Of this thread alone, on Linux. Without it logins disturb others, and that is all.
-        let _ = setpriority_process(None, LOW_PRIORITY);
+        // Of this thread alone, on Linux.
+        if let Err(error) = setpriority_process(None, LOW_PRIORITY) {
+            tracing::warn!("passwords are verified with the priority of all other work: {error}");
+        }
         for job in queue {
             if self.is_given_up(&job.key) {
                 continue;

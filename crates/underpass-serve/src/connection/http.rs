@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use underpass_monitor::MetricsService;
 use underpass_net::{
     Address, Confine, Connection, HandshakeError, ListenerIdentity, Protocol, Rejected, TlsInfo,
     User, confine,
@@ -12,7 +13,6 @@ use crate::connection::converse;
 use crate::connection::worker::{HttpShared, Worker};
 use crate::https::HTTPS_PORT;
 use crate::metrics::worker_metrics::ServeSummary;
-use crate::monitor::service::MetricsService;
 
 /// The protocol, and what workers do before they accept connections.
 #[derive(Clone, Debug)]

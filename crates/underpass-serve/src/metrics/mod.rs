@@ -1,4 +1,5 @@
 //! What workers count.
 
+pub(crate) mod exposition;
 pub(crate) mod registry;
 pub(crate) mod worker_metrics;

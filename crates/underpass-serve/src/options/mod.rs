@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use underpass::Policy;
+use underpass_monitor::StatusOptions;
 use underpass_net::{Confine, TlsOptions, User};
 
 use crate::access::options::AccessOptions;
@@ -22,7 +23,6 @@ use crate::answer::explain::Explain;
 use crate::http::coding::Coding;
 use crate::limits::RequestLimits;
 use crate::log::LogOptions;
-use crate::monitor::address::StatusOptions;
 use crate::options::listen::HttpListen;
 use crate::site::rules::mime::TypeOptions;
 use crate::site::rules::{

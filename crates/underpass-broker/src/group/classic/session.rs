@@ -1,5 +1,7 @@
 //! SyncGroup, Heartbeat and LeaveGroup.
 
+use std::collections::BTreeMap;
+
 use crate::group::classic::state::{Context, Group, GroupState};
 use crate::group::effect::{Effect, Synced, Waiting};
 use crate::group::error::GroupError;
@@ -138,6 +140,8 @@ impl Group {
     /// one. Nobody sees it before it is written.
     fn assign(&mut self, cx: &mut Context<'_>, assignments: Vec<(String, Opaque)>) {
         self.clear_assignments();
+        // A member is counted anew by each change: the last one counts.
+        let assignments: BTreeMap<_, _> = assignments.into_iter().collect();
         for (member_id, assignment) in assignments {
             self.members
                 .change(&member_id, |member| member.assign(assignment));

@@ -393,7 +393,8 @@ impl World {
     fn check_quiet(&mut self) {
         let waiting: Vec<u64> = self.asked.iter().copied().collect();
         let waiting = waiting.into_iter().filter(|token| self.scene.waits(*token));
-        assert_eq!(waiting.collect::<Vec<_>>(), []);
+        let waiting: Vec<u64> = waiting.collect();
+        assert!(waiting.is_empty(), "{waiting:?}");
         self.scene.coordinator.tick(time(self.scene.now));
         assert_eq!(self.scene.coordinator.effects(), []);
     }

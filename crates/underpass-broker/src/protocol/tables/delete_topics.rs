@@ -27,7 +27,7 @@ table! {
 
 table! {
     pub struct DeleteTopicsResponseDeletableTopicResult<'a> {
-        name: Option<&'a str> => 1..;
+        name: Option<&'a str> => 1.., null 6..;
         topic_id: Uuid => 6..;
         error_code: i16 => 1..;
         error_message: Option<&'a str> => 5..;

@@ -29,7 +29,7 @@ table! {
         error_code: i16 => 0..;
         generation_id: i32 => 0.., or -1;
         protocol_type: Option<&'a str> => 7..;
-        protocol_name: Option<&'a str> => 0..;
+        protocol_name: Option<&'a str> => 0.., null 7..;
         leader: &'a str => 0..;
         skip_assignment: bool => 9..;
         member_id: &'a str => 0..;

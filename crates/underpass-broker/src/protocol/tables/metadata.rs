@@ -4,7 +4,7 @@ use crate::protocol::wire::*;
 
 table! {
     pub struct MetadataRequest<'a> {
-        topics: Option<Vec<MetadataRequestTopic<'a>>> => 0..;
+        topics: Option<Vec<MetadataRequestTopic<'a>>> => 0.., null 1..;
         allow_auto_topic_creation: bool => 4.., or true;
         include_cluster_authorized_operations: bool => 8..=10;
         include_topic_authorized_operations: bool => 8..;
@@ -14,7 +14,7 @@ table! {
 table! {
     pub struct MetadataRequestTopic<'a> {
         topic_id: Uuid => 10..;
-        name: Option<&'a str> => 0..;
+        name: Option<&'a str> => 0.., null 10..;
     }
 }
 message!(MetadataRequest<'a>, Some(3), 0..=13, 9);
@@ -43,7 +43,7 @@ table! {
 table! {
     pub struct MetadataResponseTopic<'a> {
         error_code: i16 => 0..;
-        name: Option<&'a str> => 0..;
+        name: Option<&'a str> => 0.., null 12..;
         topic_id: Uuid => 10..;
         is_internal: bool => 1..;
         partitions: Vec<MetadataResponsePartition> => 0..;

@@ -16,5 +16,6 @@ pub mod metadata;
 pub mod offset_commit;
 pub mod offset_commit_record;
 pub mod offset_fetch;
+pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod sync_group;

@@ -5,7 +5,7 @@ use crate::protocol::wire::*;
 table! {
     pub struct OffsetFetchRequest<'a> {
         group_id: &'a str => 1..=7;
-        topics: Option<Vec<OffsetFetchRequestTopic<'a>>> => 1..=7;
+        topics: Option<Vec<OffsetFetchRequestTopic<'a>>> => 1..=7, null 2..=7;
         groups: Vec<OffsetFetchRequestGroup<'a>> => 8..;
         require_stable: bool => 7..;
     }

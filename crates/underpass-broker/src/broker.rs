@@ -1,0 +1,74 @@
+//! What the workers of a broker share.
+
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use underpass_log::LogManager;
+use underpass_monitor::MetricsService;
+
+use crate::connection::frame::RequestMemory;
+use crate::counts::{BrokerCounts, WorkerCounts};
+use crate::fetch::waiters::{FetchWaiters, MovedLists};
+use crate::lock::lock;
+use crate::metadata::topics::Topics;
+use crate::offsets::groups::Groups;
+use crate::options::{AdvertisedAddress, BrokerOptions};
+use crate::requests::produce::RefusalLog;
+
+/// What all workers share.
+pub(crate) struct Broker {
+    pub(crate) options: BrokerOptions,
+    pub(crate) cluster_id: String,
+    pub(crate) topics: Topics,
+    pub(crate) log: Arc<LogManager>,
+    pub(crate) memory: RequestMemory,
+    pub(crate) groups: Arc<Groups>,
+    /// Producer ids that are reserved, and nobody has yet.
+    pub(crate) producer_ids: Mutex<Range<i64>>,
+    pub(crate) moved: Arc<MovedLists>,
+    pub(crate) counts: BrokerCounts,
+}
+
+/// What the connections of a worker share.
+pub(crate) struct BrokerWorker {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) waiters: Rc<FetchWaiters>,
+    pub(crate) counts: Arc<WorkerCounts>,
+    pub(crate) refusals: RefusalLog,
+}
+
+/// What a listener of a broker leads to.
+#[derive(Clone, Debug)]
+pub(crate) enum BrokerService {
+    /// Kafka's protocol, and the address that clients are sent to, if it is not the one by which
+    /// they come.
+    Kafka(Option<Arc<AdvertisedAddress>>),
+    /// Metrics and health.
+    Metrics(Arc<MetricsService>),
+}
+
+impl Broker {
+    /// A producer id that nobody has.
+    ///
+    /// # Errors
+    /// More cannot be reserved.
+    pub(crate) async fn next_producer_id(self: &Arc<Self>) -> io::Result<i64> {
+        let taken = || lock(&self.producer_ids).next();
+        if let Some(id) = taken() {
+            return Ok(id);
+        }
+        let broker = Arc::clone(self);
+        let reserve = move || {
+            let mut ids = lock(&broker.producer_ids);
+            if ids.is_empty() {
+                let (first, count) = broker.topics.reserve_producer_ids()?;
+                *ids = first..first + count;
+            }
+            ids.next().ok_or_else(|| io::ErrorKind::Other.into())
+        };
+        let reserved = tokio::task::spawn_blocking(reserve).await;
+        reserved.map_err(io::Error::other)?
+    }
+}

@@ -1,0 +1,240 @@
+//! Fetches: what consumers read, and how they wait for it.
+
+pub(crate) mod waiters;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use underpass::FileRange;
+use underpass_log::{DiskWait, FirstBatch, LogRead, PartitionLog, ReadError};
+
+use crate::fetch::waiters::FetchWaiters;
+use crate::metadata::topic_id::TopicId;
+use crate::metadata::topics::{Topic, TopicMap};
+use crate::protocol::tables::fetch::{
+    FetchPartition, FetchRequest, FetchResponse, FetchResponsePartitionData, FetchTopic,
+    FetchableTopicResponse,
+};
+use crate::protocol::wire::{Records, Uuid};
+use crate::requests::error_code::ErrorCode;
+
+/// Since this version topics have ids instead of names.
+const TOPIC_IDS_VERSION: i16 = 13;
+
+/// The most that one response has, as `fetch.max.bytes` of Kafka's brokers.
+const RESPONSE_BYTES_MAX: u64 = 55 << 20;
+
+/// Partitions that are looked at before others have their turn.
+const PARTITIONS_PER_TURN: usize = 500;
+
+/// A fetch that looks at its partitions for longer than this does so for a fifth of the time.
+const LONG_LOOK: Duration = Duration::from_millis(2);
+
+/// What a fetch finds: a response with gaps, and what fills them.
+pub(crate) struct Fetched<'a> {
+    pub(crate) response: FetchResponse<'a>,
+    pub(crate) ranges: Vec<FileRange>,
+    bytes: u64,
+    /// Whether it is to be sent at once, however little it is.
+    is_urgent: bool,
+}
+
+/// Answers a fetch, as soon as there is enough, or its time is over, which is at most `wait_max`.
+/// Sessions are not kept: every response says so, and clients send whole requests.
+pub(crate) async fn fetch<'a>(
+    request: &FetchRequest<'a>,
+    version: i16,
+    (topics, waiters): (&TopicMap, &Rc<FetchWaiters>),
+    wait_max: Duration,
+) -> Fetched<'a> {
+    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let until = Instant::now() + wait.min(wait_max);
+    let wanted = u64::try_from(request.min_bytes)
+        .unwrap_or(0)
+        .min(RESPONSE_BYTES_MAX);
+    let logs = logs(request, version, topics);
+    let numbers = logs.iter().flatten().flatten().map(|log| log.number());
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    // Most find something: only then is it worth to be known of.
+    let mut waiter = None;
+    loop {
+        let begun = Instant::now();
+        let found = read(request, &logs).await;
+        let took = begun.elapsed();
+        let is_over = numbers.is_empty() || Instant::now() >= until;
+        if found.is_urgent || found.bytes >= wanted || is_over {
+            return found;
+        }
+        match &waiter {
+            None => waiter = Some(waiters.wait_for(numbers.clone())),
+            Some(waiter) => {
+                drop(timeout_at(until, waiter.moved()).await);
+                // A look at very many partitions must not be all that the worker does.
+                if took > LONG_LOOK {
+                    sleep_until(until.min(Instant::now() + 4 * took)).await;
+                }
+            }
+        }
+    }
+}
+
+/// The log of a partition, or why there is none.
+type FetchedLog = Result<Arc<PartitionLog>, ErrorCode>;
+
+/// The logs of the partitions of a request, in its order.
+fn logs(request: &FetchRequest<'_>, version: i16, topics: &TopicMap) -> Vec<Vec<FetchedLog>> {
+    let of_topic = |topic: &FetchTopic<'_>| {
+        let known = topic_of(topic, version, topics);
+        let partitions = topic.partitions.iter();
+        let log = |one: &FetchPartition| match known?.partition(one.partition) {
+            Some(log) => Ok(Arc::clone(log)),
+            None => Err(ErrorCode::UnknownTopicOrPartition),
+        };
+        partitions.map(log).collect()
+    };
+    request.topics.iter().map(of_topic).collect()
+}
+
+fn topic_of<'t>(
+    topic: &FetchTopic<'_>,
+    version: i16,
+    topics: &'t TopicMap,
+) -> Result<&'t Arc<Topic>, ErrorCode> {
+    match version >= TOPIC_IDS_VERSION {
+        true => topics
+            .with_id(TopicId::from_bytes(topic.topic_id.0))
+            .ok_or(ErrorCode::UnknownTopicId),
+        false => topics
+            .named(topic.topic)
+            .ok_or(ErrorCode::UnknownTopicOrPartition),
+    }
+}
+
+/// What there is at this moment.
+async fn read<'a>(request: &FetchRequest<'a>, logs: &[Vec<FetchedLog>]) -> Fetched<'a> {
+    let mut left = u64::try_from(request.max_bytes)
+        .unwrap_or(0)
+        .min(RESPONSE_BYTES_MAX);
+    let mut fetched = Fetched {
+        response: FetchResponse::default(),
+        ranges: Vec::new(),
+        bytes: 0,
+        is_urgent: false,
+    };
+    let mut looked_at = 0;
+    for (topic, logs) in request.topics.iter().zip(logs) {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for (partition, log) in topic.partitions.iter().zip(logs) {
+            looked_at += 1;
+            if looked_at % PARTITIONS_PER_TURN == 0 {
+                yield_now().await;
+            }
+            let data = fetched.partition(partition, log, &mut left);
+            partitions.push(data.await);
+        }
+        fetched.response.responses.push(FetchableTopicResponse {
+            topic: topic.topic,
+            topic_id: Uuid(topic.topic_id.0),
+            partitions,
+        });
+    }
+    fetched
+}
+
+impl Fetched<'_> {
+    /// What there is of a partition. The first one that has anything has a whole batch.
+    async fn partition<'a>(
+        &mut self,
+        asked: &FetchPartition,
+        log: &FetchedLog,
+        left: &mut u64,
+    ) -> FetchResponsePartitionData<'a> {
+        let mut data = FetchResponsePartitionData {
+            partition_index: asked.partition,
+            high_watermark: -1,
+            records: Records::Bytes(&[]),
+            ..Default::default()
+        };
+        let log = match log {
+            Ok(log) => log,
+            Err(code) => {
+                self.is_urgent = true;
+                data.error_code = code.number();
+                return data;
+            }
+        };
+        let first = match self.bytes {
+            0 => FirstBatch::Whole,
+            _ => FirstBatch::Fitting,
+        };
+        let max = u64::try_from(asked.partition_max_bytes)
+            .unwrap_or(0)
+            .min(*left);
+        let read = match check_epoch(log, asked.current_leader_epoch) {
+            Ok(()) => read_log(log, asked.fetch_offset, max, first).await,
+            Err(code) => Err(code),
+        };
+        let offsets = log.offsets();
+        data.high_watermark = offsets.high_watermark;
+        data.last_stable_offset = offsets.high_watermark;
+        data.log_start_offset = offsets.start;
+        match read {
+            Ok(Some(range)) => {
+                let length = u32::try_from(range.len).unwrap_or(u32::MAX);
+                data.records = Records::Elsewhere(length);
+                *left = left.saturating_sub(range.len);
+                self.bytes += range.len;
+                self.ranges.push(range);
+            }
+            Ok(None) => {}
+            Err(code) => {
+                self.is_urgent = true;
+                data.error_code = code.number();
+            }
+        }
+        data
+    }
+}
+
+/// Whether a consumer knows the present epoch, if it says which one it knows (KIP-320).
+pub(crate) fn check_epoch(log: &PartitionLog, known: i32) -> Result<(), ErrorCode> {
+    let present = log.offsets().leader_epoch;
+    match known {
+        known if known < 0 || known == present => Ok(()),
+        known if known < present => Err(ErrorCode::FencedLeaderEpoch),
+        _ => Err(ErrorCode::UnknownLeaderEpoch),
+    }
+}
+
+/// Reads at once, or on a thread that may wait for the disk.
+async fn read_log(
+    log: &Arc<PartitionLog>,
+    offset: i64,
+    bytes_max: u64,
+    first: FirstBatch,
+) -> Result<Option<FileRange>, ErrorCode> {
+    let read = log.read(offset, bytes_max, first, DiskWait::Forbidden);
+    let read = match read {
+        Ok(LogRead::NeedsDisk) => {
+            let log = Arc::clone(log);
+            let read = move || log.read(offset, bytes_max, first, DiskWait::Allowed);
+            let read = tokio::task::spawn_blocking(read).await;
+            read.map_err(|_| ErrorCode::KafkaStorageError)?
+        }
+        read => read,
+    };
+    match read {
+        Ok(LogRead::Records(range)) => Ok(Some(range)),
+        Ok(LogRead::Empty | LogRead::NeedsDisk) => Ok(None),
+        Err(ReadError::OutOfRange { .. }) => Err(ErrorCode::OffsetOutOfRange),
+        Err(ReadError::Disk(error)) => {
+            tracing::warn!("{}: {error}", log.name());
+            Err(ErrorCode::KafkaStorageError)
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The file beside the partitions that names the topics: it is small, and replaced as a whole.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::metadata::topic_id::TopicId;
+
+/// What the broker knows beside the logs of partitions.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetadataRecord {
+    version: u32,
+    /// The first producer id that was never handed out, neither now nor before.
+    pub(crate) next_producer_id: i64,
+    pub(crate) topics: BTreeMap<String, TopicRecord>,
+}
+
+/// A topic, as the file has it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopicRecord {
+    pub(crate) id: TopicId,
+    pub(crate) partitions: i32,
+    /// What differs from the defaults, under Kafka's names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) config: BTreeMap<String, String>,
+}
+
+/// The file of a data folder.
+#[derive(Clone, Debug)]
+pub(crate) struct MetadataFile {
+    folder: PathBuf,
+}
+
+const NAME: &str = "underpass-metadata.json";
+const VERSION: u32 = 1;
+
+impl MetadataFile {
+    pub(crate) fn of(folder: &Path) -> MetadataFile {
+        let folder = folder.to_owned();
+        MetadataFile { folder }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join(NAME)
+    }
+
+    /// Reads it; without topics where there is none yet.
+    ///
+    /// # Errors
+    /// Of the kernel; `InvalidData` for a file of a later version, or that is damaged.
+    pub(crate) fn read(&self) -> io::Result<MetadataRecord> {
+        let text = match fs::read(self.path()) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(MetadataRecord {
+                    version: VERSION,
+                    ..MetadataRecord::default()
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        let record: MetadataRecord = serde_json::from_slice(&text)?;
+        match record.version {
+            VERSION => Ok(record),
+            version => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("version {version} is of a later broker; this one reads {VERSION}"),
+            )),
+        }
+    }
+
+    /// Replaces it: after a crash there is the old one or the new one. Blocks for two syncs.
+    ///
+    /// # Errors
+    /// Of the kernel. The old file may have been replaced all the same, and a crash may bring it
+    /// back.
+    pub(crate) fn write(&self, record: &MetadataRecord) -> io::Result<()> {
+        let new = self.folder.join(format!("{NAME}.new"));
+        let mut file = File::create(&new)?;
+        serde_json::to_writer_pretty(&mut file, record)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&new, self.path())?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> MetadataRecord {
+        let topic = TopicRecord {
+            id: TopicId::random(),
+            partitions: 4,
+            config: BTreeMap::from([("retention.ms".to_owned(), "1000".to_owned())]),
+        };
+        MetadataRecord {
+            version: VERSION,
+            next_producer_id: 2000,
+            topics: BTreeMap::from([("t".to_owned(), topic)]),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = MetadataFile::of(folder.path());
+        assert!(file.read().unwrap().topics.is_empty());
+        for _ in 0..2 {
+            let written = record();
+            file.write(&written).unwrap();
+            assert_eq!(file.read().unwrap(), written);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_of_a_later_version_or_a_damaged_one_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = MetadataFile::of(folder.path());
+        for text in [
+            "",
+            "{}",
+            r#"{"version":2,"next_producer_id":0,"topics":{}}"#,
+            r#"{"version":1,"next_producer_id":0,"topics":{"t":{"id":"x","partitions":1}}}"#,
+        ] {
+            fs::write(file.path(), text).unwrap();
+            let refused = file.read().unwrap_err();
+            let kind = refused.kind();
+            assert!(
+                matches!(
+                    kind,
+                    io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+                ),
+                "{text}: {refused}"
+            );
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! The topics of a broker: what Metadata says about them, and where their logs are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Resource, getrlimit};
+use underpass_log::{
+    FoundPartition, LogError, LogManager, PartitionLog, TopicConfig, TopicPartition,
+};
+
+use crate::lock::lock;
+use crate::metadata::file::{MetadataFile, MetadataRecord, TopicRecord};
+use crate::metadata::names::{BadTopicName, check_name, collision_key, is_internal};
+use crate::metadata::topic_id::TopicId;
+
+/// A topic.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: TopicId,
+    /// By their numbers.
+    pub(crate) partitions: Vec<Arc<PartitionLog>>,
+}
+
+/// The topics at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TopicMap {
+    by_name: BTreeMap<Arc<str>, Arc<Topic>>,
+    by_id: HashMap<TopicId, Arc<Topic>>,
+}
+
+/// The topics, and how they change.
+pub(crate) struct Topics {
+    file: MetadataFile,
+    log: Arc<LogManager>,
+    defaults: TopicConfig,
+    present: Mutex<Arc<TopicMap>>,
+    record: Mutex<TopicRecords>,
+    /// The most partitions of all topics together.
+    partitions_max: usize,
+}
+
+/// What changes of topics are decided by. The lock is not held while folders are made: that of a
+/// large topic takes seconds.
+#[derive(Default)]
+struct TopicRecords {
+    /// What the file holds.
+    written: MetadataRecord,
+    /// Topics that are being made, and how many partitions they are to have.
+    coming: BTreeMap<String, i32>,
+}
+
+/// What a new topic is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct NewTopic {
+    pub(crate) name: String,
+    pub(crate) partitions: i32,
+    pub(crate) config: BTreeMap<String, String>,
+}
+
+/// Why topics cannot change.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TopicError {
+    #[error("{0}")]
+    Name(BadTopicName),
+    #[error("the topic exists")]
+    Exists,
+    #[error(
+        "the name collides with that of the topic {0}: dots and underscores are the same in \
+         metrics"
+    )]
+    Collides(Arc<str>),
+    #[error("{0}")]
+    Config(String),
+    #[error("{0} is no number of partitions; expected 1 to {PARTITIONS_MAX}")]
+    Partitions(i32),
+    #[error(
+        "{wanted} partitions beside the {present} that there are would be more than {max}; each \
+         takes an open file: the limit is a quarter of those that the process may have (ulimit \
+         -Hn), and {PARTITIONS_ALL_MAX} at most"
+    )]
+    TooMany {
+        wanted: i32,
+        present: usize,
+        max: usize,
+    },
+    #[error("there is no such topic")]
+    Unknown,
+    #[error("{0}")]
+    Log(#[from] LogError),
+    #[error("the metadata cannot be written: {0}")]
+    Disk(#[from] io::Error),
+    #[error(
+        "{}: {source}; restore it, or move it away: topics are adopted then, without their \
+         configurations", path.display()
+    )]
+    Unreadable { path: PathBuf, source: io::Error },
+}
+
+/// The most partitions that one topic may have: each is a folder with open files.
+pub(crate) const PARTITIONS_MAX: i32 = 10_000;
+
+/// The most partitions of all topics together that are made, whatever clients ask for: each takes
+/// an open file and about 2 KiB. Those that are found in the data folder are opened in any case.
+const PARTITIONS_ALL_MAX: usize = 20_000;
+
+/// The part of the process's descriptors that partitions may take: others are for connections and
+/// what they are sent.
+const DESCRIPTORS_PART: u64 = 4;
+
+/// Producer ids are handed out from blocks: the file is written once for so many.
+const PRODUCER_IDS_BLOCK: i64 = 1000;
+
+impl TopicMap {
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<Topic>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn with_id(&self, id: TopicId) -> Option<&Arc<Topic>> {
+        self.by_id.get(&id)
+    }
+
+    /// All topics, by their names.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Topic>> {
+        self.by_name.values()
+    }
+
+    fn add(&mut self, topic: Arc<Topic>) {
+        self.by_id.insert(topic.id, Arc::clone(&topic));
+        self.by_name.insert(Arc::clone(&topic.name), topic);
+    }
+}
+
+impl Topic {
+    /// A partition of it, if it has that many.
+    pub(crate) fn partition(&self, number: i32) -> Option<&Arc<PartitionLog>> {
+        self.partitions.get(usize::try_from(number).ok()?)
+    }
+}
+
+impl Topics {
+    /// The topics of a data folder: those of its file, and those whose folders have come from
+    /// elsewhere, which are adopted with the defaults.
+    ///
+    /// # Errors
+    /// Of the file, and of partitions that have to be made.
+    pub(crate) fn open(
+        folder: &Path,
+        log: Arc<LogManager>,
+        found: &[FoundPartition],
+        defaults: TopicConfig,
+    ) -> Result<Topics, TopicError> {
+        let file = MetadataFile::of(folder);
+        let mut record = file.read().map_err(|source| TopicError::Unreadable {
+            path: file.path(),
+            source,
+        })?;
+        let mut adopted = false;
+        for one in found {
+            let (name, id) = (one.log.name(), one.log.topic_id());
+            let id = TopicId::try_from(id.to_owned()).unwrap_or_else(|_| TopicId::random());
+            let topic = record.topics.entry(name.topic.to_string());
+            let topic = topic.or_insert_with(|| {
+                adopted = true;
+                // What it was configured to be is not in its folder: nothing of it is deleted.
+                tracing::warn!(
+                    "topic {} was found in the data folder: it is adopted, and kept for ever",
+                    name.topic
+                );
+                TopicRecord {
+                    id,
+                    partitions: 0,
+                    config: kept_forever(),
+                }
+            });
+            adopted |= topic.partitions <= name.partition;
+            topic.partitions = topic.partitions.max(name.partition + 1);
+            // An id that another broker has handed out: batches of a new producer with the same id
+            // would be taken for repetitions.
+            let unused = one.log.largest_producer_id().map_or(0, |id| id + 1);
+            adopted |= record.next_producer_id < unused;
+            record.next_producer_id = record.next_producer_id.max(unused);
+        }
+        if adopted {
+            file.write(&record)?;
+        }
+        let topics = Topics {
+            file,
+            log,
+            defaults,
+            present: Mutex::default(),
+            record: Mutex::default(),
+            partitions_max: partitions_max(),
+        };
+        let mut map = TopicMap::default();
+        let logs = found
+            .iter()
+            .map(|one| (one.log.name().clone(), Arc::clone(&one.log)));
+        let logs: HashMap<_, _> = logs.collect();
+        for (name, topic) in &record.topics {
+            map.add(Arc::new(topics.assembled(name, topic, &logs)?));
+        }
+        *lock(&topics.present) = Arc::new(map);
+        lock(&topics.record).written = record;
+        Ok(topics)
+    }
+
+    /// The topics at this moment.
+    pub(crate) fn present(&self) -> Arc<TopicMap> {
+        Arc::clone(&lock(&self.present))
+    }
+
+    /// Makes a topic. Blocks for some syncs.
+    ///
+    /// # Errors
+    /// [`TopicError`]; there is no topic.
+    pub(crate) fn create(&self, new: &NewTopic) -> Result<Arc<Topic>, TopicError> {
+        {
+            let mut record = lock(&self.record);
+            self.check(&record, new)?;
+            record.coming.insert(new.name.clone(), new.partitions);
+        }
+        let created = self.create_checked(new);
+        if created.is_err() {
+            // Those that were made; what cannot be removed either is adopted by the next start.
+            let partitions =
+                (0..new.partitions).map(|number| TopicPartition::new(&new.name, number));
+            partitions.for_each(|partition| drop(self.log.delete(&partition)));
+        }
+        lock(&self.record).coming.remove(&new.name);
+        created
+    }
+
+    fn create_checked(&self, new: &NewTopic) -> Result<Arc<Topic>, TopicError> {
+        let topic = TopicRecord {
+            id: TopicId::random(),
+            partitions: new.partitions,
+            config: new.config.clone(),
+        };
+        let made = Arc::new(self.assembled(&new.name, &topic, &HashMap::new())?);
+        self.write(&mut lock(&self.record), |next| {
+            next.topics.insert(new.name.clone(), topic);
+        })?;
+        self.change(|map| map.add(Arc::clone(&made)));
+        Ok(made)
+    }
+
+    /// Whether a topic could be made.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check_new(&self, new: &NewTopic) -> Result<(), TopicError> {
+        self.check(&lock(&self.record), new)
+    }
+
+    fn check(&self, record: &TopicRecords, new: &NewTopic) -> Result<(), TopicError> {
+        check_name(&new.name).map_err(TopicError::Name)?;
+        let names = || record.written.topics.keys().chain(record.coming.keys());
+        if names().any(|name| *name == new.name) {
+            return Err(TopicError::Exists);
+        }
+        let key = collision_key(&new.name);
+        if let Some(other) = names().find(|other| collision_key(other) == key) {
+            return Err(TopicError::Collides(other.as_str().into()));
+        }
+        if !(1..=PARTITIONS_MAX).contains(&new.partitions) {
+            return Err(TopicError::Partitions(new.partitions));
+        }
+        let counts = record.written.topics.values().map(|topic| topic.partitions);
+        let counts = counts.chain(record.coming.values().copied());
+        let present: usize = counts.map(|count| count as usize).sum();
+        // Without its own topics the broker has no groups.
+        if !is_internal(&new.name) && present + new.partitions as usize > self.partitions_max {
+            return Err(TopicError::TooMany {
+                wanted: new.partitions,
+                present,
+                max: self.partitions_max,
+            });
+        }
+        self.defaults
+            .with(&new.config)
+            .map_err(TopicError::Config)?;
+        Ok(())
+    }
+
+    /// Changes the file, and what is known of it.
+    fn write(
+        &self,
+        record: &mut TopicRecords,
+        change: impl FnOnce(&mut MetadataRecord),
+    ) -> io::Result<()> {
+        let mut next = record.written.clone();
+        change(&mut next);
+        self.file.write(&next)?;
+        record.written = next;
+        Ok(())
+    }
+
+    /// Deletes a topic. Blocks for some syncs.
+    ///
+    /// # Errors
+    /// [`TopicError::Unknown`]; `Disk` and `Log`: it is gone, and may come back with the next
+    /// start.
+    pub(crate) fn delete(&self, name: &str) -> Result<(), TopicError> {
+        let mut record = lock(&self.record);
+        if !record.written.topics.contains_key(name) {
+            return Err(TopicError::Unknown);
+        }
+        let present = self.present();
+        let topic = present.named(name).ok_or(TopicError::Unknown)?;
+        self.change(|map| {
+            map.by_name.remove(name);
+            map.by_id.remove(&topic.id);
+        });
+        self.write(&mut record, |next| {
+            next.topics.remove(name);
+        })?;
+        for partition in &topic.partitions {
+            self.log.delete(partition.name())?;
+        }
+        Ok(())
+    }
+
+    /// Reserves producer ids that nobody has: the first of them, and how many. Blocks for some
+    /// syncs.
+    ///
+    /// # Errors
+    /// Of the file.
+    pub(crate) fn reserve_producer_ids(&self) -> io::Result<(i64, i64)> {
+        let mut record = lock(&self.record);
+        let first = record.written.next_producer_id;
+        self.write(&mut record, |next| {
+            next.next_producer_id += PRODUCER_IDS_BLOCK;
+        })?;
+        Ok((first, PRODUCER_IDS_BLOCK))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut TopicMap)) {
+        let mut present = lock(&self.present);
+        change(Arc::make_mut(&mut present));
+    }
+
+    /// A topic with its logs; those that are not there are made.
+    fn assembled(
+        &self,
+        name: &str,
+        topic: &TopicRecord,
+        found: &HashMap<TopicPartition, Arc<PartitionLog>>,
+    ) -> Result<Topic, TopicError> {
+        let config = match is_internal(name) {
+            true => TopicConfig::default().with(&kept_forever()),
+            false => self.defaults.with(&topic.config),
+        };
+        let config = Arc::new(config.map_err(TopicError::Config)?);
+        let id = topic.id.to_string();
+        let partitions = (0..topic.partitions).map(|number| {
+            let partition = TopicPartition::new(name, number);
+            match found.get(&partition) {
+                Some(log) => {
+                    log.set_config(Arc::clone(&config));
+                    Ok(Arc::clone(log))
+                }
+                None => self.log.create(partition, &id, Arc::clone(&config)),
+            }
+        });
+        Ok(Topic {
+            name: name.into(),
+            id: topic.id,
+            partitions: partitions.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn partitions_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let part = limit.maximum.unwrap_or(u64::MAX) / DESCRIPTORS_PART;
+    usize::try_from(part).map_or(PARTITIONS_ALL_MAX, |part| part.min(PARTITIONS_ALL_MAX))
+}
+
+/// The configuration of a topic of which nothing is deleted.
+fn kept_forever() -> BTreeMap<String, String> {
+    ["retention.ms", "retention.bytes"]
+        .map(|name| (name.to_owned(), "-1".to_owned()))
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_log::DataFolderOptions;
+
+    use super::*;
+
+    fn opened(folder: &Path) -> (Topics, Arc<LogManager>) {
+        let config = |_: &str| Arc::new(TopicConfig::default());
+        let options = DataFolderOptions::default();
+        let (log, found) = LogManager::open(folder, options, &config, Box::new(|_| ())).unwrap();
+        let topics = Topics::open(folder, Arc::clone(&log), &found, TopicConfig::default());
+        (topics.unwrap(), log)
+    }
+
+    fn new(name: &str, partitions: i32) -> NewTopic {
+        NewTopic {
+            name: name.to_owned(),
+            partitions,
+            config: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn topics_are_there_until_they_are_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        let made = topics.create(&new("orders", 3)).unwrap();
+        assert_eq!(made.partitions.len(), 3);
+        topics.create(&new("other", 1)).unwrap();
+        assert!(matches!(
+            topics.create(&new("orders", 1)),
+            Err(TopicError::Exists)
+        ));
+        topics.delete("other").unwrap();
+        assert!(matches!(topics.delete("other"), Err(TopicError::Unknown)));
+        let first = topics.reserve_producer_ids().unwrap();
+        log.close().unwrap();
+        drop((topics, log, made));
+        let (topics, _log) = opened(folder.path());
+        let present = topics.present();
+        let names: Vec<_> = present.all().map(|topic| &*topic.name).collect();
+        assert_eq!(names, ["orders"]);
+        let orders = present.named("orders").unwrap();
+        assert_eq!(present.with_id(orders.id).unwrap().partitions.len(), 3);
+        assert!(orders.partition(2).is_some() && orders.partition(3).is_none());
+        assert!(orders.partition(-1).is_none());
+        let second = topics.reserve_producer_ids().unwrap();
+        assert_eq!(second.0, first.0 + first.1);
+    }
+
+    #[test]
+    fn what_cannot_be_a_topic_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, _log) = opened(folder.path());
+        topics.create(&new("a.b", 1)).unwrap();
+        let refused = |new: &NewTopic| topics.create(new).unwrap_err().to_string();
+        assert!(refused(&new("a_b", 1)).contains("a.b"));
+        assert!(refused(&new("a/b", 1)).contains("'/'"));
+        assert!(refused(&new("c", 0)).contains("1 to"));
+        let mut wrong = new("c", 1);
+        wrong.config.insert("retention.ms".into(), "soon".into());
+        assert!(refused(&wrong).contains("retention.ms=soon"));
+        assert!(topics.present().named("c").is_none());
+    }
+
+    #[test]
+    fn a_topic_need_not_wait_for_a_larger_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, _log) = opened(folder.path());
+        std::thread::scope(|scope| {
+            let large = scope.spawn(|| topics.create(&new("large", 500)).map(drop));
+            while lock(&topics.record).coming.is_empty() {}
+            topics.create(&new("small", 1)).unwrap();
+            assert!(!large.is_finished());
+            assert!(matches!(
+                topics.create(&new("large", 1)),
+                Err(TopicError::Exists)
+            ));
+            large.join().unwrap().unwrap();
+        });
+        assert_eq!(topics.present().all().count(), 2);
+    }
+
+    #[test]
+    fn all_topics_together_have_a_bounded_number_of_partitions() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut topics, _log) = opened(folder.path());
+        topics.partitions_max = 5;
+        topics.create(&new("a", 3)).unwrap();
+        let refused = topics.create(&new("b", 3)).unwrap_err();
+        assert!(matches!(refused, TopicError::TooMany { present: 3, .. }));
+        topics.create(&new("b", 2)).unwrap();
+        topics.create(&new("__consumer_offsets", 50)).unwrap();
+        topics.delete("a").unwrap();
+        topics.delete("b").unwrap();
+    }
+
+    #[test]
+    fn a_topic_that_cannot_be_made_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        let obstacle = folder.path().join("t-2");
+        std::fs::write(&obstacle, "").unwrap();
+        topics.create(&new("t", 4)).unwrap_err();
+        assert!(log.partitions().is_empty() && topics.present().named("t").is_none());
+        std::fs::remove_file(obstacle).unwrap();
+        assert_eq!(topics.create(&new("t", 4)).unwrap().partitions.len(), 4);
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, log) = opened(folder.path());
+        let file = MetadataFile::of(folder.path()).path();
+        std::fs::write(&file, "{").unwrap();
+        let refused = Topics::open(folder.path(), log, &[], TopicConfig::default());
+        let refused = refused.err().unwrap().to_string();
+        assert!(refused.contains(file.to_str().unwrap()), "{refused}");
+    }
+
+    #[test]
+    fn folders_that_come_from_elsewhere_are_adopted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        let made = topics.create(&new("orders", 2)).unwrap();
+        let id = made.id;
+        log.close().unwrap();
+        drop((topics, log, made));
+        std::fs::remove_file(MetadataFile::of(folder.path()).path()).unwrap();
+        let (topics, _log) = opened(folder.path());
+        let present = topics.present();
+        let adopted = present.named("orders").unwrap();
+        assert_eq!((adopted.id, adopted.partitions.len()), (id, 2));
+    }
+}

@@ -1,0 +1,193 @@
+//! Record batches of keys and values, as the broker writes them to a topic of its own (version 2 of
+//! the format, uncompressed), and reads them back.
+
+/// A record: a value under a key, or none where the key is withdrawn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Record<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+/// Why records cannot be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum BadRecordBatch {
+    /// It ends too early, or lengths contradict each other.
+    Malformed,
+    /// It is compressed, which the broker's own batches never are.
+    Compressed,
+}
+
+const HEADER_BYTES: usize = 61;
+const AT_CRC: usize = 17;
+const AT_ATTRIBUTES: usize = 21;
+const AT_COUNT: usize = 57;
+/// The codec, in the attributes.
+const CODEC: u8 = 0b111;
+
+/// Builds a batch with the base offset 0, which the log replaces. `timestamp` in milliseconds since
+/// 1970. At least one record.
+pub(crate) fn build(records: &[Record<'_>], timestamp: i64) -> Vec<u8> {
+    let mut batch = vec![0; HEADER_BYTES];
+    for (number, record) in records.iter().enumerate() {
+        let mut body = vec![0];
+        put_varint(&mut body, 0);
+        put_varint(&mut body, number as i64);
+        put_bytes(&mut body, Some(record.key));
+        put_bytes(&mut body, record.value);
+        put_varint(&mut body, 0);
+        put_varint(&mut batch, body.len() as i64);
+        batch.extend_from_slice(&body);
+    }
+    let count = records.len() as i32;
+    let length = (batch.len() - 12) as i32;
+    let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
+    put(8, &length.to_be_bytes());
+    put(12, &(-1i32).to_be_bytes());
+    put(16, &[2]);
+    put(23, &(count - 1).to_be_bytes());
+    put(27, &timestamp.to_be_bytes());
+    put(35, &timestamp.to_be_bytes());
+    put(43, &(-1i64).to_be_bytes());
+    put(51, &(-1i16).to_be_bytes());
+    put(53, &(-1i32).to_be_bytes());
+    put(AT_COUNT, &count.to_be_bytes());
+    let crc = crc32c::crc32c(&batch[AT_ATTRIBUTES..]);
+    batch[AT_CRC..AT_CRC + 4].copy_from_slice(&crc.to_be_bytes());
+    batch
+}
+
+/// The records of a batch whose checksum has been verified.
+///
+/// # Errors
+/// [`BadRecordBatch`].
+pub(crate) fn records(batch: &[u8]) -> Result<Vec<Record<'_>>, BadRecordBatch> {
+    let count = batch
+        .get(AT_COUNT..HEADER_BYTES)
+        .ok_or(BadRecordBatch::Malformed)?;
+    let count = i32::from_be_bytes(count.try_into().map_err(|_| BadRecordBatch::Malformed)?);
+    if batch[AT_ATTRIBUTES + 1] & CODEC != 0 {
+        return Err(BadRecordBatch::Compressed);
+    }
+    let mut rest = &batch[HEADER_BYTES..];
+    let mut records = Vec::new();
+    for _ in 0..count {
+        let length = take_length(&mut rest)?.ok_or(BadRecordBatch::Malformed)?;
+        let (record, behind) = rest
+            .split_at_checked(length)
+            .ok_or(BadRecordBatch::Malformed)?;
+        records.push(record_of(record)?);
+        rest = behind;
+    }
+    Ok(records)
+}
+
+fn record_of(mut record: &[u8]) -> Result<Record<'_>, BadRecordBatch> {
+    record = record.get(1..).ok_or(BadRecordBatch::Malformed)?;
+    take_varint(&mut record)?;
+    take_varint(&mut record)?;
+    let key = take_bytes(&mut record)?.unwrap_or_default();
+    let value = take_bytes(&mut record)?;
+    Ok(Record { key, value })
+}
+
+/// As Protocol Buffers write signed numbers: in groups of seven bits, the lowest first, the sign in
+/// the lowest bit.
+fn put_varint(out: &mut Vec<u8>, number: i64) {
+    let mut left = ((number << 1) ^ (number >> 63)) as u64;
+    while left >= 0x80 {
+        out.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    out.push(left as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    put_varint(out, bytes.map_or(-1, |bytes| bytes.len() as i64));
+    out.extend_from_slice(bytes.unwrap_or_default());
+}
+
+fn take_varint(rest: &mut &[u8]) -> Result<i64, BadRecordBatch> {
+    let mut number = 0u64;
+    for shift in (0..70).step_by(7) {
+        let (first, behind) = rest.split_first().ok_or(BadRecordBatch::Malformed)?;
+        *rest = behind;
+        number |= u64::from(first & 0x7f).checked_shl(shift).unwrap_or(0);
+        if first & 0x80 == 0 {
+            return Ok((number >> 1) as i64 ^ -((number & 1) as i64));
+        }
+    }
+    Err(BadRecordBatch::Malformed)
+}
+
+fn take_length(rest: &mut &[u8]) -> Result<Option<usize>, BadRecordBatch> {
+    match take_varint(rest)? {
+        -1 => Ok(None),
+        length => usize::try_from(length)
+            .map(Some)
+            .map_err(|_| BadRecordBatch::Malformed),
+    }
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, BadRecordBatch> {
+    let Some(length) = take_length(rest)? else {
+        return Ok(None);
+    };
+    let (bytes, behind) = rest
+        .split_at_checked(length)
+        .ok_or(BadRecordBatch::Malformed)?;
+    *rest = behind;
+    Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs() -> impl Strategy<Value = Vec<(Vec<u8>, Option<Vec<u8>>)>> {
+        let bytes = || prop::collection::vec(any::<u8>(), 0..300);
+        prop::collection::vec((bytes(), prop::option::of(bytes())), 1..20)
+    }
+
+    proptest! {
+        #[test]
+        fn records_are_read_as_they_were_written(pairs in pairs(), timestamp: i64) {
+            let written: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| Record { key, value: value.as_deref() })
+                .collect();
+            let batch = build(&written, timestamp);
+            prop_assert_eq!(records(&batch), Ok(written));
+        }
+
+        #[test]
+        fn damaged_batches_are_errors(pairs in pairs(), cut: prop::sample::Index) {
+            let written: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| Record { key, value: value.as_deref() })
+                .collect();
+            let batch = build(&written, 0);
+            let cut = cut.index(batch.len());
+            prop_assert!(records(&batch[..cut]).is_err());
+        }
+
+        #[test]
+        fn anything_is_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = records(&bytes);
+        }
+    }
+
+    #[test]
+    fn compressed_batches_are_refused() {
+        let mut batch = build(
+            &[Record {
+                key: b"k",
+                value: None,
+            }],
+            0,
+        );
+        batch[AT_ATTRIBUTES + 1] = 1;
+        assert_eq!(records(&batch), Err(BadRecordBatch::Compressed));
+    }
+}

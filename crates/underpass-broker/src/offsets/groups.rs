@@ -1,0 +1,329 @@
+//! The groups of this broker: the coordinator, the records that it writes, and the requests that
+//! wait for an answer.
+//!
+//! ```text
+//!  requests ─► coordinator ─► replies ─► requests
+//!                  │  ▲
+//!          records ▼  │ written
+//!            __consumer_offsets
+//! ```
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+use underpass::FileRange;
+use underpass_log::batch::BatchHeader;
+use underpass_log::{
+    Acks, Append, AppendError, DiskWait, FirstBatch, LogManager, LogRead, PartitionLog,
+};
+
+use crate::group::{
+    CommitRequest, CommitResult, Coordinator, CoordinatorRecord, Effect, GroupError, GroupSettings,
+    JoinRejected, JoinRequest, Joined, Now, ReplyToken, SyncRequest, Synced, WriteError,
+    WriteToken,
+};
+use crate::metadata::topic_id::TopicId;
+use crate::metadata::topics::Topic;
+use crate::offsets::batch::{build, records};
+use crate::offsets::records::{EncodedRecord, read_record};
+
+/// The groups, and the topic that remembers them.
+pub(crate) struct Groups {
+    state: Mutex<GroupsState>,
+    log: Arc<LogManager>,
+    began: Instant,
+    written: Sender<Written>,
+}
+
+struct GroupsState {
+    coordinator: Coordinator,
+    waiting: HashMap<u64, WaitingRequests>,
+    next_token: u64,
+    /// Once it was made.
+    topic: Option<Arc<Topic>>,
+}
+
+/// A request that waits for the coordinator.
+enum WaitingRequests {
+    Join(oneshot::Sender<Result<Joined, JoinRejected>>),
+    Sync(oneshot::Sender<Result<Synced, GroupError>>),
+    Commit(oneshot::Sender<Vec<CommitResult>>),
+}
+
+/// Something for the thread of groups.
+enum Written {
+    Write(WriteToken, Result<(), WriteError>),
+    /// There is another time to wake up at.
+    Earlier,
+}
+
+/// How long that thread sleeps where nothing is due.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+impl Groups {
+    /// The groups that `topic` remembers, if it was made.
+    ///
+    /// # Errors
+    /// The topic cannot be read, or there is no thread.
+    pub(crate) fn open(
+        settings: GroupSettings,
+        log: Arc<LogManager>,
+        topic: Option<Arc<Topic>>,
+    ) -> io::Result<Arc<Groups>> {
+        let mut coordinator = Coordinator::new(settings, || TopicId::random().to_string());
+        let began = Instant::now();
+        for partition in topic.iter().flat_map(|topic| &topic.partitions) {
+            let mut found = Vec::new();
+            read_all(partition, &mut found)?;
+            coordinator.restore(now(began), found);
+        }
+        let (sender, receiver) = mpsc::channel();
+        let groups = Arc::new(Groups {
+            state: Mutex::new(GroupsState {
+                coordinator,
+                waiting: HashMap::new(),
+                next_token: 0,
+                topic,
+            }),
+            log,
+            began,
+            written: sender,
+        });
+        let weak = Arc::downgrade(&groups);
+        thread::Builder::new()
+            .name("groups".to_owned())
+            .spawn(move || tend(&weak, &receiver))?;
+        Ok(groups)
+    }
+
+    /// Whether the topic is there that the groups are written to.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.lock().topic.is_some()
+    }
+
+    /// Has the groups be written to a topic that was made.
+    pub(crate) fn set_topic(&self, topic: Arc<Topic>) {
+        self.lock().topic.get_or_insert(topic);
+    }
+
+    /// An event that is answered at once.
+    pub(crate) fn event<R>(&self, event: impl FnOnce(&mut Coordinator, Now) -> R) -> R {
+        let mut state = self.lock();
+        let outcome = event(&mut state.coordinator, now(self.began));
+        self.carry_out(&mut state);
+        outcome
+    }
+
+    pub(crate) async fn join(&self, request: JoinRequest) -> Option<Result<Joined, JoinRejected>> {
+        let (sender, answer) = oneshot::channel();
+        self.ask(WaitingRequests::Join(sender), |coordinator, now, token| {
+            coordinator.join(now, token, request);
+        });
+        answer.await.ok()
+    }
+
+    pub(crate) async fn sync(&self, request: SyncRequest) -> Option<Result<Synced, GroupError>> {
+        let (sender, answer) = oneshot::channel();
+        self.ask(WaitingRequests::Sync(sender), |coordinator, now, token| {
+            coordinator.sync(now, token, request);
+        });
+        answer.await.ok()
+    }
+
+    pub(crate) async fn commit(&self, request: CommitRequest) -> Option<Vec<CommitResult>> {
+        let (sender, answer) = oneshot::channel();
+        self.ask(
+            WaitingRequests::Commit(sender),
+            |coordinator, now, token| {
+                coordinator.commit(now, token, request);
+            },
+        );
+        answer.await.ok()
+    }
+
+    fn ask(&self, waiting: WaitingRequests, ask: impl FnOnce(&mut Coordinator, Now, ReplyToken)) {
+        let mut state = self.lock();
+        state.next_token += 1;
+        let token = state.next_token;
+        state.waiting.insert(token, waiting);
+        ask(&mut state.coordinator, now(self.began), ReplyToken(token));
+        self.carry_out(&mut state);
+    }
+
+    /// Does what the coordinator asks for, in its order.
+    fn carry_out(&self, state: &mut GroupsState) {
+        for effect in state.coordinator.effects() {
+            match effect {
+                Effect::Joined(token, joined) => {
+                    if let Some(WaitingRequests::Join(reply)) = state.waiting.remove(&token.0) {
+                        // Who asked may have gone.
+                        let _ = reply.send(joined);
+                    }
+                }
+                Effect::Synced(token, synced) => {
+                    if let Some(WaitingRequests::Sync(reply)) = state.waiting.remove(&token.0) {
+                        let _ = reply.send(synced);
+                    }
+                }
+                Effect::Committed(token, results) => {
+                    if let Some(WaitingRequests::Commit(reply)) = state.waiting.remove(&token.0) {
+                        let _ = reply.send(results);
+                    }
+                }
+                Effect::Write {
+                    token,
+                    partition,
+                    records,
+                } => self.write(state, token, partition, &records),
+            }
+        }
+        // The thread may sleep for longer than that.
+        let _ = self.written.send(Written::Earlier);
+    }
+
+    /// Queues records. The lock of the state keeps those of a partition in order.
+    fn write(
+        &self,
+        state: &GroupsState,
+        token: WriteToken,
+        partition: u32,
+        records: &[CoordinatorRecord],
+    ) {
+        let written = self.written.clone();
+        let log = state
+            .topic
+            .as_ref()
+            .and_then(|topic| topic.partitions.get(partition as usize));
+        let Some(log) = log else {
+            let _ = written.send(Written::Write(token, Err(WriteError::Unavailable)));
+            return;
+        };
+        let Some(encoded) = encoded(records, log.config().max_message_bytes) else {
+            let _ = written.send(Written::Write(token, Err(WriteError::TooLarge)));
+            return;
+        };
+        let batch: Vec<_> = encoded.iter().map(EncodedRecord::record).collect();
+        self.log.append(Append {
+            log: Arc::clone(log),
+            batch: build(&batch, now(self.began).unix_ms).into(),
+            acks: Acks::All,
+            done: Box::new(move |outcome| {
+                let outcome = outcome.map(drop).map_err(|error| match error {
+                    AppendError::TooLarge { .. } => WriteError::TooLarge,
+                    AppendError::Closed => WriteError::Unavailable,
+                    _ => WriteError::Storage,
+                });
+                let _ = written.send(Written::Write(token, outcome));
+            }),
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GroupsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The records as bytes; nothing if they are more than `bytes_max`. Each one names its group, so
+/// that a commit of many offsets can be much larger than its request.
+fn encoded(records: &[CoordinatorRecord], bytes_max: usize) -> Option<Vec<EncodedRecord>> {
+    let mut left = bytes_max;
+    let records = records.iter().map(|record| {
+        let encoded = EncodedRecord::of(record);
+        left = left.checked_sub(encoded.bytes())?;
+        Some(encoded)
+    });
+    records.collect()
+}
+
+/// Reports writes to the coordinator, and the time.
+fn tend(groups: &Weak<Groups>, written: &Receiver<Written>) {
+    loop {
+        let sleep = {
+            let Some(groups) = groups.upgrade() else {
+                return;
+            };
+            let next = groups.lock().coordinator.next_tick();
+            let elapsed = groups.began.elapsed();
+            next.map_or(SLEEP_MAX, |next| {
+                next.saturating_sub(elapsed).min(SLEEP_MAX)
+            })
+        };
+        let first = match written.recv_timeout(sleep) {
+            Ok(first) => Some(first),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let Some(groups) = groups.upgrade() else {
+            return;
+        };
+        let mut state = groups.lock();
+        let time = now(groups.began);
+        let mut changed = false;
+        for written in first.into_iter().chain(written.try_iter()) {
+            if let Written::Write(token, outcome) = written {
+                state.coordinator.written(time, token, outcome);
+                changed = true;
+            }
+        }
+        if state
+            .coordinator
+            .next_tick()
+            .is_some_and(|next| next <= time.monotonic)
+        {
+            state.coordinator.tick(time);
+            changed = true;
+        }
+        if changed {
+            groups.carry_out(&mut state);
+        }
+    }
+}
+
+fn now(began: Instant) -> Now {
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Now {
+        monotonic: began.elapsed(),
+        unix_ms: i64::try_from(unix.as_millis()).unwrap_or(i64::MAX),
+    }
+}
+
+/// All records of a partition, in order.
+fn read_all(log: &PartitionLog, found: &mut Vec<CoordinatorRecord>) -> io::Result<()> {
+    const BYTES: u64 = 1 << 20;
+    let mut offset = log.offsets().start;
+    loop {
+        let read = log.read(offset, BYTES, FirstBatch::Whole, DiskWait::Allowed);
+        let LogRead::Records(range) = read.map_err(io::Error::other)? else {
+            return Ok(());
+        };
+        let bytes = content(&range)?;
+        let mut rest = &bytes[..];
+        while let Some(header) = BatchHeader::parse(rest).filter(|header| header.size <= rest.len())
+        {
+            let (batch, behind) = rest.split_at(header.size);
+            match records(batch) {
+                Ok(records) => found.extend(records.iter().filter_map(read_record)),
+                Err(bad) => tracing::warn!("{}: offset {offset}: {bad:?}", log.name()),
+            }
+            offset = header.next_offset();
+            rest = behind;
+        }
+    }
+}
+
+fn content(range: &FileRange) -> io::Result<Vec<u8>> {
+    let file = File::from(range.file.as_fd().try_clone_to_owned()?);
+    let mut bytes = vec![0; usize::try_from(range.len).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, range.offset)?;
+    Ok(bytes)
+}

@@ -1,0 +1,268 @@
+//! What is asked of a broker: by a file in TOML, by flags, or by code. One schema for all. Keys are
+//! Kafka's names where they mean the same.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use underpass_monitor::StatusOptions;
+use underpass_net::{ConnectionLimits, ListenAt, TlsOptions};
+
+/// A broker, its data and its listeners.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BrokerOptions {
+    /// Where to listen.
+    #[serde(rename = "listener")]
+    pub listeners: Vec<BrokerListener>,
+    /// The data folder, as Kafka's `log.dirs` has one.
+    pub data: PathBuf,
+    /// Threads that serve connections; as many as there are cores for this process where it is left
+    /// out.
+    pub workers: Option<NonZeroUsize>,
+    /// When records are synced to the disk.
+    pub fsync: FsyncPolicy,
+    /// The id of this broker among those that clients know.
+    pub node_id: i32,
+    /// What is done with a replication factor above 1, which one broker cannot provide.
+    pub replication: ReplicationPolicy,
+    /// Topics that do not exist, and how those are made that clients ask for.
+    pub topics: TopicDefaults,
+    /// Consumer groups.
+    pub groups: GroupOptions,
+    /// Certificates, and how TLS is spoken.
+    pub tls: TlsOptions,
+    /// Metrics and health.
+    pub status: StatusOptions,
+    /// The bounds of connections.
+    pub connections: ConnectionLimits,
+    /// How much memory requests may take together, in bytes; one request may have 100 MiB.
+    pub request_memory: usize,
+}
+
+/// A place to listen on.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BrokerListener {
+    /// `PORT` of 127.0.0.1, `:PORT` of every interface, `ADDR:PORT`, `unix:/path` or
+    /// `systemd[:NAME]`.
+    pub at: ListenAt,
+    /// The address that clients who come this way are sent to, `HOST:PORT` or `HOST`. Where it is
+    /// left out, each is sent to the address by which it has reached the broker: under TLS by the
+    /// name that it has asked for.
+    #[serde(default)]
+    pub advertised: Option<AdvertisedAddress>,
+    /// Whether TLS is spoken there; if it is not said, where there is a certificate.
+    #[serde(default)]
+    pub tls: Option<bool>,
+}
+
+/// When records are synced.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum FsyncPolicy {
+    /// Before acks=all is answered; others within a second. No acknowledged record is lost when the
+    /// machine fails.
+    #[default]
+    Acks,
+    /// Every second, whatever was acknowledged.
+    Interval,
+    /// When the kernel sees fit, as Kafka does.
+    Never,
+}
+
+/// What is done with a replication factor, or `min.insync.replicas`, above 1.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplicationPolicy {
+    /// It is taken as 1, and logged.
+    #[default]
+    Clamp,
+    /// The topic is refused.
+    Reject,
+}
+
+/// Topics that are made without more being said.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TopicDefaults {
+    /// Whether topics are made when clients ask for them.
+    #[serde(rename = "auto.create.topics.enable")]
+    pub auto_create: bool,
+    /// How many partitions they have.
+    #[serde(rename = "num.partitions")]
+    pub partitions: i32,
+    /// What topics have that do not say otherwise, under the names of topic configurations, such as
+    /// `retention.ms`.
+    pub config: BTreeMap<String, String>,
+}
+
+/// Consumer groups.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupOptions {
+    /// How long an empty group waits for more members before its first generation, in milliseconds.
+    #[serde(rename = "group.initial.rebalance.delay.ms")]
+    pub initial_rebalance_delay_ms: u64,
+    /// How long offsets of a group are kept that has no members, in minutes.
+    #[serde(rename = "offsets.retention.minutes")]
+    pub offsets_retention_minutes: u64,
+}
+
+/// A host, and a port if it is another one than that of the listener.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "String")]
+pub struct AdvertisedAddress {
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+}
+
+/// The port of Kafka.
+pub const PORT: u16 = 9092;
+
+impl Default for BrokerOptions {
+    fn default() -> BrokerOptions {
+        BrokerOptions {
+            listeners: vec![ListenAt::Tcp(([127, 0, 0, 1], PORT).into()).into()],
+            data: PathBuf::from("underpass-data"),
+            workers: None,
+            fsync: FsyncPolicy::default(),
+            node_id: 1,
+            replication: ReplicationPolicy::default(),
+            topics: TopicDefaults::default(),
+            groups: GroupOptions::default(),
+            tls: TlsOptions::default(),
+            status: StatusOptions::default(),
+            connections: ConnectionLimits {
+                idle_timeout: std::time::Duration::from_secs(600),
+                ..ConnectionLimits::default()
+            },
+            request_memory: 256 << 20,
+        }
+    }
+}
+
+impl Default for TopicDefaults {
+    fn default() -> TopicDefaults {
+        TopicDefaults {
+            auto_create: true,
+            partitions: 1,
+            config: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for GroupOptions {
+    fn default() -> GroupOptions {
+        GroupOptions {
+            initial_rebalance_delay_ms: 3000,
+            offsets_retention_minutes: 7 * 24 * 60,
+        }
+    }
+}
+
+impl From<ListenAt> for BrokerListener {
+    fn from(at: ListenAt) -> BrokerListener {
+        BrokerListener {
+            at,
+            advertised: None,
+            tls: None,
+        }
+    }
+}
+
+impl BrokerListener {
+    /// Whether TLS is spoken there.
+    pub(crate) fn is_secured(&self, tls: &TlsOptions) -> bool {
+        self.tls.unwrap_or(tls.has_certificate())
+    }
+}
+
+impl FromStr for AdvertisedAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AdvertisedAddress, String> {
+        text.to_owned().try_into()
+    }
+}
+
+impl BrokerOptions {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// What is wrong, with its place.
+    pub fn parse(text: &str) -> Result<BrokerOptions, toml::de::Error> {
+        toml::from_str(text)
+    }
+}
+
+impl TryFrom<String> for AdvertisedAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<AdvertisedAddress, String> {
+        let bad = || format!("{text:?} is no address; expected HOST or HOST:PORT");
+        let (host, port) = match text.rsplit_once(':') {
+            // An IPv6 address has colons of its own.
+            Some((host, _)) if host.contains(':') && !host.starts_with('[') => (&text[..], None),
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, Some(port.parse().map_err(|_| bad())?))
+            }
+            _ => (&text[..], None),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        match host.is_empty() || host.contains(['/', ' ', ',']) {
+            true => Err(bad()),
+            false => Ok(AdvertisedAddress {
+                host: host.to_owned(),
+                port,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_port_or_that_of_the_listener() {
+        for (text, host, port) in [
+            ("kafka.example.org", "kafka.example.org", None),
+            ("kafka.example.org:9093", "kafka.example.org", Some(9093)),
+            ("192.0.2.1:1", "192.0.2.1", Some(1)),
+            ("[::1]:9092", "::1", Some(9092)),
+            ("[::1]", "::1", None),
+            ("::1", "::1", None),
+        ] {
+            let address = AdvertisedAddress::try_from(text.to_owned()).unwrap();
+            assert_eq!((&*address.host, address.port), (host, port), "{text}");
+        }
+        for text in ["", ":9092", "a:b", "a:70000", "a b", "http://a"] {
+            let address = AdvertisedAddress::try_from(text.to_owned());
+            assert!(address.is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_overrides_the_defaults() {
+        let options = BrokerOptions::parse(
+            "fsync = 'never'\n[[listener]]\nat = ':9093'\nadvertised = 'a'\n\
+             [topics]\n\"num.partitions\" = 4\n\
+             config = {\"retention.ms\" = \"1000\"}\n",
+        );
+        let options = options.unwrap();
+        assert_eq!(options.fsync, FsyncPolicy::Never);
+        assert_eq!(options.topics.partitions, 4);
+        let [listener] = &options.listeners[..] else {
+            panic!("{:?}", options.listeners);
+        };
+        assert_eq!(listener.at, ":9093".parse().unwrap());
+        assert_eq!(listener.advertised, "a".parse().ok());
+        assert!(options.topics.auto_create);
+        assert_eq!(options.topics.config["retention.ms"], "1000");
+        let wrong = BrokerOptions::parse("fsnc = 'never'").unwrap_err();
+        assert!(wrong.to_string().contains("fsnc"), "{wrong}");
+    }
+}

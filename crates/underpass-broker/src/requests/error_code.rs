@@ -1,0 +1,37 @@
+//! Kafka's numbers of errors, those in use.
+
+/// An error in a response.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(i16)]
+pub(crate) enum ErrorCode {
+    None = 0,
+    UnknownServerError = -1,
+    OffsetOutOfRange = 1,
+    CorruptMessage = 2,
+    UnknownTopicOrPartition = 3,
+    MessageTooLarge = 10,
+    CoordinatorNotAvailable = 15,
+    InvalidTopic = 17,
+    InvalidRequiredAcks = 21,
+    UnsupportedVersion = 35,
+    TopicAlreadyExists = 36,
+    InvalidPartitions = 37,
+    InvalidReplicationFactor = 38,
+    InvalidConfig = 40,
+    InvalidRequest = 42,
+    PolicyViolation = 44,
+    OutOfOrderSequenceNumber = 45,
+    InvalidProducerEpoch = 47,
+    KafkaStorageError = 56,
+    FencedLeaderEpoch = 74,
+    UnknownLeaderEpoch = 75,
+    UnsupportedCompressionType = 76,
+    InvalidRecord = 87,
+    UnknownTopicId = 100,
+}
+
+impl ErrorCode {
+    pub(crate) fn number(self) -> i16 {
+        self as i16
+    }
+}

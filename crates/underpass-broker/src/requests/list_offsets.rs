@@ -1,0 +1,155 @@
+//! ListOffsets and OffsetForLeaderEpoch: the first offset, the last, those of times, and the ends
+//! of epochs.
+
+use std::sync::Arc;
+
+use underpass_log::PartitionLog;
+
+use crate::fetch::check_epoch;
+use crate::metadata::topics::TopicMap;
+use crate::protocol::tables::list_offsets::{
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+};
+use crate::protocol::tables::offset_for_leader_epoch::{
+    OffsetForLeaderEpochOffsetForLeaderPartition, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse, OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
+};
+use crate::requests::error_code::ErrorCode;
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+/// The record with the largest timestamp (KIP-734).
+const MAX_TIMESTAMP: i64 = -3;
+/// The first one on this broker, which is the first one.
+const EARLIEST_LOCAL: i64 = -4;
+/// The last one that was moved elsewhere, of which there is none.
+const LATEST_TIERED: i64 = -5;
+
+pub(crate) async fn list_offsets<'a>(
+    request: &ListOffsetsRequest<'a>,
+    version: i16,
+    topics: &TopicMap,
+) -> ListOffsetsResponse<'a> {
+    let mut response = ListOffsetsResponse::default();
+    for topic in &request.topics {
+        let known = topics.named(topic.name);
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            let log = known.and_then(|topic| topic.partition(asked.partition_index));
+            partitions.push(of_partition(asked, version, log).await);
+        }
+        response.topics.push(ListOffsetsTopicResponse {
+            name: topic.name,
+            partitions,
+        });
+    }
+    response
+}
+
+async fn of_partition(
+    asked: &ListOffsetsPartition,
+    version: i16,
+    log: Option<&Arc<PartitionLog>>,
+) -> ListOffsetsPartitionResponse {
+    let mut answer = ListOffsetsPartitionResponse {
+        partition_index: asked.partition_index,
+        ..ListOffsetsPartitionResponse::default()
+    };
+    if version < first_version(asked.timestamp) {
+        answer.error_code = ErrorCode::UnsupportedVersion.number();
+        return answer;
+    }
+    let Some(log) = log else {
+        answer.error_code = ErrorCode::UnknownTopicOrPartition.number();
+        return answer;
+    };
+    let offsets = log.offsets();
+    match asked.timestamp {
+        LATEST => answer.offset = offsets.high_watermark,
+        EARLIEST | EARLIEST_LOCAL => answer.offset = offsets.start,
+        LATEST_TIERED => {}
+        timestamp => match found(log, timestamp).await {
+            Ok(Some((offset, timestamp))) => {
+                (answer.offset, answer.timestamp) = (offset, timestamp);
+            }
+            Ok(None) => {}
+            Err(code) => answer.error_code = code.number(),
+        },
+    }
+    if answer.offset >= 0 {
+        answer.leader_epoch = offsets.leader_epoch;
+    }
+    answer
+}
+
+/// The first version that has the meaning of a negative timestamp.
+fn first_version(timestamp: i64) -> i16 {
+    match timestamp {
+        LATEST | EARLIEST | 0.. => 1,
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        _ => i16::MAX,
+    }
+}
+
+/// An offset and its timestamp, looked for on a thread that may wait for the disk.
+async fn found(log: &Arc<PartitionLog>, timestamp: i64) -> Result<Option<(i64, i64)>, ErrorCode> {
+    let (searched, name) = (Arc::clone(log), log.name().clone());
+    let search = move || match timestamp {
+        MAX_TIMESTAMP => searched.largest_timestamp(),
+        timestamp => searched.offset_of_time(timestamp),
+    };
+    let found = tokio::task::spawn_blocking(search).await;
+    let found = found.map_err(|_| ErrorCode::UnknownServerError)?;
+    found.map_err(|error| {
+        tracing::warn!("{name}: {error}");
+        ErrorCode::KafkaStorageError
+    })
+}
+
+/// Says where epochs end, so that consumers notice when what they have read is there no more
+/// (KIP-320).
+pub(crate) fn ends_of_epochs<'a>(
+    request: &OffsetForLeaderEpochRequest<'a>,
+    topics: &TopicMap,
+) -> OffsetForLeaderEpochResponse<'a> {
+    let of_topics = request.topics.iter().map(|topic| {
+        let known = topics.named(topic.topic);
+        let partitions = topic.partitions.iter().map(|asked| {
+            let log = known.and_then(|topic| topic.partition(asked.partition));
+            end_of_epoch(asked, log)
+        });
+        OffsetForLeaderEpochResponseOffsetForLeaderTopicResult {
+            topic: topic.topic,
+            partitions: partitions.collect(),
+        }
+    });
+    OffsetForLeaderEpochResponse {
+        topics: of_topics.collect(),
+        ..OffsetForLeaderEpochResponse::default()
+    }
+}
+
+fn end_of_epoch(
+    asked: &OffsetForLeaderEpochOffsetForLeaderPartition,
+    log: Option<&Arc<PartitionLog>>,
+) -> OffsetForLeaderEpochResponseEpochEndOffset {
+    let mut answer = OffsetForLeaderEpochResponseEpochEndOffset {
+        partition: asked.partition,
+        ..OffsetForLeaderEpochResponseEpochEndOffset::default()
+    };
+    let known = log.ok_or(ErrorCode::UnknownTopicOrPartition);
+    let known = known.and_then(|log| check_epoch(log, asked.current_leader_epoch).map(|()| log));
+    match known {
+        Ok(log) => {
+            if let Some((epoch, end)) = log.end_of_epoch(asked.leader_epoch) {
+                (answer.leader_epoch, answer.end_offset) = (epoch, end);
+            }
+        }
+        Err(code) => answer.error_code = code.number(),
+    }
+    answer
+}

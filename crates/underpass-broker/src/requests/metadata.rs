@@ -1,0 +1,138 @@
+//! Metadata: which topics there are, and that this broker leads all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::broker::Broker;
+use crate::metadata::names::{check_name, is_internal};
+use crate::metadata::topic_id::TopicId;
+use crate::metadata::topics::{NewTopic, Topic, TopicError, TopicMap};
+use crate::protocol::tables::metadata::{
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
+    MetadataResponsePartition, MetadataResponseTopic,
+};
+use crate::protocol::wire::Uuid;
+use crate::requests::error_code::ErrorCode;
+
+/// Makes the topics of a request that do not exist, if that is configured and the client allows it.
+pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<Broker>) {
+    if !broker.options.topics.auto_create || !request.allow_auto_topic_creation {
+        return;
+    }
+    let present = broker.topics.present();
+    let names = request
+        .topics
+        .iter()
+        .flatten()
+        .filter_map(|topic| topic.name);
+    let missing = names.filter(|name| present.named(name).is_none() && check_name(name).is_ok());
+    let missing: Vec<_> = missing
+        .filter(|name| !is_internal(name))
+        .map(str::to_owned)
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    let broker = Arc::clone(broker);
+    let create = move || {
+        for name in missing {
+            let new = NewTopic {
+                name,
+                partitions: broker.options.topics.partitions,
+                config: BTreeMap::new(),
+            };
+            match broker.topics.create(&new) {
+                // Several clients may ask for a topic at once.
+                Ok(_) | Err(TopicError::Exists) => {}
+                Err(error) => tracing::warn!("topic {} cannot be made: {error}", new.name),
+            }
+        }
+    };
+    // A panic in there leaves the topics missing, which the response says.
+    let _ = tokio::task::spawn_blocking(create).await;
+}
+
+/// Answers what there is.
+pub(crate) fn metadata<'a>(
+    request: &MetadataRequest<'a>,
+    version: i16,
+    broker: &'a Broker,
+    present: &'a TopicMap,
+    (host, port): (&'a str, u16),
+) -> MetadataResponse<'a> {
+    let node = broker.options.node_id;
+    let topics = match &request.topics {
+        // In version 0 an empty list is all.
+        Some(topics) if !topics.is_empty() || version > 0 => {
+            // What is asked for many times is described once, as by Kafka.
+            let mut seen = BTreeSet::new();
+            let topics = topics
+                .iter()
+                .filter(|asked| seen.insert((asked.name, asked.topic_id.0)));
+            topics
+                .map(|asked| asked_topic(asked, present, node))
+                .collect()
+        }
+        _ => present.all().map(|topic| described(topic, node)).collect(),
+    };
+    MetadataResponse {
+        brokers: vec![MetadataResponseBroker {
+            node_id: node,
+            host,
+            port: i32::from(port),
+            rack: None,
+        }],
+        cluster_id: Some(&broker.cluster_id),
+        controller_id: node,
+        topics,
+        ..MetadataResponse::default()
+    }
+}
+
+fn asked_topic<'a>(
+    asked: &MetadataRequestTopic<'a>,
+    present: &'a TopicMap,
+    node: i32,
+) -> MetadataResponseTopic<'a> {
+    let id = TopicId::from_bytes(asked.topic_id.0);
+    let known = match asked.name {
+        Some(name) => present.named(name),
+        None => present.with_id(id),
+    };
+    if let Some(topic) = known {
+        return described(topic, node);
+    }
+    let code = match asked.name {
+        Some(name) if check_name(name).is_err() => ErrorCode::InvalidTopic,
+        Some(_) => ErrorCode::UnknownTopicOrPartition,
+        None => ErrorCode::UnknownTopicId,
+    };
+    MetadataResponseTopic {
+        error_code: code.number(),
+        name: asked.name,
+        topic_id: asked.topic_id,
+        ..MetadataResponseTopic::default()
+    }
+}
+
+fn described<'a>(topic: &'a Topic, node: i32) -> MetadataResponseTopic<'a> {
+    let partitions = topic
+        .partitions
+        .iter()
+        .zip(0..)
+        .map(|(log, partition_index)| MetadataResponsePartition {
+            partition_index,
+            leader_id: node,
+            leader_epoch: log.offsets().leader_epoch,
+            replica_nodes: vec![node],
+            isr_nodes: vec![node],
+            ..MetadataResponsePartition::default()
+        });
+    MetadataResponseTopic {
+        name: Some(&topic.name),
+        topic_id: Uuid(topic.id.to_bytes()),
+        is_internal: is_internal(&topic.name),
+        partitions: partitions.collect(),
+        ..MetadataResponseTopic::default()
+    }
+}

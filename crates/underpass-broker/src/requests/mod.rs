@@ -1,0 +1,370 @@
+//! Requests, each by its kind.
+
+pub(crate) mod error_code;
+mod groups;
+mod list_offsets;
+mod metadata;
+pub(crate) mod produce;
+mod topics;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use underpass::{FileRange, Piece};
+use underpass_net::{Address, Connection};
+
+use crate::broker::BrokerWorker;
+use crate::connection::Requests;
+use crate::connection::frame::{RequestFrame, RequestMemory};
+use crate::connection::response_queue::{PendingResponse, RequestOutcome};
+use crate::counts::WorkerCounts;
+use crate::fetch::fetch;
+use crate::limits::LARGE_FETCH_WAIT_MAX;
+use crate::options::{AdvertisedAddress, PORT};
+use crate::protocol::apis::{APIS, Api};
+use crate::protocol::header::{RequestStart, read_header, write_header};
+use crate::protocol::tables::api_versions::{ApiVersionsResponse, ApiVersionsResponseApiVersion};
+use crate::protocol::tables::fetch::FetchRequest;
+use crate::protocol::tables::list_offsets::ListOffsetsRequest;
+use crate::protocol::tables::metadata::MetadataRequest;
+use crate::protocol::tables::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
+use crate::protocol::tables::produce::ProduceRequest;
+use crate::protocol::wire::{Message, Wire};
+use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
+use crate::requests::error_code::ErrorCode;
+
+/// The requests of a connection.
+pub(crate) struct BrokerRequests {
+    worker: Rc<BrokerWorker>,
+    route: ClientRoute,
+}
+
+/// How a client has route the broker, and so how others do.
+#[derive(Clone, Debug)]
+struct ClientRoute {
+    host: String,
+    port: u16,
+    /// The client's own address, as Kafka's tools show it.
+    client: String,
+}
+
+/// A request whose header was read.
+struct Understood<'a> {
+    /// What its response begins with.
+    responder: Responder,
+    client_id: &'a str,
+    body: Reader<'a>,
+}
+
+/// What the response to a request needs of it.
+#[derive(Clone, Copy)]
+struct Responder {
+    api: &'static Api,
+    version: i16,
+    correlation_id: i32,
+}
+
+/// What becomes of a request whose body was read.
+enum BegunResponse {
+    Made(RequestOutcome),
+    /// It waits for others, and does not need the request any more.
+    Waits(PendingResponse),
+}
+
+impl BrokerRequests {
+    pub(crate) fn new(
+        worker: Rc<BrokerWorker>,
+        advertised: Option<&AdvertisedAddress>,
+        connection: &Connection,
+    ) -> BrokerRequests {
+        let route = ClientRoute::of(advertised, connection);
+        BrokerRequests { worker, route }
+    }
+}
+
+impl Requests for BrokerRequests {
+    fn counts(&self) -> &WorkerCounts {
+        &self.worker.counts
+    }
+
+    fn memory(&self) -> &RequestMemory {
+        &self.worker.broker.memory
+    }
+
+    fn answer(self: &Rc<Self>, request: RequestFrame) -> PendingResponse {
+        let requests = Rc::clone(self);
+        Box::pin(async move {
+            let BrokerRequests { worker, route } = &*requests;
+            let request = Arc::new(request);
+            let begun = worker.respond(&request, route).await;
+            // The memory is free once the response is made, or waits without it.
+            drop(request);
+            match begun {
+                Ok(BegunResponse::Made(outcome)) => outcome,
+                Ok(BegunResponse::Waits(response)) => response.await,
+                Err(error) => {
+                    tracing::warn!("{}: a request cannot be read: {error}", route.client);
+                    RequestOutcome::Close
+                }
+            }
+        })
+    }
+}
+
+impl ClientRoute {
+    /// Where clients find the broker that come by this connection.
+    fn of(advertised: Option<&AdvertisedAddress>, connection: &Connection) -> ClientRoute {
+        let port = match connection.listener().map(|listener| listener.address()) {
+            Some(Address::Tcp(address)) => address.port(),
+            _ => PORT,
+        };
+        let ip = connection.client().ip();
+        let client = format!("/{}", ip.map_or_else(String::new, |ip| ip.to_string()));
+        let local = connection.local_address();
+        let local = local.unwrap_or(SocketAddr::from(([127, 0, 0, 1], port)));
+        let name = connection.tls().and_then(|tls| tls.server_name.clone());
+        let (host, port) = match (advertised, name) {
+            (Some(address), _) => (address.host.clone(), address.port.unwrap_or(port)),
+            (None, Some(name)) => (name.into(), local.port()),
+            (None, None) => (local.ip().to_canonical().to_string(), local.port()),
+        };
+        ClientRoute { host, port, client }
+    }
+}
+
+impl BrokerWorker {
+    async fn respond(
+        &self,
+        frame: &Arc<RequestFrame>,
+        route: &ClientRoute,
+    ) -> Result<BegunResponse, DecodeError> {
+        let closed = BegunResponse::Made(RequestOutcome::Close);
+        match read_header((**frame).as_ref())? {
+            RequestStart::Known(header, api, body) => {
+                self.counts.request(api.key, (**frame).as_ref().len());
+                let (version, correlation_id) = (header.version, header.correlation_id);
+                let request = Understood {
+                    responder: Responder {
+                        api,
+                        version,
+                        correlation_id,
+                    },
+                    client_id: header.client_id.unwrap_or_default(),
+                    body,
+                };
+                let response = self.respond_to(request, frame, route).await;
+                if let Err(error) = response {
+                    let (client, name) = (&route.client, api.name);
+                    tracing::warn!("{client}: {name} {version} cannot be read: {error}");
+                    return Ok(closed);
+                }
+                response
+            }
+            RequestStart::UnknownApiVersions(header) => {
+                let mut to = begun();
+                to.put(&header.correlation_id.to_be_bytes());
+                write(&versions(ErrorCode::UnsupportedVersion), 0, &mut to);
+                Ok(BegunResponse::Made(framed(to, Vec::new())))
+            }
+            RequestStart::Unknown(header) => {
+                tracing::debug!(
+                    "request {} version {} is not known",
+                    header.key,
+                    header.version
+                );
+                Ok(closed)
+            }
+        }
+    }
+
+    async fn respond_to(
+        &self,
+        request: Understood<'_>,
+        frame: &Arc<RequestFrame>,
+        route: &ClientRoute,
+    ) -> Result<BegunResponse, DecodeError> {
+        let (broker, version) = (&self.broker, request.responder.version);
+        let topics = broker.topics.present();
+        let responder = request.responder;
+        let outcome = match responder.api.name {
+            "Produce" => {
+                let body: ProduceRequest<'_> = request.body()?;
+                let log = (&*topics, &*broker.log);
+                match produce::produce(&body, frame, version, log, &self.refusals).await {
+                    Ok(Some(response)) => responder.response(&response, Vec::new()),
+                    Ok(None) => RequestOutcome::Nothing,
+                    Err(()) => RequestOutcome::Close,
+                }
+            }
+            "Fetch" => {
+                let body: FetchRequest<'_> = request.body()?;
+                let wait_max = match frame.share.is_none() {
+                    true => Duration::MAX,
+                    false => LARGE_FETCH_WAIT_MAX,
+                };
+                let fetched = fetch(&body, version, (&topics, &self.waiters), wait_max).await;
+                responder.response(&fetched.response, fetched.ranges)
+            }
+            "ListOffsets" => {
+                let body: ListOffsetsRequest<'_> = request.body()?;
+                let response = list_offsets::list_offsets(&body, version, &topics).await;
+                responder.response(&response, Vec::new())
+            }
+            "OffsetForLeaderEpoch" => {
+                let body: OffsetForLeaderEpochRequest<'_> = request.body()?;
+                let response = list_offsets::ends_of_epochs(&body, &topics);
+                responder.response(&response, Vec::new())
+            }
+            "Metadata" => {
+                let body: MetadataRequest<'_> = request.body()?;
+                metadata::create_missing(&body, broker).await;
+                let (topics, place) = (broker.topics.present(), (&*route.host, route.port));
+                let response = metadata::metadata(&body, version, broker, &topics, place);
+                responder.response(&response, Vec::new())
+            }
+            "CreateTopics" => {
+                let response = topics::create(&request.body()?, broker).await;
+                responder.response(&response, Vec::new())
+            }
+            "DeleteTopics" => {
+                let response = topics::delete(&request.body()?, broker).await;
+                responder.response(&response, Vec::new())
+            }
+            "InitProducerId" => {
+                let response = topics::init_producer_id(&request.body()?, broker).await;
+                responder.response(&response, Vec::new())
+            }
+            "ApiVersions" => responder.response(&versions(ErrorCode::None), Vec::new()),
+            _ => return self.respond_to_group(request, route).await,
+        };
+        Ok(BegunResponse::Made(outcome))
+    }
+
+    /// Requests of members of groups.
+    async fn respond_to_group(
+        &self,
+        request: Understood<'_>,
+        route: &ClientRoute,
+    ) -> Result<BegunResponse, DecodeError> {
+        let (broker, version) = (&self.broker, request.responder.version);
+        let responder = request.responder;
+        let outcome = match responder.api.name {
+            "FindCoordinator" => {
+                let (body, place) = (request.body()?, (&*route.host, route.port));
+                let response = groups::find_coordinator(&body, version, broker, place).await;
+                responder.response(&response, Vec::new())
+            }
+            "JoinGroup" => {
+                let client = (request.client_id, &*route.client);
+                let joining = groups::join_request(&request.body()?, version, client);
+                let broker = Arc::clone(broker);
+                return Ok(BegunResponse::Waits(Box::pin(async move {
+                    let joined = groups::join(joining, &broker).await;
+                    responder.response(&groups::join_response(&joined, version), Vec::new())
+                })));
+            }
+            "SyncGroup" => {
+                let syncing = groups::sync_request(&request.body()?);
+                let broker = Arc::clone(broker);
+                return Ok(BegunResponse::Waits(Box::pin(async move {
+                    let synced = groups::sync(syncing, &broker).await;
+                    responder.response(&groups::sync_response(&synced), Vec::new())
+                })));
+            }
+            "Heartbeat" => {
+                let response = groups::heartbeat(&request.body()?, broker);
+                responder.response(&response, Vec::new())
+            }
+            "LeaveGroup" => {
+                let response = groups::leave(&request.body()?, version, broker);
+                responder.response(&response, Vec::new())
+            }
+            "OffsetCommit" => {
+                let response =
+                    groups::commit(&request.body()?, broker, &broker.topics.present()).await;
+                responder.response(&response, Vec::new())
+            }
+            "OffsetFetch" => {
+                let body = request.body()?;
+                let fetched = groups::fetched(&body, version, broker);
+                let response = groups::fetch_response(&body, version, &fetched);
+                responder.response(&response, Vec::new())
+            }
+            other => {
+                tracing::warn!("{other} is not answered");
+                RequestOutcome::Close
+            }
+        };
+        Ok(BegunResponse::Made(outcome))
+    }
+}
+
+impl<'a> Understood<'a> {
+    /// The body, by its table. Bytes behind it are ignored, as Kafka does: librdkafka 2.12 leaves
+    /// some behind Metadata 13.
+    fn body<M: Message<'a>>(&self) -> Result<M, DecodeError> {
+        let mut from = self.body.clone();
+        match M::version(self.responder.version) {
+            Some(version) => M::read(&mut from, version),
+            None => Err(from.error(DecodeFault::Version)),
+        }
+    }
+}
+
+impl Responder {
+    /// The frame of a response, with what fills its gaps.
+    fn response<'r, M: Message<'r>>(self, response: &M, ranges: Vec<FileRange>) -> RequestOutcome {
+        let mut to = begun();
+        write_header(&mut to, self.api, self.version, self.correlation_id);
+        write(response, self.version, &mut to);
+        framed(to, ranges)
+    }
+}
+
+/// A frame with room for its length.
+fn begun() -> Writer {
+    let mut to = Writer::default();
+    to.put(&[0; 4]);
+    to
+}
+
+fn write<'r, M: Message<'r>>(response: &M, version: i16, to: &mut Writer) {
+    if let Some(version) = M::version(version) {
+        Wire::write(response, to, version);
+    }
+}
+
+/// The pieces of a frame: bytes, and ranges of files between them.
+fn framed(to: Writer, ranges: Vec<FileRange>) -> RequestOutcome {
+    let length = i32::try_from(to.length() - 4).unwrap_or(i32::MAX);
+    let (mut bytes, gaps) = to.into_parts();
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    let mut pieces = Vec::with_capacity(2 * gaps.len() + 1);
+    let mut behind = bytes.split_off(0);
+    let mut cut = 0;
+    for (gap, range) in gaps.iter().zip(ranges) {
+        let rest = behind.split_off(gap.at - cut);
+        cut = gap.at;
+        pieces.push(Piece::Bytes(std::mem::replace(&mut behind, rest)));
+        pieces.push(Piece::Range(range));
+    }
+    if !behind.is_empty() {
+        pieces.push(Piece::Bytes(behind));
+    }
+    RequestOutcome::Frame(pieces)
+}
+
+fn versions<'a>(error: ErrorCode) -> ApiVersionsResponse<'a> {
+    let api_keys = APIS.iter().map(|api| ApiVersionsResponseApiVersion {
+        api_key: api.key,
+        min_version: api.advertised.0,
+        max_version: api.advertised.1,
+    });
+    ApiVersionsResponse {
+        error_code: error.number(),
+        api_keys: api_keys.collect(),
+        ..ApiVersionsResponse::default()
+    }
+}

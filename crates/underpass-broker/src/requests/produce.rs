@@ -1,0 +1,231 @@
+//! Produce: batches are checked here, appended by the log, and answered when it has.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use underpass_log::batch::{self, BadBatch, BatchBytes, Codec};
+use underpass_log::{Acks, Append, AppendError, Appended, LogManager, PartitionLog, SequenceError};
+
+use crate::connection::frame::RequestFrame;
+use crate::metadata::names::is_internal;
+use crate::metadata::topics::{Topic, TopicMap};
+use crate::protocol::tables::produce::{
+    ProducePartitionProduceData, ProduceRequest, ProduceResponse,
+    ProduceResponsePartitionProduceResponse, ProduceResponseTopicProduceResponse,
+};
+use crate::protocol::wire::Records;
+use crate::requests::error_code::ErrorCode;
+
+/// zstd is for clients that know this version of Produce (KIP-110).
+const ZSTD_VERSION: i16 = 7;
+
+/// Says in the log that batches are refused, once per second of a worker: a full disk has every
+/// producer try again and again.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalLog {
+    last: Cell<Option<Instant>>,
+    unreported: Cell<u64>,
+}
+
+const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
+
+impl RefusalLog {
+    fn report(&self, topic: &str, partition: i32, why: &str) {
+        let last = self.last.get();
+        if last.is_some_and(|last| last.elapsed() < REFUSALS_INTERVAL) {
+            self.unreported.set(self.unreported.get() + 1);
+            return;
+        }
+        self.last.set(Some(Instant::now()));
+        let before = match self.unreported.take() {
+            0 => String::new(),
+            count => format!(", and {count} others before"),
+        };
+        tracing::warn!("a batch for {topic:?}, partition {partition}, is refused: {why}{before}");
+    }
+}
+
+/// What becomes of a partition of the request.
+enum PartitionOutcome {
+    Waiting(
+        Arc<PartitionLog>,
+        oneshot::Receiver<Result<Appended, AppendError>>,
+    ),
+    Refused(ErrorCode, String),
+}
+
+/// Appends what a client sends. Everything is queued before this waits for the first time; the
+/// batches of a connection are appended in its order. Nothing is returned where the client wants no
+/// answer and everything was appended.
+///
+/// # Errors
+/// The client wants no answer, and something was not appended.
+pub(crate) async fn produce<'a>(
+    request: &ProduceRequest<'a>,
+    frame: &Arc<RequestFrame>,
+    version: i16,
+    (topics, log): (&TopicMap, &LogManager),
+    refusals: &RefusalLog,
+) -> Result<Option<ProduceResponse<'a>>, ()> {
+    let acks = match request.acks {
+        0 => Ok(Acks::None),
+        1 => Ok(Acks::Leader),
+        -1 => Ok(Acks::All),
+        _ => Err(ErrorCode::InvalidRequiredAcks),
+    };
+    let mut outcomes = Vec::new();
+    for topic in &request.topic_data {
+        let known = topics.named(topic.name);
+        for partition in &topic.partition_data {
+            outcomes.push(match acks {
+                Ok(acks) => match checked(partition, version, known) {
+                    Ok((of, batch)) => queue(of, frame, (batch, acks), log),
+                    Err((code, why)) => PartitionOutcome::Refused(code, why),
+                },
+                Err(error) => PartitionOutcome::Refused(error, String::new()),
+            });
+        }
+    }
+    let wants_none = acks == Ok(Acks::None);
+    let mut outcomes = outcomes.into_iter();
+    let mut failed = false;
+    let mut responses = Vec::with_capacity(request.topic_data.len());
+    for topic in &request.topic_data {
+        let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
+        for partition in &topic.partition_data {
+            let Some(outcome) = outcomes.next() else {
+                break;
+            };
+            let (response, why) = answer(partition.index, outcome).await;
+            if response.error_code != ErrorCode::None.number() {
+                refusals.report(topic.name, partition.index, &why);
+            }
+            failed |= response.error_code != ErrorCode::None.number();
+            partition_responses.push(response);
+        }
+        responses.push(ProduceResponseTopicProduceResponse {
+            name: topic.name,
+            partition_responses,
+            ..Default::default()
+        });
+    }
+    match (wants_none, failed) {
+        (true, true) => Err(()),
+        (true, false) => Ok(None),
+        (false, _) => Ok(Some(ProduceResponse {
+            responses,
+            ..ProduceResponse::default()
+        })),
+    }
+}
+
+/// Why a batch is not appended.
+type RefusedBatch = (ErrorCode, String);
+
+/// The log of a partition, and the batch for it, if that can be appended.
+fn checked<'t, 'a>(
+    partition: &ProducePartitionProduceData<'a>,
+    version: i16,
+    topic: Option<&'t Arc<Topic>>,
+) -> Result<(&'t Arc<PartitionLog>, &'a [u8]), RefusedBatch> {
+    let refused = |code, why: &str| Err((code, why.to_owned()));
+    let Some(topic) = topic else {
+        return refused(ErrorCode::UnknownTopicOrPartition, "there is no such topic");
+    };
+    if is_internal(&topic.name) {
+        return refused(ErrorCode::InvalidTopic, "this topic is the broker's own");
+    }
+    let Some(of) = topic.partition(partition.index) else {
+        let why = "there is no such partition";
+        return refused(ErrorCode::UnknownTopicOrPartition, why);
+    };
+    let Records::Bytes(bytes) = partition.records else {
+        return refused(ErrorCode::InvalidRecord, "there is no batch");
+    };
+    if bytes.len() > of.config().max_message_bytes {
+        let why = "the batch is larger than max.message.bytes";
+        return refused(ErrorCode::MessageTooLarge, why);
+    }
+    match batch::check(bytes) {
+        Err(bad) => refused(code_of_batch(bad), &bad.to_string()),
+        Ok(header) if header.codec() == Codec::Zstd && version < ZSTD_VERSION => {
+            let why = "zstd needs version 7 of Produce";
+            refused(ErrorCode::UnsupportedCompressionType, why)
+        }
+        Ok(_) => Ok((of, bytes)),
+    }
+}
+
+/// Queues a batch, where the request has it.
+fn queue(
+    of: &Arc<PartitionLog>,
+    frame: &Arc<RequestFrame>,
+    (batch, acks): (&[u8], Acks),
+    log: &LogManager,
+) -> PartitionOutcome {
+    let (sender, answer) = oneshot::channel();
+    let range = frame.range_of(batch);
+    let owner: Arc<RequestFrame> = Arc::clone(frame);
+    log.append(Append {
+        log: Arc::clone(of),
+        batch: BatchBytes::new(owner, range),
+        acks,
+        // Who asked may have gone.
+        done: Box::new(move |outcome| drop(sender.send(outcome))),
+    });
+    PartitionOutcome::Waiting(Arc::clone(of), answer)
+}
+
+/// The response for a partition, and why its batch is refused if it is.
+async fn answer<'a>(
+    index: i32,
+    outcome: PartitionOutcome,
+) -> (ProduceResponsePartitionProduceResponse<'a>, String) {
+    let (code, why, base_offset, start) = match outcome {
+        PartitionOutcome::Refused(code, why) => (code, why, -1, -1),
+        PartitionOutcome::Waiting(log, answer) => {
+            let start = log.offsets().start;
+            match answer.await {
+                Ok(Ok(appended)) => (ErrorCode::None, String::new(), appended.base_offset, start),
+                Ok(Err(error)) => (code_of_append(&error), error.to_string(), -1, start),
+                Err(_) => (ErrorCode::KafkaStorageError, String::new(), -1, start),
+            }
+        }
+    };
+    let response = ProduceResponsePartitionProduceResponse {
+        index,
+        error_code: code.number(),
+        base_offset,
+        log_start_offset: start,
+        ..Default::default()
+    };
+    (response, why)
+}
+
+/// As Kafka has it: what is no batch of any format is corrupt; what is cut off, older or more than
+/// one is no batch of this request.
+fn code_of_batch(bad: BadBatch) -> ErrorCode {
+    match bad {
+        BadBatch::Crc | BadBatch::Length | BadBatch::Magic(3..) => ErrorCode::CorruptMessage,
+        BadBatch::CutOff
+        | BadBatch::Magic(_)
+        | BadBatch::Trailing
+        | BadBatch::Inconsistent
+        | BadBatch::Control
+        | BadBatch::Transactional => ErrorCode::InvalidRecord,
+    }
+}
+
+fn code_of_append(error: &AppendError) -> ErrorCode {
+    match error {
+        AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+        AppendError::Sequence(SequenceError::Fenced { .. }) => ErrorCode::InvalidProducerEpoch,
+        AppendError::Sequence(SequenceError::OutOfOrder { .. }) => {
+            ErrorCode::OutOfOrderSequenceNumber
+        }
+        AppendError::Closed => ErrorCode::UnknownTopicOrPartition,
+        AppendError::Disk(_) | AppendError::Offline => ErrorCode::KafkaStorageError,
+    }
+}

@@ -1,0 +1,199 @@
+//! CreateTopics, DeleteTopics, and producer ids: what changes the metadata.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::broker::Broker;
+use crate::metadata::names::is_internal;
+use crate::metadata::topic_id::TopicId;
+use crate::metadata::topics::{NewTopic, TopicError};
+use crate::options::ReplicationPolicy;
+use crate::protocol::tables::create_topics::{
+    CreateTopicsCreatableTopic, CreateTopicsRequest, CreateTopicsResponse,
+    CreateTopicsResponseCreatableTopicResult,
+};
+use crate::protocol::tables::delete_topics::{
+    DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicsResponseDeletableTopicResult,
+};
+use crate::protocol::tables::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use crate::protocol::wire::Uuid;
+use crate::requests::error_code::ErrorCode;
+
+pub(crate) async fn create<'a>(
+    request: &CreateTopicsRequest<'a>,
+    broker: &Arc<Broker>,
+) -> CreateTopicsResponse<'a> {
+    let mut response = CreateTopicsResponse::default();
+    for topic in &request.topics {
+        let validate_only = request.validate_only;
+        response
+            .topics
+            .push(create_one(topic, validate_only, broker).await);
+    }
+    response
+}
+
+async fn create_one<'a>(
+    asked: &CreateTopicsCreatableTopic<'a>,
+    validate_only: bool,
+    broker: &Arc<Broker>,
+) -> CreateTopicsResponseCreatableTopicResult<'a> {
+    let mut result = CreateTopicsResponseCreatableTopicResult {
+        name: asked.name,
+        ..Default::default()
+    };
+    let new = match new_topic(asked, broker) {
+        Ok(new) => new,
+        Err(code) => {
+            result.error_code = code.number();
+            return result;
+        }
+    };
+    let (partitions, worker) = (new.partitions, Arc::clone(broker));
+    let made = match validate_only {
+        true => worker.topics.check_new(&new).map(|()| None),
+        false => {
+            let create = move || worker.topics.create(&new).map(Some);
+            let made = tokio::task::spawn_blocking(create).await;
+            made.unwrap_or(Err(TopicError::Unknown))
+        }
+    };
+    match made {
+        Ok(topic) => {
+            result.num_partitions = partitions;
+            result.replication_factor = 1;
+            result.configs = Some(Vec::new());
+            if let Some(topic) = topic {
+                result.topic_id = Uuid(topic.id.to_bytes());
+            }
+        }
+        Err(error) => {
+            tracing::info!("topic {:?} is not made: {error}", asked.name);
+            result.error_code = code_of(&error).number();
+        }
+    }
+    result
+}
+
+fn new_topic(
+    asked: &CreateTopicsCreatableTopic<'_>,
+    broker: &Broker,
+) -> Result<NewTopic, ErrorCode> {
+    let is_default = |number: i32| number == -1;
+    let replicas = asked.replication_factor;
+    let is_single = [-1, 1].contains(&replicas) || !asked.assignments.is_empty();
+    let is_none = replicas == 0 || replicas < -1;
+    if !is_single && broker.options.replication == ReplicationPolicy::Reject || is_none {
+        return Err(ErrorCode::InvalidReplicationFactor);
+    }
+    if !is_single {
+        tracing::info!("topic {:?} has one replica, not {replicas}", asked.name);
+    }
+    let partitions = match asked.assignments.is_empty() {
+        true if is_default(asked.num_partitions) => broker.options.topics.partitions,
+        true => asked.num_partitions,
+        false => i32::try_from(asked.assignments.len()).unwrap_or(i32::MAX),
+    };
+    let config = asked.configs.iter().filter_map(|config| {
+        let clamped = config.name == "min.insync.replicas";
+        let value = config.value.filter(|_| !clamped)?;
+        Some((config.name.to_owned(), value.to_owned()))
+    });
+    Ok(NewTopic {
+        name: asked.name.to_owned(),
+        partitions,
+        config: config.collect::<BTreeMap<_, _>>(),
+    })
+}
+
+fn code_of(error: &TopicError) -> ErrorCode {
+    match error {
+        TopicError::Name(_) | TopicError::Collides(_) => ErrorCode::InvalidTopic,
+        TopicError::Exists => ErrorCode::TopicAlreadyExists,
+        TopicError::Config(_) => ErrorCode::InvalidConfig,
+        TopicError::TooMany { .. } => ErrorCode::PolicyViolation,
+        TopicError::Partitions(_) => ErrorCode::InvalidPartitions,
+        TopicError::Unknown => ErrorCode::UnknownTopicOrPartition,
+        TopicError::Log(_) | TopicError::Disk(_) | TopicError::Unreadable { .. } => {
+            ErrorCode::KafkaStorageError
+        }
+    }
+}
+
+pub(crate) async fn delete<'a>(
+    request: &DeleteTopicsRequest<'a>,
+    broker: &Arc<Broker>,
+) -> DeleteTopicsResponse<'a> {
+    let by_name = request
+        .topic_names
+        .iter()
+        .map(|name| (Some(*name), TopicId::NONE));
+    let by_state = request.topics.iter();
+    let by_state = by_state.map(|topic| (topic.name, TopicId::from_bytes(topic.topic_id.0)));
+    let asked: Vec<_> = by_name.chain(by_state).collect();
+    let mut response = DeleteTopicsResponse::default();
+    for (name, id) in asked {
+        let present = broker.topics.present();
+        let found = match name {
+            Some(name) => present.named(name),
+            None => present.with_id(id),
+        };
+        let code = match found {
+            None if name.is_none() => ErrorCode::UnknownTopicId,
+            None => ErrorCode::UnknownTopicOrPartition,
+            Some(topic) if is_internal(&topic.name) => ErrorCode::InvalidTopic,
+            Some(topic) => delete_one(&topic.name, broker).await,
+        };
+        response
+            .responses
+            .push(DeleteTopicsResponseDeletableTopicResult {
+                name,
+                topic_id: Uuid(found.map_or(id, |topic| topic.id).to_bytes()),
+                error_code: code.number(),
+                ..Default::default()
+            });
+    }
+    response
+}
+
+async fn delete_one(name: &Arc<str>, broker: &Arc<Broker>) -> ErrorCode {
+    let (name, worker) = (Arc::clone(name), Arc::clone(broker));
+    let delete = move || {
+        let deleted = worker.topics.delete(&name);
+        worker
+            .groups
+            .event(|coordinator, now| coordinator.topic_deleted(now, &name));
+        deleted
+    };
+    match tokio::task::spawn_blocking(delete).await {
+        Ok(Ok(())) => ErrorCode::None,
+        Ok(Err(error)) => code_of(&error),
+        Err(_) => ErrorCode::UnknownServerError,
+    }
+}
+
+/// Hands out an id that no producer has, in an epoch that begins.
+pub(crate) async fn init_producer_id(
+    request: &InitProducerIdRequest<'_>,
+    broker: &Arc<Broker>,
+) -> InitProducerIdResponse {
+    let mut response = InitProducerIdResponse {
+        producer_epoch: -1,
+        ..InitProducerIdResponse::default()
+    };
+    if request.transactional_id.is_some() {
+        response.error_code = ErrorCode::InvalidRequest.number();
+        return response;
+    }
+    match broker.next_producer_id().await {
+        Ok(id) => {
+            response.producer_id = id;
+            response.producer_epoch = 0;
+        }
+        Err(error) => {
+            tracing::warn!("no producer id can be handed out: {error}");
+            response.error_code = ErrorCode::KafkaStorageError.number();
+        }
+    }
+    response
+}

@@ -1,0 +1,341 @@
+//! A broker: its start, its reload and its end.
+
+use std::io;
+use std::ops::AddAssign;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use underpass::Policy;
+use underpass_log::{
+    DataFolderOptions, FlushPolicy, FoundPartition, LogError, LogManager, TopicConfig,
+};
+use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
+use underpass_net::{
+    Connection, Inherited, ListenerAccess, ListenerConfig, Protocol, Server, ServerConfig,
+    TlsAcceptor, TlsError, TlsShared,
+};
+
+use crate::broker::{Broker, BrokerService, BrokerWorker};
+use crate::connection;
+use crate::connection::frame::RequestMemory;
+use crate::counts::BrokerCounts;
+use crate::fetch::waiters::MovedLists;
+use crate::group::GroupSettings;
+use crate::lock::lock;
+use crate::metadata::names::{OFFSETS_TOPIC, is_internal};
+use crate::metadata::topic_id::TopicId;
+use crate::metadata::topics::{PARTITIONS_MAX, Topics};
+use crate::metrics::BrokerMetrics;
+use crate::offsets::groups::Groups;
+use crate::options::{BrokerListener, BrokerOptions, FsyncPolicy};
+use crate::requests::BrokerRequests;
+use crate::requests::produce::RefusalLog;
+
+#[derive(Clone)]
+struct BrokerProtocol(Arc<Broker>);
+
+/// What a worker has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BrokerSummary;
+
+/// A running broker. Dropping it ends everything at once.
+pub struct RunningBroker {
+    server: Server<BrokerSummary>,
+    broker: Arc<Broker>,
+    listening: Mutex<Listening>,
+    tls: Arc<TlsShared>,
+}
+
+/// What can be changed while a broker runs.
+struct Listening {
+    listeners: Vec<BrokerListener>,
+    acceptor: Option<Arc<TlsAcceptor>>,
+    status: Option<StatusAddress>,
+    metrics: Arc<MetricsService>,
+}
+
+/// Why a broker does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The data folder.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The topics in it.
+    #[error("{0}")]
+    Topics(String),
+    /// The network.
+    #[error(transparent)]
+    Net(#[from] underpass_net::Error),
+    /// Certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A reload asks for what only a start can do.
+    #[error("{0} cannot be changed without a restart")]
+    NeedsRestart(&'static str),
+}
+
+/// Starts a broker, which listens on `inherited` sockets where its options say so. Returns when it
+/// accepts connections.
+///
+/// # Errors
+/// [`BrokerError`]; nothing is left running.
+pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBroker, BrokerError> {
+    let defaults = TopicConfig::default().with(&options.topics.config);
+    let defaults = defaults.map_err(BrokerError::Topics)?;
+    let partitions = options.topics.partitions;
+    if !(1..=PARTITIONS_MAX).contains(&partitions) {
+        let why = format!("num.partitions={partitions}: expected 1 to {PARTITIONS_MAX}");
+        return Err(BrokerError::Topics(why));
+    }
+    let moved = Arc::<MovedLists>::default();
+    let (log, found) = open_log(&options, &defaults, Arc::clone(&moved))?;
+    let topics = Topics::open(&options.data, Arc::clone(&log), &found, defaults);
+    let topics = topics.map_err(|error| BrokerError::Topics(error.to_string()))?;
+    let settings = GroupSettings {
+        initial_rebalance_delay: Duration::from_millis(options.groups.initial_rebalance_delay_ms),
+        offsets_retention: Duration::from_secs(60 * options.groups.offsets_retention_minutes),
+        ..GroupSettings::default()
+    };
+    let remembered = topics.present().named(OFFSETS_TOPIC).cloned();
+    let groups = Groups::open(settings, Arc::clone(&log), remembered);
+    let groups = groups.map_err(|error| BrokerError::Topics(error.to_string()))?;
+    let broker = Arc::new(Broker {
+        cluster_id: log.cluster_id().to_owned(),
+        topics,
+        log: Arc::clone(&log),
+        memory: RequestMemory::new(options.request_memory),
+        groups,
+        producer_ids: Mutex::new(0..0),
+        moved,
+        counts: BrokerCounts::default(),
+        options,
+    });
+    let metrics = BrokerMetrics(Arc::downgrade(&broker));
+    let tls = Arc::<TlsShared>::default();
+    let listening = Listening {
+        acceptor: acceptor(&broker.options, &tls)?,
+        listeners: broker.options.listeners.clone(),
+        status: broker.options.status.listen.clone(),
+        metrics: Arc::new(MetricsService::new(Box::new(metrics))),
+    };
+    let config = listening.config(&broker);
+    let server = underpass_net::start(&config, inherited)?;
+    let listening = Mutex::new(listening);
+    Ok(RunningBroker {
+        server,
+        broker,
+        listening,
+        tls,
+    })
+}
+
+/// Opens the data folder, and reports what was lost in it.
+fn open_log(
+    options: &BrokerOptions,
+    defaults: &TopicConfig,
+    observed: Arc<MovedLists>,
+) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
+    let folder = DataFolderOptions {
+        flush: match options.fsync {
+            FsyncPolicy::Acks => FlushPolicy::Acks,
+            FsyncPolicy::Interval => FlushPolicy::Interval,
+            FsyncPolicy::Never => FlushPolicy::Never,
+        },
+        node_id: options.node_id,
+        // Made as that of a topic is.
+        cluster_id: TopicId::random().to_string(),
+        ..DataFolderOptions::default()
+    };
+    let config = Arc::new(defaults.clone());
+    let (log, found) = LogManager::open(
+        &options.data,
+        folder,
+        &|_| Arc::clone(&config),
+        Box::new(move |partitions| observed.report(partitions)),
+    )?;
+    for one in found.iter().filter(|one| one.repairs.lost_something()) {
+        let (name, repairs) = (one.log.name(), &one.repairs);
+        tracing::warn!("{name}: cut off behind the last whole batch: {repairs:?}");
+    }
+    Ok((log, found))
+}
+
+fn acceptor(
+    options: &BrokerOptions,
+    shared: &Arc<TlsShared>,
+) -> Result<Option<Arc<TlsAcceptor>>, TlsError> {
+    let mut listeners = options.listeners.iter();
+    match listeners.any(|listener| listener.is_secured(&options.tls)) {
+        // Clients of Kafka use no ALPN.
+        true => Ok(Some(Arc::new(TlsAcceptor::load(
+            &options.tls,
+            &[],
+            shared,
+        )?))),
+        false => Ok(None),
+    }
+}
+
+impl Listening {
+    fn config(&self, broker: &Arc<Broker>) -> ServerConfig<BrokerProtocol> {
+        let options = &broker.options;
+        let listeners = self.listeners.iter().map(|listener| {
+            let service = BrokerService::Kafka(listener.advertised.clone().map(Arc::new));
+            let acceptor = self.acceptor.as_ref();
+            let acceptor = acceptor.filter(|it| listener.is_secured(it.options()));
+            ListenerConfig {
+                tls: acceptor.cloned(),
+                ..ListenerConfig::new(listener.at.clone(), service)
+            }
+        });
+        let status = self.status.iter().map(|address| ListenerConfig {
+            access: ListenerAccess::Operators {
+                connections_max: METRICS_CONNECTIONS_MAX,
+            },
+            ..ListenerConfig::new(
+                address.listen_at(),
+                BrokerService::Metrics(Arc::clone(&self.metrics)),
+            )
+        });
+        ServerConfig {
+            listeners: listeners.chain(status).collect(),
+            workers: options
+                .workers
+                .map_or_else(underpass_net::cores, Into::into),
+            policy: Policy::default(),
+            limits: options.connections.clone(),
+            protocol: BrokerProtocol(Arc::clone(broker)),
+        }
+    }
+}
+
+impl RunningBroker {
+    /// Where it listens, how it is stopped.
+    pub fn server(&self) -> &Server<BrokerSummary> {
+        &self.server
+    }
+
+    /// How many topics there are, those of the broker itself not counted.
+    pub fn topics(&self) -> usize {
+        let present = self.broker.topics.present();
+        present
+            .all()
+            .filter(|topic| !is_internal(&topic.name))
+            .count()
+    }
+
+    /// How long one sync of a small write takes in the data folder: the least that acks=all waits
+    /// for. Blocks for three of them.
+    ///
+    /// # Errors
+    /// Of the kernel.
+    pub fn sync_time(&self) -> io::Result<Duration> {
+        self.broker.log.sync_time()
+    }
+
+    /// Changes where it listens, what it advertises there, and its certificates, whose files are
+    /// read again. Connections are closed by it only where listeners change.
+    ///
+    /// # Errors
+    /// [`BrokerError`]; everything stays as it was.
+    pub fn reload(&self, options: &BrokerOptions) -> Result<(), BrokerError> {
+        let present = &self.broker.options;
+        for (is_same, what) in [
+            (options.data == present.data, "the data folder"),
+            (options.fsync == present.fsync, "fsync"),
+            (options.node_id == present.node_id, "node-id"),
+        ] {
+            if !is_same {
+                return Err(BrokerError::NeedsRestart(what));
+            }
+        }
+        let mut listening = lock(&self.listening);
+        let acceptor = match &listening.acceptor {
+            Some(present) if *present.options() == options.tls => {
+                present.refresh()?;
+                Some(Arc::clone(present))
+            }
+            _ => acceptor(options, &self.tls)?,
+        };
+        let same = |one: &Option<Arc<TlsAcceptor>>| match (one, &acceptor) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let is_same_place =
+            listening.listeners == options.listeners && listening.status == options.status.listen;
+        if is_same_place && same(&listening.acceptor) {
+            return Ok(());
+        }
+        let changed = Listening {
+            listeners: options.listeners.clone(),
+            acceptor,
+            status: options.status.listen.clone(),
+            metrics: Arc::clone(&listening.metrics),
+        };
+        self.server.reload(&changed.config(&self.broker))?;
+        *listening = changed;
+        Ok(())
+    }
+
+    /// Reads the files of certificates again: renewals replace them in their own time. To be called
+    /// every minute or so.
+    ///
+    /// # Errors
+    /// [`BrokerError::Tls`]; those in use stay in use.
+    pub fn refresh_certificates(&self) -> Result<(), BrokerError> {
+        self.tls.rotate();
+        if let Some(acceptor) = &lock(&self.listening).acceptor {
+            acceptor.refresh()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it was stopped, and leaves the data folder so that the next start is quick.
+    ///
+    /// # Errors
+    /// The folder cannot be left so: the next start looks through it.
+    pub fn join(&self) -> Result<(), LogError> {
+        self.server.join();
+        self.broker.log.close()
+    }
+}
+
+impl AddAssign<&BrokerSummary> for BrokerSummary {
+    fn add_assign(&mut self, _other: &BrokerSummary) {}
+}
+
+impl Protocol for BrokerProtocol {
+    type Worker = BrokerWorker;
+    type Service = BrokerService;
+    type Summary = BrokerSummary;
+
+    fn worker(&self) -> BrokerWorker {
+        BrokerWorker {
+            waiters: Rc::new(self.0.moved.worker()),
+            counts: self.0.counts.worker(),
+            refusals: RefusalLog::default(),
+            broker: Arc::clone(&self.0),
+        }
+    }
+
+    async fn serve_connection(
+        worker: Rc<BrokerWorker>,
+        service: BrokerService,
+        connection: Connection,
+    ) {
+        let advertised = match &service {
+            BrokerService::Kafka(advertised) => advertised.as_deref(),
+            BrokerService::Metrics(metrics) => return metrics.serve(connection).await,
+        };
+        let counts = Arc::clone(&worker.counts);
+        counts.connection_begins();
+        let requests = BrokerRequests::new(worker, advertised, &connection);
+        connection::serve(Rc::new(requests), connection).await;
+        counts.connection_ends();
+    }
+
+    fn finish(_worker: &BrokerWorker) -> BrokerSummary {
+        BrokerSummary
+    }
+}

@@ -1,0 +1,42 @@
+//! Connections in masses.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::support::broker::BrokerProcess;
+
+const CONNECTIONS: usize = 10_000;
+
+/// Descriptors of the tests that run at the same time.
+const DESCRIPTORS_ASIDE: u64 = 2_000;
+
+/// What an idle connection may take, and the rest of the broker.
+const CONNECTION_BYTES_MAX: usize = 16 << 10;
+
+#[test]
+fn ten_thousand_idle_connections_leave_room_for_one_more() {
+    let limit = getrlimit(Resource::Nofile);
+    let maximum = limit.maximum.unwrap_or(u64::MAX);
+    if maximum < CONNECTIONS as u64 + DESCRIPTORS_ASIDE {
+        eprintln!("not run: a process may have {maximum} descriptors");
+        return;
+    }
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+    let broker = BrokerProcess::start();
+    let mut idle: Vec<_> = (0..CONNECTIONS).map(|_| broker.connect()).collect();
+    broker.connect().behave();
+    // Those that are still there are served, too.
+    let mut served = 0;
+    for client in idle.iter_mut().rev().take(100) {
+        client.behave();
+        served += 1;
+    }
+    assert_eq!(served, 100);
+    let bytes = broker.peak_bytes();
+    assert!(bytes < crate::MEMORY_MAX + CONNECTIONS * CONNECTION_BYTES_MAX);
+    drop(idle);
+    broker.end_well(crate::MEMORY_MAX + CONNECTIONS * CONNECTION_BYTES_MAX);
+}

@@ -1,0 +1,162 @@
+//! Fetches of what is not there, of too much, and for too long.
+
+use kafka_protocol::messages::fetch_request::FetchPartition;
+use kafka_protocol::messages::{FetchRequest, MetadataRequest};
+
+use crate::MEMORY_MAX;
+use crate::support::batch::batch;
+use crate::support::broker::BrokerProcess;
+use crate::support::client::{Client, fetch_request};
+
+const NONE: i16 = 0;
+const OFFSET_OUT_OF_RANGE: i16 = 1;
+const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+const FENCED_LEADER_EPOCH: i16 = 74;
+const UNKNOWN_LEADER_EPOCH: i16 = 75;
+const UNKNOWN_TOPIC_ID: i16 = 100;
+
+fn started() -> (BrokerProcess, Client) {
+    let broker = BrokerProcess::start();
+    let mut client = broker.connect();
+    client.create_topic("t");
+    for _ in 0..10 {
+        assert_eq!(client.produce("t", 0, batch(10, 1000)).0, NONE);
+    }
+    (broker, client)
+}
+
+/// The first partition of a response: its error, and how many bytes of records it has.
+fn fetched(client: &mut Client, version: i16, request: &FetchRequest) -> (i16, usize) {
+    let response = client.ask(version, request);
+    let partition = &response.responses[0].partitions[0];
+    let records = partition
+        .records
+        .as_ref()
+        .map_or(0, |records| records.len());
+    (partition.error_code, records)
+}
+
+#[test]
+fn offsets_that_are_not_there_are_out_of_range() {
+    let (broker, mut client) = started();
+    for offset in [-1, i64::MIN, 101, i64::MAX] {
+        let mut request = fetch_request("t", 0, offset);
+        // The error is urgent.
+        request.max_wait_ms = i32::MAX;
+        assert_eq!(
+            fetched(&mut client, 11, &request),
+            (OFFSET_OUT_OF_RANGE, 0),
+            "{offset}"
+        );
+    }
+    assert_eq!(
+        fetched(&mut client, 11, &fetch_request("t", 0, 100)),
+        (NONE, 0)
+    );
+    for partition in [-1, 4, i32::MAX, i32::MIN] {
+        let request = fetch_request("t", partition, 0);
+        let answer = fetched(&mut client, 11, &request);
+        assert_eq!(answer, (UNKNOWN_TOPIC_OR_PARTITION, 0), "{partition}");
+    }
+    for (epoch, expected) in [
+        (i32::MAX, UNKNOWN_LEADER_EPOCH),
+        (i32::MIN, NONE),
+        (-1, NONE),
+    ] {
+        let mut request = fetch_request("t", 0, 0);
+        request.topics[0].partitions[0].current_leader_epoch = epoch;
+        assert_eq!(fetched(&mut client, 11, &request).0, expected, "{epoch}");
+    }
+    // An epoch becomes an old one with the next start, and that only after a crash.
+    let mut request = fetch_request("t", 0, 0);
+    request.topics[0].partitions[0].current_leader_epoch = 0;
+    assert_ne!(fetched(&mut client, 11, &request).0, FENCED_LEADER_EPOCH);
+    broker.end_well(MEMORY_MAX);
+}
+
+#[test]
+fn topics_by_their_ids_are_known_or_not() {
+    let (broker, mut client) = started();
+    let described = client.ask(12, &MetadataRequest::default().with_topics(None));
+    let id = described.topics[0].topic_id;
+    let mut request = fetch_request("t", 0, 0);
+    assert_eq!(
+        fetched(&mut client, 13, &request),
+        (UNKNOWN_TOPIC_ID, 0),
+        "no id"
+    );
+    request.topics[0].topic_id = id;
+    assert_eq!(fetched(&mut client, 13, &request).0, NONE);
+    request.topics[0].partitions[0].partition = 4;
+    assert_eq!(
+        fetched(&mut client, 13, &request).0,
+        UNKNOWN_TOPIC_OR_PARTITION
+    );
+    broker.end_well(MEMORY_MAX);
+}
+
+#[test]
+fn sizes_and_times_of_all_values_are_bounds() {
+    let (broker, mut client) = started();
+    for max in [i32::MIN, -1, 0, 1, i32::MAX] {
+        let mut request = fetch_request("t", 0, 0);
+        (request.max_bytes, request.min_bytes) = (max, max);
+        request.topics[0].partitions[0].partition_max_bytes = max;
+        let (code, bytes) = fetched(&mut client, 11, &request);
+        // One batch is there in any case, so that the consumer gets on.
+        let expected = match max {
+            i32::MAX => 10 * batch(10, 1000).len(),
+            _ => batch(10, 1000).len(),
+        };
+        assert_eq!((code, bytes), (NONE, expected), "{max}");
+    }
+    let mut request = fetch_request("t", 0, 100);
+    request.max_wait_ms = i32::MIN;
+    request.min_bytes = i32::MAX;
+    assert_eq!(fetched(&mut client, 11, &request), (NONE, 0));
+    broker.end_well(MEMORY_MAX);
+}
+
+#[test]
+fn a_fetch_that_waits_for_weeks_ends_with_a_record() {
+    let (broker, mut client) = started();
+    let mut request = fetch_request("t", 0, 100);
+    request.max_wait_ms = i32::MAX;
+    client.send_request(11, &request);
+    assert_eq!(broker.connect().produce("t", 0, batch(1, 10)).0, NONE);
+    let response = client.response::<FetchRequest>(11);
+    assert_eq!(response.responses[0].partitions[0].high_watermark, 101);
+    // The one that nothing ends goes with the broker.
+    client.send_request(11, &request.with_min_bytes(i32::MAX));
+    broker.end_well(MEMORY_MAX);
+}
+
+#[test]
+fn a_partition_that_is_asked_for_many_times_is_sent_within_the_limit() {
+    let (broker, mut client) = started();
+    let mut request = fetch_request("t", 0, 0).with_max_bytes(100_000);
+    let partition = FetchPartition::default().with_partition_max_bytes(i32::MAX);
+    request.topics[0].partitions = vec![partition; 10_000];
+    let response = client.ask(11, &request);
+    let partitions = &response.responses[0].partitions;
+    let records = partitions.iter().flat_map(|one| &one.records);
+    let bytes: usize = records.map(|records| records.len()).sum();
+    assert_eq!((partitions.len(), bytes), (10_000, 100_000));
+    broker.end_well(MEMORY_MAX);
+}
+
+#[test]
+fn a_reader_may_be_cut_off_in_the_midst_of_a_response() {
+    let (broker, mut client) = started();
+    for _ in 0..30 {
+        assert_eq!(client.produce("t", 1, batch(1, 1_000_000)).0, NONE);
+    }
+    let mut request = fetch_request("t", 1, 0).with_max_bytes(i32::MAX);
+    request.topics[0].partitions[0].partition_max_bytes = i32::MAX;
+    for number in 0..20 {
+        let mut client = broker.connect();
+        client.send_request(11, &request);
+        client.read_some(number * 10_000);
+    }
+    broker.end_well(MEMORY_MAX);
+}

@@ -1,0 +1,146 @@
+//! A broker in a process of its own, which is the test program once more: a panic ends it, and its
+//! memory is its own.
+
+use std::io::{PipeWriter, pipe};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio, abort};
+use std::{env, fs, panic, thread};
+
+use tempfile::TempDir;
+use underpass_broker::BrokerOptions;
+use underpass_net::{Inherited, ListenAt, ShutdownPhase};
+use underpass_testkit::ChildProcess;
+
+use crate::support::client::Client;
+
+/// The test that is the broker, if this variable names its folder.
+const TEST: &str = "broker_process";
+const FOLDER: &str = "UNDERPASS_TEST_BROKER_FOLDER";
+
+/// What the broker says before its address.
+const GREETING: &str = "listening on ";
+
+/// A running broker. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct BrokerProcess {
+    process: ChildProcess,
+    pub(crate) address: SocketAddr,
+    /// The broker ends when it is closed.
+    stop: PipeWriter,
+    folder: TempDir,
+}
+
+impl BrokerProcess {
+    #[track_caller]
+    pub(crate) fn start() -> BrokerProcess {
+        BrokerProcess::start_in(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// Starts a broker on a folder that another one has left.
+    #[track_caller]
+    pub(crate) fn start_in(folder: TempDir) -> BrokerProcess {
+        let (input, stop) = pipe().expect("a pipe");
+        let mut command = Command::new(env::current_exe().expect("a program"));
+        command
+            .args(["--exact", TEST, "--nocapture"])
+            .env(FOLDER, folder.path())
+            .stdin(Stdio::from(input));
+        let process = ChildProcess::spawn(&mut command);
+        let line = process.hear(GREETING);
+        let address = line.rsplit(' ').next().and_then(|word| word.parse().ok());
+        BrokerProcess {
+            process,
+            address: address.expect("an address"),
+            stop,
+            folder,
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Waits for a line of its log.
+    #[track_caller]
+    pub(crate) fn hear(&self, words: &str) -> String {
+        self.process.hear(words)
+    }
+
+    /// The most memory that it has had, in bytes.
+    #[track_caller]
+    pub(crate) fn peak_bytes(&self) -> usize {
+        let status = format!("/proc/{}/status", self.process.pid().as_raw_nonzero());
+        let status = fs::read_to_string(status).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().nth(1));
+        let kibibytes = kibibytes.and_then(|count| count.parse::<usize>().ok());
+        kibibytes.expect("a number") << 10
+    }
+
+    /// Checks that a client that behaves is answered, that the broker has had at most so much
+    /// memory, and that it ends as it should, without a panic.
+    #[track_caller]
+    pub(crate) fn end_well(self, bytes_max: usize) {
+        self.connect().behave();
+        let bytes = self.peak_bytes();
+        assert!(bytes <= bytes_max, "it has had {} MiB", bytes >> 20);
+        self.stop();
+    }
+
+    /// Kills it; returns its folder.
+    pub(crate) fn kill(self) -> TempDir {
+        self.process.kill();
+        self.folder
+    }
+
+    /// Stops it; returns its folder.
+    #[track_caller]
+    pub(crate) fn stop(self) -> TempDir {
+        drop(self.stop);
+        let report = self.process.end();
+        assert_eq!(report.code, Some(0), "{report:#?}");
+        assert!(!report.errors.contains("panicked"), "{report:#?}");
+        self.folder
+    }
+}
+
+/// Runs a broker until its standard input is closed, if it was started for that.
+pub(crate) fn run_if_asked() {
+    let Some(folder) = env::var_os(FOLDER) else {
+        return;
+    };
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |what| {
+        report(what);
+        abort();
+    }));
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
+        .init();
+    let broker = underpass_broker::start(options(Path::new(&folder)), Inherited::default())
+        .expect("a broker");
+    let address = &broker.server().addresses()[0];
+    println!("{GREETING}{address}");
+    let shutdown = broker.server().shutdown();
+    thread::spawn(move || {
+        let _closed = std::io::read_to_string(std::io::stdin());
+        shutdown.advance(ShutdownPhase::Now);
+    });
+    broker.join().expect("a clean end");
+}
+
+fn options(folder: &Path) -> BrokerOptions {
+    let mut options = BrokerOptions {
+        listeners: vec![ListenAt::from(SocketAddr::from(([127, 0, 0, 1], 0))).into()],
+        data: folder.to_owned(),
+        workers: 2.try_into().ok(),
+        ..BrokerOptions::default()
+    };
+    options.topics.partitions = 4;
+    options.groups.initial_rebalance_delay_ms = 0;
+    options
+}

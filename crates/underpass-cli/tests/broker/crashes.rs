@@ -1,0 +1,234 @@
+//! What a power failure leaves: the file system under the broker is shut down, which drops
+//! whatever it has not written yet, its journal included.
+
+use std::fs;
+use std::ops::RangeInclusive;
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+
+use kafka_protocol::messages::MetadataRequest;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use rustix::process::Signal;
+use tempfile::{NamedTempFile, TempDir};
+use underpass_testkit::{
+    ServerProcess, assert_private_mounts, disk_folder, mount, run, wait_until,
+};
+
+use crate::server::{RECORDS_AT, start_in};
+use crate::support::batch::batch_with;
+use crate::support::client::{Client, topic_name};
+
+const TOPIC: &str = "crashed";
+
+/// How often power fails.
+const ROUNDS: usize = 10;
+
+/// Records that are acknowledged before power fails.
+const RECORDS: usize = 50;
+
+/// A file system of its own.
+struct Disk {
+    image: NamedTempFile,
+    at: TempDir,
+}
+
+impl Disk {
+    fn new() -> Disk {
+        assert_private_mounts();
+        let disk = Disk {
+            image: NamedTempFile::new().unwrap(),
+            at: tempfile::tempdir().unwrap(),
+        };
+        disk.image.as_file().set_len(256 << 20).unwrap();
+        run(Command::new("mkfs.ext4").arg("-q").arg(disk.image.path())).assert_success();
+        disk.mount();
+        disk
+    }
+
+    fn mount(&self) {
+        let image = self.image.path().to_str().unwrap();
+        mount(&["-o", "loop", image], self.at.path());
+    }
+
+    /// Drops what is not on the disk. Every call fails from here on.
+    fn lose_power(&self) {
+        let mut shutdown = Command::new("xfs_io");
+        shutdown.args(["-x", "-c", "shutdown"]).arg(self.at.path());
+        run(&mut shutdown).assert_success();
+    }
+
+    fn come_back(&self) {
+        run(Command::new("umount").arg(self.at.path())).assert_success();
+        self.mount();
+    }
+
+    fn start(&self, fsync: &str) -> (ServerProcess, Client) {
+        start_in(self.at.path(), fsync)
+    }
+
+    /// Returns up to which offset the topic is synced, as the broker has written it down.
+    fn synced(&self) -> usize {
+        let points = self.at.path().join("data/recovery-point-offset-checkpoint");
+        let points = fs::read_to_string(points).unwrap_or_default();
+        let name = format!("{TOPIC} 0 ");
+        let point = points.lines().find_map(|line| line.strip_prefix(&name));
+        point.map_or(0, |point| point.parse().unwrap())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // What a failed test has left mounted ends with its namespace.
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(self.at.path())
+            .output();
+    }
+}
+
+fn record(number: usize) -> Vec<u8> {
+    batch_with(
+        1,
+        &[format!("{number:08}").as_bytes(), &[b'v'; 992]].concat(),
+    )
+}
+
+/// Appends records behind those in `acknowledged`, until one fails.
+fn produce(client: &mut Client, acknowledged: &Mutex<usize>) {
+    let mut next = *acknowledged.lock().unwrap();
+    while let (0, offset) = client.produce(TOPIC, 0, record(next)) {
+        assert_eq!(usize::try_from(offset), Ok(next));
+        next += 1;
+        *acknowledged.lock().unwrap() = next;
+    }
+}
+
+/// Returns how many records there are. They have to be the first ones that were sent, in order.
+fn read(client: &mut Client) -> usize {
+    let mut count = 0;
+    loop {
+        let fetched = client.fetch(TOPIC, 0, i64::try_from(count).unwrap());
+        let partition = &fetched.responses[0].partitions[0];
+        assert_eq!(partition.error_code, 0, "{count}: {partition:?}");
+        let expected = record(count);
+        let batches = partition.records.as_ref().unwrap();
+        for batch in batches.chunks_exact(expected.len()) {
+            assert!(
+                batch[RECORDS_AT..] == record(count)[RECORDS_AT..],
+                "{count}"
+            );
+            count += 1;
+        }
+        if count == usize::try_from(partition.high_watermark).unwrap() {
+            return count;
+        }
+    }
+}
+
+fn leader_epoch(client: &mut Client) -> i32 {
+    let topic = MetadataRequestTopic::default().with_name(Some(topic_name(TOPIC)));
+    let metadata = client.ask(
+        9,
+        &MetadataRequest::default().with_topics(Some(vec![topic])),
+    );
+    metadata.topics[0].partitions[0].leader_epoch
+}
+
+/// Has a producer append until power fails, some records after `wait` has returned. Returns how
+/// many records were acknowledged before, and how many there may be. A sync that is under way
+/// while the file system is shut down may succeed without a reason (ext4 drops what it learns of
+/// blocks then), which no power failure lets anybody see.
+fn fail_under_load(
+    disk: &Disk,
+    fsync: &str,
+    before: usize,
+    wait: impl Fn(),
+) -> RangeInclusive<usize> {
+    let (broker, mut client) = disk.start(fsync);
+    client.create_topic(TOPIC);
+    assert_eq!(read(&mut client), before);
+    let acknowledged = Mutex::new(before);
+    let count = || *acknowledged.lock().unwrap();
+    let safe = thread::scope(|scope| {
+        let producer = scope.spawn(|| produce(&mut client, &acknowledged));
+        wait();
+        let goal = count() + RECORDS;
+        wait_until("records", || count() >= goal || producer.is_finished());
+        let safe = count();
+        disk.lose_power();
+        safe
+    });
+    broker.signal(Signal::KILL);
+    broker.end();
+    disk.come_back();
+    // The one that was under way may be there as well.
+    safe..=count() + 1
+}
+
+#[test]
+#[ignore = "needs root, mounts, loop devices, ext4 and XFS; run by cargo xtask test"]
+fn what_is_acknowledged_survives_power_failures() {
+    let disk = Disk::new();
+    let (mut there, mut epoch) = (0, -1);
+    for round in 0..ROUNDS {
+        let expected = fail_under_load(&disk, "acks", there, || ());
+        let (broker, mut client) = disk.start("acks");
+        there = read(&mut client);
+        assert!(
+            expected.contains(&there),
+            "round {round}: {there}, {expected:?}"
+        );
+        let risen = leader_epoch(&mut client);
+        assert!(risen > epoch, "round {round}: {epoch}, {risen}");
+        epoch = risen;
+        broker.stop().assert_success();
+    }
+}
+
+/// With `interval` all is synced by and by, without being asked for: what was synced is there
+/// after a power failure, and behind it the log ends somewhere, with no gap.
+#[test]
+#[ignore = "needs root, mounts, loop devices, ext4 and XFS; run by cargo xtask test"]
+fn what_an_interval_has_synced_survives_power_failures() {
+    let disk = Disk::new();
+    let mut there = 0;
+    for round in 0..ROUNDS {
+        let synced = Mutex::new(0);
+        let wait = || {
+            let mut synced = synced.lock().unwrap();
+            wait_until("sync", || {
+                *synced = disk.synced();
+                *synced > there
+            });
+        };
+        let sent = fail_under_load(&disk, "interval", there, wait);
+        let synced = synced.into_inner().unwrap();
+        let (broker, mut client) = disk.start("interval");
+        there = read(&mut client);
+        assert!(
+            (synced..=*sent.end()).contains(&there),
+            "round {round}: {there}, {synced}"
+        );
+        broker.stop().assert_success();
+    }
+}
+
+/// Only the process ends: what it has written is the kernel's.
+#[test]
+fn a_kill_loses_nothing_that_was_acknowledged() {
+    for fsync in ["acks", "interval", "never"] {
+        let folder = disk_folder();
+        for round in 0..ROUNDS {
+            let (broker, mut client) = start_in(folder.path(), fsync);
+            client.create_topic(TOPIC);
+            let before = round * RECORDS;
+            assert_eq!(read(&mut client), before, "{fsync}");
+            for number in before..before + RECORDS {
+                assert_eq!(client.produce(TOPIC, 0, record(number)).0, 0);
+            }
+            broker.signal(Signal::KILL);
+            broker.end();
+        }
+    }
+}

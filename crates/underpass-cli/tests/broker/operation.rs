@@ -1,0 +1,337 @@
+//! What an operator sees: starts that fail, a second broker, ends under load, and `check`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use rustix::process::Signal;
+use underpass_testkit::{
+    ChildProcess, ExitReport, ServerProcess, assert_private_mounts, disk_folder, mount, run,
+    run_with_input, wait_until,
+};
+
+use crate::server::{BINARY, Broker, start_in, tcp_addresses};
+use crate::support::batch::batch;
+use crate::support::client::{Client, encoded, framed, produce_request};
+
+fn start_fails(data: &Path, options: &[&str]) -> ExitReport {
+    let mut command = Command::new(BINARY);
+    run(command
+        .arg("broker")
+        .arg(data)
+        .args(["-l", "127.0.0.1:0"])
+        .args(options))
+}
+
+fn check(at: &str) -> ExitReport {
+    run(Command::new(BINARY).args(["broker", "check", "--timeout", "60", at]))
+}
+
+#[test]
+fn a_folder_has_one_broker() {
+    let broker = Broker::start(&[]);
+    let (data, address) = (broker.folder().join("data"), broker.address());
+    start_fails(&data, &[]).assert_failed(1, &["data", "in use by another process"]);
+    broker.connect().behave();
+    let other = disk_folder();
+    let same_port = Command::new(BINARY)
+        .args(["broker", "-l", &address.to_string()])
+        .arg(other.path().join("data"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(same_port.stderr).unwrap();
+    assert!(errors.contains("is in use by another process"), "{errors}");
+    broker.stop().0.assert_clean();
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_named_with_the_reason() {
+    let foreign = "underpass-metadata.json";
+    for (file, content, words) in [
+        (
+            "meta.properties",
+            "version=0\nbroker.id=1\n",
+            ["meta.properties", "ZooKeeper"],
+        ),
+        (
+            "meta.properties",
+            "version=2\nnode.id=1\n",
+            ["version=\"2\"", "reads version=1"],
+        ),
+        (
+            "meta.properties",
+            "version=1\nnode.id=7\n",
+            ["node.id=7", "set node-id = 7"],
+        ),
+        (foreign, "{", [foreign, "restore it"]),
+        (
+            foreign,
+            "{\"version\":9,\"next_producer_id\":0,\"topics\":{}}",
+            [foreign, "version 9"],
+        ),
+    ] {
+        let folder = disk_folder();
+        fs::write(folder.path().join(file), content).unwrap();
+        start_fails(folder.path(), &[]).assert_failed(1, &words);
+        assert_eq!(
+            fs::read_to_string(folder.path().join(file)).unwrap(),
+            content
+        );
+    }
+    let folder = disk_folder();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    start_fails(&file, &[]).assert_failed(1, &["cannot use the data folder", "Not a directory"]);
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_folder_without_permission_or_room_is_named_with_what_to_try() {
+    assert_private_mounts();
+    let folder = disk_folder();
+    mount(&["-t", "tmpfs", "none"], folder.path());
+    let (broker, mut client) = start_in(folder.path(), "acks");
+    client.behave();
+    broker.stop().assert_success();
+    mount(&["-o", "remount,ro"], folder.path());
+    let report = start_fails(&folder.path().join("data"), &[]);
+    report.assert_failed(
+        1,
+        &["data/.lock", "Read-only file system", "has to be writable"],
+    );
+    mount(&["-o", "remount,rw"], folder.path());
+    let mut other = Command::new("setpriv");
+    other.args([
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        BINARY,
+        "broker",
+    ]);
+    let report = run(other
+        .args(["-l", "127.0.0.1:0"])
+        .arg(folder.path().join("data")));
+    report.assert_failed(
+        1,
+        &["data/.lock", "Permission denied", "has to be writable"],
+    );
+}
+
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn it_serves_without_proc() {
+    assert_private_mounts();
+    // Nothing is to be seen there but an empty folder.
+    let folder = disk_folder();
+    let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    let mut shell = Command::new("unshare");
+    shell.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        script,
+        BINARY,
+    ]);
+    shell
+        .args(["broker", "-l", "127.0.0.1:0"])
+        .arg(folder.path().join("data"));
+    let broker = ServerProcess::spawn(shell.stdin(Stdio::null()));
+    let address = tcp_addresses(broker.greeting())[0];
+    Client::connect(address).behave();
+    broker.stop().assert_success();
+}
+
+#[test]
+fn it_goes_on_when_nobody_listens_to_it() {
+    let folder = disk_folder();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for redirection in ["</dev/null >&- 2>&-", "</dev/null >/dev/full 2>/dev/full"] {
+        let mut shell = Command::new("sh");
+        shell
+            .args([
+                "-c",
+                &format!("exec \"$0\" \"$@\" {redirection}"),
+                BINARY,
+                "broker",
+            ])
+            .args(["-l", &port.to_string()])
+            .arg(folder.path().join("data"));
+        let process = ChildProcess::spawn(shell.stdin(Stdio::null()));
+        wait_until("broker", || TcpStream::connect(port).is_ok());
+        Client::connect(port).behave();
+        process.signal(Signal::TERM);
+        process.end().assert_success();
+    }
+}
+
+#[test]
+fn an_end_under_load_loses_nothing_and_is_clean() {
+    let mut folder = disk_folder();
+    let mut count = 0;
+    for _ in 0..5 {
+        let broker = Broker::start_in(folder, &[]);
+        let mut client = broker.connect();
+        client.create_topic("load");
+        let end = client.fetch("load", 0, 0).responses[0].partitions[0].high_watermark;
+        assert_eq!(end, count);
+        let mut producer = broker.connect();
+        let producer = thread::spawn(move || {
+            let request = produce_request(-1, &[("load", 0, Some(batch(1, 100)))]);
+            let request = encoded(9, &request);
+            let frame = framed(&request);
+            let mut answered = 0;
+            while producer.try_write(&frame).is_ok() && producer.receive().is_some() {
+                answered += 1;
+            }
+            answered
+        });
+        wait_until("load", || {
+            let read = client.fetch("load", 0, 0);
+            read.responses[0].partitions[0].high_watermark > count + 20
+        });
+        let report;
+        (report, folder) = broker.stop();
+        report.assert_clean();
+        count += producer.join().unwrap();
+        assert!(folder.path().join("data/.kafka_cleanshutdown").exists());
+    }
+}
+
+#[test]
+fn check_says_which_step_fails() {
+    let broker = Broker::start(&[]);
+    let report = check(&broker.address().to_string());
+    report.assert_success();
+    assert_eq!(report.output.matches("ok: ").count(), 4, "{report:?}");
+    broker.stop().0.assert_clean();
+
+    let wrong = Broker::start(&["--advertised", "nowhere.invalid:9"]);
+    let report = check(&wrong.address().to_string());
+    report.assert_failed(
+        1,
+        &[
+            "nowhere.invalid:9",
+            "broker 1 advertises",
+            "try: clients go",
+        ],
+    );
+    wrong.stop().0.assert_clean();
+
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    check(&nobody.to_string()).assert_failed(1, &["Connection refused", "try: check that"]);
+    check("no-such-name.invalid").assert_failed(1, &["looking up", "try: check the name"]);
+
+    let http = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = http.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || {
+        let (mut socket, _) = http.accept().unwrap();
+        BufReader::new(&socket).fill_buf().unwrap();
+        socket
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
+    });
+    check(&at).assert_failed(
+        1,
+        &[
+            "ApiVersions",
+            "not begin as one of Kafka",
+            "another protocol",
+        ],
+    );
+    server.join().unwrap();
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn check_takes_a_tls_listener_for_one() {
+    let files = disk_folder();
+    crate::tls::Identity::new(&["localhost"]).write(files.path());
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
+    let options = [
+        "--cert",
+        cert.to_str().unwrap(),
+        "--key",
+        key.to_str().unwrap(),
+    ];
+    let broker = Broker::start(&options);
+    let report = check(&broker.address().to_string());
+    report.assert_failed(1, &["ApiVersions", "may speak TLS"]);
+    broker.stop().0.assert_clean();
+}
+
+/// The configuration in the documentation, at free ports.
+#[test]
+#[cfg(feature = "tls")]
+fn the_documented_configuration_is_accepted() {
+    let page = include_str!("../../../../docs/broker.md");
+    let (_, section) = page.split_once("## Configuration\n").unwrap();
+    let lines = section.lines().take_while(|line| !line.starts_with('`'));
+    let lines = lines.filter_map(|line| line.strip_prefix("    "));
+    let text = Vec::from_iter(lines).join("\n");
+    let folder = disk_folder();
+    let mut names = text.replace("/srv/log", "data");
+    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [plain, secured] = free.map(|listener| listener.local_addr().unwrap());
+    for (documented, ours) in [
+        (":9092", format!(":{}", plain.port())),
+        (":9093", format!(":{}", secured.port())),
+        ("fullchain.pem", "cert.pem".to_owned()),
+        ("privkey.pem", "key.pem".to_owned()),
+    ] {
+        names = names.replace(documented, &ours);
+    }
+    fs::write(folder.path().join("underpass.toml"), names).unwrap();
+    let identity = crate::tls::Identity::new(&["kafka.example.org"]);
+    identity.write(folder.path());
+    let mut command = Command::new(BINARY);
+    command
+        .args(["broker", "--config"])
+        .arg(folder.path().join("underpass.toml"));
+    let broker = ServerProcess::spawn(command.stdin(Stdio::null()));
+    Client::connect(plain).behave();
+    crate::tls::connect(secured, "kafka.example.org", &identity.certificate, None).behave();
+    broker.stop().assert_success();
+}
+
+#[test]
+fn wrong_options_are_named() {
+    let folder = disk_folder();
+    let file = folder.path().join("underpass.toml");
+    for (text, words) in [
+        ("[x]\n", ["line 1, column 2", "unknown field `x`"]),
+        (
+            "[topics]\n\"num.partitions\" = 0\n",
+            ["num.partitions=0", "1 to 10000"],
+        ),
+        (
+            "[topics]\nconfig = {\"retention.ms\" = \"soon\"}\n",
+            ["retention.ms=soon", "a number"],
+        ),
+        (
+            "[[listener]]\nat = '127.0.0.1:0'\ntls = true\n",
+            ["TLS", "certificate"],
+        ),
+        ("listener = []\n", ["[[listener]]", "nobody could connect"]),
+    ] {
+        fs::write(&file, text).unwrap();
+        let mut command = Command::new(BINARY);
+        let report = run(command.args(["broker", "--config"]).arg(&file));
+        report.assert_failed(1, &words);
+    }
+    let report = run_with_input(Command::new(BINARY).args(["broker", "--fsync", "x"]), b"");
+    report.assert_failed(2, &["acks, interval, never"]);
+}

@@ -1,0 +1,143 @@
+//! The broker under test.
+
+use std::env;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use underpass_testkit::{ChildProcess, run};
+
+use crate::oracle::{Kafka, faults};
+
+/// A broker that a test may stop and start.
+#[derive(Debug)]
+pub(crate) enum Broker {
+    /// The one of this tool.
+    Underpass(Underpass),
+    /// Kafka, where `UNDERPASS_TEST_BROKER` is `kafka`: it shows that the tests ask for what Kafka
+    /// does.
+    Kafka(Kafka),
+}
+
+/// The broker of this tool in a temporary folder.
+#[derive(Debug)]
+pub(crate) struct Underpass {
+    home: TempDir,
+    port: u16,
+    process: Option<ChildProcess>,
+}
+
+impl Broker {
+    pub(crate) fn start() -> Broker {
+        match env::var("UNDERPASS_TEST_BROKER").as_deref() {
+            Ok("kafka") => Broker::Kafka(Kafka::start()),
+            _ => Broker::Underpass(Underpass::start()),
+        }
+    }
+
+    /// The broker of this tool with a copy of another one's folder.
+    pub(crate) fn with_folder_of(data: &Path) -> Broker {
+        let mut broker = Underpass::new();
+        let mut copy = Command::new("cp");
+        run(copy.arg("-r").arg(data).arg(broker.data())).assert_success();
+        // The metadata log of Kafka's controller means nothing to others.
+        fs::remove_dir_all(broker.data().join("__cluster_metadata-0")).unwrap();
+        broker.resume();
+        Broker::Underpass(broker)
+    }
+
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Broker::Underpass(broker) => format!("127.0.0.1:{}", broker.port),
+            Broker::Kafka(kafka) => kafka.address(),
+        }
+    }
+
+    /// Stops it cleanly.
+    pub(crate) fn stop(&mut self) {
+        match self {
+            Broker::Underpass(broker) => broker.stop(),
+            Broker::Kafka(kafka) => kafka.stop(),
+        }
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        match self {
+            Broker::Underpass(broker) => broker.process.take().unwrap().kill(),
+            Broker::Kafka(kafka) => kafka.kill(),
+        }
+    }
+
+    /// Starts it again with the same folder and port, and waits for it.
+    pub(crate) fn resume(&mut self) {
+        match self {
+            Broker::Underpass(broker) => broker.resume(),
+            Broker::Kafka(kafka) => kafka.resume(),
+        }
+    }
+
+    /// Returns the folder with a folder for each partition.
+    pub(crate) fn data(&self) -> PathBuf {
+        match self {
+            Broker::Underpass(broker) => broker.data(),
+            Broker::Kafka(kafka) => kafka.data(),
+        }
+    }
+
+    /// Stops it, and has Kafka's own tool look at its files.
+    pub(crate) fn end(mut self) {
+        self.stop();
+        assert_eq!(faults(&self.data()), [""; 0]);
+    }
+}
+
+impl Underpass {
+    fn start() -> Underpass {
+        let mut broker = Underpass::new();
+        broker.resume();
+        broker
+    }
+
+    fn new() -> Underpass {
+        let home = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        Underpass {
+            home,
+            port,
+            process: None,
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    fn resume(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        command
+            .arg("broker")
+            .arg(self.data())
+            .args(["--port", &self.port.to_string(), "--partitions", "4"])
+            .stdin(Stdio::null());
+        let process = ChildProcess::spawn(&mut command);
+        process.hear("press Ctrl-C");
+        self.process = Some(process);
+    }
+
+    /// Ends it with SIGTERM. It must have written no warning, except about adopted topics.
+    fn stop(&mut self) {
+        let process = self.process.take().unwrap();
+        process.signal(Signal::TERM);
+        let report = process.end();
+        report.assert_success();
+        let mut lines = report.errors.lines();
+        let complaint = lines.find(|line| !line.contains("it is adopted"));
+        assert_eq!(complaint, None);
+    }
+}

@@ -1,0 +1,376 @@
+//! Unmodified clients of Kafka: what each writes, every other reads; groups, topics and restarts.
+//!
+//! ```text
+//! broker ── oracle ─┐
+//! group ─── client ─┴─ records, running, installed
+//! ```
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod broker;
+mod client;
+mod group;
+mod installed;
+mod oracle;
+mod records;
+mod running;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::broker::Broker;
+use crate::client::{
+    JAVA_PARTITION, MODES, Mode, Program, java_consume, java_offsets, java_produce, java_tool,
+    kcat_consume, kcat_group, kcat_produce,
+};
+use crate::group::{Member, assert_each_once, wait_for_reading, wait_for_shares};
+use crate::installed::java_by;
+use crate::oracle::{Kafka, faults};
+use crate::records::{Contents, PARTITIONS, Reading, TIME};
+use crate::running::Running;
+use underpass_testkit::{in_parallel, run, wait_until};
+
+/// How many records a client writes in each mode; the same number to each partition.
+const COUNT: u64 = 40;
+
+/// How many programs have a producer, or a group, at the same time.
+const AT_ONCE: usize = 4;
+
+/// How the tests write that are not about writing.
+const MODE: Mode = MODES[3];
+
+#[test]
+#[ignore = "needs Kafka, librdkafka, clients for Go and kcat; run by cargo xtask test"]
+fn what_a_client_writes_every_client_reads() {
+    let broker = Broker::start();
+    let (address, topic) = (broker.address(), "written");
+    let mut contents = Contents::default();
+    let mut first = 0;
+    for mode in MODES {
+        for program in Program::ALL {
+            let indexes = first..first + COUNT;
+            program.produce(&address, topic, indexes.clone(), mode);
+            contents.add(Contents::of(indexes));
+            first += COUNT;
+        }
+        let indexes = first..first + COUNT;
+        kcat_produce(&address, topic, indexes.clone(), mode);
+        contents.add(Contents::of(indexes.clone()));
+        contents.add(java_produce(&address, topic, indexes, mode));
+        first += COUNT;
+    }
+    let expected = contents.read_from(0);
+    for program in Program::ALL {
+        let read = program.consume(&address, topic, "beginning");
+        assert_eq!(read, expected, "{program:?}");
+    }
+    assert_eq!(kcat_consume(&address, topic, "beginning"), expected);
+    let read = java_consume(&address, topic, "reader", contents.len());
+    assert_eq!(read, expected, "console consumer");
+    broker.end();
+}
+
+#[test]
+#[ignore = "needs Kafka, librdkafka, clients for Go and kcat; run by cargo xtask test"]
+fn every_client_reads_from_the_place_it_names() {
+    let broker = Broker::start();
+    let (address, topic) = (broker.address(), "places");
+    Program::Franz.produce(&address, topic, 0..COUNT, MODE);
+    let contents = Contents::of(0..COUNT);
+    let end = COUNT / PARTITIONS;
+    let [fifth, none] = [5 * PARTITIONS, COUNT].map(|index| *TIME + index);
+    for (program, kcat, start) in [
+        ("beginning".to_owned(), "beginning".to_owned(), 0),
+        ("end".to_owned(), "end".to_owned(), end),
+        ("offset:3".to_owned(), "3".to_owned(), 3),
+        (format!("time:{fifth}"), format!("s@{fifth}"), 5),
+        (format!("time:{none}"), format!("s@{none}"), end),
+    ] {
+        let expected = contents.read_from(start);
+        for client in Program::ALL {
+            let read = client.consume(&address, topic, &program);
+            assert_eq!(read, expected, "{client:?} {program}");
+        }
+        let seen = expected.into_iter().filter(|(_, part)| part.count > 0);
+        let seen = Reading::from_iter(seen);
+        assert_eq!(kcat_consume(&address, topic, &kcat), seen, "kcat {kcat}");
+    }
+    for (time, offset) in [("-2", 0), ("-1", end), (&*fifth.to_string(), 5)] {
+        let expected = (0..PARTITIONS).map(|partition| format!(":{partition}:{offset}"));
+        let offsets = java_offsets(&address, topic, time);
+        assert_eq!(offsets, Vec::from_iter(expected), "{time}");
+    }
+}
+
+#[test]
+#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+fn members_of_a_group_come_leave_and_die() {
+    let broker = Broker::start();
+    let pairs = Vec::from_iter(Program::ALL.into_iter().zip(rotated()));
+    in_parallel(AT_ONCE, pairs, |_, (one, other)| {
+        group_life(&broker, one, other);
+    });
+}
+
+/// The programs, each in the place of the one before it.
+fn rotated() -> impl Iterator<Item = Program> {
+    Program::ALL.into_iter().cycle().skip(1)
+}
+
+/// What a member is given before it counts as dead.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+
+fn group_life(broker: &Broker, one: Program, other: Program) {
+    let address = broker.address();
+    let topic = format!("shared-{one:?}");
+    let group = format!("group-{one:?}");
+    let join = |program| Member::join(program, &address, &topic, &group);
+    let produce = |round| {
+        let indexes = round * COUNT..(round + 1) * COUNT;
+        Program::Franz.produce(&address, &topic, indexes, MODE);
+        (round + 1) * COUNT / PARTITIONS
+    };
+    let end = produce(0);
+    let first = join(one);
+    wait_for_shares(&[&first]);
+    wait_for_reading(&[&first], &[], end);
+
+    let second = join(other);
+    wait_for_shares(&[&first, &second]);
+    let end = produce(1);
+    wait_for_reading(&[&first, &second], &[], end);
+    let mut ranges = second.leave();
+    wait_for_shares(&[&first]);
+
+    let third = join(other);
+    wait_for_shares(&[&first, &third]);
+    let end = produce(2);
+    wait_for_reading(&[&first, &third], &ranges, end);
+    ranges.extend(third.die());
+    let died = Instant::now();
+    wait_for_shares(&[&first]);
+    // Its last heartbeat was at most half a second old, give or take a slow machine's moment.
+    assert!(died.elapsed() > SESSION_TIMEOUT / 2, "{one:?} {other:?}");
+    ranges.extend(first.leave());
+
+    let end = produce(3);
+    let fourth = join(one);
+    wait_for_reading(&[&fourth], &ranges, end);
+    ranges.extend(fourth.leave());
+    assert_each_once(&ranges, end);
+}
+
+#[test]
+#[ignore = "needs Kafka, clients for Go and kcat; run by cargo xtask test"]
+fn tools_go_on_from_what_their_group_has_read() {
+    let broker = Broker::start();
+    let (address, topic) = (broker.address(), "continued");
+    let (kcats, javas) = ("kcat", "java");
+    for round in 0..2 {
+        let indexes = 0..(round + 1) * COUNT;
+        Program::Franz.produce(&address, topic, round * COUNT..indexes.end, MODE);
+        let expected = Contents::of(indexes).read_from(round * COUNT / PARTITIONS);
+        assert_eq!(kcat_group(&address, topic, kcats), expected, "kcat");
+        let count = usize::try_from(COUNT).unwrap();
+        let read = java_consume(&address, topic, javas, count);
+        assert_eq!(read, expected, "console consumer");
+    }
+}
+
+#[test]
+#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+fn every_client_creates_and_deletes_topics() {
+    let broker = Broker::start();
+    let address = broker.address();
+    for program in Program::ALL {
+        let topic = format!("made-{program:?}");
+        let events = program.spawn(&address, "admin", &topic, 0, &[]).end();
+        let event = events.last().unwrap();
+        assert_eq!(event["partitions"], PARTITIONS, "{program:?}");
+        assert_eq!(event["gone"], true, "{program:?}");
+    }
+    let topic = "made-java";
+    let tool = |arguments: &[&str]| java_tool(&address, "TopicCommand", arguments);
+    tool(&["--create", "--topic", topic, "--partitions", "4"]);
+    assert_eq!(java_offsets(&address, topic, "-1").len(), 4);
+    tool(&["--delete", "--topic", topic]);
+    wait_until("deletion", || {
+        !tool(&["--list"]).lines().any(|line| line == topic)
+    });
+}
+
+#[test]
+#[ignore = "needs Kafka; run by cargo xtask test"]
+fn the_performance_tools_of_kafka_run() {
+    let broker = Broker::start();
+    for folder in ["java", "java-3.9"] {
+        let tool = |class: &str, arguments: &[&str]| {
+            let mut command = java_by(folder, &format!("org.apache.kafka.tools.{class}"));
+            let report = run(command.args(["--topic", folder]).args(arguments));
+            report.assert_success();
+            report.output
+        };
+        let address = format!("bootstrap.servers={}", broker.address());
+        let options = [
+            "--record-size",
+            "1000",
+            "--throughput",
+            "-1",
+            "--producer-props",
+        ];
+        let records = ["--num-records", "20000"];
+        let sent = tool(
+            "ProducerPerformance",
+            &[&records[..], &options, &[&address]].concat(),
+        );
+        assert!(sent.contains("20000 records sent"), "{sent}");
+        let options = [
+            "--messages",
+            "20000",
+            "--timeout",
+            "50000",
+            "--bootstrap-server",
+        ];
+        let read = tool(
+            "ConsumerPerformance",
+            &[&options[..], &[&broker.address()]].concat(),
+        );
+        let last = read.lines().last().unwrap();
+        let count = last.split(", ").nth(4).and_then(|it| it.parse().ok());
+        assert!(count.is_some_and(|count: u64| count >= 20000), "{read}");
+    }
+}
+
+#[test]
+#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+fn restarts_lose_nothing_and_repeat_nothing() {
+    let mut broker = Broker::start();
+    for programs in Program::ALL.chunks(AT_ONCE) {
+        live_through_restarts(&mut broker, programs);
+    }
+    broker.end();
+}
+
+fn live_through_restarts(broker: &mut Broker, programs: &[Program]) {
+    let address = broker.address();
+    let lives = programs
+        .iter()
+        .map(|program| Life::start(*program, &address));
+    let lives = Vec::from_iter(lives);
+    wait_for_progress(&lives);
+    broker.stop();
+    broker.resume();
+    wait_for_progress(&lives);
+    broker.kill();
+    broker.resume();
+    wait_for_progress(&lives);
+    for life in lives {
+        life.end(&address);
+    }
+}
+
+/// An idempotent producer and a member of a group that go on while the broker restarts.
+struct Life {
+    program: Program,
+    topic: String,
+    producer: Running,
+    member: Member,
+}
+
+impl Life {
+    fn start(program: Program, broker: &str) -> Life {
+        let topic = format!("restarts-{program:?}");
+        let time = format!("time={}", *TIME);
+        let first = format!("first={COUNT}");
+        let options = [&*time, &first, "acks=idempotent", "codec=lz4"];
+        // A member may not see a topic that is made after it joined.
+        Program::Franz.produce(broker, &topic, 0..COUNT, MODE);
+        Life {
+            program,
+            producer: program.spawn(broker, "restart", &topic, 2 * PARTITIONS, &options),
+            member: Member::join(program, broker, &topic, &topic),
+            topic,
+        }
+    }
+
+    fn acknowledged(&self) -> u64 {
+        let events = self.producer.events();
+        let last = events
+            .last()
+            .and_then(|event| event["acknowledged"].as_u64());
+        last.unwrap_or(0)
+    }
+
+    fn read(&self) -> u64 {
+        let ranges = self.member.ranges();
+        ranges.iter().map(|(_, range)| range.end).max().unwrap_or(0)
+    }
+
+    /// Ends both, and checks that what was acknowledged is there once and in order, and was read.
+    fn end(self, broker: &str) {
+        self.producer.stop();
+        let events = self.producer.end();
+        let count = COUNT + events.last().unwrap()["acknowledged"].as_u64().unwrap();
+        let read = Program::Franz.consume(broker, &self.topic, "beginning");
+        let expected = Contents::of(0..count).read_from(0);
+        assert_eq!(read, expected, "{:?}", self.program);
+        wait_for_reading(&[&self.member], &[], count / PARTITIONS);
+        self.member.leave();
+    }
+}
+
+/// Waits until every producer has written more, and every member has read more.
+fn wait_for_progress(lives: &[Life]) {
+    for life in lives {
+        let (written, read) = (life.acknowledged(), life.read());
+        let what = format!("progress of {:?}", life.program);
+        wait_until(&what, || {
+            life.acknowledged() > written + COUNT && life.read() > read
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs Kafka and clients for Go; run by cargo xtask test"]
+fn kafkas_tool_finds_damage() {
+    let mut kafka = Kafka::start();
+    Program::Franz.produce(&kafka.address(), "damaged", 0..COUNT, MODE);
+    kafka.stop();
+    assert_eq!(faults(&kafka.data()), [""; 0]);
+    let folder = kafka.data().join(format!("damaged-{JAVA_PARTITION}"));
+    let log = folder.join("00000000000000000000.log");
+    let mut bytes = fs::read(&log).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&log, bytes).unwrap();
+    assert_ne!(faults(&kafka.data()), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs Kafka and clients for Go; run by cargo xtask test"]
+fn a_folder_of_kafka_is_served_as_it_is() {
+    let mut kafka = Kafka::start();
+    let mut first = 0;
+    // What is not acknowledged is neither first, which a Kafka that has just started may lose, nor
+    // last, which one that is killed may lose.
+    let modes = || MODES.into_iter().cycle().skip(4).take(MODES.len());
+    // Stopped, and killed.
+    for end in [Kafka::stop, Kafka::kill] {
+        for mode in modes() {
+            Program::Franz.produce(&kafka.address(), "taken", first..first + COUNT, mode);
+            first += COUNT;
+        }
+        end(&mut kafka);
+        let broker = Broker::with_folder_of(&kafka.data());
+        let expected = Contents::of(0..first).read_from(0);
+        for program in [Program::Franz, Program::Confluent] {
+            let read = program.consume(&broker.address(), "taken", "beginning");
+            assert_eq!(read, expected, "{program:?}");
+        }
+        Program::Franz.produce(&broker.address(), "taken", first..first + COUNT, MODE);
+        let read = Program::Franz.consume(&broker.address(), "taken", "beginning");
+        assert_eq!(read, Contents::of(0..first + COUNT).read_from(0));
+        broker.end();
+        kafka.resume();
+    }
+    kafka.stop();
+}

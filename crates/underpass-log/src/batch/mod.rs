@@ -1,0 +1,366 @@
+//! Record batches, version 2 of the format: what a broker has to know of them, which is their
+//! header.
+//!
+//! ```text
+//!   0  base offset      8 │ 21 attributes         2 │ 43 producer id     8
+//!   8  length           4 │ 23 last offset delta  4 │ 51 producer epoch  2
+//!  12  leader epoch     4 │ 27 base timestamp     8 │ 53 base sequence   4
+//!  16  magic (2)        1 │ 35 max timestamp      8 │ 57 count           4
+//!  17  CRC of 21…       4 │                         │ 61 records
+//! ```
+//!
+//! The broker writes the base offset and the leader epoch, which the checksum does not cover, and
+//! never touches anything else.
+
+mod bytes;
+pub(crate) mod records;
+
+pub use bytes::BatchBytes;
+
+use crate::position::OFFSET_MAX;
+
+/// The size of a header, and of the smallest batch.
+pub const HEADER_BYTES: usize = 61;
+
+/// Offset and length, which are not counted in the length.
+const PREFIX_BYTES: usize = 12;
+
+/// Where what the checksum covers begins.
+pub(crate) const CRC_FROM: u64 = 21;
+
+const MAGIC: u8 = 2;
+const CODEC: i16 = 0b111;
+const LOG_APPEND_TIME: i16 = 1 << 3;
+const TRANSACTIONAL: i16 = 1 << 4;
+const CONTROL: i16 = 1 << 5;
+
+/// The header of a batch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BatchHeader {
+    /// The offset of the first record.
+    pub base_offset: i64,
+    /// The size of the whole batch, in bytes.
+    pub size: usize,
+    /// The epoch of the leader that appended it.
+    pub leader_epoch: i32,
+    /// The CRC-32C that it claims.
+    pub crc: u32,
+    /// Codec, kind of timestamps, transactional, control.
+    pub attributes: i16,
+    /// What the last offset is above the first.
+    pub last_offset_delta: i32,
+    /// The timestamp of the first record, in milliseconds since 1970.
+    pub base_timestamp: i64,
+    /// The largest timestamp.
+    pub max_timestamp: i64,
+    /// −1 without idempotence.
+    pub producer_id: i64,
+    /// −1 without idempotence.
+    pub producer_epoch: i16,
+    /// The sequence number of the first record; −1 without idempotence.
+    pub base_sequence: i32,
+    /// How many records there are.
+    pub count: i32,
+}
+
+/// How the records of a batch are compressed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Codec {
+    /// They are not.
+    None,
+    /// RFC 1952.
+    Gzip,
+    /// With the blocks of Java's library, or without.
+    Snappy,
+    /// The frame format.
+    Lz4,
+    /// RFC 8878.
+    Zstd,
+    /// By none that Kafka knows.
+    Unknown,
+}
+
+/// Why a batch is not appended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadBatch {
+    /// Shorter than a header, or than its length says.
+    #[error("the batch is cut off")]
+    CutOff,
+    /// It claims to be shorter than a header.
+    #[error("the length of the batch is too small")]
+    Length,
+    /// There is more than one batch.
+    #[error("there are bytes behind the batch")]
+    Trailing,
+    /// Another version of the format.
+    #[error("the format of the batch has version {0}, expected 2")]
+    Magic(u8),
+    /// The bytes are not those that were sent.
+    #[error("the checksum of the batch is wrong")]
+    Crc,
+    /// Numbers of the header contradict each other.
+    #[error("the header of the batch contradicts itself")]
+    Inconsistent,
+    /// A control batch, which only brokers write.
+    #[error("control batches are written by brokers only")]
+    Control,
+    /// Transactions are not supported.
+    #[error("transactional batches are not supported")]
+    Transactional,
+}
+
+impl BatchHeader {
+    /// Reads the header of the batch that `bytes` begin with; nothing if they are too short, or are
+    /// not the beginning of a batch.
+    pub fn parse(bytes: &[u8]) -> Option<BatchHeader> {
+        let header = bytes.first_chunk::<HEADER_BYTES>()?;
+        let length = i32::from_be_bytes(field(header, 8));
+        let size = usize::try_from(length).ok()? + PREFIX_BYTES;
+        let parsed = BatchHeader {
+            base_offset: i64::from_be_bytes(field(header, 0)),
+            size,
+            leader_epoch: i32::from_be_bytes(field(header, 12)),
+            crc: u32::from_be_bytes(field(header, 17)),
+            attributes: i16::from_be_bytes(field(header, 21)),
+            last_offset_delta: i32::from_be_bytes(field(header, 23)),
+            base_timestamp: i64::from_be_bytes(field(header, 27)),
+            max_timestamp: i64::from_be_bytes(field(header, 35)),
+            producer_id: i64::from_be_bytes(field(header, 43)),
+            producer_epoch: i16::from_be_bytes(field(header, 51)),
+            base_sequence: i32::from_be_bytes(field(header, 53)),
+            count: i32::from_be_bytes(field(header, 57)),
+        };
+        let is_one = header[16] == MAGIC
+            && size >= HEADER_BYTES
+            && (0..=OFFSET_MAX).contains(&parsed.base_offset)
+            && parsed.last_offset_delta >= 0;
+        is_one.then_some(parsed)
+    }
+
+    /// The offset of the last record.
+    pub fn last_offset(&self) -> i64 {
+        self.base_offset + i64::from(self.last_offset_delta)
+    }
+
+    /// The offset behind the batch.
+    pub fn next_offset(&self) -> i64 {
+        self.last_offset() + 1
+    }
+
+    /// Whether it may follow others in the segment with this base: its offsets are `next` or
+    /// later, and their distance from the base fits into 31 bits.
+    pub(crate) fn is_within(&self, base: i64, next: i64) -> bool {
+        self.base_offset >= next && self.last_offset() - base <= i64::from(i32::MAX)
+    }
+
+    /// How its records are compressed.
+    pub fn codec(&self) -> Codec {
+        match self.attributes & CODEC {
+            0 => Codec::None,
+            1 => Codec::Gzip,
+            2 => Codec::Snappy,
+            3 => Codec::Lz4,
+            4 => Codec::Zstd,
+            _ => Codec::Unknown,
+        }
+    }
+
+    /// Whether its timestamps are those of the append.
+    pub fn has_append_time(&self) -> bool {
+        self.attributes & LOG_APPEND_TIME != 0
+    }
+
+    /// Whether it says how a transaction ended.
+    pub fn is_control(&self) -> bool {
+        self.attributes & CONTROL != 0
+    }
+
+    /// Whether it belongs to a transaction.
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL != 0
+    }
+
+    /// The sequence number of the last record.
+    pub fn last_sequence(&self) -> i32 {
+        add_sequence(self.base_sequence, self.last_offset_delta)
+    }
+}
+
+/// Sequence numbers go on with 0 behind the largest.
+pub(crate) fn add_sequence(sequence: i32, delta: i32) -> i32 {
+    let sum = i64::from(sequence) + i64::from(delta);
+    (sum & i64::from(i32::MAX)) as i32
+}
+
+fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&header[at..at + N]);
+    field
+}
+
+/// Checks what a client wants to append: one whole batch with the checksum that it claims. Records
+/// are not looked at.
+///
+/// # Errors
+/// [`BadBatch`].
+pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
+    match bytes.get(16) {
+        None => return Err(BadBatch::CutOff),
+        Some(&MAGIC) => {}
+        Some(&magic) => return Err(BadBatch::Magic(magic)),
+    }
+    if bytes.len() < HEADER_BYTES {
+        return Err(BadBatch::CutOff);
+    }
+    let length = bytes.get(8..).and_then(<[u8]>::first_chunk);
+    let length = length.map_or(0, |length| i32::from_be_bytes(*length));
+    if length < (HEADER_BYTES - PREFIX_BYTES) as i32 {
+        return Err(BadBatch::Length);
+    }
+    let header = BatchHeader::parse(bytes).ok_or(BadBatch::Inconsistent)?;
+    match bytes.len() {
+        length if length < header.size => return Err(BadBatch::CutOff),
+        length if length > header.size => return Err(BadBatch::Trailing),
+        _ => {}
+    }
+    if crc32c::crc32c(&bytes[21..]) != header.crc {
+        return Err(BadBatch::Crc);
+    }
+    if header.is_control() {
+        return Err(BadBatch::Control);
+    }
+    if header.is_transactional() {
+        return Err(BadBatch::Transactional);
+    }
+    // Without a producer id, epoch and sequence mean nothing: franz-go leaves 0 there.
+    let is_consistent = header.count > 0
+        && header.last_offset_delta == header.count - 1
+        && !header.has_append_time()
+        && header.codec() != Codec::Unknown
+        && (header.producer_id < 0 || header.base_sequence >= 0 && header.producer_epoch >= 0);
+    is_consistent
+        .then_some(header)
+        .ok_or(BadBatch::Inconsistent)
+}
+
+/// Whether a whole batch has the checksum that it claims.
+#[cfg(test)]
+pub(crate) fn is_intact(batch: &[u8], header: &BatchHeader) -> bool {
+    batch.len() == header.size && crc32c::crc32c(&batch[21..]) == header.crc
+}
+
+/// How many bytes stand before the first one that no broker changes.
+pub(crate) const PLACE_BYTES: usize = 16;
+
+/// What a batch begins with at its place in a log: its offset, its length, the epoch of its leader.
+/// The only bytes that a broker changes, and no checksum covers.
+pub(crate) fn place(header: &BatchHeader) -> [u8; PLACE_BYTES] {
+    let length = (header.size - PREFIX_BYTES) as u32;
+    let mut place = [0; PLACE_BYTES];
+    place[..8].copy_from_slice(&header.base_offset.to_be_bytes());
+    place[8..12].copy_from_slice(&length.to_be_bytes());
+    place[12..].copy_from_slice(&header.leader_epoch.to_be_bytes());
+    place
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Gives a batch its place.
+    pub(crate) fn put_place(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
+        let header = BatchHeader::parse(batch).unwrap();
+        let placed = place(&BatchHeader {
+            base_offset,
+            leader_epoch,
+            ..header
+        });
+        batch[..PLACE_BYTES].copy_from_slice(&placed);
+    }
+
+    /// A batch of `count` records of `bytes` bytes together.
+    pub(crate) fn batch(count: i32, bytes: usize, timestamp: i64) -> Vec<u8> {
+        let mut batch = vec![0x61; HEADER_BYTES + bytes];
+        let length = (batch.len() - PREFIX_BYTES) as i32;
+        let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &0i64.to_be_bytes());
+        put(8, &length.to_be_bytes());
+        put(12, &(-1i32).to_be_bytes());
+        put(16, &[MAGIC]);
+        put(21, &0i16.to_be_bytes());
+        put(23, &(count - 1).to_be_bytes());
+        put(27, &timestamp.to_be_bytes());
+        put(35, &timestamp.to_be_bytes());
+        put(43, &(-1i64).to_be_bytes());
+        put(51, &(-1i16).to_be_bytes());
+        put(53, &(-1i32).to_be_bytes());
+        put(57, &count.to_be_bytes());
+        seal(&mut batch);
+        batch
+    }
+
+    /// The same of an idempotent producer.
+    pub(crate) fn batch_of(producer: i64, epoch: i16, sequence: i32, count: i32) -> Vec<u8> {
+        let mut batch = batch(count, 20, 7);
+        batch[43..51].copy_from_slice(&producer.to_be_bytes());
+        batch[51..53].copy_from_slice(&epoch.to_be_bytes());
+        batch[53..57].copy_from_slice(&sequence.to_be_bytes());
+        seal(&mut batch);
+        batch
+    }
+
+    pub(crate) fn seal(batch: &mut [u8]) {
+        let crc = crc32c::crc32c(&batch[21..]);
+        batch[17..21].copy_from_slice(&crc.to_be_bytes());
+    }
+
+    #[test]
+    fn a_good_batch_is_taken_and_placed() {
+        let mut bytes = batch(3, 40, 5);
+        let header = check(&bytes).unwrap();
+        assert_eq!(
+            (header.size, header.count, header.max_timestamp),
+            (101, 3, 5)
+        );
+        put_place(&mut bytes, 1000, 7);
+        let placed = BatchHeader::parse(&bytes).unwrap();
+        assert_eq!((placed.base_offset, placed.next_offset()), (1000, 1003));
+        assert_eq!(placed.leader_epoch, 7);
+        assert!(is_intact(&bytes, &placed));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_batch_is_named() {
+        let changed = |at: usize, bytes: &[u8]| {
+            let mut batch = batch(3, 40, 5);
+            batch[at..at + bytes.len()].copy_from_slice(bytes);
+            seal(&mut batch);
+            check(&batch).unwrap_err()
+        };
+        assert_eq!(changed(16, &[1]), BadBatch::Magic(1));
+        assert_eq!(changed(8, &200i32.to_be_bytes()), BadBatch::CutOff);
+        assert_eq!(changed(8, &50i32.to_be_bytes()), BadBatch::Trailing);
+        assert_eq!(changed(8, &(-1i32).to_be_bytes()), BadBatch::Length);
+        assert_eq!(changed(8, &48i32.to_be_bytes()), BadBatch::Length);
+        assert_eq!(changed(22, &[1 << 5]), BadBatch::Control);
+        assert_eq!(changed(22, &[1 << 4]), BadBatch::Transactional);
+        assert_eq!(changed(22, &[1 << 3]), BadBatch::Inconsistent);
+        assert_eq!(changed(22, &[5]), BadBatch::Inconsistent);
+        assert_eq!(changed(57, &4i32.to_be_bytes()), BadBatch::Inconsistent);
+        assert_eq!(changed(57, &0i32.to_be_bytes()), BadBatch::Inconsistent);
+        assert_eq!(changed(43, &1i64.to_be_bytes()), BadBatch::Inconsistent);
+        let mut torn = batch(3, 40, 5);
+        torn[70] ^= 1;
+        assert_eq!(check(&torn), Err(BadBatch::Crc));
+        for length in 0..torn.len() {
+            assert_eq!(check(&torn[..length]), Err(BadBatch::CutOff), "{length}");
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_go_on_with_0_behind_the_largest() {
+        assert_eq!(add_sequence(5, 3), 8);
+        assert_eq!(add_sequence(i32::MAX, 1), 0);
+        assert_eq!(add_sequence(i32::MAX - 1, 5), 3);
+    }
+}

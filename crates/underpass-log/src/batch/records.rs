@@ -1,0 +1,247 @@
+//! The records of a batch, for the one question that its header does not answer: which of them is
+//! the first with a timestamp. Compressed ones are decompressed as a stream.
+
+use std::io::{self, BufReader, Read};
+
+use crate::batch::{BatchHeader, Codec, HEADER_BYTES};
+
+/// A block of snappy is decompressed as a whole: larger ones are not.
+const SNAPPY_BLOCK_MAX: usize = 64 << 20;
+
+/// What Java's snappy writes before its blocks, with two version numbers behind it.
+const SNAPPY_JAVA: &[u8] = b"\x82SNAPPY\0";
+const SNAPPY_JAVA_HEADER_BYTES: usize = 16;
+
+/// Finds the first record from the offset `start` on with a timestamp of at least `timestamp`: its
+/// offset and its timestamp. Nothing where there is none.
+///
+/// # Errors
+/// The records cannot be read: brokers never look at them when they are appended.
+pub(crate) fn first_since(
+    batch: &[u8],
+    header: &BatchHeader,
+    (start, timestamp): (i64, i64),
+) -> io::Result<Option<(i64, i64)>> {
+    if header.has_append_time() {
+        // All have the same.
+        let is_late = header.max_timestamp >= timestamp;
+        let first = header.base_offset.max(start);
+        return Ok(is_late.then_some((first, header.max_timestamp)));
+    }
+    let compressed = batch.get(HEADER_BYTES..).ok_or_else(damaged)?;
+    let snappy;
+    let mut records: Box<dyn Read + '_> = match header.codec() {
+        Codec::None => Box::new(compressed),
+        Codec::Gzip => Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(
+            compressed,
+        ))),
+        Codec::Snappy => {
+            snappy = unsnap(compressed)?;
+            Box::new(&snappy[..])
+        }
+        Codec::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(compressed)),
+        Codec::Zstd => Box::new(BufReader::new(zstd::Decoder::with_buffer(compressed)?)),
+        Codec::Unknown => return Err(damaged()),
+    };
+    let last = header.last_offset();
+    for _ in 0..header.count {
+        let (time_delta, offset_delta) = next(&mut records)?;
+        let time = header.base_timestamp.checked_add(time_delta);
+        let offset = header.base_offset.checked_add(offset_delta);
+        let offset = offset.filter(|offset| (header.base_offset..=last).contains(offset));
+        let (offset, time) = offset.zip(time).ok_or_else(damaged)?;
+        if offset >= start && time >= timestamp {
+            return Ok(Some((offset, time)));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads a record: what its timestamp and its offset are above those of the batch.
+fn next(records: &mut dyn Read) -> io::Result<(i64, i64)> {
+    let (length, _) = varint(records)?;
+    let mut attributes = [0];
+    records.read_exact(&mut attributes)?;
+    let (time, time_bytes) = varint(records)?;
+    let (offset, offset_bytes) = varint(records)?;
+    let read = attributes.len() as u64 + time_bytes + offset_bytes;
+    let rest = u64::try_from(length)
+        .ok()
+        .and_then(|length| length.checked_sub(read));
+    let rest = rest.ok_or_else(damaged)?;
+    match io::copy(&mut records.take(rest), &mut io::sink())? == rest {
+        true => Ok((time, offset)),
+        false => Err(damaged()),
+    }
+}
+
+/// A number of variable length, in zigzag encoding, and how many bytes it took.
+fn varint(from: &mut dyn Read) -> io::Result<(i64, u64)> {
+    let (mut number, mut bytes) = (0u64, 0);
+    loop {
+        let mut byte = [0];
+        from.read_exact(&mut byte)?;
+        number |= u64::from(byte[0] & 0x7f) << (7 * bytes);
+        bytes += 1;
+        if byte[0] & 0x80 == 0 {
+            let value = (number >> 1) as i64 ^ -((number & 1) as i64);
+            return Ok((value, bytes));
+        }
+        if bytes == 10 {
+            return Err(damaged());
+        }
+    }
+}
+
+/// Blocks as Java's snappy writes them, each behind its length, or one block alone.
+fn unsnap(compressed: &[u8]) -> io::Result<Vec<u8>> {
+    let block = |block: &[u8]| {
+        let length = snap::raw::decompress_len(block)?;
+        if length > SNAPPY_BLOCK_MAX {
+            return Err(damaged());
+        }
+        Ok(snap::raw::Decoder::new().decompress_vec(block)?)
+    };
+    if !compressed.starts_with(SNAPPY_JAVA) {
+        return block(compressed);
+    }
+    let mut rest = compressed
+        .get(SNAPPY_JAVA_HEADER_BYTES..)
+        .ok_or_else(damaged)?;
+    let mut whole = Vec::new();
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let (one, behind) = behind.split_at_checked(length).ok_or_else(damaged)?;
+        whole.extend(block(one)?);
+        if whole.len() > SNAPPY_BLOCK_MAX {
+            return Err(damaged());
+        }
+        rest = behind;
+    }
+    Ok(whole)
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the records of a batch cannot be read",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Three records, 10 ms apart, with values that are long enough to have long varints.
+    fn records() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (number, length) in [(0u8, 200usize), (1, 3), (2, 70)] {
+            let mut record = vec![0, 20 * number, 2 * number];
+            record.resize(record.len() + length, 7);
+            let zigzag = 2 * record.len() as u64;
+            if zigzag >= 0x80 {
+                bytes.push((zigzag & 0x7f) as u8 | 0x80);
+                bytes.push((zigzag >> 7) as u8);
+            } else {
+                bytes.push(zigzag as u8);
+            }
+            bytes.extend(record);
+        }
+        bytes
+    }
+
+    fn compressed(codec: Codec) -> Vec<u8> {
+        let plain = records();
+        match codec {
+            Codec::None | Codec::Unknown => plain,
+            Codec::Gzip => {
+                let level = flate2::Compression::default();
+                let mut to = flate2::write::GzEncoder::new(Vec::new(), level);
+                to.write_all(&plain).unwrap();
+                to.finish().unwrap()
+            }
+            Codec::Snappy => snap::raw::Encoder::new().compress_vec(&plain).unwrap(),
+            Codec::Lz4 => {
+                let mut to = lz4_flex::frame::FrameEncoder::new(Vec::new());
+                to.write_all(&plain).unwrap();
+                to.finish().unwrap()
+            }
+            Codec::Zstd => zstd::encode_all(&plain[..], 1).unwrap(),
+        }
+    }
+
+    fn batch_of(codec: i16, records: &[u8]) -> (Vec<u8>, BatchHeader) {
+        let mut batch = crate::batch::tests::batch(3, records.len(), 1000);
+        batch[HEADER_BYTES..].copy_from_slice(records);
+        batch[21..23].copy_from_slice(&codec.to_be_bytes());
+        let mut header = BatchHeader::parse(&batch).unwrap();
+        header.base_offset = 50;
+        header.max_timestamp = 1020;
+        (batch, header)
+    }
+
+    #[test]
+    fn the_first_record_since_a_time_is_found_in_every_codec() {
+        let codecs = [
+            Codec::None,
+            Codec::Gzip,
+            Codec::Snappy,
+            Codec::Lz4,
+            Codec::Zstd,
+        ];
+        for (number, codec) in (0..).zip(codecs) {
+            let (batch, header) = batch_of(number, &compressed(codec));
+            for (timestamp, found) in [
+                (0, Some((50, 1000))),
+                (1000, Some((50, 1000))),
+                (1001, Some((51, 1010))),
+                (1011, Some((52, 1020))),
+                (1021, None),
+            ] {
+                let since = first_since(&batch, &header, (0, timestamp)).unwrap();
+                assert_eq!(since, found, "{codec:?} {timestamp}");
+            }
+            let behind = first_since(&batch, &header, (52, 0)).unwrap();
+            assert_eq!(behind, Some((52, 1020)), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_javas_snappy_follow_each_other() {
+        let plain = records();
+        let mut java = SNAPPY_JAVA.to_vec();
+        java.extend([0, 0, 0, 1, 0, 0, 0, 1]);
+        for part in plain.chunks(100) {
+            let block = snap::raw::Encoder::new().compress_vec(part).unwrap();
+            java.extend((block.len() as u32).to_be_bytes());
+            java.extend(block);
+        }
+        let (batch, header) = batch_of(2, &java);
+        assert_eq!(
+            first_since(&batch, &header, (0, 1005)).unwrap(),
+            Some((51, 1010))
+        );
+    }
+
+    #[test]
+    fn what_is_not_records_is_an_error() {
+        for codec in 0..8 {
+            for bytes in [&[0xff; 40][..], &[], SNAPPY_JAVA, &[0x80; 20]] {
+                let (batch, header) = batch_of(codec, bytes);
+                assert!(
+                    first_since(&batch, &header, (0, i64::MAX)).is_err(),
+                    "{codec} {bytes:?}"
+                );
+            }
+        }
+        let (batch, header) = batch_of(0, &records());
+        for end in HEADER_BYTES..batch.len() - 1 {
+            assert!(
+                first_since(&batch[..end], &header, (0, i64::MAX)).is_err(),
+                "{end}"
+            );
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! Opens the log of a partition, after a clean end or any other.
+//!
+//! ```text
+//!  leftovers ─► segments ─► from the last checkpoint or snapshot on: headers ─► end, producers,
+//!                           from the recovery point on: checksums too            epochs
+//! ```
+//!
+//! After an unclean end everything up to the recovery point is there and right. Behind it the last
+//! batch may be torn: what is no whole batch is cut off, and kept in a file beside. A wrong
+//! checksum with whole batches behind it is damage and no torn end: it is cut off as well, and
+//! reported as that.
+
+pub(crate) mod checkpoint;
+mod cut;
+mod leftovers;
+
+use std::fs;
+use std::io;
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::appender::Appender;
+use crate::batch::BatchHeader;
+use crate::error::{LogError, at};
+use crate::files::disk::{self, DiskWait};
+use crate::files::epochs::{self, LeaderEpochs};
+use crate::index::SegmentIndex;
+use crate::partition::Published;
+use crate::position::LogPosition;
+use crate::producers::{ProducerStates, SNAPSHOT_BYTES_MAX};
+use crate::recovery::checkpoint::KnownState;
+use crate::recovery::cut::{Cut, cut_end};
+use crate::recovery::leftovers::{clear_leftovers, drop_segment, remove_if_there};
+use crate::segment::{
+    INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk,
+};
+
+/// How the broker ended before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LastEnd {
+    /// Everything was synced, and nothing written since.
+    Clean,
+    /// By a crash, or there is no telling.
+    Unclean,
+}
+
+/// What is known of a partition before it is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    pub(crate) last_end: LastEnd,
+    /// Everything before it is synced.
+    pub(crate) recovery_point: i64,
+    /// What was deleted at the beginning.
+    pub(crate) log_start: i64,
+    /// `index.interval.bytes` of the topic.
+    pub(crate) index_interval: u64,
+}
+
+impl Before {
+    /// Of a partition that is being made.
+    pub(crate) fn new(index_interval: u64) -> Before {
+        Before {
+            last_end: LastEnd::Clean,
+            recovery_point: 0,
+            log_start: 0,
+            index_interval,
+        }
+    }
+}
+
+/// What was found, and is worth a message.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Repairs {
+    /// Bytes behind the last whole batch, which are in a file beside now.
+    pub cut_bytes: u64,
+    /// Whether whole batches were among them: the disk has damaged what was before.
+    pub is_damaged: bool,
+    /// Segments behind what was cut off, which have another name now.
+    pub dropped_segments: usize,
+    /// Segments whose indexes were made again.
+    pub indexed_segments: usize,
+    /// How many offsets at the end were synced, and are not there.
+    pub missing_offsets: u64,
+}
+
+impl Repairs {
+    /// Whether anything was lost.
+    pub fn lost_something(&self) -> bool {
+        self.cut_bytes > 0 || self.dropped_segments > 0 || self.missing_offsets > 0
+    }
+}
+
+/// What was opened.
+pub(crate) struct Opened {
+    pub(crate) published: Published,
+    pub(crate) appender: Appender,
+    pub(crate) repairs: Repairs,
+}
+
+/// Opens the log in a folder; makes an empty one where there is none. What is found is on the disk
+/// afterwards: a process that has ended without the machine may have left it in memory.
+///
+/// # Errors
+/// [`LogError::Disk`]: which file, and what is wrong with it.
+pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
+    clear_leftovers(folder)?;
+    let mut bases = bases(folder)?;
+    if bases.is_empty() {
+        bases.push(before.log_start);
+        Segment::create(folder, before.log_start).map_err(at(folder))?;
+    }
+    if before.last_end == LastEnd::Unclean {
+        // Segments that are gone stay gone: what is written from now on does not go back to them.
+        disk::sync_folder(folder).map_err(at(folder))?;
+    }
+    let scanned = scan_all(folder, before, &bases)?;
+    let missing = before.recovery_point.saturating_sub(scanned.next_offset);
+    let mut repairs = Repairs {
+        dropped_segments: scanned.dropped.len(),
+        indexed_segments: scanned.indexed,
+        missing_offsets: u64::try_from(missing).unwrap_or(0),
+        ..Repairs::default()
+    };
+    // Segments go before what they are behind is cut off. Otherwise a crash in between would leave
+    // them behind a whole end.
+    for base in &scanned.dropped {
+        drop_segment(folder, *base)?;
+    }
+    remove_snapshots(folder, bases[0]..=scanned.next_offset)?;
+    if !scanned.dropped.is_empty() {
+        disk::sync_folder(folder).map_err(at(folder))?;
+    }
+    for cut in &scanned.cuts {
+        if let Some(kept) = cut_end(cut)? {
+            repairs.cut_bytes += kept.bytes;
+            repairs.is_damaged |= kept.is_damaged;
+        }
+    }
+    finish(folder, before, scanned, repairs)
+}
+
+/// Looks through all segments, again as long as what was relied on turns out to be wrong.
+fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, LogError> {
+    let mut recovery_point = match before.last_end {
+        LastEnd::Clean => i64::MAX,
+        LastEnd::Unclean => before.recovery_point,
+    };
+    let mut snapshot_max = i64::MAX;
+    let mut active = bases
+        .last()
+        .and_then(|base| KnownState::read(folder, *base));
+    loop {
+        let epochs = LeaderEpochs::read(folder);
+        // If anything turns out to be wrong it is not relied on.
+        let active = active.take().filter(|_| epochs.is_some());
+        let (producers, from) = match &active {
+            Some(active) => (active.producers.clone(), active.next_offset),
+            None => latest_producers(folder, bases[0], snapshot_max),
+        };
+        let scan = Scan {
+            index_interval: before.index_interval,
+            // It was written after a sync.
+            recovery_point: match &active {
+                Some(active) => recovery_point.max(active.next_offset),
+                None => recovery_point,
+            },
+            active,
+            from,
+            producers,
+            next_offset: bases[0],
+            are_epochs_known: epochs.is_some(),
+            epochs: epochs.unwrap_or_default(),
+        };
+        let scanned = scan.segments(folder, bases)?;
+        let end = scanned.next_offset;
+        let is_promised = recovery_point < i64::MAX || !scanned.dropped.is_empty();
+        if from > end {
+            // The snapshot has batches that are not there.
+            snapshot_max = end;
+        } else if recovery_point > end && (is_promised || !scanned.cuts.is_empty()) {
+            // What is there is not what was synced.
+            recovery_point = 0;
+        } else {
+            return Ok(scanned);
+        }
+    }
+}
+
+fn finish(
+    folder: &Path,
+    before: Before,
+    scanned: ScannedLog,
+    repairs: Repairs,
+) -> Result<Opened, LogError> {
+    let ScannedLog {
+        mut segments,
+        last,
+        next_offset,
+        producers,
+        mut epochs,
+        ..
+    } = scanned;
+    let active = Arc::new(last.segment);
+    segments.push(Arc::clone(&active));
+    // A sealed index gets no more entries; the active one does, and its files would look whole.
+    for extension in [INDEX, TIME_INDEX] {
+        remove_if_there(&active.path(extension))?;
+    }
+    let path = active.path(LOG);
+    let (open, index) = active.set_active(disk::open(&path).map_err(at(&path))?, last.index);
+    let first = segments.first().map_or(0, |segment| segment.base);
+    let is_clean = before.last_end == LastEnd::Clean && !repairs.lost_something();
+    let start = log_start(folder, before.log_start, first..=next_offset, is_clean);
+    let epoch = next_epoch(&epochs, next_offset, is_clean);
+    epochs.cut_end(next_offset);
+    epochs.cut_start(start);
+    epochs.begin(epoch, next_offset);
+    let end = LogPosition {
+        offset: next_offset,
+        segment: active.base,
+        position: active.size(),
+    };
+    // The epoch is on the disk before a record has it. Otherwise a second crash that loses all its
+    // records would lose it too, and others would get the same offsets in the same epoch. This
+    // syncs the names in the folder, too.
+    epochs
+        .write(folder)
+        .map_err(at(&folder.join(epochs::NAME)))?;
+    let appender = Appender {
+        producers,
+        active,
+        open,
+        index,
+        epoch,
+        next_offset,
+        first_timestamp: last.first_timestamp,
+        reserved: end.position,
+        checkpointed: last.known,
+        state: None,
+        unsynced: Vec::new(),
+        unsynced_records: 0,
+        folder_changed: false,
+        sealed: Vec::new(),
+    };
+    let published = Published {
+        start,
+        end,
+        synced: end,
+        high_watermark: end,
+        segments,
+        epochs,
+    };
+    Ok(Opened {
+        published,
+        appender,
+        repairs,
+    })
+}
+
+/// The epoch of what is appended: another one where something may have been lost.
+fn next_epoch(epochs: &LeaderEpochs, next_offset: i64, is_clean: bool) -> i32 {
+    match epochs.latest() {
+        None if next_offset == 0 => 0,
+        latest => latest.unwrap_or(0).saturating_add(i32::from(!is_clean)),
+    }
+}
+
+/// Where the log begins that has these offsets.
+fn log_start(folder: &Path, known: i64, log: RangeInclusive<i64>, is_clean: bool) -> i64 {
+    if known > *log.end() {
+        tracing::warn!(
+            "{}: the log was to begin at {known}, and ends at {}",
+            folder.display(),
+            log.end()
+        );
+        // Nothing was lost: then the number is wrong, and nothing is hidden because of it.
+        if is_clean {
+            return *log.start();
+        }
+    }
+    known.clamp(*log.start(), *log.end())
+}
+
+/// The segments of a partition, as far as they are one log.
+struct ScannedLog {
+    /// All but the last one.
+    segments: Vec<Arc<Segment>>,
+    last: ScannedSegment,
+    /// How many indexes were made again.
+    indexed: usize,
+    /// Segments behind the end.
+    dropped: Vec<i64>,
+    cuts: Vec<Cut>,
+    next_offset: i64,
+    producers: ProducerStates,
+    epochs: LeaderEpochs,
+}
+
+/// A segment that was looked through.
+struct ScannedSegment {
+    segment: Segment,
+    index: SegmentIndex,
+    first_timestamp: Option<i64>,
+    cut: Option<Cut>,
+    /// Up to where it was known, and not looked through.
+    known: u64,
+}
+
+struct Scan {
+    index_interval: u64,
+    /// Up to where everything is synced.
+    recovery_point: i64,
+    /// From where on producers are recorded.
+    from: i64,
+    /// The last segment, as far as it is known.
+    active: Option<KnownState>,
+    producers: ProducerStates,
+    next_offset: i64,
+    epochs: LeaderEpochs,
+    are_epochs_known: bool,
+}
+
+impl Scan {
+    /// Looks through the segments, up to the first one that is not followed by the next. Writes
+    /// indexes that are missing, and syncs what may not be.
+    fn segments(mut self, folder: &Path, bases: &[i64]) -> Result<ScannedLog, LogError> {
+        let (mut segments, mut cuts, mut indexed) = (Vec::new(), Vec::new(), 0);
+        for (number, base) in bases.iter().enumerate() {
+            let next = bases.get(number + 1).copied();
+            if let Some(segment) = next.and_then(|next| self.known(folder, *base, next)) {
+                segments.push(Arc::new(segment));
+                continue;
+            }
+            let state = self.active.take_if(|_| next.is_none());
+            let mut scanned = self.segment(folder, *base, state)?;
+            cuts.extend(scanned.cut.clone());
+            if next.is_none_or(|next| !self.is_followed_by(next, &scanned)) {
+                return Ok(ScannedLog {
+                    segments,
+                    last: scanned,
+                    indexed,
+                    dropped: bases[number + 1..].to_vec(),
+                    cuts,
+                    next_offset: self.next_offset,
+                    producers: self.producers,
+                    epochs: self.epochs,
+                });
+            }
+            scanned.index.seal();
+            let segment = &scanned.segment;
+            let written = segment.write_index(&scanned.index);
+            written.map_err(at(&segment.path(INDEX)))?;
+            indexed += 1;
+            segments.push(Arc::new(scanned.segment));
+        }
+        Err(at(folder)(io::ErrorKind::NotFound.into()))
+    }
+
+    /// A full segment of which nothing has to be found out: it is synced, the producers at its end
+    /// are known, and so are its epochs and its indexes.
+    fn known(&mut self, folder: &Path, base: i64, next: i64) -> Option<Segment> {
+        if next > self.from.min(self.recovery_point) || !self.are_epochs_known {
+            return None;
+        }
+        let size = disk::regular_size(&file_path(folder, base, LOG)).ok()?;
+        let segment = Segment::closed(folder, base, size);
+        segment.is_indexed(next).then_some(())?;
+        self.next_offset = next;
+        Some(segment)
+    }
+
+    /// Whether the segment at `next` goes on where this one ends. Up to the recovery point there
+    /// may be gaps, of what was deleted; behind it a gap is what a crash has taken, and whatever is
+    /// behind the gap was not synced either.
+    fn is_followed_by(&self, next: i64, scanned: &ScannedSegment) -> bool {
+        let is_whole = scanned.cut.is_none() && self.next_offset < self.recovery_point;
+        next == self.next_offset || is_whole && next > self.next_offset
+    }
+
+    /// Looks through a segment, behind what is known of it.
+    fn segment(
+        &mut self,
+        folder: &Path,
+        base: i64,
+        known: Option<KnownState>,
+    ) -> Result<ScannedSegment, LogError> {
+        let path = file_path(folder, base, LOG);
+        let size = disk::regular_size(&path).map_err(at(&path))?;
+        let file = disk::open(&path).map_err(at(&path))?;
+        let mut scanned = ScannedSegment {
+            segment: Segment::closed(folder, base, 0),
+            index: SegmentIndex::new(base),
+            first_timestamp: None,
+            cut: None,
+            known: 0,
+        };
+        self.next_offset = self.next_offset.max(base);
+        if let Some(known) = known {
+            self.next_offset = known.next_offset;
+            scanned.segment.set_size(known.position);
+            scanned.index = known.index;
+            scanned.first_timestamp = Some(known.first_timestamp);
+            scanned.known = known.position;
+        }
+        self.batches(&file, size, &mut scanned).map_err(at(&path))?;
+        if self.recovery_point < i64::MAX {
+            // What is found may be in memory only, left by a process that has ended; and so may be
+            // that an end was cut off.
+            disk::sync(&file).map_err(at(&path))?;
+        }
+        let range = scanned.segment.size()..size;
+        scanned.cut = (!range.is_empty()).then_some(Cut { path, range });
+        Ok(scanned)
+    }
+
+    /// Looks through the batches of a segment, up to the first one that is not right.
+    fn batches(
+        &mut self,
+        file: &fs::File,
+        size: u64,
+        scanned: &mut ScannedSegment,
+    ) -> io::Result<()> {
+        let base = scanned.segment.base;
+        let mut wrong = Ok(());
+        walk(
+            file,
+            scanned.known,
+            size,
+            DiskWait::Allowed,
+            &mut |place, header| {
+                let is_right = match header.is_within(base, self.next_offset) {
+                    true if header.last_offset() >= self.recovery_point => {
+                        let checked = is_intact_at(file, place, header);
+                        checked.unwrap_or_else(|error| {
+                            wrong = Err(error);
+                            false
+                        })
+                    }
+                    is_expected => is_expected,
+                };
+                if !is_right {
+                    return ControlFlow::Break(());
+                }
+                scanned.first_timestamp.get_or_insert(header.base_timestamp);
+                let index = &mut scanned.index;
+                index.add(header, place.position, self.index_interval);
+                self.record(header);
+                scanned.segment.set_size(place.position + place.size);
+                ControlFlow::Continue(())
+            },
+        )?;
+        wrong
+    }
+
+    fn record(&mut self, header: &BatchHeader) {
+        self.next_offset = header.next_offset();
+        self.epochs.begin(header.leader_epoch, header.base_offset);
+        if header.base_offset >= self.from && !header.is_control() {
+            self.producers.record(header);
+            self.producers.bound();
+        }
+    }
+}
+
+/// The base offsets of the segments, in order.
+fn bases(folder: &Path) -> Result<Vec<i64>, LogError> {
+    let mut bases = Vec::new();
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let entry = entry.map_err(at(folder))?;
+        if let Some((base, LOG)) = entry.file_name().to_str().and_then(parse_name) {
+            bases.push(base);
+        }
+    }
+    bases.sort_unstable();
+    Ok(bases)
+}
+
+/// The producers of the latest snapshot from `first` to `last` that can be read, and its offset;
+/// those at the beginning where there is none.
+fn latest_producers(folder: &Path, first: i64, last: i64) -> (ProducerStates, i64) {
+    let mut offsets = snapshots(folder);
+    offsets.retain(|offset| (first..=last).contains(offset));
+    let read = |offset: &i64| {
+        let path = file_path(folder, *offset, SNAPSHOT);
+        let content = disk::read(&path, SNAPSHOT_BYTES_MAX);
+        let content = content.map_err(|error| error.to_string());
+        let producers = content.and_then(|content| {
+            let producers = ProducerStates::of_snapshot(&content);
+            producers.ok_or("the snapshot is damaged".to_owned())
+        });
+        let warn = |wrong: &String| {
+            let path = path.display();
+            tracing::warn!("{path}: {wrong}; producers are found out from the log");
+        };
+        Some((producers.inspect_err(warn).ok()?, *offset))
+    };
+    let found = offsets.iter().rev().find_map(read);
+    found.unwrap_or((ProducerStates::default(), first))
+}
+
+/// The offsets of the snapshots, in order.
+fn snapshots(folder: &Path) -> Vec<i64> {
+    let mut offsets = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if let Some((offset, SNAPSHOT)) = entry.file_name().to_str().and_then(parse_name) {
+            offsets.push(offset);
+        }
+    }
+    offsets.sort_unstable();
+    offsets
+}
+
+/// Removes snapshots of what is not there: once the log gets there again, they would be wrong.
+fn remove_snapshots(folder: &Path, log: RangeInclusive<i64>) -> Result<(), LogError> {
+    for offset in snapshots(folder) {
+        if !log.contains(&offset) {
+            remove_if_there(&file_path(folder, offset, SNAPSHOT))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../../crates/underpass-broker/tests/requests/promise.rs"]
+mod promise;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| promise::requests(data));
