@@ -9,7 +9,7 @@ mod tls;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use support::Server;
 use tls::{Authority, ClientBuilder, SUITES, connect, serve, shake};
 use underpass_net::{CertificateFiles, ListenAt, TlsOptions, TlsVersion};
 use underpass_serve::{Error, HttpListen, Scheme, ServerOptions};
-use underpass_testkit::{HttpClient, WAIT_MAX, assert_same, content, within};
+use underpass_testkit::{HttpClient, WAIT_MAX, assert_same, content, free_address, within};
 
 #[test]
 fn bodies_arrive_whole_in_every_suite() {
@@ -148,10 +148,7 @@ fn http_on_a_port_of_https_leads_to_https() {
 #[test]
 fn a_listener_without_tls_beside_one_with_redirects_but_for_challenges() {
     let authority = Authority::new();
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = free_address();
     let server = serve(&authority, |options| {
         let plain: HttpListen = SocketAddr::from(([127, 0, 0, 1], 0)).into();
         options.listen = vec![

@@ -23,6 +23,6 @@ pub use mount::{assert_private_mounts, mount, mount_image};
 pub use parallel::in_parallel;
 pub use process::{ChildProcess, ExitReport, assert_contains, run, run_with_input};
 pub use random::{Cases, SeededRandom};
-pub use server::ServerProcess;
+pub use server::{ServerProcess, free_address};
 pub use strace::{TracedCall, bytes_by, strace, traced_calls};
 pub use wait::{WAIT_MAX, wait_for, wait_until, within};

@@ -1,14 +1,26 @@
 //! `underpass serve` as a process.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, id};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::http::{HttpClient, HttpResponse};
 use crate::process::{ChildProcess, ExitReport};
+
+/// Returns an address of this machine on which nothing listens, for a program that cannot be asked
+/// which port it was given. Its IP is this call's own: another test may be given the same port.
+pub fn free_address() -> SocketAddr {
+    static CALLS: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = id().to_be_bytes();
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let ip = Ipv4Addr::new(127, high | 0x80, low, call);
+    let listener = TcpListener::bind((ip, 0)).expect("a port");
+    listener.local_addr().expect("an address")
+}
 
 /// A running server; dropping it kills it, and its successors.
 #[derive(Debug)]

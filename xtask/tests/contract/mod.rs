@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
+use underpass_testkit::free_address;
 
 /// Not a multiple of any buffer.
 const FILE_BYTES: usize = 3 * 1024 * 1024 + 17;
@@ -82,8 +83,8 @@ fn check_sender(variant: &Variant, folder: &Path, sha256: &[u8]) {
             "{}",
             variant.name
         );
-        porter.fails(&["send", &none, &nobody()], variant);
-        porter.fails(&["send", &file, &nobody()], variant);
+        porter.fails(&["send", &none, &free_address().to_string()], variant);
+        porter.fails(&["send", &file, &free_address().to_string()], variant);
         porter.fails(&["fetch", &file, &address], variant);
     }
     porter.end(variant);
@@ -151,7 +152,7 @@ impl Drop for Server {
 }
 
 fn start_server(variant: &Variant, root: &Path) -> (Server, String) {
-    let address = nobody();
+    let address = free_address().to_string();
     let command = variant
         .command
         .replace("{root}", &root.display().to_string())
@@ -259,12 +260,6 @@ fn start(command: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     command.args(words).current_dir(root.expect("a workspace"));
     command
-}
-
-/// An address without a listener.
-fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").to_string()
 }
 
 fn make_file(path: &Path) -> Vec<u8> {

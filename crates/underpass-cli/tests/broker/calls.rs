@@ -2,7 +2,7 @@
 //! does not panic or hang, and what it has acknowledged is there when it is started again.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::panic::catch_unwind;
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, ProduceRequest};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use underpass_testkit::{ChildProcess, WAIT_MAX, in_parallel, strace, wait_for};
+use underpass_testkit::{ChildProcess, WAIT_MAX, free_address, in_parallel, strace, wait_for};
 
 use crate::server::{BINARY, Broker};
 use crate::support::batch::batch;
@@ -25,7 +25,11 @@ const FAULTS: [(&str, &[&str], &[&str]); 14] = [
     (
         "openat",
         &["EMFILE", "EIO", "ENOSPC"],
-        &["60", "64", "68", "72"],
+        &[
+            "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19", "20",
+            "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31", "32", "33", "34",
+            "35", "36", "37", "38", "39", "40", "41", "42", "43", "44",
+        ],
     ),
     (
         "pwritev",
@@ -92,13 +96,12 @@ fn make(at: SocketAddr, topic: &str) {
 /// Returns whether the fault came to pass, and what was wrong then.
 fn play(call: &str, errno: &str, when: &str) -> (bool, Option<String>) {
     let (folder, mut counts) = prepared();
-    let at = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let at = free_address();
     let inject = format!("inject={call}:error={errno}:when={when}");
     let log = folder.path().join("calls");
     let mut tool = strace(&log, &[&format!("trace={call}"), &inject]);
+    // The loader would look for libraries in many folders.
+    tool.env_remove("LD_LIBRARY_PATH");
     tool.args([BINARY, "broker", "-l", &at.to_string(), "--workers", "1"]);
     let mut process =
         ChildProcess::spawn(tool.arg(folder.path().join("data")).stdin(Stdio::null()));

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use kafka_protocol::messages::{FindCoordinatorRequest, MetadataRequest};
 use rustix::process::Signal;
-use underpass_testkit::{ServerProcess, disk_folder, run, wait_until};
+use underpass_testkit::{ServerProcess, disk_folder, free_address, run, wait_until};
 
 use crate::server::{BINARY, Broker, tcp_addresses};
 use crate::support::client::Client;
@@ -135,10 +135,7 @@ fn a_socket_of_the_service_manager_is_served() {
 #[test]
 fn a_reload_changes_listeners_and_what_they_advertise() {
     let folder = disk_folder();
-    let [one, other] = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| {
-        let free = TcpListener::bind(at).unwrap();
-        free.local_addr().unwrap()
-    });
+    let [one, other] = [(); 2].map(|()| free_address());
     let listener = |at: SocketAddr, host: &str| {
         format!("[[listener]]\nat = '{at}'\nadvertised = '{host}:1'\n")
     };

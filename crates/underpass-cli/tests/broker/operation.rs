@@ -9,8 +9,8 @@ use std::thread;
 
 use rustix::process::Signal;
 use underpass_testkit::{
-    ChildProcess, ExitReport, ServerProcess, assert_private_mounts, disk_folder, mount, run,
-    run_with_input, wait_until,
+    ChildProcess, ExitReport, ServerProcess, assert_private_mounts, disk_folder, free_address,
+    mount, run, run_with_input, wait_until,
 };
 
 use crate::server::{BINARY, Broker, start_in, tcp_addresses};
@@ -152,10 +152,7 @@ fn it_serves_without_proc() {
 #[test]
 fn it_goes_on_when_nobody_listens_to_it() {
     let folder = disk_folder();
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let port = free_address();
     for redirection in ["</dev/null >&- 2>&-", "</dev/null >/dev/full 2>/dev/full"] {
         let mut shell = Command::new("sh");
         shell
@@ -228,11 +225,7 @@ fn check_says_which_step_fails() {
     );
     wrong.stop().0.assert_clean();
 
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    check(&nobody.to_string()).assert_failed(1, &["Connection refused", "try: check that"]);
+    check(&free_address().to_string()).assert_failed(1, &["Connection refused", "try: check that"]);
     check("no-such-name.invalid").assert_failed(1, &["looking up", "try: check the name"]);
 
     let http = TcpListener::bind("127.0.0.1:0").unwrap();
