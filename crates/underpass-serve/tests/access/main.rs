@@ -7,6 +7,7 @@ mod support;
 
 mod model;
 mod names;
+mod timing;
 mod who;
 
 use std::fs;
