@@ -69,14 +69,7 @@ fn unknown(access: &AccessOptions) -> Vec<String> {
     let (_, present) = open.present();
     let users = present.passwords.as_ref();
     let now = SystemTime::now();
-    let mut unknown = present.empty_files(access);
-    if users.is_some_and(|users| users.has_mixed_costs()) {
-        unknown.push(
-            "the hashes of some users take longer to verify than those of others, so that clients \
-             can find out who is a user by the time; hash all of them alike (underpass serve hash)"
-                .to_owned(),
-        );
-    }
+    let mut unknown = present.warnings(access);
     for grantee in access.rules.iter().flat_map(|rule| &rule.allow) {
         let (kind, name) = match grantee {
             Grantee::User(Some(name)) if !users.is_some_and(|file| file.has(name)) => {

@@ -57,6 +57,10 @@ impl SiteLogins {
     }
 }
 
+const MIXED_COSTS: &str = "the hashes of some users take longer to verify than those of others, so \
+                           that clients can find out who is a user by the time; hash all of them \
+                           alike (underpass serve hash)";
+
 /// What shows that a file is another one, or has changed; nothing if it can't be looked at.
 type FileState = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
@@ -110,7 +114,7 @@ impl SiteAccess {
         if was_wrong && warnings.is_empty() {
             warnings.push("the files of access can be read again, and are in use".to_owned());
         }
-        warnings.extend(present.empty_files(&self.options));
+        warnings.extend(present.warnings(&self.options));
         warnings
     }
 }
@@ -146,20 +150,26 @@ impl CredentialSet {
         }
     }
 
-    /// Warns of files that let nobody in.
-    pub(crate) fn empty_files(&self, options: &AccessOptions) -> Vec<String> {
+    /// Warns of files that let nobody in, and of users whom their time to verify gives away.
+    pub(crate) fn warnings(&self, options: &AccessOptions) -> Vec<String> {
         let users = self.passwords.as_ref().map_or(0, |users| users.len());
         let files = [
             (&options.users, users, "users"),
             (&options.tokens, self.tokens.len(), "tokens"),
         ];
         let empty = files.into_iter().filter(|(_, count, _)| *count == 0);
-        empty
-            .filter_map(|(path, _, what)| {
-                let path = path.as_ref()?.display();
-                Some(format!("{path} contains no {what}: it lets nobody in"))
-            })
-            .collect()
+        let mut warnings = Vec::from_iter(empty.filter_map(|(path, _, what)| {
+            let path = path.as_ref()?.display();
+            Some(format!("{path} contains no {what}: it lets nobody in"))
+        }));
+        if self
+            .passwords
+            .as_ref()
+            .is_some_and(|users| users.has_mixed_costs())
+        {
+            warnings.push(MIXED_COSTS.to_owned());
+        }
+        warnings
     }
 
     /// What the files hold, each that has no mistake; of the others, what they held before.

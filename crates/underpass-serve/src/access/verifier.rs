@@ -85,10 +85,15 @@ struct LoginJob {
 }
 
 impl VerifiedLogins {
-    /// The user of a login that was verified not long before `now`.
-    pub(crate) fn find(&self, key: &LoginKey, now: Instant) -> Option<Arc<str>> {
-        let (user, until) = self.0.get(key)?;
-        (now < *until).then(|| Arc::clone(user))
+    /// The user of a login that was verified or found here not long before `now`: who is in stays
+    /// in, also while others guess.
+    pub(crate) fn find(&mut self, key: &LoginKey, now: Instant) -> Option<Arc<str>> {
+        let (user, until) = self.0.get_mut(key)?;
+        if *until <= now {
+            return None;
+        }
+        *until = now + LOGIN_KEPT;
+        Some(Arc::clone(user))
     }
 
     /// Remembers one, in place of those that are too old, or of all if there is no room.
@@ -339,7 +344,11 @@ mod tests {
             assert!(known.0.len() <= LOGINS_KEPT_MAX);
         }
         let last = key(3 * LOGINS_KEPT_MAX - 1);
-        assert_eq!(known.find(&last, now + LOGIN_KEPT), None);
+        for number in 1..10 {
+            let later = now + LOGIN_KEPT / 2 * number;
+            assert!(known.find(&last, later).is_some(), "it is in use");
+        }
+        assert_eq!(known.find(&last, now + LOGIN_KEPT * 10), None);
         assert_eq!(known.find(&key(0), now), None);
     }
 }

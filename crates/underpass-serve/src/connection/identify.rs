@@ -88,12 +88,15 @@ impl Worker {
         if let Some(value) = shown {
             let key = present.passwords.as_ref().map(|file| file.login_key(value));
             let known = key.and_then(|key| logins.verified.find(&key, Instant::now()));
-            match (known, Credentials::parse(value)) {
-                (Some(user), _) => asker.user = Some(user),
-                (None, Some(Credentials::Bearer(token))) => {
+            if known.is_some() {
+                asker.user = known;
+                return Identified::Known(Some(permits(access, asker, method)));
+            }
+            match Credentials::parse(value) {
+                Some(Credentials::Bearer(token)) => {
                     asker.token = present.tokens.verify(token, now);
                 }
-                (None, Some(Credentials::Basic(login))) => {
+                Some(Credentials::Basic(login)) => {
                     asker.token = present.tokens.verify(&login.password, now);
                     if let (None, Some(key), Some(file)) = (&asker.token, key, &present.passwords) {
                         return Identified::Unverified(Box::new(UnverifiedLogin {
@@ -106,7 +109,7 @@ impl Worker {
                         }));
                     }
                 }
-                (None, None) => {}
+                None => {}
             }
         }
         Identified::Known(Some(permits(access, asker, method)))

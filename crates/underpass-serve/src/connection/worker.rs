@@ -140,6 +140,10 @@ impl Lookup for SiteLookup<'_, '_> {
     }
 
     fn find(&self, path: SitePath) -> Resolved {
+        // Before it is known whether somebody else has just read it.
+        if let Err(refusal) = self.permit(&path) {
+            return Resolved::Refused(refusal);
+        }
         let open = |path| find(self.view(), path);
         let found = self.noting_shortage(self.files.find(path, self.now, open));
         match (&found, self.permits) {

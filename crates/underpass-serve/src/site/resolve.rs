@@ -138,14 +138,15 @@ struct Place {
 }
 
 impl SiteView<'_> {
-    /// Where `path` leads to, if the asker may read that. Whether there is anything is not looked
-    /// at before.
+    /// Where `path` leads to, if the asker may read both. What the path itself refuses is refused
+    /// before anything is looked at, so that not even time tells whether there is something.
     fn place(&self, path: &SitePath) -> Result<Place, Resolved> {
         let symlinks = self.site.rules.options.symlinks;
         let Some(permits) = self.permits else {
             let name = None;
             return Ok(Place { name, symlinks });
         };
+        permits.check(path.bytes()).map_err(Resolved::Refused)?;
         let settled = settle(self.site.root(), path.bytes(), symlinks).map_err(missing)?;
         permits.check(&settled.name).map_err(Resolved::Refused)?;
         match settled.missing {

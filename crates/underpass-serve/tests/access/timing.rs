@@ -50,11 +50,19 @@ fn share_of_longer(server: &Server, kinds: [Request<'_>; 2], tries: usize) -> f6
 #[ignore = "needs a minute; run by cargo xtask test"]
 fn time_tells_neither_users_nor_tokens_nor_signatures_nor_files() {
     let files = AccessFiles::new();
-    let rule = "[[site.access.rule]]\npaths = ['/secret']\nallow = ['user:ben']\n\
-                [[site.access.rule]]\nallow = ['users', 'tokens', 'links']\n";
-    let server = files.server("", rule);
+    // The default is argon2id, here at a cost at which the tries take no hour.
+    let hash = "$argon2id$v=19$m=64,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
+                i3y5UjOsmZkQeN0qVeuRz7zHjuGQ0YwbGkkQZ0sF3pQ";
+    files.write("users", &format!("anna:{hash}\nben:{hash}\n"));
+    let server = files.server(
+        "rewrite = [{from = '/moved/*', to = '/secret/*'}]\n\
+         try = [{paths = ['/tried/**'], files = ['/secret{path}']}]\n",
+        "[[site.access.rule]]\npaths = ['/secret']\nallow = ['user:ben']\n\
+         [[site.access.rule]]\nallow = ['users', 'tokens', 'links']\n",
+    );
     server.write("f", "f");
     server.write("secret/there", "f");
+    server.write("secret/tried/there", "f");
     let signed = files.signed("/f");
     let forged = |at: usize| {
         let (before, old) = signed.split_at(at);
@@ -64,23 +72,30 @@ fn time_tells_neither_users_nor_tokens_nor_signatures_nor_files() {
     let signature = signed.rfind('.').unwrap() + 1;
     let login = |user: &str, number: usize| ("/f".to_owned(), basic(user, &number.to_string()));
     let token = |token: &str| ("/f".to_owned(), bearer(token));
-    let denied = |name: &str| (format!("/secret/{name}"), bearer("secret"));
-    let cases: [(&str, [Request<'_>; 2]); 4] = [
+    let denied = |target: &str| (target.to_owned(), bearer("secret"));
+    let cases: [(&str, [Request<'_>; 2]); 6] = [
         (
             "users",
-            [&|number| login("anna", number), &|number| login("eric", number)]
+            [&|number| login("anna", number), &|number| {
+                login("eric", number)
+            }],
         ),
-        (
-            "tokens",
-            [&|_| token("secreX"), &|_| token("Xecret")]
-        ),
+        ("tokens", [&|_| token("secreX"), &|_| token("Xecret")]),
         (
             "signatures",
-            [&|_| forged(signed.len() - 2), &|_| forged(signature)]
+            [&|_| forged(signed.len() - 2), &|_| forged(signature)],
         ),
         (
             "files",
-            [&|_| denied("there"), &|_| denied("wrong")]
+            [&|_| denied("/secret/there"), &|_| denied("/secret/wrong")],
+        ),
+        (
+            "rewritten files",
+            [&|_| denied("/moved/there"), &|_| denied("/moved/wrong")],
+        ),
+        (
+            "tried files",
+            [&|_| denied("/tried/there"), &|_| denied("/tried/wrong")],
         ),
     ];
     for (what, kinds) in cases {
@@ -100,7 +115,9 @@ fn a_hash_that_costs_more_than_others_shows_in_the_time() {
     files.write("users", &users);
     let server = files.server("", "");
     let login = |user: &str, number: usize| ("/f".to_owned(), basic(user, &number.to_string()));
-    let kinds: [Request<'_>; 2] = [&|number| login("anna", number), &|number| login("carl", number)];
+    let kinds: [Request<'_>; 2] = [&|number| login("anna", number), &|number| {
+        login("carl", number)
+    }];
     let share = share_of_longer(&server, kinds, 200);
     assert!(share > 0.75, "{share}");
 }
