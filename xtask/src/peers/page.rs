@@ -60,7 +60,8 @@ pub(super) fn write(
                 let notes = standing::left_out(&result).into_iter().chain(cut);
                 run.left_out
                     .extend(notes.map(|note| format!("{title}: {note}")));
-                let page = format!("# {title}\n\n{}\n\n{}", run.line(), result.markdown());
+                let (line, text) = (run.line(), result.markdown());
+                let page = format!("# {title}\n\n{line} {ALONE}\n\n{text}");
                 pages.push((format!("measurements/{}.md", document.name), page));
                 results.push((document, result));
             }
@@ -94,6 +95,9 @@ pub(super) fn write(
     println!("\n{}", folder.join("measurements.md").display());
     Ok(())
 }
+
+const ALONE: &str = "Each interval here holds by itself. [The page of all measurements]\
+                     (../measurements.md) has those that hold together, which are wider.";
 
 /// README.md with another table.
 fn with_table(readme: &str, table: &str) -> Fallible<String> {
@@ -221,7 +225,13 @@ fn readme_table(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -
         let (question, metric) = (&one[0].question, &one[0].metric);
         let beside = |peer: &str| {
             let found = one.iter().find(|one| one.peer == peer);
-            found.map_or("not measured".into(), |one| one.words(comparisons))
+            found.map_or("not measured".into(), |one| match one.cpu {
+                Some(cpu) if !metric.contains("processor") => {
+                    let (words, cpu) = (one.words(comparisons), digits(cpu));
+                    format!("{words}, its processor time × {cpu}")
+                }
+                _ => one.words(comparisons),
+            })
         };
         let (nginx, lighttpd) = (beside("nginx"), beside("lighttpd"));
         let _ = writeln!(text, "| {question}, {metric} | {nginx} | {lighttpd} |");
@@ -479,7 +489,8 @@ mod tests {
         let document = table.documents.iter().find(|one| one.readme);
         let results = [(document.expect("a document"), sample("Files"))];
         let text = readme_table(&RunRecord::default(), &table, &results);
-        let row = "| Files: 1 KiB, response time | **0.50** (0.50–0.50) | 2.00 (2.00–2.00) |\n";
+        let row = "| Files: 1 KiB, response time | **0.50** (0.50–0.50), its processor time × 0.50 \
+                   | 2.00 (2.00–2.00), its processor time × 2.00 |\n";
         assert!(text.ends_with(row), "{text}");
         let readme = fs::read_to_string(Workspace::here().root.join(README)).expect("README");
         assert!(with_table(&readme, &text).is_ok_and(|new| new.contains(row)));
