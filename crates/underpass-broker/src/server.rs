@@ -23,7 +23,7 @@ use crate::counts::BrokerCounts;
 use crate::fetch::waiters::MovedLists;
 use crate::group::GroupSettings;
 use crate::lock::lock;
-use crate::metadata::names::{OFFSETS_TOPIC, is_internal};
+use crate::metadata::names::is_internal;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{PARTITIONS_MAX, Topics};
 use crate::metrics::BrokerMetrics;
@@ -97,8 +97,7 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
         offsets_retention: Duration::from_secs(60 * options.groups.offsets_retention_minutes),
         ..GroupSettings::default()
     };
-    let remembered = topics.present().named(OFFSETS_TOPIC).cloned();
-    let groups = Groups::open(settings, Arc::clone(&log), remembered);
+    let groups = Groups::open(settings, Arc::clone(&log), &topics.present());
     let groups = groups.map_err(|error| BrokerError::Topics(error.to_string()))?;
     let broker = Arc::new(Broker {
         cluster_id: log.cluster_id().to_owned(),

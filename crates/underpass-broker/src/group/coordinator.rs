@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::group::classic::commit::{GroupRetention, refused};
 use crate::group::classic::member::join_bytes;
 use crate::group::classic::state::{Context, Group};
-use crate::group::effect::{Effect, Effects, Waiting, WriteToken};
+use crate::group::effect::{Effect, Effects, LoweredOffsets, Waiting, WriteToken};
 use crate::group::error::{GroupError, WriteError};
 use crate::group::limits::{
     GROUP_MEMBERS_MAX, GROUPS_MAX, GroupSettings, MEMBER_BYTES_MAX, MEMBER_NAME_CHARS_MAX,
@@ -88,6 +88,22 @@ impl Coordinator {
                 }
             }
         }
+    }
+
+    /// Lowers committed offsets that are beyond the end of their log to that end, after
+    /// [`Coordinator::restore`]: a crash has taken the records before them, and consumers would
+    /// skip what is appended in their place. `end_of` returns the end of a partition that exists.
+    /// Returns what was lowered, by group and topic.
+    pub fn lower_offsets(
+        &mut self,
+        now: Now,
+        end_of: impl Fn(&str, i32) -> Option<i64>,
+    ) -> Vec<LoweredOffsets> {
+        let groups = self.group_ids().into_iter();
+        let lowered = groups.filter_map(|group_id| {
+            self.with_settled_group(now, &group_id, |group, cx| group.lower_offsets(cx, &end_of))
+        });
+        lowered.flatten().collect()
     }
 
     /// Handles a JoinGroup request. It is answered when the next generation forms, or at once with

@@ -95,6 +95,19 @@ pub struct CommitResult {
     pub error: Option<GroupError>,
 }
 
+/// Committed offsets of a group that were lowered to the ends of their logs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LoweredOffsets {
+    /// The group.
+    pub group_id: Arc<str>,
+    /// The topic.
+    pub topic: String,
+    /// In how many partitions of it: each has an [`Effect::Write`].
+    pub partitions: usize,
+    /// By how much, over all of these partitions.
+    pub records: i64,
+}
+
 /// Collects effects, and what waits for writes.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {

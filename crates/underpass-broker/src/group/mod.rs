@@ -34,7 +34,7 @@ mod tests;
 
 pub use self::coordinator::Coordinator;
 pub use self::effect::{
-    CommitResult, Effect, JoinRejected, Joined, JoinedMember, Synced, WriteToken,
+    CommitResult, Effect, JoinRejected, Joined, JoinedMember, LoweredOffsets, Synced, WriteToken,
 };
 pub use self::error::{GroupError, WriteError};
 pub use self::limits::{

@@ -27,11 +27,12 @@ use underpass_log::{
 
 use crate::group::{
     CommitRequest, CommitResult, Coordinator, CoordinatorRecord, Effect, GroupError, GroupSettings,
-    JoinRejected, JoinRequest, Joined, Now, ReplyToken, SyncRequest, Synced, WriteError,
-    WriteToken,
+    JoinRejected, JoinRequest, Joined, LoweredOffsets, Now, ReplyToken, SyncRequest, Synced,
+    WriteError, WriteToken,
 };
+use crate::metadata::names::OFFSETS_TOPIC;
 use crate::metadata::topic_id::TopicId;
-use crate::metadata::topics::Topic;
+use crate::metadata::topics::{Topic, TopicMap};
 use crate::offsets::batch::{build, records};
 use crate::offsets::records::{EncodedRecord, read_record};
 
@@ -69,15 +70,17 @@ enum Written {
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 impl Groups {
-    /// The groups that `topic` remembers, if it was made.
+    /// The groups that the topic of offsets remembers, if it was made. Committed offsets that are
+    /// beyond the ends of their logs are lowered, and that is written. Blocks.
     ///
     /// # Errors
-    /// The topic cannot be read, or there is no thread.
+    /// The topic cannot be read or written, or there is no thread.
     pub(crate) fn open(
         settings: GroupSettings,
         log: Arc<LogManager>,
-        topic: Option<Arc<Topic>>,
+        topics: &TopicMap,
     ) -> io::Result<Arc<Groups>> {
+        let topic = topics.named(OFFSETS_TOPIC).cloned();
         let mut coordinator = Coordinator::new(settings, || TopicId::random().to_string());
         let began = Instant::now();
         for partition in topic.iter().flat_map(|topic| &topic.partitions) {
@@ -85,6 +88,10 @@ impl Groups {
             read_all(partition, &mut found)?;
             coordinator.restore(now(began), found);
         }
+        let lowered = coordinator.lower_offsets(now(began), |topic, partition| {
+            let log = topics.named(topic)?.partition(partition)?;
+            Some(log.offsets().end)
+        });
         let (sender, receiver) = mpsc::channel();
         let groups = Arc::new(Groups {
             state: Mutex::new(GroupsState {
@@ -97,11 +104,44 @@ impl Groups {
             began,
             written: sender,
         });
+        groups.write_lowered(&lowered, &receiver)?;
         let weak = Arc::downgrade(&groups);
         thread::Builder::new()
             .name("groups".to_owned())
             .spawn(move || tend(&weak, &receiver))?;
         Ok(groups)
+    }
+
+    /// Reports offsets that were lowered, and waits until that is written: what is appended behind
+    /// the ends of the logs afterwards could be taken for what was lost.
+    fn write_lowered(
+        &self,
+        lowered: &[LoweredOffsets],
+        written: &Receiver<Written>,
+    ) -> io::Result<()> {
+        for one in lowered {
+            let LoweredOffsets {
+                group_id, topic, ..
+            } = one;
+            let (partitions, records) = (one.partitions, one.records);
+            tracing::warn!(
+                "group {group_id:?}: committed offsets of topic {topic} were beyond the end of \
+                 the log, and are lowered to it (partitions: {partitions}, records: {records})"
+            );
+        }
+        let mut left: usize = lowered.iter().map(|one| one.partitions).sum();
+        self.carry_out(&mut self.lock());
+        while left > 0 {
+            match written.recv().map_err(io::Error::other)? {
+                Written::Write(_, Ok(())) => left -= 1,
+                Written::Write(_, Err(error)) => {
+                    let why = format!("{OFFSETS_TOPIC} cannot be written: {error:?}");
+                    return Err(io::Error::other(why));
+                }
+                Written::Earlier => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether the topic is there that the groups are written to.

@@ -5,10 +5,15 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, ProduceRequest,
-    RequestHeader, TopicName,
+    ApiVersionsRequest, FetchRequest, FetchResponse, FindCoordinatorRequest, GroupId,
+    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, ProduceRequest, RequestHeader,
+    TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use underpass_testkit::WAIT_MAX;
@@ -150,9 +155,20 @@ impl<S: Read + Write> Client<S> {
         assert!(frame.is_none(), "it answers {frame:?}");
     }
 
-    /// Appends a batch in version 9; returns the error code and the offset.
+    /// Appends a batch with acks=all; returns the error code and the offset.
     pub(crate) fn produce(&mut self, topic: &str, partition: i32, batch: Vec<u8>) -> (i16, i64) {
-        let request = produce_request(-1, &[(topic, partition, Some(batch))]);
+        self.produce_with(-1, topic, partition, batch)
+    }
+
+    /// The same with another number of acks, which is not 0.
+    pub(crate) fn produce_with(
+        &mut self,
+        acks: i16,
+        topic: &str,
+        partition: i32,
+        batch: Vec<u8>,
+    ) -> (i16, i64) {
+        let request = produce_request(acks, &[(topic, partition, Some(batch))]);
         let response = self.ask(9, &request);
         let answer = &response.responses[0].partition_responses[0];
         (answer.error_code, answer.base_offset)
@@ -167,6 +183,43 @@ impl<S: Read + Write> Client<S> {
             .with_allow_auto_topic_creation(true);
         let response = self.ask(9, &request);
         assert_eq!(response.topics[0].error_code, 0);
+    }
+
+    /// Has the topic of offsets made.
+    #[track_caller]
+    pub(crate) fn find_coordinator(&mut self) {
+        let request = FindCoordinatorRequest::default().with_key("g".into());
+        assert_eq!(self.ask(3, &request).error_code, 0);
+    }
+
+    /// Commits an offset without being a member of the group; returns the error code.
+    pub(crate) fn commit(&mut self, group: &str, topic: &str, partition: i32, offset: i64) -> i16 {
+        let partition = OffsetCommitRequestPartition::default()
+            .with_partition_index(partition)
+            .with_committed_offset(offset);
+        let topic = OffsetCommitRequestTopic::default()
+            .with_name(topic_name(topic))
+            .with_partitions(vec![partition]);
+        let request = OffsetCommitRequest::default()
+            .with_group_id(group_id(group))
+            .with_generation_id_or_member_epoch(-1)
+            .with_topics(vec![topic]);
+        self.ask(6, &request).topics[0].partitions[0].error_code
+    }
+
+    /// Returns the offset that a group has committed; −1 for none.
+    #[track_caller]
+    pub(crate) fn committed(&mut self, group: &str, topic: &str, partition: i32) -> i64 {
+        let topic = OffsetFetchRequestTopic::default()
+            .with_name(topic_name(topic))
+            .with_partition_indexes(vec![partition]);
+        let request = OffsetFetchRequest::default()
+            .with_group_id(group_id(group))
+            .with_topics(Some(vec![topic]));
+        let response = self.ask(7, &request);
+        let committed = &response.topics[0].partitions[0];
+        assert_eq!((response.error_code, committed.error_code), (0, 0));
+        committed.committed_offset
     }
 
     /// Does what a producer and a consumer do.
@@ -200,6 +253,10 @@ pub(crate) fn response_of<R: Request>(version: i16, mut frame: Bytes) -> R::Resp
     let response = R::Response::decode(&mut frame, version).expect("a response");
     assert!(frame.is_empty(), "{frame:?} is behind the response");
     response
+}
+
+fn group_id(name: &str) -> GroupId {
+    GroupId(StrBytes::from_string(name.to_owned()))
 }
 
 pub(crate) fn topic_name(name: &str) -> TopicName {

@@ -1,8 +1,9 @@
 //! What a power failure leaves: the file system under the broker is shut down, which drops
 //! whatever it has not written yet, its journal included.
 
-use std::fs;
-use std::ops::RangeInclusive;
+use std::fs::{self, File};
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
@@ -12,7 +13,7 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use rustix::process::Signal;
 use tempfile::{NamedTempFile, TempDir};
 use underpass_testkit::{
-    ServerProcess, assert_private_mounts, disk_folder, mount, run, wait_until,
+    ServerProcess, assert_contains, assert_private_mounts, disk_folder, mount, run, wait_until,
 };
 
 use crate::server::{RECORDS_AT, start_in};
@@ -126,6 +127,36 @@ fn read(client: &mut Client) -> usize {
     }
 }
 
+/// Appends the records of these numbers, acknowledged before they are synced.
+fn append(client: &mut Client, numbers: Range<usize>) {
+    for number in numbers {
+        assert_eq!(client.produce_with(1, TOPIC, 0, record(number)).0, 0);
+    }
+}
+
+/// Cuts the last records off the log of a broker that was killed: with `--fsync never` a power
+/// failure may take any of them, whatever it leaves of the other files.
+fn lose_end(folder: &Path, records: usize) {
+    let log = folder.join(format!("data/{TOPIC}-0/{:020}.log", 0));
+    let log = File::options().write(true).open(log).unwrap();
+    let lost = (records * record(0).len()) as u64;
+    log.set_len(log.metadata().unwrap().len() - lost).unwrap();
+}
+
+/// Has a broker append 20 records, and lose the last five, while `read` is done with what is there
+/// before.
+fn lost_end(read: impl Fn(&mut Client)) -> TempDir {
+    let folder = disk_folder();
+    let (broker, mut client) = start_in(folder.path(), "never");
+    client.create_topic(TOPIC);
+    append(&mut client, 0..20);
+    read(&mut client);
+    broker.signal(Signal::KILL);
+    broker.end();
+    lose_end(folder.path(), 5);
+    folder
+}
+
 fn leader_epoch(client: &mut Client) -> i32 {
     let topic = MetadataRequestTopic::default().with_name(Some(topic_name(TOPIC)));
     let metadata = client.ask(
@@ -212,6 +243,63 @@ fn what_an_interval_has_synced_survives_power_failures() {
         );
         broker.stop().assert_success();
     }
+}
+
+/// A record that is read may be unsynced, and its consumer commits at once.
+#[test]
+#[ignore = "needs root, mounts, loop devices, ext4 and XFS; run by cargo xtask test"]
+fn committed_offsets_are_not_ahead_of_the_log_after_power_failures() {
+    let disk = Disk::new();
+    for round in 0..ROUNDS {
+        let (broker, mut client) = disk.start("acks");
+        client.create_topic(TOPIC);
+        client.find_coordinator();
+        let before = read(&mut client);
+        append(&mut client, before..before + RECORDS);
+        let end = i64::try_from(read(&mut client)).unwrap();
+        assert_eq!(client.commit("g", TOPIC, 0, end), 0);
+        disk.lose_power();
+        broker.signal(Signal::KILL);
+        broker.end();
+        disk.come_back();
+        let (broker, mut client) = disk.start("acks");
+        let there = i64::try_from(read(&mut client)).unwrap();
+        let committed = client.committed("g", TOPIC, 0);
+        assert!(
+            (0..=there).contains(&committed),
+            "round {round}: {committed} of {there}"
+        );
+        broker.stop().assert_success();
+    }
+}
+
+#[test]
+fn committed_offsets_go_back_with_the_end_of_the_log() {
+    let folder = lost_end(|client| {
+        client.find_coordinator();
+        assert_eq!(client.commit("ahead", TOPIC, 0, 20), 0);
+        assert_eq!(client.commit("behind", TOPIC, 0, 10), 0);
+    });
+    let (broker, mut client) = start_in(folder.path(), "never");
+    let warning = broker.hear("beyond the end");
+    let expected = [
+        "group \"ahead\"",
+        "topic crashed",
+        "partitions: 1",
+        "records: 5",
+    ];
+    assert_contains(&warning, &expected);
+    assert_eq!(read(&mut client), 15);
+    assert_eq!(client.committed("ahead", TOPIC, 0), 15);
+    assert_eq!(client.committed("behind", TOPIC, 0), 10);
+    // That is remembered when the log has gone on to where it had been.
+    append(&mut client, 15..40);
+    broker.signal(Signal::KILL);
+    broker.end();
+    let (broker, mut client) = start_in(folder.path(), "never");
+    assert_eq!(client.committed("ahead", TOPIC, 0), 15);
+    assert_eq!(client.committed("behind", TOPIC, 0), 10);
+    broker.stop().assert_clean();
 }
 
 /// Only the process ends: what it has written is the kernel's.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::group::classic::state::{Context, Group, GroupState};
-use crate::group::effect::{CommitResult, Effect, PendingCommit, Waiting};
+use crate::group::effect::{CommitResult, Effect, LoweredOffsets, PendingCommit, Waiting};
 use crate::group::error::{GroupError, WriteError};
 use crate::group::limits::OFFSET_METADATA_BYTES_MAX;
 use crate::group::record::{CommittedOffset, CoordinatorRecord};
@@ -128,6 +128,46 @@ impl Group {
         } else {
             GroupRetention::Keep
         }
+    }
+
+    /// Lowers offsets that are beyond the end of their log, here and in the log of groups. Each has
+    /// a write for itself: together they may be more than a batch can hold.
+    pub(crate) fn lower_offsets(
+        &mut self,
+        cx: &mut Context<'_>,
+        end_of: &impl Fn(&str, i32) -> Option<i64>,
+    ) -> Vec<LoweredOffsets> {
+        let beyond = self
+            .offsets
+            .iter()
+            .filter_map(|(topic, partition, offset)| {
+                let end = end_of(topic, partition).filter(|end| *end < offset.offset)?;
+                Some((topic.to_owned(), partition, end, offset.clone()))
+            });
+        let beyond: Vec<_> = beyond.collect();
+        let mut lowered: Vec<LoweredOffsets> = Vec::new();
+        for (topic, partition, end, committed) in beyond {
+            if lowered.last().is_none_or(|last| last.topic != topic) {
+                lowered.push(LoweredOffsets {
+                    group_id: Arc::clone(&self.id),
+                    topic: topic.clone(),
+                    partitions: 0,
+                    records: 0,
+                });
+            }
+            if let Some(last) = lowered.last_mut() {
+                last.partitions += 1;
+                last.records = last.records.saturating_add(committed.offset - end);
+            }
+            let offset = CommittedOffset {
+                offset: end,
+                ..committed
+            };
+            let record = self.offset_record(&topic, partition, Some(offset.clone()));
+            cx.effects.write(&self.id, vec![record]);
+            self.offsets.insert(topic, partition, offset);
+        }
+        lowered
     }
 
     /// Checks that a member, or a consumer without group management, may commit.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::group::OFFSETS_RETENTION_CHECK_INTERVAL;
+use crate::group::{LoweredOffsets, OFFSETS_RETENTION_CHECK_INTERVAL};
 
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -254,4 +254,51 @@ fn the_tombstone_of_a_group_keeps_offsets() {
     });
     scene.restart();
     assert_eq!(committed(&scene, 0), Some(5));
+}
+
+#[test]
+fn offsets_beyond_the_end_of_their_log_are_lowered_for_good() {
+    let mut scene = Scene::new();
+    let mut elsewhere = offset(0, 30);
+    elsewhere.topic = "gone".to_owned();
+    let offsets = vec![offset(0, 20), offset(1, 7), offset(2, 9), elsewhere];
+    scene.commit(simple_consumer(), offsets);
+    let committed_at = time(scene.now).unix_ms;
+    scene.wait(Duration::from_secs(1));
+    scene.restart();
+    scene.disk = Disk::Held;
+    let end_of = |topic: &str, partition: i32| match (topic, partition) {
+        ("t", 0) => Some(15),
+        ("t", 1) => Some(7),
+        ("t", 2) => Some(0),
+        _ => None,
+    };
+    let now = time(scene.now);
+    let lowered = scene.coordinator.lower_offsets(now, end_of);
+    scene.collect();
+    let expected = LoweredOffsets {
+        group_id: GROUP.into(),
+        topic: "t".to_owned(),
+        partitions: 2,
+        records: 14,
+    };
+    assert_eq!(lowered, [expected]);
+    // One record in each.
+    assert_eq!(scene.writes.len(), 2);
+    while !scene.writes.is_empty() {
+        assert_eq!(scene.writes[0].1.len(), 1);
+        scene.write_next(Ok(()));
+    }
+    for _ in 0..2 {
+        let there = [0, 1, 2].map(|partition| committed(&scene, partition));
+        assert_eq!(there, [Some(15), Some(7), Some(0)]);
+        let elsewhere = scene.coordinator.committed(GROUP, "gone", 0).unwrap();
+        assert_eq!(elsewhere.offset, 30);
+        let first = scene.coordinator.committed(GROUP, "t", 0).unwrap();
+        assert_eq!((first.metadata.as_str(), first.leader_epoch), ("note", 0));
+        assert_eq!(first.commit_timestamp_ms, committed_at);
+        scene.restart();
+    }
+    assert_eq!(scene.coordinator.lower_offsets(now, end_of), []);
+    assert_eq!(scene.coordinator.effects(), []);
 }
