@@ -9,8 +9,8 @@ use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{NewTopic, TopicError};
 use crate::options::ReplicationPolicy;
 use crate::protocol::tables::create_topics::{
-    CreateTopicsCreatableTopic, CreateTopicsRequest, CreateTopicsResponse,
-    CreateTopicsResponseCreatableTopicResult,
+    CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig, CreateTopicsRequest,
+    CreateTopicsResponse, CreateTopicsResponseCreatableTopicResult,
 };
 use crate::protocol::tables::delete_topics::{
     DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicsResponseDeletableTopicResult,
@@ -18,6 +18,9 @@ use crate::protocol::tables::delete_topics::{
 use crate::protocol::tables::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use crate::protocol::wire::Uuid;
 use crate::requests::error_code::ErrorCode;
+
+/// The configuration of topics that goes with the replication factor.
+const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";
 
 pub(crate) async fn create<'a>(
     request: &CreateTopicsRequest<'a>,
@@ -42,13 +45,14 @@ async fn create_one<'a>(
         name: asked.name,
         ..Default::default()
     };
-    let new = match new_topic(asked, broker) {
-        Ok(new) => new,
+    let clamped = match clamped(asked, broker.options.replication) {
+        Ok(clamped) => clamped,
         Err(code) => {
             result.error_code = code.number();
             return result;
         }
     };
+    let new = new_topic(asked, broker);
     let (partitions, worker) = (new.partitions, Arc::clone(broker));
     let made = match validate_only {
         true => worker.topics.check_new(&new).map(|()| None),
@@ -64,6 +68,10 @@ async fn create_one<'a>(
             result.replication_factor = 1;
             result.configs = Some(Vec::new());
             if let Some(topic) = topic {
+                if !clamped.is_empty() {
+                    let (name, clamped) = (asked.name, clamped.join(" and "));
+                    tracing::warn!("topic {name:?} has one replica: {clamped} taken as 1");
+                }
                 result.topic_id = Uuid(topic.id.to_bytes());
             }
         }
@@ -75,35 +83,54 @@ async fn create_one<'a>(
     result
 }
 
-fn new_topic(
+/// What is asked for of replicas that one broker does not have.
+///
+/// # Errors
+/// It is to be refused, or is no number of replicas.
+fn clamped(
     asked: &CreateTopicsCreatableTopic<'_>,
-    broker: &Broker,
-) -> Result<NewTopic, ErrorCode> {
-    let is_default = |number: i32| number == -1;
+    policy: ReplicationPolicy,
+) -> Result<Vec<String>, ErrorCode> {
     let replicas = asked.replication_factor;
-    let is_single = [-1, 1].contains(&replicas) || !asked.assignments.is_empty();
-    let is_none = replicas == 0 || replicas < -1;
-    if !is_single && broker.options.replication == ReplicationPolicy::Reject || is_none {
+    if replicas == 0 || replicas < -1 {
         return Err(ErrorCode::InvalidReplicationFactor);
     }
-    if !is_single {
-        tracing::info!("topic {:?} has one replica, not {replicas}", asked.name);
+    // The brokers are listed otherwise.
+    let replicas = Some(replicas).filter(|it| *it > 1 && asked.assignments.is_empty());
+    let in_sync = asked.configs.iter().find_map(replicas_in_sync);
+    match policy {
+        ReplicationPolicy::Reject if replicas.is_some() => Err(ErrorCode::InvalidReplicationFactor),
+        ReplicationPolicy::Reject if in_sync.is_some() => Err(ErrorCode::InvalidConfig),
+        ReplicationPolicy::Clamp | ReplicationPolicy::Reject => {
+            let replicas = replicas.map(|count| format!("replication factor {count}"));
+            let in_sync = in_sync.map(|count| format!("{MIN_IN_SYNC_REPLICAS} {count}"));
+            Ok(replicas.into_iter().chain(in_sync).collect())
+        }
     }
+}
+
+/// `min.insync.replicas` above 1.
+fn replicas_in_sync(config: &CreateTopicsCreatableTopicConfig<'_>) -> Option<i32> {
+    let value = config.value.filter(|_| config.name == MIN_IN_SYNC_REPLICAS);
+    let count = value?.trim().parse().ok();
+    count.filter(|count| *count > 1)
+}
+
+fn new_topic(asked: &CreateTopicsCreatableTopic<'_>, broker: &Broker) -> NewTopic {
+    let is_default = |number: i32| number == -1;
     let partitions = match asked.assignments.is_empty() {
         true if is_default(asked.num_partitions) => broker.options.topics.partitions,
         true => asked.num_partitions,
         false => i32::try_from(asked.assignments.len()).unwrap_or(i32::MAX),
     };
-    let config = asked.configs.iter().filter_map(|config| {
-        let clamped = config.name == "min.insync.replicas";
-        let value = config.value.filter(|_| !clamped)?;
-        Some((config.name.to_owned(), value.to_owned()))
-    });
-    Ok(NewTopic {
+    let kept = asked.configs.iter();
+    let kept = kept.filter(|config| replicas_in_sync(config).is_none());
+    let config = kept.filter_map(|config| Some((config.name.to_owned(), config.value?.to_owned())));
+    NewTopic {
         name: asked.name.to_owned(),
         partitions,
         config: config.collect::<BTreeMap<_, _>>(),
-    })
+    }
 }
 
 fn code_of(error: &TopicError) -> ErrorCode {

@@ -7,15 +7,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use kafka_protocol::messages::CreateTopicsRequest;
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use rustix::process::Signal;
 use underpass_testkit::{
-    ChildProcess, ExitReport, ServerProcess, assert_private_mounts, disk_folder, free_address,
-    mount, run, run_with_input, wait_until,
+    ChildProcess, ExitReport, ServerProcess, assert_contains, assert_private_mounts, disk_folder,
+    free_address, mount, run, run_with_input, wait_until,
 };
 
 use crate::server::{BINARY, Broker, start_in, tcp_addresses};
 use crate::support::batch::batch;
-use crate::support::client::{Client, encoded, framed, produce_request};
+use crate::support::client::{Client, encoded, framed, produce_request, topic_name};
 
 fn start_fails(data: &Path, options: &[&str]) -> ExitReport {
     let mut command = Command::new(BINARY);
@@ -264,6 +266,76 @@ fn check_takes_a_tls_listener_for_one() {
     let report = check(&broker.address().to_string());
     report.assert_failed(1, &["ApiVersions", "may speak TLS"]);
     broker.stop().0.assert_clean();
+}
+
+/// Makes a topic; returns the error code.
+fn create(client: &mut Client, name: &str, replicas: i16, in_sync: Option<&str>) -> i16 {
+    let in_sync = in_sync.map(|count| {
+        CreatableTopicConfig::default()
+            .with_name("min.insync.replicas".into())
+            .with_value(Some(count.to_owned().into()))
+    });
+    let topic = CreatableTopic::default()
+        .with_name(topic_name(name))
+        .with_num_partitions(1)
+        .with_replication_factor(replicas)
+        .with_configs(in_sync.into_iter().collect());
+    let request = CreateTopicsRequest::default().with_topics(vec![topic]);
+    let answer = &client.ask(5, &request).topics[0];
+    let expected = if answer.error_code == 0 { 1 } else { -1 };
+    assert_eq!(answer.replication_factor, expected);
+    answer.error_code
+}
+
+#[test]
+fn replicas_that_one_broker_does_not_have_are_taken_as_one_or_refused() {
+    const TOPIC_ALREADY_EXISTS: i16 = 36;
+    const INVALID_REPLICATION_FACTOR: i16 = 38;
+    const INVALID_CONFIG: i16 = 40;
+    for policy in ["clamp", "reject"] {
+        let folder = disk_folder();
+        let file = folder.path().join("underpass.toml");
+        fs::write(&file, format!("replication = '{policy}'\n")).unwrap();
+        let broker = Broker::start_in(folder, &["--config", file.to_str().unwrap()]);
+        let mut client = broker.connect();
+        let refused = |code: i16| if policy == "reject" { code } else { 0 };
+        let mut create = |name: &str, replicas: i16, in_sync: Option<&str>| {
+            create(&mut client, name, replicas, in_sync)
+        };
+        let code = create("both", 3, Some("2"));
+        assert_eq!(code, refused(INVALID_REPLICATION_FACTOR));
+        let code = create("factor", 3, None);
+        assert_eq!(code, refused(INVALID_REPLICATION_FACTOR));
+        let code = create("minimum", -1, Some("2"));
+        assert_eq!(code, refused(INVALID_CONFIG));
+        assert_eq!(create("single", 1, Some("1")), 0);
+        assert_eq!(create("single", 1, Some("1")), TOPIC_ALREADY_EXISTS);
+        for wrong in ["0", "-1", "two", ""] {
+            assert_eq!(create("wrong", 1, Some(wrong)), INVALID_CONFIG, "{wrong:?}");
+        }
+        if policy == "reject" {
+            broker.stop().0.assert_clean();
+            continue;
+        }
+        // Each is told once, and needs no other replica.
+        assert_eq!(create("both", 3, Some("2")), TOPIC_ALREADY_EXISTS);
+        assert_eq!(client.produce("both", 0, batch(1, 100)).0, 0);
+        let (report, folder) = broker.stop();
+        let lines = Vec::from_iter(report.errors.lines());
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        for (line, words) in lines.iter().zip([
+            [
+                "\"both\"",
+                "replication factor 3 and min.insync.replicas 2 taken as 1",
+            ],
+            ["\"factor\"", "replica: replication factor 3 taken as 1"],
+            ["\"minimum\"", "replica: min.insync.replicas 2 taken as 1"],
+        ]) {
+            assert_contains(line, &words);
+        }
+        // What was kept of it can be read.
+        Broker::start_in(folder, &[]).stop().0.assert_clean();
+    }
 }
 
 /// The configuration in the documentation, at free ports.
