@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod image;
+mod policies;
 mod session;
 
 use std::fs;

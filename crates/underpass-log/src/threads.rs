@@ -100,6 +100,13 @@ struct DirtyPartition {
 pub(crate) const SYNCERS: usize = 8;
 
 impl Dirty {
+    /// What one syncer syncs at this time, if something is due.
+    fn take_due(&mut self, now: Instant) -> Option<HashMap<u64, DirtyPartition>> {
+        let is_due = self.is_closed || self.due.is_some_and(|due| due <= now);
+        let share = is_due.then(|| self.take_share())?;
+        (!share.is_empty()).then_some(share)
+    }
+
     /// What one syncer syncs of what is due, and nobody syncs: the others take the rest. What comes
     /// for a partition meanwhile waits, and shares the next sync of it.
     fn take_share(&mut self) -> HashMap<u64, DirtyPartition> {
@@ -270,6 +277,20 @@ impl LogThreads {
         self.sync_round(mem::take(&mut lock(&self.dirty).partitions));
     }
 
+    /// When something has to be synced.
+    #[cfg(test)]
+    pub(crate) fn sync_due(&self) -> Option<Instant> {
+        lock(&self.dirty).due
+    }
+
+    /// What a syncer does at this time. Returns whether something was due.
+    #[cfg(test)]
+    pub(crate) fn sync_due_at(&self, now: Instant) -> bool {
+        let share = lock(&self.dirty).take_due(now);
+        let share = share.map(|share| self.sync_share(share));
+        share.is_some()
+    }
+
     /// Whether an answer waits for a sync.
     fn gates(&self, acks: Acks) -> bool {
         self.flush == FlushPolicy::Acks && acks == Acks::All
@@ -311,17 +332,21 @@ impl LogThreads {
 
     /// A syncer.
     pub(crate) fn sync(&self) {
-        while let Some(dirty) = self.take_dirty() {
-            let numbers: Vec<_> = dirty.keys().copied().collect();
-            self.sync_round(dirty);
-            let mut dirty = lock(&self.dirty);
-            for number in numbers {
-                dirty.in_progress.remove(&number);
-            }
-            // Something may have waited for that.
-            if !dirty.partitions.is_empty() {
-                self.is_dirty.notify_one();
-            }
+        while let Some(share) = self.take_dirty() {
+            self.sync_share(share);
+        }
+    }
+
+    fn sync_share(&self, share: HashMap<u64, DirtyPartition>) {
+        let numbers: Vec<_> = share.keys().copied().collect();
+        self.sync_round(share);
+        let mut dirty = lock(&self.dirty);
+        for number in numbers {
+            dirty.in_progress.remove(&number);
+        }
+        // Something may have waited for that.
+        if !dirty.partitions.is_empty() {
+            self.is_dirty.notify_one();
         }
     }
 
@@ -334,14 +359,11 @@ impl LogThreads {
                 self.is_dirty.notify_all();
                 return None;
             }
-            if dirty.is_closed || dirty.due.is_some_and(|due| due <= now) {
-                let share = dirty.take_share();
-                if !share.is_empty() {
-                    if !dirty.partitions.is_empty() {
-                        self.is_dirty.notify_one();
-                    }
-                    return Some(share);
+            if let Some(share) = dirty.take_due(now) {
+                if !dirty.partitions.is_empty() {
+                    self.is_dirty.notify_one();
                 }
+                return Some(share);
             }
             dirty = match dirty.due.filter(|due| *due > now) {
                 Some(due) => {

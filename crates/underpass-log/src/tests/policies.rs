@@ -1,0 +1,288 @@
+//! When records are synced, when a segment is followed by another one, and when it goes.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use underpass_testkit::wait_until;
+
+use super::*;
+use crate::segment::{INDEX, TIME_INDEX};
+
+/// A log with a configuration that differs from that of small segments.
+fn kept(folder: &Path, change: impl FnOnce(&mut TopicConfig)) -> Arc<PartitionLog> {
+    let (log, _) = alone(folder, LastEnd::Unclean);
+    configure(&log, change);
+    log
+}
+
+fn configure(log: &PartitionLog, change: impl FnOnce(&mut TopicConfig)) {
+    let mut config = TopicConfig::clone(&small_segments());
+    change(&mut config);
+    log.set_config(Arc::new(config));
+}
+
+/// Queues a batch of one record, and writes it.
+fn write(threads: &LogThreads, log: &Arc<PartitionLog>, acks: Acks) -> Answer {
+    let (append, answer) = append(log, batch(1, 10, 0), acks);
+    threads.append(append);
+    threads.write_queued();
+    answer
+}
+
+#[test]
+fn what_nobody_waits_for_is_due_within_a_second_or_as_the_topic_has_it() {
+    use FlushPolicy::{Acks as All, Interval, Never};
+    for (flush, acks, flush_ms, promised_ms) in [
+        (All, Acks::Leader, u64::MAX, 1000),
+        (All, Acks::None, u64::MAX, 1000),
+        (Interval, Acks::Leader, u64::MAX, 1000),
+        (Interval, Acks::All, u64::MAX, 1000),
+        (Interval, Acks::All, 5000, 1000),
+        (All, Acks::Leader, 50, 50),
+        (Interval, Acks::Leader, 50, 50),
+        (Never, Acks::Leader, 50, 50),
+        (Never, Acks::All, 5000, 5000),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = kept(folder.path(), |config| config.flush_ms = flush_ms);
+        let threads = LogThreads::new(flush, Box::new(|_| ()));
+        let promised = Duration::from_millis(promised_ms);
+        let before = Instant::now();
+        let answer = write(&threads, &log, acks);
+        let promised = before + promised..=Instant::now() + promised;
+        assert!(answer.try_recv().unwrap().is_ok());
+        let due = threads.sync_due().unwrap();
+        assert!(promised.contains(&due), "{flush:?} {acks:?} {flush_ms}");
+        // What comes later waits no longer, and does not put off what was before.
+        write(&threads, &log, acks);
+        assert_eq!(threads.sync_due(), Some(due));
+        assert!(!threads.sync_due_at(due - Duration::from_nanos(1)));
+        assert_eq!((log.offsets().synced, log.offsets().end), (0, 2));
+        assert!(threads.sync_due_at(due));
+        assert_eq!(log.offsets().synced, 2);
+        assert_eq!(threads.sync_due(), None);
+    }
+}
+
+#[test]
+fn the_topic_that_waits_least_says_when_all_are_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    ["slow", "quick"]
+        .map(at)
+        .iter()
+        .for_each(|at| fs::create_dir(at).unwrap());
+    let slow = kept(&at("slow"), |_| ());
+    let quick = kept(&at("quick"), |config| config.flush_ms = 50);
+    let threads = LogThreads::new(FlushPolicy::Interval, Box::new(|_| ()));
+    write(&threads, &slow, Acks::Leader);
+    let late = threads.sync_due().unwrap();
+    write(&threads, &quick, Acks::Leader);
+    let now = Instant::now();
+    let due = threads.sync_due().unwrap();
+    assert!(due <= now + Duration::from_millis(50) && due <= late);
+    while threads.sync_due_at(due) {}
+    assert_eq!((slow.offsets().synced, quick.offsets().synced), (1, 1));
+}
+
+#[test]
+fn nothing_is_due_where_the_kernel_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept(folder.path(), |_| ());
+    let threads = LogThreads::new(FlushPolicy::Never, Box::new(|_| ()));
+    let answer = write(&threads, &log, Acks::All);
+    assert!(answer.try_recv().unwrap().is_ok());
+    let a_year = Duration::from_secs(365 * 86_400);
+    assert!(!threads.sync_due_at(Instant::now() + a_year));
+    assert_eq!((log.offsets().synced, log.offsets().end), (0, 1));
+}
+
+#[test]
+fn the_threads_sync_what_nobody_waits_for() {
+    for (flush, flush_ms) in [
+        (FlushPolicy::Acks, u64::MAX),
+        (FlushPolicy::Interval, u64::MAX),
+        (FlushPolicy::Never, 50),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = DataFolderOptions {
+            flush,
+            ..DataFolderOptions::default()
+        };
+        let config = |_: &str| small_segments();
+        let opened = LogManager::open(folder.path(), options, &config, Box::new(|_| ()));
+        let (manager, _) = opened.unwrap();
+        let name = TopicPartition::new("t", 0);
+        let log = manager.create(name, "id", small_segments()).unwrap();
+        configure(&log, |config| config.flush_ms = flush_ms);
+        // The second one comes when the threads wait for nothing any more.
+        for end in 1..3 {
+            let (append, answer) = append(&log, batch(1, 10, 0), Acks::Leader);
+            manager.append(append);
+            let appended = answer.recv_timeout(WAIT_MAX).unwrap().unwrap();
+            assert_eq!(appended.next_offset, end);
+            wait_until("sync", || log.offsets().synced == end);
+        }
+        manager.close().unwrap();
+    }
+}
+
+#[test]
+fn so_many_records_as_the_topic_has_it_are_synced_before_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept(folder.path(), |config| config.flush_messages = 3);
+    let threads = LogThreads::new(FlushPolicy::Never, Box::new(|_| ()));
+    for end in [3, 6] {
+        for _ in 0..2 {
+            let answer = write(&threads, &log, Acks::Leader);
+            assert!(answer.try_recv().unwrap().is_ok());
+            assert!(!threads.sync_due_at(Instant::now()));
+            assert_eq!(log.offsets().synced, end - 3);
+        }
+        let third = write(&threads, &log, Acks::Leader);
+        assert!(third.try_recv().is_err());
+        assert!(threads.sync_due_at(Instant::now()));
+        assert_eq!(third.try_recv().unwrap().unwrap().next_offset, end);
+        assert_eq!(log.offsets().synced, end);
+    }
+    // They are counted by records, not by batches.
+    let (three, answer) = append(&log, batch(3, 10, 0), Acks::Leader);
+    threads.append(three);
+    threads.write_queued();
+    assert!(answer.try_recv().is_err());
+    assert!(threads.sync_due_at(Instant::now()));
+    assert_eq!(log.offsets().synced, 9);
+}
+
+fn bases(log: &PartitionLog) -> Vec<i64> {
+    let segments = log.published().segments.clone();
+    segments.iter().map(|segment| segment.base).collect()
+}
+
+/// Appends one record with each timestamp, one behind the other.
+fn append_times(log: &PartitionLog, bytes: usize, timestamps: &[i64]) {
+    for timestamp in timestamps {
+        let outcomes = append_all(log, &[batch(1, bytes, *timestamp)]);
+        assert!(outcomes[0].is_ok());
+    }
+}
+
+#[test]
+fn a_segment_is_followed_by_another_one_when_its_first_record_is_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let by_age = |config: &mut TopicConfig| config.segment_ms = 1000;
+    let log = kept(folder.path(), by_age);
+    append_times(&log, 10, &[5000, 4000, 6000, 6001, 7001]);
+    assert_eq!(bases(&log), [0, 3]);
+    // A start finds out which record is the first.
+    drop(log);
+    let log = kept(folder.path(), by_age);
+    append_times(&log, 10, &[7001, 7002, 8002]);
+    assert_eq!(bases(&log), [0, 3, 6]);
+    configure(&log, |_| ());
+    append_times(&log, 10, &[9003]);
+    assert_eq!(bases(&log), [0, 3, 6]);
+}
+
+#[test]
+fn a_segment_is_followed_by_another_one_when_an_index_is_full() {
+    // Every batch but the first of a segment has an entry, and there is always room for one more
+    // time.
+    for (rise, batches, [offsets_max, times_max]) in [(0, 6, [40, 12]), (1, 3, [16, 24])] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = kept(folder.path(), |config| {
+            config.segment_bytes = 1 << 20;
+            config.index_interval_bytes = 100;
+            config.segment_index_bytes = 40;
+        });
+        let timestamps: Vec<_> = (0..2 * batches + 1).map(|number| number * rise).collect();
+        append_times(&log, 200, &timestamps);
+        assert_eq!(bases(&log), [0, batches, 2 * batches], "{rise}");
+        log.sync().unwrap();
+        log.finish_sealed().unwrap();
+        for base in [0, batches] {
+            let size = |extension| {
+                let path = file_path(folder.path(), base, extension);
+                fs::metadata(path).unwrap().len()
+            };
+            assert_eq!([size(INDEX), size(TIME_INDEX)], [offsets_max, times_max]);
+        }
+    }
+}
+
+/// A log with two records in a segment, of which those that are older than a second go.
+fn kept_for_a_second(folder: &Path, timestamps: &[i64]) -> Arc<PartitionLog> {
+    let log = kept(folder, |config| {
+        config.segment_bytes = 700;
+        config.retention_ms = 1000;
+    });
+    append_times(&log, 239, timestamps);
+    let end = log.sync().unwrap();
+    log.finish_sealed().unwrap();
+    log.show_until(end);
+    log
+}
+
+#[test]
+fn segments_go_whose_latest_record_is_too_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let timestamps = [10, 50, 2000, 20, 60, 40, 3000, 3001, 4000];
+    let log = kept_for_a_second(folder.path(), &timestamps);
+    assert_eq!(bases(&log), [0, 2, 4, 6, 8]);
+    for (now, start) in [
+        (1050, 0),
+        (1051, 2),
+        // What is older and behind a younger one waits for it.
+        (3000, 2),
+        (3001, 6),
+        (4001, 6),
+        (4002, 8),
+        (5000, 8),
+    ] {
+        crate::retention::retain(&log, now).unwrap();
+        assert_eq!((log.offsets().start, log.offsets().end), (start, 9));
+        let is_there = |base: &i64| file_path(folder.path(), *base, LOG).exists();
+        let there: Vec<_> = [0, 2, 4, 6, 8].into_iter().filter(is_there).collect();
+        assert_eq!(there, bases(&log), "{now}");
+        assert_eq!(there[0], start, "{now}");
+    }
+    // The one that is written goes, too, and its offsets stay taken.
+    crate::retention::retain(&log, 5001).unwrap();
+    assert_eq!((log.offsets().start, log.offsets().end), (9, 9));
+    append_times(&log, 10, &[5000]);
+    assert_eq!((log.offsets().start, log.offsets().end), (9, 10));
+}
+
+#[test]
+fn what_nobody_has_seen_does_not_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept(folder.path(), |config| {
+        config.segment_bytes = 700;
+        config.retention_ms = 1000;
+    });
+    append_times(&log, 239, &[10; 5]);
+    assert_eq!(bases(&log), [0, 2, 4]);
+    crate::retention::retain(&log, 1_000_000).unwrap();
+    assert_eq!(bases(&log), [0, 2, 4]);
+    let end = log.published().end;
+    log.show_until(end);
+    crate::retention::retain(&log, 1_000_000).unwrap();
+    assert_eq!(bases(&log), [5]);
+}
+
+#[test]
+fn records_without_times_are_as_old_as_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept_for_a_second(folder.path(), &[-1, -1, -1, 500, -1, -1, -1]);
+    assert_eq!(bases(&log), [0, 2, 4, 6]);
+    for (base, modified_ms) in [(0, 3000), (2, 9000), (4, 5000), (6, 9000)] {
+        let path = file_path(folder.path(), base, LOG);
+        let file = fs::File::options().write(true).open(path).unwrap();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(modified_ms);
+        file.set_modified(modified).unwrap();
+    }
+    // The second one has a time.
+    for (now, start) in [(4000, 0), (4001, 4), (6000, 4), (6001, 6), (10_000, 6)] {
+        crate::retention::retain(&log, now).unwrap();
+        assert_eq!(log.offsets().start, start, "{now}");
+    }
+}
