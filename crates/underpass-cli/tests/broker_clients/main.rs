@@ -1,8 +1,8 @@
 //! Unmodified clients of Kafka: what each writes, every other reads; groups, topics and restarts.
 //!
 //! ```text
-//! broker ── oracle ─┐
-//! group ─── client ─┴─ records, running, installed
+//!            broker ── oracle ─┐
+//! segments ─ group ─── client ─┴─ records, running, installed
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -14,6 +14,7 @@ mod installed;
 mod oracle;
 mod records;
 mod running;
+mod segments;
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -100,6 +101,7 @@ fn every_client_reads_from_the_place_it_names() {
         let offsets = java_offsets(&address, topic, time);
         assert_eq!(offsets, Vec::from_iter(expected), "{time}");
     }
+    broker.end();
 }
 
 #[test]
@@ -110,6 +112,7 @@ fn members_of_a_group_come_leave_and_die() {
     in_parallel(AT_ONCE, pairs, |_, (one, other)| {
         group_life(&broker, one, other);
     });
+    broker.end();
 }
 
 /// The programs, each in the place of the one before it.
@@ -175,6 +178,7 @@ fn tools_go_on_from_what_their_group_has_read() {
         let read = java_consume(&address, topic, javas, count);
         assert_eq!(read, expected, "console consumer");
     }
+    broker.end();
 }
 
 #[test]
@@ -182,6 +186,7 @@ fn tools_go_on_from_what_their_group_has_read() {
 fn every_client_creates_and_deletes_topics() {
     let broker = Broker::start();
     let address = broker.address();
+    Program::Franz.produce(&address, "kept", 0..COUNT, MODE);
     for program in Program::ALL {
         let topic = format!("made-{program:?}");
         let events = program.spawn(&address, "admin", &topic, 0, &[]).end();
@@ -197,6 +202,9 @@ fn every_client_creates_and_deletes_topics() {
     wait_until("deletion", || {
         !tool(&["--list"]).lines().any(|line| line == topic)
     });
+    let read = Program::Franz.consume(&address, "kept", "beginning");
+    assert_eq!(read, Contents::of(0..COUNT).read_from(0));
+    broker.end();
 }
 
 #[test]
@@ -239,6 +247,7 @@ fn the_performance_tools_of_kafka_run() {
         let count = last.split(", ").nth(4).and_then(|it| it.parse().ok());
         assert!(count.is_some_and(|count: u64| count >= 20000), "{read}");
     }
+    broker.end();
 }
 
 #[test]

@@ -77,12 +77,16 @@ impl Contents {
 
     /// Returns what a client reads that begins at the same offset in each partition.
     pub(crate) fn read_from(&self, start: u64) -> Reading {
-        let partitions = self.0.iter();
-        let parts = partitions.map(|(partition, records)| {
-            let begin = records.len().min(usize::try_from(start).unwrap());
-            (*partition, part(start, &records[begin..]))
-        });
+        let partitions = self.0.keys();
+        let parts = partitions.map(|partition| (*partition, self.part_from(*partition, start)));
         parts.collect()
+    }
+
+    /// Returns what a client reads of a partition that begins at this offset.
+    pub(crate) fn part_from(&self, partition: u64, start: u64) -> Part {
+        let records = &self.0[&partition];
+        let begin = records.len().min(usize::try_from(start).unwrap());
+        part(start, &records[begin..])
     }
 }
 
