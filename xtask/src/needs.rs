@@ -21,8 +21,30 @@ static TABLE: LazyLock<NeedTable> = LazyLock::new(|| {
 });
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NeedTable {
+    may_be_missing: Vec<Excuse>,
     need: Vec<Need>,
+}
+
+/// Why a machine for continuous integration may lack something.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Excuse {
+    /// Of a need, or of something else that tests are run by.
+    name: String,
+    reason: String,
+    /// Succeeds on the machines that are excused; absent for all.
+    r#where: Option<String>,
+}
+
+impl Excuse {
+    /// The reason why this machine may lack what has this name.
+    fn of(name: &str) -> Option<&'static str> {
+        let named = TABLE.may_be_missing.iter().find(|it| it.name == name)?;
+        let holds = named.r#where.as_deref().and_then(failure).is_none();
+        holds.then_some(&named.reason)
+    }
 }
 
 /// Something a test needs; `needs.toml` describes the fields.
@@ -35,8 +57,7 @@ pub(crate) struct Need {
     trial: Option<String>,
     provide: Option<String>,
     landlock: bool,
-    large: Option<String>,
-    refused: Option<String>,
+    large: bool,
 }
 
 /// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
@@ -71,34 +92,57 @@ pub(crate) fn lack_of(names: &[&str]) -> Option<String> {
     lacks.find_map(|lack| lack)
 }
 
+/// Why one of the needs is not met: the first lack that nothing excuses, else the first.
+pub(crate) fn worst_lack(needs: &[&Need]) -> Option<Lack> {
+    let lacks: Vec<_> = needs.iter().filter_map(|need| need.lack()).collect();
+    let worst = lacks.iter().find(|lack| !lack.is_excused());
+    worst.or(lacks.first()).cloned()
+}
+
 fn named_need(name: &str) -> Result<&'static Need, String> {
     let found = Need::all().find(|need| need.name == name);
     let unknown = "the known ones are in xtask/needs.toml";
     found.ok_or_else(|| format!("names the unknown need `{name}`; {unknown}"))
 }
 
+/// The name by which needs.toml excuses the lack of a guest.
+pub(crate) const GUEST: &str = "guest";
+
 /// Why something could not be run.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Lack {
     reason: String,
-    /// Root or a package: whoever sets up the machine can provide it. Otherwise the kernel or the
-    /// container refuses it, or it has failed already as something else.
-    pub(crate) is_curable: bool,
+    /// Why that is no failure in continuous integration.
+    excuse: Option<&'static str>,
 }
 
 impl Lack {
-    pub(crate) fn curable(reason: impl Into<String>) -> Self {
+    /// What is missing has this name, by which the list in needs.toml may excuse it.
+    pub(crate) fn of(name: &str, reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
-            is_curable: true,
+            excuse: Excuse::of(name),
         }
     }
 
-    pub(crate) fn of_machine(reason: impl Into<String>) -> Self {
+    /// Nothing excuses it.
+    pub(crate) fn inexcusable(reason: impl Into<String>) -> Self {
         Self {
-            is_curable: false,
-            ..Self::curable(reason)
+            reason: reason.into(),
+            excuse: None,
         }
+    }
+
+    /// It is a failure already, as something else.
+    pub(crate) fn of_failure(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            excuse: Some("it has failed already"),
+        }
+    }
+
+    pub(crate) fn is_excused(&self) -> bool {
+        self.excuse.is_some()
     }
 }
 
@@ -118,9 +162,14 @@ impl Need {
         self.absence().or_else(|| self.refusal())
     }
 
+    /// Why a machine for continuous integration may lack it.
+    pub(crate) fn excuse(&self) -> Option<&'static str> {
+        Excuse::of(&self.name)
+    }
+
     /// The package that would be installed for a test and is not.
     pub(crate) fn missing_package(&self) -> Option<&str> {
-        self.absence().filter(|lack| lack.is_curable)?;
+        self.absence().filter(|_| !self.large)?;
         self.package.as_deref()
     }
 
@@ -139,20 +188,15 @@ impl Need {
         if has_program(program) {
             return None;
         }
-        Some(Lack {
-            reason: format!("{program} is not there; it is in Debian's package {package}"),
-            is_curable: self.large.is_none(),
-        })
+        let reason = format!("{program} is not there; it is in Debian's package {package}");
+        Some(Lack::of(&self.name, reason))
     }
 
     /// That its trial fails, or that the kernel refuses Landlock's rules.
     fn refusal(&self) -> Option<Lack> {
         let trial = self.trial.as_deref().and_then(failure);
         let reason = trial.or_else(|| landlock_failure().filter(|_| self.landlock))?;
-        Some(Lack {
-            reason,
-            is_curable: self.refused.is_none(),
-        })
+        Some(Lack::of(&self.name, reason))
     }
 }
 
@@ -223,7 +267,7 @@ pub(crate) fn fake_program(name: &str) -> Need {
 #[cfg(test)]
 pub(crate) fn fake_toolchain() -> Need {
     Need {
-        large: Some("it is not for a test".to_owned()),
+        large: true,
         ..fake_program("underpass-none")
     }
 }
@@ -238,30 +282,100 @@ mod tests {
     #[test]
     fn a_missing_program_is_a_lack_that_a_package_cures() {
         let need = fake_program("underpass-none");
-        assert_eq!(need.lack(), Some(Lack::curable(ABSENCE)));
+        assert_eq!(need.lack(), Some(Lack::inexcusable(ABSENCE)));
         assert_eq!(need.missing_package(), Some("underpass-none"));
     }
 
     #[test]
-    fn a_missing_toolchain_is_no_fault_of_the_machine_and_not_installed() {
-        assert_eq!(fake_toolchain().lack(), Some(Lack::of_machine(ABSENCE)));
+    fn a_missing_toolchain_is_not_installed() {
+        assert_eq!(fake_toolchain().lack(), Some(Lack::inexcusable(ABSENCE)));
         assert_eq!(fake_toolchain().missing_package(), None);
     }
 
     #[test]
     fn a_trial_that_fails_gives_the_last_line() {
-        let trial = |trial: &str, refused: Option<&str>| Need {
+        let trial = |trial: &str| Need {
             trial: Some(trial.to_owned()),
-            refused: refused.map(str::to_owned),
             ..Need::default()
         };
         let failing = "echo one >&2; ! echo two >&2";
-        assert_eq!(trial(failing, None).lack(), Some(Lack::curable("two")));
-        let refused = trial(failing, Some("the kernel may forbid it"));
-        assert_eq!(refused.lack(), Some(Lack::of_machine("two")));
-        let silent = Lack::curable("`false` failed");
-        assert_eq!(trial("false", None).lack(), Some(silent));
-        assert_eq!(trial("true", None).lack(), None);
+        assert_eq!(trial(failing).lack(), Some(Lack::inexcusable("two")));
+        let silent = Lack::inexcusable("`false` failed");
+        assert_eq!(trial("false").lack(), Some(silent));
+        assert_eq!(trial("true").lack(), None);
+    }
+
+    #[test]
+    fn what_the_list_names_may_be_missing_and_nothing_else() {
+        let need = |name: &str| Need {
+            name: name.to_owned(),
+            trial: Some("false".to_owned()),
+            ..Need::default()
+        };
+        for strict in [
+            "root",
+            "loop devices",
+            "mounts",
+            "strace",
+            "network namespaces",
+            "nginx-light",
+            "python3",
+            "XFS",
+        ] {
+            assert!(named_need(strict).is_ok(), "{strict} is a need");
+            let lack = need(strict).lack().expect("a lack");
+            assert!(!lack.is_excused(), "{strict}");
+        }
+        let module = need("kernel TLS").lack().expect("a lack");
+        assert!(module.is_excused());
+    }
+
+    #[test]
+    fn an_excuse_names_a_need_once_and_what_nobody_installs_has_one() {
+        let excuses = &TABLE.may_be_missing;
+        for excuse in excuses {
+            let name = &excuse.name;
+            assert!(name == GUEST || named_need(name).is_ok(), "{name}");
+            assert_eq!(excuses.iter().filter(|it| it.name == *name).count(), 1);
+            assert!(!excuse.reason.is_empty(), "{name}");
+        }
+        let large = Need::all().filter(|need| need.large);
+        for need in large {
+            assert!(need.excuse().is_some(), "nobody installs {need}");
+        }
+    }
+
+    #[test]
+    fn landlock_is_excused_where_the_kernel_is_too_old_for_it() {
+        let landlock = TABLE.may_be_missing.iter();
+        let landlock = landlock.filter_map(|excuse| excuse.r#where.as_deref());
+        let landlock = landlock.into_iter().find(|it| it.contains("uname"));
+        let is_excused = |release: &str| {
+            let uname = format!("uname() {{ echo {release}; }}\n");
+            failure(&(uname + landlock.expect("a command"))).is_none()
+        };
+        let releases = [
+            "5.10.0-30-amd64",
+            "6.1.0-30-amd64",
+            "6.8.0-31",
+            "6.12.0-1",
+            "6.18.44",
+        ];
+        assert_eq!(releases.map(is_excused), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_lack_that_nothing_excuses_outweighs_one_that_is_excused() {
+        let need = |name: &str, trial: &str| Need {
+            name: name.to_owned(),
+            trial: Some(trial.to_owned()),
+            ..Need::default()
+        };
+        let (module, root) = (need("kernel TLS", "false"), need("root", "false"));
+        let met = need("mounts", "true");
+        assert!(worst_lack(&[&module, &met]).is_some_and(|lack| lack.is_excused()));
+        assert!(worst_lack(&[&module, &root]).is_some_and(|lack| !lack.is_excused()));
+        assert_eq!(worst_lack(&[&met]), None);
     }
 
     #[test]

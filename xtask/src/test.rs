@@ -101,7 +101,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TestArguments) -> Fallible<
         println!("\n== {step}: {}", step.purpose());
         let begun = Instant::now();
         if built.is_none() && step.needs_build() {
-            let lack = Lack::of_machine("the build failed");
+            let lack = Lack::of_failure("the build failed");
             report.not_run(step.to_string(), 1, lack);
         } else if let Err(error) = take(step, workspace, &mut built, packages, &mut report) {
             report.fail(format!("{step}: {error}"));
@@ -175,6 +175,9 @@ fn list(tree: &Tree) {
     for need in Need::all() {
         let lack = need.lack().map(|lack| lack.to_string());
         println!("  {need}: {}", lack.as_deref().unwrap_or("met"));
+        if let Some(excuse) = need.excuse() {
+            println!("    may be missing in CI: {excuse}");
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use self::uml::UserModeLinux;
 use super::cargo::run_tests;
 use super::report::TestReport;
 use crate::artifacts::{self, Binary};
-use crate::needs::Lack;
+use crate::needs::{GUEST, Lack};
 use crate::workspace::{Fallible, Workspace, exit_code};
 
 #[derive(clap::Args)]
@@ -128,7 +128,7 @@ impl Guest {
     fn fetched(&self, workspace: &Workspace) -> Result<UserModeLinux, Lack> {
         let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         if self.fears_amx && processor.contains(" amx_tile") {
-            return Err(Lack::of_machine("this processor has AMX"));
+            return Err(Lack::of(GUEST, "this processor has AMX"));
         }
         let folder = workspace.root.join("target/guest").join(self.release);
         let fetched = UserModeLinux::fetch(folder, self.release);
@@ -136,9 +136,8 @@ impl Guest {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default();
             let release = self.release;
-            Lack::of_machine(format!(
-                "user-mode Linux of {release} is not available: {reason}"
-            ))
+            let reason = format!("user-mode Linux of {release} is not available: {reason}");
+            Lack::of(GUEST, reason)
         })
     }
 }

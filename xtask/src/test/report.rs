@@ -42,10 +42,10 @@ impl TestReport {
         self.not_run.push((what.into(), lack));
     }
 
-    /// Makes a failure of everything that was not run though it could have been.
+    /// Makes a failure of everything that was not run for a reason that needs.toml does not excuse.
     pub(super) fn refuse_lacks(&mut self) {
-        let curable = self.not_run.iter().filter(|(_, lack)| lack.is_curable);
-        let refused: Vec<_> = curable
+        let refused = self.not_run.iter().filter(|(_, lack)| !lack.is_excused());
+        let refused: Vec<_> = refused
             .map(|(what, lack)| format!("{what} was not run: {lack}"))
             .collect();
         refused.into_iter().for_each(|failure| self.fail(failure));
@@ -83,8 +83,8 @@ mod tests {
             failures: vec!["a::b".into()],
             ..TestReport::default()
         });
-        report.not_run("a --test kernel", 3, Lack::curable("not root"));
-        report.not_run("a --test loops", 2, Lack::of_machine("no loop devices"));
+        report.not_run("a --test kernel", 3, Lack::inexcusable("not root"));
+        report.not_run("a --test tls", 2, Lack::of("kernel TLS", "no module tls"));
         report
     }
 
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(
             report().to_string(),
             "NOT RUN: a --test kernel: not root\n\
-             NOT RUN: a --test loops: no loop devices\n\
+             NOT RUN: a --test tls: no module tls\n\
              FAILED: tidy\n\
              FAILED: a::b\n\
              8 passed, 2 failed, 5 skipped"
@@ -104,13 +104,23 @@ mod tests {
     #[test]
     fn what_is_not_run_is_no_failure_until_it_is_refused() {
         let mut report = TestReport::default();
-        report.not_run("a --test loops", 2, Lack::of_machine("no loop devices"));
+        report.not_run("a --test tls", 2, Lack::of("kernel TLS", "no module tls"));
         report.refuse_lacks();
         assert!(report.is_good());
-        report.not_run("a --test kernel", 3, Lack::curable("not root"));
+        report.not_run("a --test kernel", 3, Lack::inexcusable("not root"));
         assert!(report.is_good());
         report.refuse_lacks();
         assert_eq!((report.passed, report.failed, report.skipped), (0, 1, 5));
         assert_eq!(report.failures, ["a --test kernel was not run: not root"]);
+    }
+
+    #[test]
+    fn loop_devices_mounts_and_ptrace_have_to_be_there() {
+        let mut report = TestReport::default();
+        for need in ["loop devices", "mounts", "strace"] {
+            report.not_run("a --test b", 1, Lack::of(need, "it is refused"));
+        }
+        report.refuse_lacks();
+        assert_eq!((report.failed, report.skipped), (3, 3));
     }
 }

@@ -73,8 +73,8 @@ impl SystemTest<'_> {
         let (mut able, mut unable) = (Vec::new(), BTreeMap::new());
         for path in listed {
             let name = path.rsplit("::").next().unwrap_or(&path);
-            let mut needs = self.needs_of.get(name).into_iter().flatten();
-            match needs.find_map(|need| need.lack()) {
+            let needs = self.needs_of.get(name);
+            match needs.and_then(|needs| needs::worst_lack(needs)) {
                 Some(lack) => *unable.entry(lack).or_default() += 1,
                 None => able.push(path),
             }
