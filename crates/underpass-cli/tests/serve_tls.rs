@@ -11,6 +11,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use rcgen::{CertificateParams, KeyPair};
+use rustix::process::Signal;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -18,7 +20,11 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Strea
 use sha2::{Digest, Sha256};
 use support::{Server, serve, text, underpass};
 use tempfile::TempDir;
-use underpass_testkit::{ExitReport, HttpClient, WAIT_MAX, assert_contains, run};
+use underpass_testkit::{
+    ExitReport, HttpClient, ServerProcess, WAIT_MAX, assert_contains, content, run, sha256,
+};
+
+type Client = HttpClient<StreamOwned<ClientConnection, TcpStream>>;
 
 /// The tool, with a folder for its state.
 fn with_state(state: &Path) -> Command {
@@ -39,8 +45,13 @@ fn certificate(state: &Path) -> CertificateDer<'static> {
 
 /// A client that trusts the certificate in this folder.
 fn client(state: &Path) -> Arc<ClientConfig> {
+    trusting(certificate(state))
+}
+
+/// A client that trusts this certificate alone.
+fn trusting(certificate: CertificateDer<'static>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(certificate(state)).unwrap();
+    roots.add(certificate).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -51,18 +62,21 @@ fn client(state: &Path) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Gets `/f` on a new connection. Returns how hands were shaken.
-fn get(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> HandshakeKind {
+fn connect(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> Client {
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut stream = StreamOwned::new(
+    HttpClient::over(StreamOwned::new(
         ClientConnection::new(Arc::clone(config), name).unwrap(),
         socket,
-    );
-    let mut client = HttpClient::over(&mut stream);
+    ))
+}
+
+/// Gets `/f` on a new connection. Returns how hands were shaken.
+fn get(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> HandshakeKind {
+    let mut client = connect(config, address, name);
     assert_eq!(client.get("/f").body, b"content");
-    stream.conn.handshake_kind().unwrap()
+    client.socket.conn.handshake_kind().unwrap()
 }
 
 #[test]
@@ -141,6 +155,81 @@ fn sessions_are_resumed_after_reloads_and_upgrades() {
     }
     let end = server.stop();
     assert!(!end.errors.contains("ERROR"), "{end:?}");
+}
+
+/// A new certificate and its key, in the files `crt` and `key`.
+fn renew(folder: &Path) -> CertificateDer<'static> {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    fs::write(folder.join("crt"), certificate.pem()).unwrap();
+    fs::write(folder.join("key"), key.serialize_pem()).unwrap();
+    certificate.der().clone()
+}
+
+/// Sixteen generations of workers may be alive.
+#[test]
+fn signals_renew_certificates_however_many_downloads_keep_earlier_workers() {
+    /// An earlier worker may take a connection that was meant to keep the next one.
+    const SIGNALS_MAX: usize = 60;
+    const REFUSED: usize = 5;
+    let folder = tempfile::tempdir().unwrap();
+    let first = renew(folder.path());
+    let [cert, key] = ["crt", "key"].map(|name| folder.path().join(name));
+    let server = Server::with(&["--cert", text(&cert), "--key", text(&key)]);
+    let body = content(5, 30_000_000);
+    server.write("f", "content");
+    server.write("body", &body);
+    let download = |certificate| {
+        let mut client = connect(&trusting(certificate), server.address(), "localhost");
+        client.ask("/body");
+        assert_eq!(client.head().length().unwrap(), body.len());
+        client
+    };
+    let mut long = download(first);
+    let (mut others, mut refused) = (Vec::new(), 0);
+    while others.len() < 20 || refused < REFUSED {
+        assert!(others.len() < SIGNALS_MAX, "{refused} refused");
+        let renewed = renew(folder.path());
+        server.signal(Signal::HUP);
+        let line = server.hear("reload");
+        if !line.contains("reloaded; ") {
+            let words = "only the certificates were renewed: 15 earlier configurations";
+            assert_contains(&line, &[words]);
+            refused += 1;
+        }
+        get(&trusting(renewed.clone()), server.address(), "localhost");
+        // Keeps the workers that have just been started.
+        others.push(download(renewed));
+    }
+    let got = long.read_exact(body.len()).unwrap();
+    assert_eq!(sha256(&got), sha256(&body));
+}
+
+#[test]
+fn a_mistake_in_the_configuration_does_not_keep_a_certificate_from_being_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path();
+    let first = renew(state);
+    fs::create_dir(state.join("site")).unwrap();
+    fs::write(state.join("site/f"), "content").unwrap();
+    let file = state.join("underpass.toml");
+    let good = "listen = ['127.0.0.1:0']\n[[tls.certificate]]\ncert = 'crt'\nkey = 'key'\n\
+                [[site]]\nroot = 'site'\n";
+    fs::write(&file, good).unwrap();
+    let server = ServerProcess::spawn(underpass().args(["serve", "--config"]).arg(&file));
+    get(&trusting(first), server.address(), "localhost");
+    for wrong in [
+        format!("{good}nonsense = 1\n"),
+        good.replace("'site'", "'missing'"),
+    ] {
+        fs::write(&file, wrong).unwrap();
+        let renewed = renew(state);
+        server.signal(Signal::HUP);
+        let line = server.hear("only the certificates were renewed");
+        assert_contains(&line, &["the previous configuration stays in effect"]);
+        get(&trusting(renewed), server.address(), "localhost");
+    }
 }
 
 #[test]

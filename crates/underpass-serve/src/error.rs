@@ -84,6 +84,10 @@ pub enum Error {
     /// HTTPS cannot be spoken.
     #[error("cannot serve HTTPS: {0}")]
     Tls(#[from] underpass_net::TlsError),
+    /// A reload has failed behind its first step: new certificates are in use, all else is as
+    /// before.
+    #[error("{0}; only the certificates were renewed, and are in use")]
+    OnlyCertificates(#[source] Box<Error>),
     /// The key of a certificate lies in a served folder.
     #[error("the private key {} is in the served folder {}", key.display(), root.display())]
     KeyServed {

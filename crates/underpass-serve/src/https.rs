@@ -76,18 +76,17 @@ impl HttpsState {
     }
 
     /// The acceptor for these options, if any listener needs one: the present one, with its files
-    /// read again, or another one if the options are others.
+    /// read again, or another one if the options are others. It is the present one as soon as
+    /// workers [use](HttpsState::set_present) it; renewed certificates are in use at once.
     ///
     /// # Errors
-    /// [`Error::Tls`]; the present one stays in use.
+    /// [`Error::Tls`]; the certificates in use stay in use.
     pub(crate) fn acceptor(
         &self,
         options: &ServerOptions,
-    ) -> Result<Option<Arc<TlsAcceptor>>, Error> {
-        let mut present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
+    ) -> Result<(Option<Arc<TlsAcceptor>>, Refreshed), Error> {
         if !is_spoken(options) {
-            *present = None;
-            return Ok(None);
+            return Ok((None, Refreshed::Same));
         }
         if !options.policy.allows(Mechanism::ReadWrite) {
             return Err(Error::Config(ONLY_READ_WRITE.to_owned()));
@@ -95,21 +94,24 @@ impl HttpsState {
         if let Some(error) = check::served_key(options) {
             return Err(error);
         }
-        let same = present
-            .as_ref()
-            .filter(|present| *present.options() == options.tls);
-        match same {
-            Some(same) => drop(self.refresh_counted(same)?),
-            None => {
-                forbid_core_dumps();
-                let loaded = TlsAcceptor::load(&options.tls, &PROTOCOLS, &self.shared)?;
-                if let (true, Some(user)) = (options.tls.self_signed, &options.user) {
-                    give(options, user);
-                }
-                *present = Some(Arc::new(loaded));
-            }
+        let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |present: &&Arc<TlsAcceptor>| *present.options() == options.tls;
+        if let Some(same) = present.as_ref().filter(is_same) {
+            let refreshed = self.refresh_counted(same)?;
+            return Ok((Some(Arc::clone(same)), refreshed));
         }
-        Ok(present.clone())
+        drop(present);
+        forbid_core_dumps();
+        let loaded = TlsAcceptor::load(&options.tls, &PROTOCOLS, &self.shared)?;
+        if let (true, Some(user)) = (options.tls.self_signed, &options.user) {
+            give(options, user);
+        }
+        Ok((Some(Arc::new(loaded)), Refreshed::Same))
+    }
+
+    /// Workers use this one from now on.
+    pub(crate) fn set_present(&self, acceptor: Option<Arc<TlsAcceptor>>) {
+        *self.acceptor.lock().unwrap_or_else(PoisonError::into_inner) = acceptor;
     }
 
     /// Reads the files of the certificates again and has new connections use them.
@@ -117,6 +119,7 @@ impl HttpsState {
     /// # Errors
     /// [`Error::Tls`]; the certificates in use stay in use.
     pub(crate) fn refresh(&self) -> Result<Refreshed, Error> {
+        // Held, so that what was read last is used.
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         match present.as_ref() {
             Some(present) => Ok(self.refresh_counted(present)?),
@@ -256,8 +259,8 @@ pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
     let mut wrong: Vec<_> = hsts(options).err().into_iter().collect();
     match check::served_key(options).map_or_else(|| HttpsState::default().acceptor(options), Err) {
         Err(error) => wrong.push(error),
-        Ok(None) => {}
-        Ok(Some(acceptor)) => wrong.extend(check::mistakes(&acceptor.certificates())),
+        Ok((None, _)) => {}
+        Ok((Some(acceptor), _)) => wrong.extend(check::mistakes(&acceptor.certificates())),
     }
     wrong
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use underpass::Mechanism;
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
 use underpass_net::{
-    Address, Inherited, ListenAt, ListenerAccess, ListenerConfig, OffloadMode, Server,
+    Address, Inherited, ListenAt, ListenerAccess, ListenerConfig, OffloadMode, Refreshed, Server,
     ServerConfig, TlsAcceptor,
 };
 
@@ -107,7 +107,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         verifier: Arc::default(),
     };
     kept.restrict(options, &sites)?;
-    let tls = kept.https.acceptor(options)?;
+    let (tls, _) = kept.https.acceptor(options)?;
     kept.https.watch()?;
     let config = server_config(options, sites, &kept, tls.as_ref())?;
     let running = underpass_net::start(&config, inherited).inspect_err(|_| {
@@ -116,6 +116,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         }
     });
     let running = running.map_err(|error| start_error(error, options))?;
+    kept.https.set_present(tls);
     warn(options, &kept.https);
     Ok(FileServer {
         running,
@@ -132,7 +133,8 @@ pub fn warnings(options: &ServerOptions) -> Vec<String> {
     // What the kernel cannot do is said by the check.
     let mut read = options.clone();
     read.tls.offload = OffloadMode::Off;
-    let acceptor = HttpsState::default().acceptor(&read).ok().flatten();
+    let acceptor = HttpsState::default().acceptor(&read).ok();
+    let acceptor = acceptor.and_then(|(acceptor, _)| acceptor);
     let certificates = acceptor.map(|acceptor| acceptor.certificates());
     let cautions = https::check::cautions(options, &certificates.unwrap_or_default());
     let cautions = cautions.into_iter().chain(access_check::warnings(options));
@@ -201,12 +203,12 @@ impl FileServer {
     }
 
     /// Reads the files of certificates again, as happens every minute, and has new connections use
-    /// them.
+    /// them. Returns whether they have changed.
     ///
     /// # Errors
     /// [`Error::Tls`]; the certificates in use stay in use.
-    pub fn reload_certificates(&self) -> Result<(), Error> {
-        self.kept.https.refresh().map(drop)
+    pub fn reload_certificates(&self) -> Result<Refreshed, Error> {
+        self.kept.https.refresh()
     }
 
     /// Has a new process take over: see [`Server::upgrade`]. It resumes the TLS sessions of this
@@ -231,20 +233,36 @@ impl FileServer {
     /// Goes on with other options, and drops no connection: see [`Server::reload`]. Folders and
     /// the log's file are opened anew. Blocks until new workers take connections.
     ///
+    /// Files of certificates that the server uses already are read first, and what is new is used
+    /// by all workers, those of earlier configurations included.
+    ///
     /// # Errors
     /// Any [`Error`]; [`Error::Fixed`] for what only a new process can change. The server goes on
-    /// with the options that it had.
+    /// with the options that it had; with [`Error::OnlyCertificates`] it has renewed certificates.
     pub fn reload(&self, options: &ServerOptions) -> Result<(), Error> {
+        let (tls, refreshed) = self.kept.https.acceptor(options)?;
+        let restarted = self.restart_workers(options, tls);
+        restarted.map_err(|error| match refreshed {
+            Refreshed::Changed => Error::OnlyCertificates(Box::new(error)),
+            Refreshed::Same => error,
+        })
+    }
+
+    fn restart_workers(
+        &self,
+        options: &ServerOptions,
+        tls: Option<Arc<TlsAcceptor>>,
+    ) -> Result<(), Error> {
         self.check_fixed(options)?;
         options
             .requests
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
         self.kept.restrict(options, &sites)?;
-        let tls = self.kept.https.acceptor(options)?;
         let config = server_config(options, sites, &self.kept, tls.as_ref())?;
         let reloaded = self.running.reload(&config);
         reloaded.map_err(|error| start_error(error, options))?;
+        self.kept.https.set_present(tls);
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
         warn(options, &self.kept.https);
         self.reopen_log();

@@ -53,6 +53,7 @@ pub(super) fn with_advice(error: &Error) -> String {
         Error::Net(Net::NotActivated { .. }) => {
             "start the service by a socket unit; FileDescriptorName= sets the name"
         }
+        Error::OnlyCertificates(error) => return only_certificates(&with_advice(error)),
         Error::Net(Net::Generations { .. }) => "try again after running downloads have completed",
         Error::Fixed { .. } => {
             "send SIGUSR2 instead: a new process takes over without losing a connection"
@@ -78,6 +79,11 @@ pub(super) fn with_advice(error: &Error) -> String {
         }
     };
     format!("{error}; {advice}")
+}
+
+/// Why a reload has failed that has renewed the certificates.
+pub(super) fn only_certificates(why: &str) -> String {
+    format!("only the certificates were renewed: {why}")
 }
 
 /// What to try where HTTPS cannot be spoken.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use underpass_net::{Notifier, SignalAction, watch_signals};
+use underpass_net::{Notifier, Refreshed, SignalAction, watch_signals};
 use underpass_serve::{FileServer, ServerOptions};
 
-use super::advice::with_advice;
+use super::advice::{only_certificates, with_advice};
 use super::banner::place;
 
 use crate::layout::{monitoring, say};
@@ -78,10 +78,14 @@ fn reload(
     options: impl Fn() -> Result<ServerOptions, String>,
 ) {
     notifier.reloading();
-    let outcome = options().and_then(|options| {
-        let reloaded = server.reload(&options);
-        reloaded.map_err(|error| with_advice(&error))
-    });
+    let outcome = match options() {
+        Ok(options) => server.reload(&options).map_err(|error| with_advice(&error)),
+        // Certificates do not wait for a configuration without mistakes.
+        Err(why) => Err(match server.reload_certificates() {
+            Ok(Refreshed::Changed) => only_certificates(&why),
+            Ok(Refreshed::Same) | Err(_) => why,
+        }),
+    };
     let status = status(server);
     match outcome {
         Ok(()) => say(&format!("reloaded; {status}")),
