@@ -5,7 +5,6 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::group::error::GroupError;
-use crate::group::partition::partition_of;
 use crate::group::record::{CommittedOffset, CoordinatorRecord};
 use crate::group::request::{Opaque, ReplyToken};
 
@@ -19,12 +18,12 @@ pub enum Effect {
     /// Answer an OffsetCommit request: all of its partitions, in the order of the request.
     Committed(ReplyToken, Vec<CommitResult>),
     /// Append records to `__consumer_offsets` with acks=all, and report the result with the token.
-    /// Writes of one partition are appended, and reported, in the order of the effects.
+    /// Writes of one group are appended, and reported, in the order of the effects.
     Write {
         /// To be reported.
         token: WriteToken,
-        /// The partition of `__consumer_offsets`.
-        partition: u32,
+        /// The group, whose partition has the records ([`partition_of`](super::partition_of)).
+        group_id: Arc<str>,
         /// At least one.
         records: Vec<CoordinatorRecord>,
     },
@@ -153,12 +152,16 @@ impl Effects {
     }
 
     /// Writes records of a group.
-    pub(crate) fn write(&mut self, group_id: &str, records: Vec<CoordinatorRecord>) -> WriteToken {
+    pub(crate) fn write(
+        &mut self,
+        group_id: &Arc<str>,
+        records: Vec<CoordinatorRecord>,
+    ) -> WriteToken {
         self.writes += 1;
         let token = WriteToken(self.writes);
         self.push(Effect::Write {
             token,
-            partition: partition_of(group_id),
+            group_id: Arc::clone(group_id),
             records,
         });
         token
@@ -167,7 +170,7 @@ impl Effects {
     /// Writes records of a group; `waiting` is kept until the write is reported.
     pub(crate) fn write_for(
         &mut self,
-        group_id: &str,
+        group_id: &Arc<str>,
         records: Vec<CoordinatorRecord>,
         waiting: Waiting,
     ) -> WriteToken {

@@ -1,11 +1,14 @@
 //! The partition of `__consumer_offsets` that holds a group.
 
-/// The number of partitions of `__consumer_offsets` (Kafka's `offsets.topic.num.partitions`).
+/// How many partitions `__consumer_offsets` has that this broker makes (Kafka's
+/// `offsets.topic.num.partitions`).
 pub const OFFSETS_PARTITIONS: u32 = 50;
 
-/// Returns the partition of `__consumer_offsets` that holds the records of a group.
-pub fn partition_of(group_id: &str) -> u32 {
-    positive(java_hash_code(group_id)) % OFFSETS_PARTITIONS
+/// Returns the partition of `__consumer_offsets` that holds the records of a group, where that has
+/// `partitions`; of none, the first.
+pub fn partition_of(group_id: &str, partitions: u32) -> u32 {
+    let hash = positive(java_hash_code(group_id));
+    hash.checked_rem(partitions).unwrap_or(0)
 }
 
 /// Returns Java's `String.hashCode`: over UTF-16 code units, wrapping.
@@ -47,15 +50,24 @@ mod tests {
 
     #[test]
     fn the_partition_is_the_absolute_hash_modulo_the_partitions() {
-        assert_eq!(partition_of(""), 0);
-        assert_eq!(partition_of("abc"), 4);
-        assert_eq!(partition_of("polygenelubricants"), 0);
+        for (group_id, of_fifty, of_four) in [
+            ("", 0, 0),
+            ("a", 47, 1),
+            ("abc", 4, 2),
+            ("hello", 22, 2),
+            ("polygenelubricants", 0, 0),
+        ] {
+            assert_eq!(partition_of(group_id, 50), of_fifty, "{group_id}");
+            assert_eq!(partition_of(group_id, 4), of_four, "{group_id}");
+            assert_eq!(partition_of(group_id, 1), 0, "{group_id}");
+            assert_eq!(partition_of(group_id, 0), 0, "{group_id}");
+        }
         // A negative hash: "consumer-group" would do as well.
         let negative = "zzzzzz";
         assert!(java_hash_code(negative) < 0);
         assert_eq!(
-            partition_of(negative),
-            java_hash_code(negative).unsigned_abs() % OFFSETS_PARTITIONS
+            partition_of(negative, 50),
+            java_hash_code(negative).unsigned_abs() % 50
         );
     }
 }

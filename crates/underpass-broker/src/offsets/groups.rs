@@ -28,7 +28,7 @@ use underpass_log::{
 use crate::group::{
     CommitRequest, CommitResult, Coordinator, CoordinatorRecord, Effect, GroupError, GroupSettings,
     JoinRejected, JoinRequest, Joined, LoweredOffsets, Now, ReplyToken, SyncRequest, Synced,
-    WriteError, WriteToken,
+    WriteError, WriteToken, partition_of,
 };
 use crate::metadata::names::OFFSETS_TOPIC;
 use crate::metadata::topic_id::TopicId;
@@ -220,9 +220,9 @@ impl Groups {
                 }
                 Effect::Write {
                     token,
-                    partition,
+                    group_id,
                     records,
-                } => self.write(state, token, partition, &records),
+                } => self.write(state, token, &group_id, &records),
             }
         }
         // The thread may sleep for longer than that.
@@ -234,14 +234,16 @@ impl Groups {
         &self,
         state: &GroupsState,
         token: WriteToken,
-        partition: u32,
+        group_id: &str,
         records: &[CoordinatorRecord],
     ) {
         let written = self.written.clone();
-        let log = state
-            .topic
-            .as_ref()
-            .and_then(|topic| topic.partitions.get(partition as usize));
+        let log = state.topic.as_ref().and_then(|topic| {
+            // One that comes from Kafka may have any number of them.
+            let count = u32::try_from(topic.partitions.len()).ok()?;
+            let partition = partition_of(group_id, count);
+            topic.partitions.get(partition as usize)
+        });
         let Some(log) = log else {
             let _ = written.send(Written::Write(token, Err(WriteError::Unavailable)));
             return;

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod offsets;
+
 use std::collections::{HashMap, VecDeque};
 use std::{env, fs};
 

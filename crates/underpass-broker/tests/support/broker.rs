@@ -62,6 +62,11 @@ impl BrokerProcess {
         Client::connect(self.address)
     }
 
+    /// Returns its data folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Waits for a line of its log.
     #[track_caller]
     pub(crate) fn hear(&self, words: &str) -> String {

@@ -146,10 +146,10 @@ impl Scene {
                 }
                 Effect::Write {
                     token,
-                    partition,
+                    group_id,
                     records,
                 } => {
-                    assert!(partition < 50 && !records.is_empty());
+                    assert!(!group_id.is_empty() && !records.is_empty());
                     self.writes.push((token, records));
                 }
             }
