@@ -8,8 +8,11 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use kafka_protocol::messages::MetadataRequest;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use kafka_protocol::messages::{MetadataRequest, OffsetForLeaderEpochRequest};
 use rustix::process::Signal;
 use tempfile::{NamedTempFile, TempDir};
 use underpass_testkit::{
@@ -18,9 +21,12 @@ use underpass_testkit::{
 
 use crate::server::{RECORDS_AT, start_in};
 use crate::support::batch::batch_with;
-use crate::support::client::{Client, topic_name};
+use crate::support::client::{Client, fetch_request, topic_name};
 
 const TOPIC: &str = "crashed";
+
+const FENCED_LEADER_EPOCH: i16 = 74;
+const UNKNOWN_LEADER_EPOCH: i16 = 75;
 
 /// How often power fails.
 const ROUNDS: usize = 10;
@@ -299,6 +305,66 @@ fn committed_offsets_go_back_with_the_end_of_the_log() {
     let (broker, mut client) = start_in(folder.path(), "never");
     assert_eq!(client.committed("ahead", TOPIC, 0), 15);
     assert_eq!(client.committed("behind", TOPIC, 0), 10);
+    broker.stop().assert_clean();
+}
+
+/// Returns the error of a fetch by a consumer that knows this epoch, and the records' numbers of
+/// bytes.
+fn fetch_in_epoch(client: &mut Client, offset: i64, epoch: i32) -> (i16, usize) {
+    let mut request = fetch_request(TOPIC, 0, offset);
+    request.topics[0].partitions[0].current_leader_epoch = epoch;
+    let response = client.ask(11, &request);
+    let partition = &response.responses[0].partitions[0];
+    let records = partition.records.as_ref();
+    (partition.error_code, records.map_or(0, |bytes| bytes.len()))
+}
+
+/// Asks a broker where an epoch ends, in the epoch `current`; returns the error, the epoch and the
+/// end.
+fn end_of_epoch(client: &mut Client, version: i16, current: i32, epoch: i32) -> (i16, i32, i64) {
+    let partition = OffsetForLeaderPartition::default()
+        .with_current_leader_epoch(current)
+        .with_leader_epoch(epoch);
+    let topic = OffsetForLeaderTopic::default()
+        .with_topic(topic_name(TOPIC))
+        .with_partitions(vec![partition]);
+    let request = OffsetForLeaderEpochRequest::default().with_topics(vec![topic]);
+    let response = client.ask(version, &request);
+    let end = &response.topics[0].partitions[0];
+    (end.error_code, end.leader_epoch, end.end_offset)
+}
+
+/// A consumer that has read what a crash has taken would go on behind what is written in its place
+/// (KIP-320).
+#[test]
+fn consumers_that_are_ahead_of_the_log_are_sent_back() {
+    let old = Mutex::new(0);
+    let folder = lost_end(|client| {
+        *old.lock().unwrap() = leader_epoch(client);
+        assert_eq!(read(client), 20);
+    });
+    let old = old.into_inner().unwrap();
+    let (broker, mut client) = start_in(folder.path(), "never");
+    let present = leader_epoch(&mut client);
+    assert_eq!(present, old + 1);
+    append(&mut client, 100..103);
+    for offset in [10, 18, 20] {
+        let fetched = fetch_in_epoch(&mut client, offset, old);
+        assert_eq!(fetched, (FENCED_LEADER_EPOCH, 0), "{offset}");
+        let fetched = fetch_in_epoch(&mut client, offset, present + 1);
+        assert_eq!(fetched, (UNKNOWN_LEADER_EPOCH, 0), "{offset}");
+    }
+    for version in 2..=4 {
+        let mut end = |current, epoch| end_of_epoch(&mut client, version, current, epoch);
+        assert_eq!(end(present, old), (0, old, 15), "version {version}");
+        assert_eq!(end(present, present), (0, present, 18));
+        assert_eq!(end(present, present + 1), (0, -1, -1));
+        assert_eq!(end(old, old).0, FENCED_LEADER_EPOCH);
+        assert_eq!(end(present + 1, old).0, UNKNOWN_LEADER_EPOCH);
+    }
+    // There it goes on, with all that it would have skipped.
+    let new = 3 * record(0).len();
+    assert_eq!(fetch_in_epoch(&mut client, 15, present), (0, new));
     broker.stop().assert_clean();
 }
 
