@@ -1,13 +1,56 @@
 //! Committed offsets, before and after the broker is killed.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+
+use underpass_testkit::SeededRandom;
 
 use crate::support::batch::batch;
 use crate::support::broker::BrokerProcess;
 use crate::support::client::Client;
 
 const TOPIC: &str = "committed";
+const PARTITIONS: i32 = 4;
+const ROUNDS: usize = 20;
+
+/// What was committed last, by group and partition.
+type Commits = BTreeMap<(&'static str, i32), i64>;
+
+fn assert_committed(client: &mut Client, commits: &Commits) {
+    for ((group, partition), offset) in commits {
+        let committed = client.committed(group, TOPIC, *partition);
+        assert_eq!(committed, *offset, "{group}, {partition}");
+    }
+}
+
+#[test]
+fn committed_offsets_are_there_after_every_kill() {
+    let mut random = SeededRandom::new(2);
+    let mut commits = Commits::new();
+    let mut broker = BrokerProcess::start();
+    for round in 1..=ROUNDS {
+        let mut client = broker.connect();
+        client.create_topic(TOPIC);
+        client.find_coordinator();
+        for partition in 0..PARTITIONS {
+            assert_eq!(client.produce(TOPIC, partition, batch(10, 10)).0, 0);
+        }
+        for _ in 0..10 {
+            let group = random.pick(&["one", "two", "three"]);
+            let partition = random.below(PARTITIONS as usize) as i32;
+            let offset = random.below(10 * round + 1) as i64;
+            assert_eq!(client.commit(group, TOPIC, partition, offset), 0);
+            commits.insert((group, partition), offset);
+        }
+        broker = BrokerProcess::start_in(broker.kill());
+        assert_committed(&mut broker.connect(), &commits);
+    }
+    assert!(commits.len() > 10, "{commits:?}");
+    let broker = BrokerProcess::start_in(broker.stop());
+    assert_committed(&mut broker.connect(), &commits);
+    broker.stop();
+}
 
 /// How many bytes a partition of the topic of offsets has.
 fn bytes_of_offsets(folder: &Path, partition: usize) -> u64 {
