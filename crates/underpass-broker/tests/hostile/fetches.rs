@@ -95,6 +95,86 @@ fn topics_by_their_ids_are_known_or_not() {
     broker.end_well(MEMORY_MAX);
 }
 
+/// Partitions with ten batches, with two and with none, from which consumers read on at an offset,
+/// and what they get.
+fn three_partitions(client: &mut Client) -> [(FetchPartition, Vec<u8>, i64); 3] {
+    [(0, 10, 53), (1, 2, 0), (2, 0, 0)].map(|(partition, batches, from)| {
+        let (mut expected, mut end) = (Vec::new(), 0);
+        for _ in 0..batches {
+            let mut batch = batch(10, 300);
+            let placed = client.produce("three", partition, batch.clone());
+            assert_eq!(placed, (NONE, end));
+            // What the broker writes into it: the offset, and the epoch.
+            batch[..8].copy_from_slice(&end.to_be_bytes());
+            batch[12..16].copy_from_slice(&0i32.to_be_bytes());
+            end += 10;
+            if end > from {
+                expected.extend(batch);
+            }
+        }
+        let asked = FetchPartition::default()
+            .with_partition(partition)
+            .with_fetch_offset(from)
+            .with_partition_max_bytes(1 << 20);
+        (asked, expected, end)
+    })
+}
+
+#[test]
+fn every_version_says_of_no_one_and_three_partitions_what_another_implementation_reads() {
+    let broker = BrokerProcess::start();
+    let mut client = broker.connect();
+    client.create_topic("three");
+    let described = client.ask(12, &MetadataRequest::default().with_topics(None));
+    let id = described.topics[0].topic_id;
+    let all = three_partitions(&mut client);
+    for version in 4..=17 {
+        for chosen in [&[][..], &all[..1], &all[1..2], &all[2..], &all[..]] {
+            let partitions = chosen.iter().map(|(asked, ..)| asked.clone());
+            let mut request = fetch_request("three", 0, 0);
+            request.topics[0].partitions = partitions.collect();
+            if version >= 13 {
+                request.topics[0].topic = Default::default();
+                request.topics[0].topic_id = id;
+            }
+            let response = client.ask(version, &request);
+            assert_eq!((response.error_code, response.session_id), (NONE, 0));
+            let [topic] = &response.responses[..] else {
+                panic!("version {version}: {response:?}");
+            };
+            let wanted = &request.topics[0];
+            assert_eq!(
+                (&topic.topic, topic.topic_id),
+                (&wanted.topic, wanted.topic_id)
+            );
+            assert_eq!(topic.partitions.len(), chosen.len());
+            for (found, (asked, expected, end)) in topic.partitions.iter().zip(chosen) {
+                let what = format!("version {version}, partition {}", asked.partition);
+                assert_eq!(found.partition_index, asked.partition, "{what}");
+                assert_eq!(
+                    (found.error_code, found.high_watermark),
+                    (NONE, *end),
+                    "{what}"
+                );
+                assert_eq!(found.last_stable_offset, *end, "{what}");
+                assert_eq!(
+                    found.log_start_offset,
+                    if version < 5 { -1 } else { 0 },
+                    "{what}"
+                );
+                assert!(
+                    found.records.as_deref().unwrap_or_default() == expected,
+                    "{what}"
+                );
+            }
+        }
+        let nothing = fetch_request("three", 0, 0).with_topics(Vec::new());
+        let response = client.ask(version, &nothing);
+        assert_eq!((response.error_code, response.responses.len()), (NONE, 0));
+    }
+    broker.end_well(MEMORY_MAX);
+}
+
 #[test]
 fn sizes_and_times_of_all_values_are_bounds() {
     let (broker, mut client) = started();
