@@ -68,6 +68,12 @@ impl Broker {
         Client::connect(self.address())
     }
 
+    /// Returns how many bytes of its memory are resident.
+    #[track_caller]
+    pub(crate) fn resident_bytes(&self) -> f64 {
+        self.process.resident_bytes() as f64
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
