@@ -24,7 +24,7 @@ use crate::client::{
     JAVA_PARTITION, MODES, Mode, Program, java_consume, java_offsets, java_produce, java_tool,
     kcat_consume, kcat_group, kcat_produce,
 };
-use crate::group::{Member, assert_each_once, wait_for_reading, wait_for_shares};
+use crate::group::{Member, PartRange, assert_each_once, wait_for_reading, wait_for_shares};
 use crate::installed::java_by;
 use crate::oracle::{Kafka, faults};
 use crate::records::{Contents, PARTITIONS, Reading, TIME};
@@ -362,12 +362,20 @@ fn a_folder_of_kafka_is_served_as_it_is() {
     // What is not acknowledged is neither first, which a Kafka that has just started may lose, nor
     // last, which one that is killed may lose.
     let modes = || MODES.into_iter().cycle().skip(4).take(MODES.len());
+    // What the group has read and committed at Kafka.
+    let mut ranges = Vec::new();
+    let reads_up_to = |program, address: &str, ranges: &[PartRange], end| {
+        let member = Member::join(program, address, "taken", "readers");
+        wait_for_reading(&[&member], ranges, end / PARTITIONS);
+        [ranges, &member.leave()].concat()
+    };
     // Stopped, and killed.
     for end in [Kafka::stop, Kafka::kill] {
         for mode in modes() {
             Program::Franz.produce(&kafka.address(), "taken", first..first + COUNT, mode);
             first += COUNT;
         }
+        ranges = reads_up_to(Program::Franz, &kafka.address(), &ranges, first);
         end(&mut kafka);
         let broker = Broker::with_folder_of(&kafka.data());
         let expected = Contents::of(0..first).read_from(0);
@@ -378,6 +386,8 @@ fn a_folder_of_kafka_is_served_as_it_is() {
         Program::Franz.produce(&broker.address(), "taken", first..first + COUNT, MODE);
         let read = Program::Franz.consume(&broker.address(), "taken", "beginning");
         assert_eq!(read, Contents::of(0..first + COUNT).read_from(0));
+        let continued = reads_up_to(Program::Sarama, &broker.address(), &ranges, first + COUNT);
+        assert_each_once(&continued, (first + COUNT) / PARTITIONS);
         broker.end();
         kafka.resume();
     }

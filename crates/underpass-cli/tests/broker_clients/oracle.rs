@@ -81,7 +81,6 @@ impl Kafka {
              listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n\
              log.dirs={}\n\
              num.partitions=4\n\
-             offsets.topic.num.partitions=4\n\
              offsets.topic.replication.factor=1\n\
              group.initial.rebalance.delay.ms=0\n",
             data.display()
