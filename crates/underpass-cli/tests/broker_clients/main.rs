@@ -273,9 +273,25 @@ fn live_through_restarts(broker: &mut Broker, programs: &[Program]) {
     broker.kill();
     broker.resume();
     wait_for_progress(&lives);
-    for life in lives {
-        life.end(&address);
-    }
+    let read = lives.into_iter().map(|life| life.end(&address));
+    let read = Vec::from_iter(read);
+    broker.stop();
+    broker.resume();
+    in_parallel(AT_ONCE, read, |_, (program, topic, count)| {
+        go_on_from(program, &address, &topic, count);
+    });
+}
+
+/// Writes more, and checks that a new member of a group whose members have read so much and left
+/// begins there.
+fn go_on_from(program: Program, broker: &str, topic: &str, count: u64) {
+    Program::Franz.produce(broker, topic, count..count + COUNT, MODE);
+    let end = (count + COUNT) / PARTITIONS;
+    let before = (0..PARTITIONS).map(|partition| (partition, 0..count / PARTITIONS));
+    let before = Vec::from_iter(before);
+    let member = Member::join(program, broker, topic, topic);
+    wait_for_reading(&[&member], &before, end);
+    assert_each_once(&[before, member.leave()].concat(), end);
 }
 
 /// An idempotent producer and a member of a group that go on while the broker restarts.
@@ -316,7 +332,8 @@ impl Life {
     }
 
     /// Ends both, and checks that what was acknowledged is there once and in order, and was read.
-    fn end(self, broker: &str) {
+    /// Returns how much that is.
+    fn end(self, broker: &str) -> (Program, String, u64) {
         self.producer.stop();
         let events = self.producer.end();
         let count = COUNT + events.last().unwrap()["acknowledged"].as_u64().unwrap();
@@ -325,6 +342,7 @@ impl Life {
         assert_eq!(read, expected, "{:?}", self.program);
         wait_for_reading(&[&self.member], &[], count / PARTITIONS);
         self.member.leave();
+        (self.program, self.topic, count)
     }
 }
 
