@@ -160,41 +160,87 @@ fn kcat(broker: &str) -> Command {
 pub(crate) const JAVA_KEY: &str = "java";
 pub(crate) const JAVA_PARTITION: u64 = 3;
 
-/// Writes payloads of a range with the console producer, and returns what it wrote.
-pub(crate) fn java_produce(broker: &str, topic: &str, indexes: Range<u64>, mode: Mode) -> Contents {
-    let records = Vec::from_iter(indexes.map(|index| (JAVA_KEY.to_owned(), record(index).1)));
-    let is_idempotent = mode.acks == "idempotent";
-    let acks = if is_idempotent { "all" } else { mode.acks };
-    let mut producer = java("org.apache.kafka.tools.ConsoleProducer");
-    producer
-        .args(["--bootstrap-server", broker, "--topic", topic])
-        .args(["--compression-codec", mode.codec])
-        .args(["--reader-property", "parse.key=true"])
-        .arg("--command-property")
-        .arg(format!("acks={acks}"))
-        .arg("--command-property")
-        .arg(format!("enable.idempotence={is_idempotent}"));
-    let input = lines(records.iter().cloned());
-    run_with_input(&mut producer, input.as_bytes()).assert_success();
-    let mut contents = Contents::default();
-    contents.append(JAVA_PARTITION, records);
-    contents
+/// Kafka's console producer and consumer, of a release.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Console {
+    Kafka43,
+    Kafka39,
 }
 
-/// Reads `count` records with the console consumer, from the beginning or from what the group
-/// committed.
-pub(crate) fn java_consume(broker: &str, topic: &str, group: &str, count: usize) -> Reading {
-    let mut consumer = java("org.apache.kafka.tools.consumer.ConsoleConsumer");
-    consumer
-        .args(["--bootstrap-server", broker, "--topic", topic])
-        .args(["--from-beginning", "--group", group])
-        .args(["--max-messages", &count.to_string()])
-        .args(["--timeout-ms", "50000"]);
-    for property in ["print.partition", "print.offset", "print.key"] {
-        let property = format!("{property}=true");
-        consumer.args(["--formatter-property", &property]);
+/// What the tools of a release are called, and their options for what was renamed since.
+struct ConsoleNames {
+    folder: &'static str,
+    producer: &'static str,
+    client_property: &'static str,
+    reader_property: &'static str,
+    formatter_property: &'static str,
+}
+
+impl Console {
+    pub(crate) const ALL: [Console; 2] = [Console::Kafka43, Console::Kafka39];
+
+    const fn names(self) -> ConsoleNames {
+        match self {
+            Console::Kafka43 => ConsoleNames {
+                folder: "java",
+                producer: "org.apache.kafka.tools.ConsoleProducer",
+                client_property: "--command-property",
+                reader_property: "--reader-property",
+                formatter_property: "--formatter-property",
+            },
+            Console::Kafka39 => ConsoleNames {
+                folder: "java-3.9",
+                producer: "kafka.tools.ConsoleProducer",
+                client_property: "--producer-property",
+                reader_property: "--property",
+                formatter_property: "--property",
+            },
+        }
     }
-    tool_reading(&run(&mut consumer))
+
+    /// Writes payloads of a range, and returns what it wrote.
+    pub(crate) fn produce(
+        self,
+        broker: &str,
+        topic: &str,
+        indexes: Range<u64>,
+        mode: Mode,
+    ) -> Contents {
+        let records = Vec::from_iter(indexes.map(|index| (JAVA_KEY.to_owned(), record(index).1)));
+        let is_idempotent = mode.acks == "idempotent";
+        let acks = if is_idempotent { "all" } else { mode.acks };
+        let names = self.names();
+        let mut producer = java_by(names.folder, names.producer);
+        producer
+            .args(["--bootstrap-server", broker, "--topic", topic])
+            .args(["--compression-codec", mode.codec])
+            .args([names.reader_property, "parse.key=true"])
+            .args([names.client_property, &format!("acks={acks}")])
+            .arg(names.client_property)
+            .arg(format!("enable.idempotence={is_idempotent}"));
+        let input = lines(records.iter().cloned());
+        run_with_input(&mut producer, input.as_bytes()).assert_success();
+        let mut contents = Contents::default();
+        contents.append(JAVA_PARTITION, records);
+        contents
+    }
+
+    /// Reads `count` records, from the beginning or from what the group committed.
+    pub(crate) fn consume(self, broker: &str, topic: &str, group: &str, count: usize) -> Reading {
+        let names = self.names();
+        let class = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+        let mut consumer = java_by(names.folder, class);
+        consumer
+            .args(["--bootstrap-server", broker, "--topic", topic])
+            .args(["--from-beginning", "--group", group])
+            .args(["--max-messages", &count.to_string()])
+            .args(["--timeout-ms", "50000"]);
+        for property in ["print.partition", "print.offset", "print.key"] {
+            let property = format!("{property}=true");
+            consumer.args([names.formatter_property, &property]);
+        }
+        tool_reading(&run(&mut consumer))
+    }
 }
 
 /// Asks Kafka's tool for the offset of each partition at a time in milliseconds, or `-1` for the

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use crate::broker::Broker;
 use crate::client::{
-    JAVA_PARTITION, MODES, Mode, Program, java_consume, java_offsets, java_produce, java_tool,
-    kcat_consume, kcat_group, kcat_produce,
+    Console, JAVA_PARTITION, MODES, Mode, Program, java_offsets, java_tool, kcat_consume,
+    kcat_group, kcat_produce,
 };
 use crate::group::{Member, PartRange, assert_each_once, wait_for_reading, wait_for_shares};
 use crate::installed::java_by;
@@ -57,7 +57,9 @@ fn what_a_client_writes_every_client_reads() {
         let indexes = first..first + COUNT;
         kcat_produce(&address, topic, indexes.clone(), mode);
         contents.add(Contents::of(indexes.clone()));
-        contents.add(java_produce(&address, topic, indexes, mode));
+        for console in Console::ALL {
+            contents.add(console.produce(&address, topic, indexes.clone(), mode));
+        }
         first += COUNT;
     }
     let expected = contents.read_from(0);
@@ -66,8 +68,11 @@ fn what_a_client_writes_every_client_reads() {
         assert_eq!(read, expected, "{program:?}");
     }
     assert_eq!(kcat_consume(&address, topic, "beginning"), expected);
-    let read = java_consume(&address, topic, "reader", contents.len());
-    assert_eq!(read, expected, "console consumer");
+    for console in Console::ALL {
+        let group = format!("{console:?}");
+        let read = console.consume(&address, topic, &group, contents.len());
+        assert_eq!(read, expected, "{console:?}");
+    }
     broker.end();
 }
 
@@ -168,15 +173,17 @@ fn group_life(broker: &Broker, one: Program, other: Program) {
 fn tools_go_on_from_what_their_group_has_read() {
     let broker = Broker::start();
     let (address, topic) = (broker.address(), "continued");
-    let (kcats, javas) = ("kcat", "java");
     for round in 0..2 {
         let indexes = 0..(round + 1) * COUNT;
         Program::Franz.produce(&address, topic, round * COUNT..indexes.end, MODE);
         let expected = Contents::of(indexes).read_from(round * COUNT / PARTITIONS);
-        assert_eq!(kcat_group(&address, topic, kcats), expected, "kcat");
+        assert_eq!(kcat_group(&address, topic, "kcat"), expected, "kcat");
         let count = usize::try_from(COUNT).unwrap();
-        let read = java_consume(&address, topic, javas, count);
-        assert_eq!(read, expected, "console consumer");
+        for console in Console::ALL {
+            let group = format!("{console:?}");
+            let read = console.consume(&address, topic, &group, count);
+            assert_eq!(read, expected, "{console:?}");
+        }
     }
     broker.end();
 }
