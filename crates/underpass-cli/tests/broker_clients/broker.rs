@@ -27,6 +27,7 @@ pub(crate) enum Broker {
 pub(crate) struct Underpass {
     home: TempDir,
     port: u16,
+    options: Vec<String>,
     process: Option<ChildProcess>,
 }
 
@@ -34,13 +35,20 @@ impl Broker {
     pub(crate) fn start() -> Broker {
         match env::var("UNDERPASS_TEST_BROKER").as_deref() {
             Ok("kafka") => Broker::Kafka(Kafka::start()),
-            _ => Broker::Underpass(Underpass::start()),
+            _ => Broker::with(&[]),
         }
+    }
+
+    /// The broker of this tool with more options.
+    pub(crate) fn with(options: &[&str]) -> Broker {
+        let mut broker = Underpass::new(options);
+        broker.resume();
+        Broker::Underpass(broker)
     }
 
     /// The broker of this tool with a copy of another one's folder.
     pub(crate) fn with_folder_of(data: &Path) -> Broker {
-        let mut broker = Underpass::new();
+        let mut broker = Underpass::new(&[]);
         let mut copy = Command::new("cp");
         run(copy.arg("-r").arg(data).arg(broker.data())).assert_success();
         // The metadata log of Kafka's controller means nothing to others.
@@ -96,13 +104,7 @@ impl Broker {
 }
 
 impl Underpass {
-    fn start() -> Underpass {
-        let mut broker = Underpass::new();
-        broker.resume();
-        broker
-    }
-
-    fn new() -> Underpass {
+    fn new(options: &[&str]) -> Underpass {
         let home = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -110,6 +112,7 @@ impl Underpass {
         Underpass {
             home,
             port,
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
             process: None,
         }
     }
@@ -124,6 +127,7 @@ impl Underpass {
             .arg("broker")
             .arg(self.data())
             .args(["--port", &self.port.to_string(), "--partitions", "4"])
+            .args(&self.options)
             .stdin(Stdio::null());
         let process = ChildProcess::spawn(&mut command);
         process.hear("press Ctrl-C");

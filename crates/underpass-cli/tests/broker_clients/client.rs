@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+#[cfg(feature = "tls")]
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use underpass_testkit::{ExitReport, run, run_with_input};
@@ -113,47 +115,74 @@ impl Program {
     }
 }
 
-/// Writes the records of a range with kcat, to the partitions they belong to.
-pub(crate) fn kcat_produce(broker: &str, topic: &str, indexes: Range<u64>, mode: Mode) {
-    for partition in 0..PARTITIONS {
-        let mut kcat = kcat(broker);
-        kcat.args(["-P", "-t", topic, "-p", &partition.to_string()])
-            .args(["-K", "\t", "-z", mode.codec]);
-        kcat.args(match mode.acks {
-            "idempotent" => ["-X", "enable.idempotence=true"],
-            "0" => ["-X", "acks=0"],
-            "1" => ["-X", "acks=1"],
-            _ => ["-X", "acks=all"],
-        });
-        let input = lines(of_partition(partition, indexes.clone()));
-        run_with_input(&mut kcat, input.as_bytes()).assert_success();
+/// kcat, with what it has to know of a broker.
+#[derive(Clone, Debug)]
+pub(crate) struct Kcat(Vec<String>);
+
+impl Kcat {
+    pub(crate) fn of(broker: &str) -> Kcat {
+        Kcat(["-b", broker].map(str::to_owned).into())
+    }
+
+    /// One that speaks TLS, and trusts the certificates of a file and no other.
+    #[cfg(feature = "tls")]
+    pub(crate) fn over_tls(broker: &str, trusted: &Path) -> Kcat {
+        let mut kcat = Kcat::of(broker);
+        let trusted = format!("ssl.ca.location={}", trusted.display());
+        for property in ["security.protocol=ssl", &trusted] {
+            kcat.0.extend(["-X", property].map(str::to_owned));
+        }
+        kcat
+    }
+
+    /// Writes the records of a range, to the partitions they belong to.
+    pub(crate) fn produce(&self, topic: &str, indexes: Range<u64>, mode: Mode) {
+        for partition in 0..PARTITIONS {
+            let mut kcat = self.command();
+            kcat.args(["-P", "-t", topic, "-p", &partition.to_string()])
+                .args(["-K", "\t", "-z", mode.codec]);
+            kcat.args(match mode.acks {
+                "idempotent" => ["-X", "enable.idempotence=true"],
+                "0" => ["-X", "acks=0"],
+                "1" => ["-X", "acks=1"],
+                _ => ["-X", "acks=all"],
+            });
+            let input = lines(of_partition(partition, indexes.clone()));
+            run_with_input(&mut kcat, input.as_bytes()).assert_success();
+        }
+    }
+
+    /// Reads a topic from a place on, as its option `-o` names it; a partition of which nothing is
+    /// read is left out.
+    pub(crate) fn consume(&self, topic: &str, from: &str) -> Reading {
+        let mut kcat = self.command();
+        kcat.args(["-C", "-t", topic, "-o", from, "-e", "-q"])
+            .args(["-f", KCAT_FORMAT]);
+        tool_reading(&run(&mut kcat))
+    }
+
+    /// Reads as a member of a group what is there and new to the group.
+    pub(crate) fn consume_as_member(&self, topic: &str, group: &str) -> Reading {
+        let mut kcat = self.command();
+        kcat.args(["-G", group, "-X", "auto.offset.reset=earliest"])
+            .args(["-e", "-q", "-f", KCAT_FORMAT, topic]);
+        tool_reading(&run(&mut kcat))
+    }
+
+    /// Asks for the brokers and topics.
+    #[cfg(feature = "tls")]
+    pub(crate) fn list(&self) -> ExitReport {
+        run(self.command().arg("-L"))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("kcat");
+        command.args(&self.0).stdin(Stdio::null());
+        command
     }
 }
 
-/// Reads a topic with kcat from a place on, as its option `-o` names it; a partition of which
-/// nothing is read is left out.
-pub(crate) fn kcat_consume(broker: &str, topic: &str, from: &str) -> Reading {
-    let mut kcat = kcat(broker);
-    kcat.args(["-C", "-t", topic, "-o", from, "-e", "-q"])
-        .args(["-f", KCAT_FORMAT]);
-    tool_reading(&run(&mut kcat))
-}
-
-/// Reads with kcat as a member of a group what is there and new to the group.
-pub(crate) fn kcat_group(broker: &str, topic: &str, group: &str) -> Reading {
-    let mut kcat = kcat(broker);
-    kcat.args(["-G", group, "-X", "auto.offset.reset=earliest"])
-        .args(["-e", "-q", "-f", KCAT_FORMAT, topic]);
-    tool_reading(&run(&mut kcat))
-}
-
 const KCAT_FORMAT: &str = "Partition:%p\tOffset:%o\t%k\t%s\n";
-
-fn kcat(broker: &str) -> Command {
-    let mut command = Command::new("kcat");
-    command.args(["-b", broker]).stdin(Stdio::null());
-    command
-}
 
 /// Kafka's partitioner gives records of this key to [`JAVA_PARTITION`] of four. The console
 /// producer lets nobody choose.

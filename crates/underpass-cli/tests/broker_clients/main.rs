@@ -1,8 +1,8 @@
 //! Unmodified clients of Kafka: what each writes, every other reads; groups, topics and restarts.
 //!
 //! ```text
-//!            broker ── oracle ─┐
-//! segments ─ group ─── client ─┴─ records, running, installed
+//!                 broker ── oracle ─┐
+//! segments, tls ─ group ─── client ─┴─ records, running, installed
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -15,15 +15,14 @@ mod oracle;
 mod records;
 mod running;
 mod segments;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::broker::Broker;
-use crate::client::{
-    Console, JAVA_PARTITION, MODES, Mode, Program, java_offsets, java_tool, kcat_consume,
-    kcat_group, kcat_produce,
-};
+use crate::client::{Console, JAVA_PARTITION, Kcat, MODES, Mode, Program, java_offsets, java_tool};
 use crate::group::{Member, PartRange, assert_each_once, wait_for_reading, wait_for_shares};
 use crate::installed::java_by;
 use crate::oracle::{Kafka, faults};
@@ -45,6 +44,7 @@ const MODE: Mode = MODES[3];
 fn what_a_client_writes_every_client_reads() {
     let broker = Broker::start();
     let (address, topic) = (broker.address(), "written");
+    let kcat = Kcat::of(&address);
     let mut contents = Contents::default();
     let mut first = 0;
     for mode in MODES {
@@ -55,7 +55,7 @@ fn what_a_client_writes_every_client_reads() {
             first += COUNT;
         }
         let indexes = first..first + COUNT;
-        kcat_produce(&address, topic, indexes.clone(), mode);
+        kcat.produce(topic, indexes.clone(), mode);
         contents.add(Contents::of(indexes.clone()));
         for console in Console::ALL {
             contents.add(console.produce(&address, topic, indexes.clone(), mode));
@@ -67,7 +67,7 @@ fn what_a_client_writes_every_client_reads() {
         let read = program.consume(&address, topic, "beginning");
         assert_eq!(read, expected, "{program:?}");
     }
-    assert_eq!(kcat_consume(&address, topic, "beginning"), expected);
+    assert_eq!(kcat.consume(topic, "beginning"), expected);
     for console in Console::ALL {
         let group = format!("{console:?}");
         let read = console.consume(&address, topic, &group, contents.len());
@@ -99,7 +99,8 @@ fn every_client_reads_from_the_place_it_names() {
         }
         let seen = expected.into_iter().filter(|(_, part)| part.count > 0);
         let seen = Reading::from_iter(seen);
-        assert_eq!(kcat_consume(&address, topic, &kcat), seen, "kcat {kcat}");
+        let read = Kcat::of(&address).consume(topic, &kcat);
+        assert_eq!(read, seen, "kcat {kcat}");
     }
     for (time, offset) in [("-2", 0), ("-1", end), (&*fifth.to_string(), 5)] {
         let expected = (0..PARTITIONS).map(|partition| format!(":{partition}:{offset}"));
@@ -177,7 +178,8 @@ fn tools_go_on_from_what_their_group_has_read() {
         let indexes = 0..(round + 1) * COUNT;
         Program::Franz.produce(&address, topic, round * COUNT..indexes.end, MODE);
         let expected = Contents::of(indexes).read_from(round * COUNT / PARTITIONS);
-        assert_eq!(kcat_group(&address, topic, "kcat"), expected, "kcat");
+        let read = Kcat::of(&address).consume_as_member(topic, "kcat");
+        assert_eq!(read, expected, "kcat");
         let count = usize::try_from(COUNT).unwrap();
         for console in Console::ALL {
             let group = format!("{console:?}");
