@@ -11,8 +11,8 @@ use kafka_protocol::messages::CreateTopicsRequest;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use rustix::process::Signal;
 use underpass_testkit::{
-    ChildProcess, ExitReport, ServerProcess, assert_contains, assert_private_mounts, disk_folder,
-    free_address, mount, run, run_with_input, wait_until,
+    ChildProcess, ExitReport, ServerProcess, TracedCall, assert_contains, assert_private_mounts,
+    disk_folder, free_address, mount, run, run_with_input, traced_calls, wait_until,
 };
 
 use crate::server::{BINARY, Broker, start_in, tcp_addresses};
@@ -205,6 +205,71 @@ fn an_end_under_load_loses_nothing_and_is_clean() {
         count += producer.join().unwrap();
         assert!(folder.path().join("data/.kafka_cleanshutdown").exists());
     }
+}
+
+/// Returns the milliseconds that a greeting has behind these words, if it has them.
+fn sync_ms(greeting: &str, words: &str) -> Option<f64> {
+    let found = greeting.lines().find_map(|line| line.strip_prefix(words));
+    let measured = found?.strip_prefix("; one sync of this disk takes ")?;
+    measured.strip_suffix(" ms")?.parse().ok()
+}
+
+const ACKNOWLEDGED: &str = "records acknowledged with acks=all survive a power failure";
+
+#[test]
+fn the_greeting_says_what_a_power_failure_loses_and_how_long_a_sync_takes() {
+    let [last_second, unwritten] = [
+        "a power failure loses at most the last second of records",
+        "a power failure loses what the kernel has not written yet",
+    ];
+    for (options, words) in [
+        (&[][..], ACKNOWLEDGED),
+        (&["--fsync", "acks"], ACKNOWLEDGED),
+        (&["--fsync", "interval"], last_second),
+        (&["--fsync", "never"], unwritten),
+    ] {
+        let broker = Broker::start(options);
+        let measured = sync_ms(broker.greeting(), words);
+        assert!(measured.is_some(), "{options:?}: {}", broker.greeting());
+        broker.stop().0.assert_clean();
+    }
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn producers_that_wait_at_once_share_syncs() {
+    const PRODUCERS: usize = 8;
+    const BATCHES: usize = 10;
+    let folder = disk_folder();
+    let calls = folder.path().join("calls");
+    // While a sync takes so long, all others come to wait for the next one.
+    let slow = "inject=fdatasync:delay_enter=100000";
+    let tool = Broker::tracer(&calls, &["trace=fdatasync", slow]);
+    let broker = Broker::by(tool, folder, &[]);
+    let measured = sync_ms(broker.greeting(), ACKNOWLEDGED);
+    assert!(measured.is_some_and(|ms| ms >= 100.0), "{measured:?}");
+    broker.connect().create_topic("shared");
+    thread::scope(|scope| {
+        for _ in 0..PRODUCERS {
+            scope.spawn(|| {
+                let mut client = broker.connect();
+                for _ in 0..BATCHES {
+                    assert_eq!(client.produce("shared", 0, batch(1, 100)).0, 0);
+                }
+            });
+        }
+    });
+    let read = broker.connect().fetch("shared", 0, 0);
+    let end = read.responses[0].partitions[0].high_watermark;
+    assert_eq!(usize::try_from(end).unwrap(), PRODUCERS * BATCHES);
+    let (report, _folder) = broker.stop();
+    report.assert_clean();
+    let calls = traced_calls(&calls);
+    let is_of_log = |call: &&TracedCall| call.argument(0).contains("shared-0/0");
+    let syncs = calls.iter().filter(is_of_log).count();
+    // A producer sends the next batch when the one before is synced.
+    assert!(syncs >= BATCHES, "{syncs}");
+    assert!(syncs * 2 < PRODUCERS * BATCHES, "{syncs}");
 }
 
 #[test]

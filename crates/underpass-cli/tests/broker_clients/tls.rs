@@ -6,10 +6,10 @@ use std::path::Path;
 use rcgen::{CertificateParams, KeyPair};
 use underpass_testkit::assert_contains;
 
+use crate::COUNT;
 use crate::broker::Broker;
 use crate::client::{Kcat, MODES};
 use crate::records::Contents;
-use crate::COUNT;
 
 const NAME: &str = "localhost";
 
