@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::{Argon2, Params, PasswordVerifier};
+use argon2::password_hash::phc::{Output, PasswordHash};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use bcrypt::HashParts;
 
 use crate::access::random::KeyedHasher;
@@ -170,8 +170,8 @@ impl StoredHash {
     fn matches(&self, password: &[u8]) -> bool {
         match self {
             StoredHash::Argon2id(hash) => {
-                let argon2 = Argon2::default();
-                PasswordVerifier::<PasswordHash>::verify_password(&argon2, password, hash).is_ok()
+                let computed = argon2id_output(hash, password);
+                computed.is_some() && computed == hash.hash
             }
             StoredHash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
         }
@@ -195,6 +195,31 @@ fn argon2id(text: &str) -> Result<StoredHash, String> {
     }
     Ok(StoredHash::Argon2id(Box::new(parsed)))
 }
+
+/// The output for a password by algorithm, costs and salt of a hash. Outputs are compared in constant
+/// time.
+fn argon2id_output(hash: &PasswordHash, password: &[u8]) -> Option<Output> {
+    let params = Params::try_from(hash).ok()?;
+    let version = hash.version.map(Version::try_from);
+    let version = version.transpose().ok()?.unwrap_or_default();
+    let blocks = params.block_count();
+    let mut memory: Vec<Block> = Vec::new();
+    memory
+        .try_reserve_exact(blocks.max(MAPPED_BYTES_MIN / size_of::<Block>()))
+        .ok()?;
+    memory.resize(blocks, Block::new());
+    let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+    let mut output = [0; Output::MAX_LENGTH];
+    let output = output.get_mut(..hash.hash.as_ref()?.len())?;
+    let computed =
+        argon2.hash_password_into_with_memory(password, hash.salt.as_ref()?, output, &mut memory);
+    computed.ok().and_then(|()| Output::new(output).ok())
+}
+
+/// Memory that is reserved at least. What of it is not used takes no room, and all of it goes back
+/// to the system: glibc maps larger blocks one by one, and keeps smaller ones in its heaps once the
+/// first has been freed, with what came between them (mallopt(3), `M_MMAP_THRESHOLD`).
+const MAPPED_BYTES_MIN: usize = (32 << 20) + 1024;
 
 /// The shortest hash that is taken; 32 is usual.
 const ARGON2_BYTES_MIN: usize = 20;
