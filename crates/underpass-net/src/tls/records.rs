@@ -127,6 +127,12 @@ impl Sealer {
         self.number
     }
 
+    /// Tells keys apart.
+    #[cfg(test)]
+    pub(crate) fn iv(&self) -> [u8; NONCE_LEN] {
+        self.iv
+    }
+
     /// Makes a record of `content` in `record`, which has room for exactly that.
     pub(crate) fn seal(
         &mut self,
@@ -318,3 +324,162 @@ fn parts(secrets: ConnectionTrafficSecrets) -> Result<(AeadKey, Iv), Error> {
 
 /// A key or an initial vector of another length than that of its cipher.
 const WRONG_KEY: Error = Error::EncryptError;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::crypto::CryptoProvider;
+    use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider};
+    use rustls::{
+        ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+        SignatureAlgorithm,
+    };
+
+    use super::*;
+
+    /// All suites of one kind of certificate; the other one has the same records.
+    fn suites() -> Vec<SupportedCipherSuite> {
+        let mut suites = ALL_CIPHER_SUITES.to_vec();
+        suites.retain(|suite| suite.usable_for_signature_algorithm(SignatureAlgorithm::ECDSA));
+        assert_eq!(suites.len(), 6);
+        suites
+    }
+
+    /// Shakes hands in memory. Returns the key that the server seals with, and the same as its
+    /// client has it.
+    fn keys(suite: SupportedCipherSuite) -> [ConnectionTrafficSecrets; 2] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        let provider = Arc::new(CryptoProvider {
+            cipher_suites: vec![suite],
+            ..default_provider()
+        });
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[suite.version()])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[suite.version()])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key.into())
+            .unwrap();
+        (
+            client.enable_secret_extraction,
+            server.enable_secret_extraction,
+        ) = (true, true);
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+        let mut server = ServerConnection::new(Arc::new(server)).unwrap();
+        while client.wants_write() || server.wants_write() {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            client.write_tls(&mut theirs).unwrap();
+            server.write_tls(&mut ours).unwrap();
+            client.read_tls(&mut &ours[..]).unwrap();
+            client.process_new_packets().unwrap();
+            server.read_tls(&mut &theirs[..]).unwrap();
+            server.process_new_packets().unwrap();
+        }
+        let (client, server) = (
+            client.dangerous_extract_secrets(),
+            server.dangerous_extract_secrets(),
+        );
+        [server.unwrap().tx.1, client.unwrap().rx.1]
+    }
+
+    #[derive(Clone, Debug)]
+    enum Attempt {
+        /// A record of so many bytes.
+        Whole(usize),
+        /// Room that is larger or smaller than the record by so many bytes.
+        WrongRoom(usize, bool),
+        /// More than a record holds.
+        TooLong,
+    }
+
+    fn attempts() -> impl Strategy<Value = Vec<Attempt>> {
+        let attempt = prop_oneof![
+            3 => (0_usize..100).prop_map(Attempt::Whole),
+            1 => (16_300..=CONTENT_BYTES_MAX).prop_map(Attempt::Whole),
+            1 => (1_usize..10, any::<bool>()).prop_map(|(by, more)| Attempt::WrongRoom(by, more)),
+            1 => Just(Attempt::TooLong),
+        ];
+        prop::collection::vec(attempt, 1..20)
+    }
+
+    /// A number from which records are counted: any, and those at either end.
+    fn starts() -> impl Strategy<Value = u64> {
+        prop_oneof![0_u64..3, any::<u64>(), u64::MAX - 12..=u64::MAX]
+    }
+
+    /// Returns the record, or nothing where it could not be sealed.
+    fn attempt(sealer: &mut Sealer, attempt: &Attempt) -> Option<(Vec<u8>, Vec<u8>)> {
+        let length = match attempt {
+            Attempt::Whole(length) => *length,
+            Attempt::WrongRoom(..) => 100,
+            Attempt::TooLong => CONTENT_BYTES_MAX + 1,
+        };
+        let content: Vec<_> = (0..length).map(|at| at as u8).collect();
+        let room = sealer.form().before() + length + sealer.form().behind();
+        let room = match attempt {
+            Attempt::WrongRoom(by, true) => room + by,
+            Attempt::WrongRoom(by, false) => room - by,
+            _ => room,
+        };
+        let mut record = vec![0; room];
+        let sealed = sealer.seal(ContentType::ApplicationData, &content, &mut record);
+        let is_possible = matches!(attempt, Attempt::Whole(_));
+        assert!(is_possible || sealed.is_err(), "{attempt:?}");
+        sealed.ok().map(|()| (content, record))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(150)
+        })]
+
+        #[test]
+        fn numbers_rise_and_a_record_opens_under_its_own_alone(
+            suite in 0..suites().len(),
+            start in starts(),
+            attempts in attempts(),
+        ) {
+            let suite = suites()[suite];
+            let [ours, theirs] = keys(suite);
+            let form = RecordForm::of(suite, &ours);
+            let mut sealer = Sealer::new(form, (start, ours)).unwrap();
+            let mut opener = Opener::new(suite, (start, theirs)).unwrap();
+            let mut nonces = HashSet::new();
+            for one in &attempts {
+                let number = sealer.number();
+                let Some((content, record)) = attempt(&mut sealer, one) else {
+                    prop_assert!(sealer.number() >= number);
+                    // The last number is never used: none comes behind it.
+                    let is_possible = matches!(one, Attempt::Whole(_)) && number < u64::MAX;
+                    prop_assert!(!is_possible, "{:?} as number {}", one, number);
+                    continue;
+                };
+                prop_assert_eq!(sealer.number(), number + 1);
+                prop_assert!(nonces.insert(nonce(&sealer.iv, number)));
+                for wrong in [number.wrapping_sub(1), number + 1, number ^ (1 << 40)] {
+                    opener.number = wrong;
+                    prop_assert!(opener.open(&mut record.clone()).is_err(), "{}", wrong);
+                }
+                opener.number = number;
+                let mut opened = record.clone();
+                let (kind, at) = opener.open(&mut opened).expect("its own number");
+                prop_assert_eq!(kind, ContentType::ApplicationData);
+                prop_assert_eq!(&opened[at], &content[..]);
+            }
+        }
+    }
+}

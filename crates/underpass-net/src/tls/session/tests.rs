@@ -2,6 +2,7 @@
 //! The other side is rustls, which opens each record with the number that it must have: one that
 //! was left out, repeated, or sealed a second time under the same number is an error there.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -227,10 +228,27 @@ async fn poll_turn(
     false
 }
 
+/// The number of the next record under each key so far.
+#[derive(Default)]
+struct Numbers(HashMap<[u8; 12], u64>);
+
+impl Numbers {
+    fn check(&mut self, session: &TlsSession) {
+        let state = session.state.borrow();
+        let Sealing::UserSpace(sealer) = &state.sealing else {
+            return;
+        };
+        let last = self.0.entry(sealer.iv()).or_default();
+        assert!(sealer.number() >= *last, "{} after {last}", sealer.number());
+        *last = sealer.number();
+    }
+}
+
 async fn play(site: &Site, suite: SupportedCipherSuite, deeds: &[Deed]) {
     let (session, socket, mut client) = site.connect(suite).await;
     let (worker, mut outbox) = (worker(), Outbox::new());
     let (mut expected, mut input) = (Vec::new(), Vec::with_capacity(INPUT_BYTES_START));
+    let mut numbers = Numbers::default();
     for deed in deeds {
         match *deed {
             Deed::Owe(len, is_file) => {
@@ -264,9 +282,11 @@ async fn play(site: &Site, suite: SupportedCipherSuite, deeds: &[Deed]) {
         // Answers do not pile up: what waits is a batch, and some records of a few bytes.
         let waiting = session.state.borrow().unsent.unsent().len();
         assert!(waiting <= SEALED_BATCH_BYTES + 5_000, "{waiting}");
+        numbers.check(&session);
     }
     while !outbox.is_empty() {
         poll_turn((&session, &socket), &mut outbox, &worker, u64::MAX, 1).await;
+        numbers.check(&session);
         client.read(usize::MAX);
     }
     client.read_until(|client| client.received.len() >= expected.len());
