@@ -135,6 +135,12 @@ impl TlsAcceptor {
         offload.map(|offload| offload.counts()).unwrap_or_default()
     }
 
+    /// Has sessions use another kernel TLS than the one that was tested.
+    #[cfg(test)]
+    pub(crate) fn set_offload(&mut self, offload: Arc<Offload>) {
+        self.offload = Some(offload);
+    }
+
     pub(crate) fn offload(&self) -> Option<&Arc<Offload>> {
         self.offload.as_ref()
     }

@@ -33,7 +33,7 @@ use underpass::{Outbox, Piece, Side, errno};
 pub use self::self_test::self_test;
 pub use self::speed::encryption_speed;
 use crate::connection::socket::PlainSocket;
-use crate::limits::{KEY_RECORDS_MAX, OFFLOADED_BYTES_MIN};
+use crate::limits::OFFLOADED_BYTES_MIN;
 use crate::tls::error::TlsError;
 use crate::tls::info::{OffloadOutcome, iana_name};
 use crate::tls::records::{CONTENT_BYTES_MAX, Sealer};
@@ -75,6 +75,15 @@ impl Offload {
             support: tested.ok(),
             counts: Default::default(),
         })))
+    }
+
+    /// One that takes a kernel at its word, whatever it can do.
+    #[cfg(test)]
+    pub(crate) fn untested(support: SendingSupport) -> Arc<Offload> {
+        Arc::new(Offload {
+            support: Some(support),
+            counts: Default::default(),
+        })
     }
 
     /// How often each outcome came.
@@ -172,13 +181,14 @@ impl PendingOffload {
         self.key.is_some()
     }
 
-    /// Gives the key to the kernel, behind the `number` records that were sealed with it. `None`
-    /// where it does not take it: the session goes on as before.
+    /// Gives the key to the kernel, behind the `number` records that were sealed with it, for
+    /// `bytes` more at first; it may seal `records_max` in all. `None` where the kernel does not
+    /// take it: the session goes on as before.
     pub(crate) fn hand_over(
         self,
         socket: &PlainSocket,
-        number: u64,
-        bytes: u64,
+        (number, bytes): (u64, u64),
+        records_max: u64,
     ) -> Option<KernelSealing> {
         let PendingOffload { offload, key } = self;
         let refused = |outcome, errno| {
@@ -196,7 +206,7 @@ impl PendingOffload {
             Version::Tls13 => support.rekeying,
         };
         let records = number.saturating_add(bytes / CONTENT_BYTES_MAX as u64);
-        if rekeying == Rekeying::Absent && records >= KEY_RECORDS_MAX {
+        if rekeying == Rekeying::Absent && records >= records_max {
             return refused(OffloadOutcome::RecordLimit, None);
         }
         if let Err(errno) = kernel_tls::attach(socket) {

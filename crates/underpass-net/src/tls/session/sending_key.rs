@@ -163,8 +163,8 @@ impl SessionState {
         if self.is_update_owed || !self.unsent.is_empty() {
             return SealedBy::UserSpace;
         }
-        let offload = self.offload.take();
-        match offload.and_then(|offload| offload.hand_over(socket, number, bytes)) {
+        let (offload, most) = (self.offload.take(), self.key_records_max);
+        match offload.and_then(|offload| offload.hand_over(socket, (number, bytes), most)) {
             Some(kernel) => {
                 self.sealing = Sealing::Kernel(kernel);
                 SealedBy::Kernel

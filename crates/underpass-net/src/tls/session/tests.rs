@@ -18,7 +18,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, version};
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use underpass::drive::tokio::Sender;
-use underpass::kernel_tls::Rekeying;
+use underpass::kernel_tls::{Cipher, Rekeying, SendingSupport, Version};
 use underpass::{FileRange, Piece, Policy, SharedFile};
 use underpass_testkit::{WAIT_MAX, assert_same, content};
 
@@ -29,7 +29,8 @@ use crate::limits::ConnectionLimits;
 use crate::shutdown::Shutdown;
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::handshake::HandshakeInProgress;
-use crate::tls::info::SealedBy;
+use crate::tls::info::{OffloadOutcome, SealedBy};
+use crate::tls::offload::Offload;
 use crate::tls::settings::{OffloadMode, TlsOptions};
 
 const SUITES: [SupportedCipherSuite; 5] = [
@@ -371,6 +372,71 @@ fn the_end_is_announced_once_the_socket_takes_it() {
                 tokio::task::yield_now().await;
             }
             client.read_until(|client| client.is_closed);
+        }
+    });
+}
+
+/// A kernel that knows every suite, and cannot replace a key.
+fn promising() -> Arc<Offload> {
+    let versions = [Version::Tls12, Version::Tls13];
+    let suites = versions.map(|version| Cipher::ALL.map(|cipher| (version, cipher)));
+    Offload::untested(SendingSupport {
+        suites: suites.into_iter().flatten().collect(),
+        rekeying: Rekeying::Absent,
+    })
+}
+
+/// Sends all that is owed by the process, to a client that must get `expected`.
+async fn send_all(
+    (session, socket): (&TlsSession, &PlainSocket),
+    outbox: &mut Outbox,
+    client: &mut Client,
+    expected: &[u8],
+) {
+    let worker = worker();
+    while !outbox.is_empty() {
+        poll_turn((session, socket), outbox, &worker, u64::MAX, 1).await;
+        client.read(usize::MAX);
+    }
+    client.read_until(|client| client.received.len() >= expected.len());
+    assert_same(&client.received, expected, "the body");
+}
+
+#[test]
+fn a_hand_over_that_is_refused_leaves_the_session_with_the_process_and_is_counted() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let mut site = Site::new();
+    // As far as it is asked, the kernel here takes what it says that it takes.
+    let has_kernel = underpass::kernel_tls::probe_sending().is_ok();
+    runtime.block_on(async {
+        for suite in SUITES {
+            for (records_max, outcome) in [
+                (50, OffloadOutcome::RecordLimit),
+                (u64::MAX, OffloadOutcome::AttachRefused),
+            ] {
+                if outcome == OffloadOutcome::AttachRefused && has_kernel {
+                    continue;
+                }
+                let offload = promising();
+                site.acceptor.set_offload(Arc::clone(&offload));
+                let (session, socket, mut client) = site.connect(suite).await;
+                session.state.borrow_mut().key_records_max = records_max;
+                let mut outbox = Outbox::new();
+                outbox.push(Piece::Range(FileRange {
+                    file: Arc::clone(&site.file),
+                    offset: 0,
+                    len: site.body.len() as u64,
+                }));
+                assert_eq!(session.sealed_by(&outbox), SealedBy::Kernel);
+                let sealed_by = session.hand_over(&socket, &outbox);
+                assert_eq!(sealed_by, SealedBy::UserSpace, "{suite:?}");
+                assert_eq!(session.sealed_by(&outbox), SealedBy::UserSpace);
+                let counted = offload.counts();
+                let counted: Vec<_> = counted.iter().filter(|(_, count)| *count > 0).collect();
+                assert_eq!(counted, [&(outcome, 1)], "{suite:?}");
+                session.state.borrow_mut().key_records_max = u64::MAX;
+                send_all((&session, &socket), &mut outbox, &mut client, &site.body).await;
+            }
         }
     });
 }
