@@ -114,8 +114,12 @@ impl SuiteTrial {
             sent.and(ended).and(received)
         });
         let mut received = received.map_err(|error| error.to_string())?;
-        let opened = self.open(&mut received)?;
-        match opened == self.expected(content) {
+        self.judge(&mut received, content)
+    }
+
+    /// Compares what has arrived with what was sent.
+    fn judge(self, received: &mut [u8], content: &[u8]) -> Result<(), String> {
+        match self.open(received)? == self.expected(content) {
             true => Ok(()),
             false => Err("what arrives is not what was sent".to_owned()),
         }
@@ -265,6 +269,156 @@ fn send_control(ours: &TcpStream, kind: u8, content: &[u8]) -> io::Result<()> {
                 }
             }
             sent => return Ok(sent?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+
+    fn trials() -> Vec<SuiteTrial> {
+        let trials = Cipher::ALL.map(|cipher| {
+            [
+                (Version::Tls12, Rekeying::Absent),
+                (Version::Tls13, Rekeying::Absent),
+                (Version::Tls13, Rekeying::Works),
+            ]
+            .map(|(version, rekeying)| SuiteTrial {
+                version,
+                cipher,
+                rekeying,
+            })
+        });
+        trials.into_iter().flatten().collect()
+    }
+
+    fn sample() -> Vec<u8> {
+        (0_usize..1 << 21).map(|at| (at * 7) as u8).collect()
+    }
+
+    /// What a kernel without errors sends, and where its records are.
+    fn sent(trial: SuiteTrial, content: &[u8]) -> (Vec<u8>, Vec<Range<usize>>) {
+        let (mut all, mut records) = (Vec::new(), Vec::new());
+        let (mut secret, mut number) = (1, FIRST_NUMBER);
+        for (kind, content) in trial.expected(content) {
+            for part in content.chunks(16 << 10) {
+                let start = all.len();
+                all.extend(seal(trial, (secret, number), kind, part));
+                records.push(start..all.len());
+                number += 1;
+            }
+            if kind == HANDSHAKE {
+                (secret, number) = (2, 0);
+            }
+        }
+        (all, records)
+    }
+
+    fn seal(trial: SuiteTrial, (secret, number): (u8, u64), kind: u8, content: &[u8]) -> Vec<u8> {
+        let (key, iv) = trial.secrets(secret);
+        let key = LessSafeKey::new(UnboundKey::new(algorithm(trial.cipher), &key).unwrap());
+        let mut nonce = iv;
+        for (byte, digit) in nonce[4..].iter_mut().zip(number.to_be_bytes()) {
+            *byte ^= digit;
+        }
+        let is_explicit =
+            trial.version == Version::Tls12 && trial.cipher != Cipher::ChaCha20Poly1305;
+        let explicit = match is_explicit {
+            true => nonce[4..].to_vec(),
+            false => Vec::new(),
+        };
+        let (kind, mut inner) = match trial.version {
+            Version::Tls12 => (kind, content.to_vec()),
+            Version::Tls13 => (DATA, [content, &[kind]].concat()),
+        };
+        let length = (explicit.len() + inner.len() + 16) as u16;
+        let [high, low] = length.to_be_bytes();
+        let head = [kind, 3, 3, high, low];
+        let [high, low] = (content.len() as u16).to_be_bytes();
+        let aad = match trial.version {
+            Version::Tls12 => [&number.to_be_bytes()[..], &[kind, 3, 3, high, low]].concat(),
+            Version::Tls13 => head.to_vec(),
+        };
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        key.seal_in_place_append_tag(nonce, Aad::from(&aad), &mut inner)
+            .unwrap();
+        [&head[..], &explicit, &inner].concat()
+    }
+
+    #[test]
+    fn a_byte_that_differs_is_found() {
+        let content = sample();
+        for trial in trials() {
+            let (mut sent, records) = sent(trial, &content);
+            trial.judge(&mut sent.clone(), &content).unwrap();
+            // Of the first records, one in the middle, and the last: head, content and tag.
+            let middle = records.len() / 2;
+            for number in [0, 1, middle, records.len() - 1] {
+                let Range { start, end } = records[number].clone();
+                for at in [
+                    start,
+                    start + 2,
+                    start + 3,
+                    start + 4,
+                    start + 5,
+                    start + 6,
+                    end - 1,
+                ] {
+                    sent[at] ^= 1;
+                    let judged = trial.judge(&mut sent.clone(), &content);
+                    assert!(judged.is_err(), "{}: byte {at}", trial.cipher.name());
+                    sent[at] ^= 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn records_out_of_order_repeated_or_missing_are_found() {
+        let content = sample();
+        for trial in trials() {
+            let (sent, records) = sent(trial, &content);
+            let record = |number: usize| &sent[records[number].clone()];
+            let middle = records.len() / 2;
+            for first in [0, middle, records.len() - 2] {
+                let before = &sent[..records[first].start];
+                let behind = &sent[records[first + 1].end..];
+                for wrong in [
+                    vec![record(first + 1), record(first)],
+                    vec![record(first), record(first), record(first + 1)],
+                    vec![record(first + 1)],
+                ] {
+                    let mut wrong = [before, &wrong.concat(), behind].concat();
+                    let judged = trial.judge(&mut wrong, &content);
+                    assert!(judged.is_err(), "{} at {first}", trial.cipher.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_last_record_that_is_torn_is_found() {
+        let content = sample();
+        for trial in trials() {
+            let (sent, records) = sent(trial, &content);
+            let last = records[records.len() - 1].clone();
+            for end in [last.end - 1, last.start + 5, last.start + 4, last.start] {
+                let judged = trial.judge(&mut sent[..end].to_vec(), &content);
+                assert!(judged.is_err(), "{} to {end}", trial.cipher.name());
+            }
+        }
+    }
+
+    /// Authentic records, whose content is another one.
+    #[test]
+    fn content_of_another_place_is_found() {
+        let content = sample();
+        for trial in trials() {
+            let (mut sent, _) = sent(trial, &content[1..]);
+            assert!(trial.judge(&mut sent, &content).is_err());
         }
     }
 }
