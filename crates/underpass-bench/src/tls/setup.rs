@@ -212,8 +212,9 @@ impl ClientSessionStore for TicketStore {
         }
     }
 
+    /// The newest, because a server that keeps sessions in memory has forgotten the oldest.
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         let tickets = self.tickets.lock();
-        tickets.unwrap_or_else(PoisonError::into_inner).pop_front()
+        tickets.unwrap_or_else(PoisonError::into_inner).pop_back()
     }
 }
