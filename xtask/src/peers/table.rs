@@ -106,6 +106,8 @@ pub(super) enum PeerExperiment {
     Cold,
     /// A thousand slow readers
     Many,
+    /// Slow readers and idle connections over HTTPS
+    ManyTls,
     /// Files to files
     Copy,
     /// Files into a socket

@@ -29,7 +29,9 @@ use crate::load::{
 };
 use crate::machine::proc;
 use crate::machine::window::observe;
+use crate::rounds::interleave::Played;
 use crate::rounds::metric::read_all;
+use crate::stats::Spread;
 use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
 /// Larger than what all buffers between a server and a slow reader hold.
@@ -47,10 +49,15 @@ const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 const PROMISED_CONNECTIONS: usize = 1000;
 const PROMISED_BYTES: u64 = 64 << 20;
 
-/// The promise for each idle connection. With fewer than a thousand, what a server needs once would
-/// count.
-const PROMISED_BYTES_EACH: f64 = 4096.0;
+/// The promises for each connection: idle, idle over HTTPS, a slow reader over HTTPS. With fewer than
+/// a thousand, what a server needs once would count.
+const IDLE_BYTES: f64 = 4096.0;
+const IDLE_TLS_BYTES: f64 = 8192.0;
+const READER_TLS_BYTES: f64 = 24.0 * 1024.0;
 const JUDGED_CONNECTIONS: usize = 1000;
+
+/// The promise for an idle connection over HTTPS beside other servers.
+const IDLE_TLS_SHARE: f64 = 0.5;
 
 /// What to request.
 #[derive(Args, Clone, Debug)]
@@ -120,11 +127,7 @@ impl ManyOptions {
             return Ok(None);
         };
         let mut notes = servers.notes(&played);
-        let (own, samples) = (servers.name(0), played.of(0));
-        notes.extend(match self.idle {
-            false => self.judge_peak(own, &samples),
-            true => self.judge_each(own, &samples),
-        });
+        notes.extend(self.judge(servers, &played));
         let lines = runner.once_each(
             servers,
             SAMPLED,
@@ -198,6 +201,26 @@ impl ManyOptions {
         2 * hold + 100 + self.connections as u64 / 2
     }
 
+    /// Which promises our own server kept.
+    fn judge(&self, servers: &ServerSet, played: &Played<PlaySample>) -> Vec<String> {
+        let (own, samples) = (servers.name(0), &played.of(0)[..]);
+        let first = match (self.idle, &self.tls.suite) {
+            (false, None) => self.judge_peak(own, samples),
+            (false, Some(_)) => self.judge_each(own, samples, READER_TLS_BYTES),
+            (true, None) => self.judge_each(own, samples, IDLE_BYTES),
+            (true, Some(_)) => self.judge_each(own, samples, IDLE_TLS_BYTES),
+        };
+        let others = match self.idle && self.tls.suite.is_some() {
+            true => 1..played.contenders(),
+            false => 0..0,
+        };
+        let beside = others.filter_map(|other| {
+            let theirs = (servers.name(other), &played.of(other)[..]);
+            self.judge_beside((own, samples), theirs)
+        });
+        first.into_iter().chain(beside).collect()
+    }
+
     /// Whether our own server kept its promise for slow readers.
     fn judge_peak(&self, name: &str, samples: &[&PlaySample]) -> Option<String> {
         let peaks = samples.iter().filter_map(|one| one.peak_resident_bytes);
@@ -212,24 +235,40 @@ impl ManyOptions {
         ))
     }
 
-    /// The same for idle connections. In a debug build and under TLS they are larger, and nothing
-    /// is promised.
-    fn judge_each(&self, name: &str, samples: &[&PlaySample]) -> Option<String> {
-        let each = samples.iter().filter_map(|sample| sample.held.as_ref());
-        let most = each.map(HeldConnections::bytes_each).reduce(f64::max)?;
-        let judged = if cfg!(debug_assertions) {
-            "not judged: this is a debug build".to_owned()
-        } else if self.tls.suite.is_some() {
-            "not judged: that is for plain HTTP".to_owned()
-        } else if self.connections < JUDGED_CONNECTIONS {
-            format!("not judged: that requires {JUDGED_CONNECTIONS} connections")
-        } else {
-            kept(most <= PROMISED_BYTES_EACH).to_owned()
-        };
-        let promised = size_label(PROMISED_BYTES_EACH as u64);
+    /// The same for each connection.
+    fn judge_each(&self, name: &str, samples: &[&PlaySample], promised: f64) -> Option<String> {
+        let most = bytes_each(samples).reduce(f64::max)?;
+        let judged = self.judged(most <= promised);
+        let promised = size_label(promised as u64);
         Some(format!(
             "{name} used at most {most:.0} bytes per connection, {judged} ({promised} each)"
         ))
+    }
+
+    /// Whether our own server kept the promise for idle connections beside another one.
+    fn judge_beside(
+        &self,
+        (name, samples): (&str, &[&PlaySample]),
+        (other, others): (&str, &[&PlaySample]),
+    ) -> Option<String> {
+        let median = |samples| Some(Spread::of(&bytes_each(samples).collect::<Vec<_>>())?.median);
+        let share = median(samples)? / median(others)?;
+        let judged = self.judged(share <= IDLE_TLS_SHARE);
+        Some(format!(
+            "{name} used {share:.2} of what {other} used per connection, {judged} (at most \
+             {IDLE_TLS_SHARE})"
+        ))
+    }
+
+    /// In a debug build connections are larger.
+    fn judged(&self, is_kept: bool) -> String {
+        if cfg!(debug_assertions) {
+            "not judged: this is a debug build".to_owned()
+        } else if self.connections < JUDGED_CONNECTIONS {
+            format!("not judged: that requires {JUDGED_CONNECTIONS} connections")
+        } else {
+            kept(is_kept).to_owned()
+        }
     }
 
     fn describe(&self) -> Experiment {
@@ -354,9 +393,76 @@ fn are_buffers_full() -> impl Fn() -> bool {
     }
 }
 
+/// Resident memory per connection in each round, in bytes.
+fn bytes_each(samples: &[&PlaySample]) -> impl Iterator<Item = f64> {
+    let held = samples.iter().filter_map(|sample| sample.held.as_ref());
+    held.map(HeldConnections::bytes_each)
+}
+
 fn kept(is_kept: bool) -> &'static str {
     match is_kept {
         true => "as promised",
         false => "which breaks the promise",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::window::tests::window;
+    use crate::tls::options::CertificateKey;
+
+    fn sample(bytes_each: u64) -> PlaySample {
+        PlaySample {
+            held: Some(HeldConnections {
+                connections: 9000,
+                before_bytes: 1 << 20,
+                bytes: (1 << 20) + 9000 * bytes_each,
+                latencies_before_ns: Vec::new(),
+            }),
+            ..PlaySample::of(window(1.0, 1.0, 0.0, 0.0), 9000, 0)
+        }
+    }
+
+    #[test]
+    fn idle_connections_are_judged_by_themselves_and_beside_others() {
+        let options = ManyOptions {
+            size: None,
+            connections: 200,
+            idle: true,
+            tls: TlsLoadOptions {
+                suite: Some("TLS_AES_128_GCM_SHA256".into()),
+                key: CertificateKey::P256,
+            },
+            servers: Vec::new(),
+        };
+        let (ours, theirs) = ([6000, 5000, 5500].map(sample), [11_000, 10_000].map(sample));
+        let (ours, theirs): (Vec<_>, Vec<_>) = (ours.iter().collect(), theirs.iter().collect());
+        let each = options.judge_each("we", &ours, IDLE_TLS_BYTES);
+        let each = each.expect("figures");
+        assert!(each.starts_with("we used at most 6000 bytes"), "{each}");
+        assert!(each.ends_with("(8 KiB each)"), "{each}");
+        let beside = options.judge_beside(("we", &ours), ("they", &theirs));
+        let beside = beside.expect("figures");
+        assert!(
+            beside.starts_with("we used 0.52 of what they used"),
+            "{beside}"
+        );
+        assert_eq!(options.judge_beside(("we", &ours), ("they", &[])), None);
+    }
+
+    #[test]
+    fn few_connections_and_debug_builds_are_not_judged() {
+        let options = ManyOptions {
+            size: None,
+            connections: 999,
+            idle: false,
+            tls: TlsLoadOptions {
+                suite: None,
+                key: CertificateKey::P256,
+            },
+            servers: Vec::new(),
+        };
+        assert!(options.judged(true).starts_with("not judged"));
     }
 }
