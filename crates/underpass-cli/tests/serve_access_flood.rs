@@ -1,5 +1,5 @@
-//! A flood of wrong passwords, and somebody whose login is remembered: he gets all that he asks for,
-//! and how long that takes is printed.
+//! A flood of wrong passwords, and somebody whose login is remembered: he gets all that he asks
+//! for, and how long that takes is printed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -24,7 +24,7 @@ struct SourceLimit {
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &["underpass-bench", "xtask"],
-        lines_max: 21_000,
+        lines_max: 21_500,
         reason: "what measures and checks the product must not outweigh it",
     },
     SourceLimit {

@@ -49,8 +49,8 @@ const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 const PROMISED_CONNECTIONS: usize = 1000;
 const PROMISED_BYTES: u64 = 64 << 20;
 
-/// The promises for each connection: idle, idle over HTTPS, a slow reader over HTTPS. With fewer than
-/// a thousand, what a server needs once would count.
+/// The promises for each connection: idle, idle over HTTPS, a slow reader over HTTPS. With fewer
+/// than a thousand, what a server needs once would count.
 const IDLE_BYTES: f64 = 4096.0;
 const IDLE_TLS_BYTES: f64 = 8192.0;
 const READER_TLS_BYTES: f64 = 24.0 * 1024.0;

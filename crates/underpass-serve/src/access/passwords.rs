@@ -196,8 +196,8 @@ fn argon2id(text: &str) -> Result<StoredHash, String> {
     Ok(StoredHash::Argon2id(Box::new(parsed)))
 }
 
-/// The output for a password by algorithm, costs and salt of a hash. Outputs are compared in constant
-/// time.
+/// The output for a password by algorithm, costs and salt of a hash. Outputs are compared in
+/// constant time.
 fn argon2id_output(hash: &PasswordHash, password: &[u8]) -> Option<Output> {
     let params = Params::try_from(hash).ok()?;
     let version = hash.version.map(Version::try_from);
