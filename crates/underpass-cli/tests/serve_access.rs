@@ -4,7 +4,8 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use support::underpass;
@@ -243,4 +244,111 @@ fn mistakes_are_reported_where_they_are() {
     no_key.assert_failed(1, &["none"]);
     let short = with_password(folder.path(), &["hash", "a:b"], "x\n");
     short.assert_failed(1, &["colon"]);
+}
+
+/// The server of a configuration.
+fn serving(folder: &Path) -> ServerProcess {
+    let mut command = underpass();
+    command.current_dir(folder);
+    ServerProcess::spawn(command.args(["serve", "--config", "c.toml"]))
+}
+
+/// What is warned of at the start, and by `--check`.
+fn warnings(folder: &Path) -> [String; 2] {
+    let started = serving(folder).stop();
+    started.assert_success();
+    let checked = tool(folder, &["--check", "c.toml"]);
+    checked.assert_success();
+    [started.errors, checked.output]
+}
+
+/// The same of a server that listens elsewhere, with these options before the others.
+fn warnings_at(folder: &Path, listen: &str, options: &str) -> [String; 2] {
+    let config = folder.join("c.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let (_, sites) = text.split_once("[[site]]").unwrap();
+    let changed = format!("listen = [{listen}]\n{options}\n[[site]]{sites}");
+    fs::write(&config, changed).unwrap();
+    warnings(folder)
+}
+
+fn assert_warned(warned: &[String; 2], words: &str, times: usize) {
+    for (said, by) in warned.iter().zip(["start", "--check"]) {
+        assert_eq!(said.matches(words).count(), times, "{by}: {words}: {said}");
+    }
+}
+
+const UNENCRYPTED: &str = "passwords and tokens reach ";
+
+#[test]
+fn passwords_that_travel_unencrypted_are_warned_of() {
+    let folder = configured("[[site.access.rule]]\nallow = ['users', 'tokens']\n");
+    let root = folder.path();
+    let socket = format!("'unix:{}'", root.join("socket").display());
+    for (listen, times) in [
+        ("'0.0.0.0:0'", 1),
+        ("'[::]:0'", 1),
+        ("'127.0.0.1:0', '0.0.0.0:0'", 1),
+        ("'127.0.0.1:0'", 0),
+        ("'127.0.0.2:0', '[::1]:0'", 0),
+        (&socket, 0),
+    ] {
+        assert_warned(&warnings_at(root, listen, ""), UNENCRYPTED, times);
+    }
+    // Whoever is let in by the network alone shows nothing that others could read.
+    let text = fs::read_to_string(root.join("c.toml")).unwrap();
+    let open = text.split("[site.access]").next().unwrap().to_owned();
+    let rule = "[[site.access.rule]]\nnetworks = ['127.0.0.0/8']\nallow = ['everyone']\n";
+    fs::write(root.join("c.toml"), open + rule).unwrap();
+    assert_warned(&warnings_at(root, "'0.0.0.0:0'", ""), UNENCRYPTED, 0);
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn passwords_that_travel_by_https_alone_are_not_warned_of() {
+    let folder = configured("");
+    let root = folder.path();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(root.join("crt"), made.cert.pem()).unwrap();
+    fs::write(root.join("key"), made.signing_key.serialize_pem()).unwrap();
+    let tls = "[[tls.certificate]]\ncert = 'crt'\nkey = 'key'";
+    for (listen, times) in [
+        ("'0.0.0.0:0'", 0),
+        ("'https:0.0.0.0:0', '127.0.0.1:0'", 0),
+        // Requests there are redirected.
+        ("'https:127.0.0.1:0', 'http:0.0.0.0:0'", 0),
+        ("'http:0.0.0.0:0'", 1),
+    ] {
+        assert_warned(&warnings_at(root, listen, tls), UNENCRYPTED, times);
+    }
+}
+
+#[test]
+fn files_that_others_may_read_and_names_that_nobody_has_are_warned_of() {
+    let folder = configured(
+        "[[site.access.rule]]\npaths = ['/team']\nallow = ['user:anna', 'user:carl']\n\
+         [[site.access.rule]]\nallow = ['token:ci', 'token:nightly', 'links']\n",
+    );
+    let root = folder.path();
+    let (key, users) = (root.join("link.key"), root.join("users"));
+    let set_mode = |mode: u32| fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+    let exposed = "every user of this machine may read the key of signed links ";
+    let costs = "the hashes of some users take longer to verify than those of others";
+    for (mode, times) in [(0o644, 1), (0o604, 1), (0o640, 0), (0o600, 0)] {
+        set_mode(mode);
+        let warned = warnings(root);
+        assert_warned(&warned, exposed, times);
+        assert_warned(&warned, costs, 0);
+        // Only who is missing, and once.
+        let unknown = "which its file does not contain";
+        assert_warned(&warned, unknown, 2);
+        assert_warned(&warned, &format!("allows the user carl, {unknown}"), 1);
+        let token = format!("allows the valid token nightly, {unknown}");
+        assert_warned(&warned, &token, 1);
+    }
+    let anna = fs::read_to_string(&users).unwrap();
+    fs::write(&users, anna + &bcrypt_line("carl")).unwrap();
+    let warned = warnings(root);
+    assert_warned(&warned, costs, 1);
+    assert_warned(&warned, "the user carl", 0);
 }
