@@ -8,6 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::process::Signal;
 use support::underpass;
 use tempfile::TempDir;
 use underpass_testkit::{ExitReport, ServerProcess, run, run_with_input};
@@ -351,4 +352,49 @@ fn files_that_others_may_read_and_names_that_nobody_has_are_warned_of() {
     let warned = warnings(root);
     assert_warned(&warned, costs, 1);
     assert_warned(&warned, "the user carl", 0);
+}
+
+#[test]
+fn a_broken_file_leaves_the_users_that_were_there_and_is_reported() {
+    let folder = configured("[[site.access.rule]]\nallow = ['users']\n");
+    let users = folder.path().join("users");
+    let line = |user: &str| {
+        let made = with_password(folder.path(), &["hash", user], &format!("{user}'s\n"));
+        made.assert_success();
+        made.output
+    };
+    let (ben, carl) = (line("ben"), line("carl"));
+    let write = |content: &str| {
+        let new = folder.path().join("new");
+        fs::write(&new, content).unwrap();
+        fs::rename(new, &users).unwrap();
+    };
+    let anna = fs::read_to_string(&users).unwrap();
+    write(&format!("{anna}{ben}"));
+    let server = serving(folder.path());
+    let status = |user: &str, password: &str| fetched(&server, "/team/f", Some((user, password)));
+    assert_eq!(status("anna", "secret"), 200);
+
+    write(&format!("{anna}{carl}dora:secret\n"));
+    let warning = server.hear("what this file held before stays in use");
+    assert!(warning.contains("users: line 3: "), "{warning}");
+    assert!(!warning.contains("secret"), "{warning}");
+    // Who is remembered, who has never logged in before, and who is only in the broken file.
+    assert_eq!(status("anna", "secret"), 200);
+    assert_eq!(status("ben", "ben's"), 200);
+    assert_eq!(status("carl", "carl's"), 401);
+
+    server.signal(Signal::HUP);
+    let error = server.hear("reload failed, the previous configuration stays in effect");
+    assert!(error.contains("users: line 3: "), "{error}");
+    assert_eq!(status("anna", "secret"), 200);
+    assert_eq!(status("ben", "ben's"), 200);
+
+    write(&format!("{anna}{carl}"));
+    server.hear("the files of access can be read again, and are in use");
+    assert_eq!(status("carl", "carl's"), 200);
+    assert_eq!(status("ben", "ben's"), 401, "the remembered are forgotten");
+    server.reload();
+    assert_eq!(status("carl", "carl's"), 200);
+    server.stop().assert_success();
 }
