@@ -175,8 +175,9 @@ fn one_client_that_guesses_is_stopped_and_locks_nobody_out() {
     assert_eq!(server.get_with("/f", &anna).status, 200);
     // All at once: what a busy machine makes of time gives no attempt back.
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    // Of both users in turn: whose passwords these are limits nobody.
     for (number, client) in clients.iter_mut().enumerate() {
-        let shown = basic("anna", &number.to_string());
+        let shown = basic(["anna", "ben"][number % 2], &number.to_string());
         client.send(format!("GET /f HTTP/1.1\r\nHost: a\r\n{shown}\r\n\r\n"));
     }
     let guesses: Vec<_> = clients.iter_mut().map(|client| client.response()).collect();
