@@ -7,6 +7,7 @@ mod support;
 
 mod model;
 mod names;
+mod networks;
 mod recorded;
 mod timing;
 mod who;
