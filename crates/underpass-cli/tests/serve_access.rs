@@ -398,3 +398,44 @@ fn a_broken_file_leaves_the_users_that_were_there_and_is_reported() {
     assert_eq!(status("carl", "carl's"), 200);
     server.stop().assert_success();
 }
+
+#[test]
+fn links_are_signed_by_the_first_key_for_any_base() {
+    let folder = configured("[[site.access.rule]]\nallow = ['links']\n");
+    let root = folder.path();
+    fs::write(root.join("old.key"), "o".repeat(40)).unwrap();
+    let text = fs::read_to_string(root.join("c.toml")).unwrap();
+    let with_keys = |keys: &str| {
+        fs::write(root.join("c.toml"), text.replace("['link.key']", keys)).unwrap();
+    };
+    let sign = |more: &[&str]| {
+        let words = [&["sign", "/team/f", "--for", "1h"], more].concat();
+        let signed = tool(root, &words);
+        signed.assert_success();
+        signed.output.trim_end().to_owned()
+    };
+    let config = &["--config", "c.toml"][..];
+    with_keys("['old.key']");
+    let old = sign(config);
+    with_keys("['link.key', 'old.key']");
+    let new = sign(config);
+    let server = serving(root);
+    for link in [&old, &new] {
+        assert_eq!(fetched(&server, link, None), 200, "{link}");
+    }
+    let base = format!("http://{}", server.address());
+    for given in [&base, &format!("{base}/")] {
+        let url = sign(&[config, &["--base", given]].concat());
+        let target = url.strip_prefix(&base).unwrap();
+        assert!(target.starts_with("/team/f?signed="), "{url}");
+        assert_eq!(fetched(&server, target, None), 200, "{url}");
+    }
+    // Without the old one, what the first key has signed stays.
+    with_keys("['link.key']");
+    server.reload();
+    assert_eq!(fetched(&server, &new, None), 200);
+    assert_eq!(fetched(&server, &sign(&["--key", "link.key"]), None), 200);
+    assert_eq!(fetched(&server, &old, None), 403);
+    assert_eq!(fetched(&server, &sign(&["--key", "old.key"]), None), 403);
+    server.stop().assert_success();
+}

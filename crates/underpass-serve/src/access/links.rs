@@ -317,6 +317,32 @@ mod tests {
     }
 
     #[test]
+    fn a_link_ends_when_the_second_that_it_names_begins() {
+        let keys = [key("some")];
+        let parameter = signed("/a", &keys[0]);
+        let parameter = SignedParameter::parse(parameter.as_bytes()).unwrap();
+        for (milliseconds, is_valid) in [
+            (0, true),
+            (999_000, true),
+            (999_999, true),
+            (1_000_000, false),
+            (1_000_001, false),
+            (1_001_000, false),
+        ] {
+            let now = UNIX_EPOCH + Duration::from_millis(milliseconds);
+            let shown = parameter.verify(&path("/a"), &keys, now);
+            let expected = match is_valid {
+                true => ShownLink::Valid(LinkScope::File(b"a".to_vec())),
+                false => ShownLink::Expired,
+            };
+            assert_eq!(shown, expected, "{milliseconds}");
+        }
+        let before_1970 = UNIX_EPOCH - Duration::from_secs(1);
+        let shown = parameter.verify(&path("/a"), &keys, before_1970);
+        assert!(matches!(shown, ShownLink::Valid(_)));
+    }
+
+    #[test]
     fn any_key_verifies_and_one_that_is_gone_does_not() {
         let old = signed("/a", &key("old!"));
         assert!(verified(&old, "/a", &[key("new!"), key("old!")], 1));

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod links;
 mod model;
 mod names;
 mod networks;
