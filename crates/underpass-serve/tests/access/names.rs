@@ -18,6 +18,11 @@ const SECRETS: [&str; 5] = [
 
 /// A site where `/private` and every `*.key` are for anna.
 fn server(files: &AccessFiles) -> Server {
+    server_by(files, RULE_SETS[0].1)
+}
+
+/// The same with other rules.
+fn server_by(files: &AccessFiles, rules: &str) -> Server {
     let server = files.server(
         "index = ['index.html', 'start.txt']\npretty = true\nhashes = true\ndownload = true\n\
          precompressed = ['gzip', 'br']\ncompress = ['zstd']\nfallback = '/private/topsecret'\n\
@@ -27,8 +32,7 @@ fn server(files: &AccessFiles) -> Server {
          redirect = [{from = '/private/old/*', to = '/topsecret/*'}]\n\
          try = [{paths = ['/tried/**'],\n\
          files = ['{path}', '/private{path}', '/private/topsecret']}]\n",
-        "[[site.access.rule]]\npaths = ['/private', '*.key']\nallow = ['user:anna']\n\
-         [[site.access.rule]]\nallow = ['everyone']\n",
+        &format!("{rules}\n[[site.access.rule]]\nallow = ['everyone']\n"),
     );
     let secret = format!("the secret content {}", "x".repeat(12345 - 19));
     for name in [
@@ -60,8 +64,55 @@ fn server(files: &AccessFiles) -> Server {
     server
 }
 
+/// Rules that keep everybody but some from what is private, each in another way, and the status that
+/// the others get for GET and HEAD.
+const RULE_SETS: [(&str, &str, [u16; 2]); 7] = [
+    (
+        "a user",
+        "[[site.access.rule]]\npaths = ['/private', '*.key']\nallow = ['user:anna']\n",
+        [401, 401],
+    ),
+    (
+        "nobody",
+        "[[site.access.rule]]\npaths = ['/private', '*.key']\nallow = []\n",
+        [403, 403],
+    ),
+    (
+        "patterns",
+        "[[site.access.rule]]\npaths = ['/private', '/private/**', '*.{key,pem}']\n\
+         allow = ['tokens']\n",
+        [401, 401],
+    ),
+    (
+        "a network",
+        "[[site.access.rule]]\npaths = ['/private', '*.key']\nnetworks = ['192.0.2.0/24']\n\
+         allow = ['everyone']\n\
+         [[site.access.rule]]\npaths = ['/private', '*.key']\nallow = []\n",
+        [403, 403],
+    ),
+    (
+        "a network that is denied",
+        "[[site.access.rule]]\npaths = ['/private', '*.key']\nnetworks = ['127.0.0.0/8']\n\
+         allow = ['links']\n",
+        [403, 403],
+    ),
+    (
+        "methods",
+        "[[site.access.rule]]\npaths = ['/private', '*.key']\nmethods = ['HEAD']\nallow = []\n\
+         [[site.access.rule]]\npaths = ['/private', '*.key']\nmethods = ['GET']\n\
+         allow = ['users']\n",
+        [401, 403],
+    ),
+    (
+        "concealed",
+        "conceal = true\n\
+         [[site.access.rule]]\npaths = ['/private', '*.key']\nallow = ['user:anna']\n",
+        [404, 404],
+    ),
+];
+
 /// Every way to ask for what is private.
-const TARGETS: [&str; 46] = [
+const TARGETS: [&str; 53] = [
     "/private/topsecret",
     "/private",
     "/private/",
@@ -108,6 +159,25 @@ const TARGETS: [&str; 46] = [
     "/open/topsecret.key",
     "/dir.key/f",
     "/dir.key/",
+    "/private/TOPSECRET",
+    "/private/F/",
+    "/open/FOLDER/../folder/topsecret",
+    "/open/folder/?download=tar.zst",
+    "/linked/?download=tar.zst",
+    "/private?download=tar.zst",
+    "/dir.key/?download=tar.zst",
+];
+
+/// Names that nothing has where letter cases differ.
+const OTHER_CASES: [&str; 8] = [
+    "/PRIVATE/topsecret",
+    "/Private/",
+    "/PRIVATE",
+    "/%50RIVATE/topsecret",
+    "/OPEN/folder/topsecret",
+    "/open/FILE",
+    "/open/topsecret.KEY",
+    "/PRIVATE/?download=tar.zst",
 ];
 
 const FIELDS: [&str; 9] = [
@@ -142,26 +212,39 @@ fn tells_nothing(response: &HttpResponse, what: &str) {
     }
 }
 
+fn ask(server: &Server, method: &str, target: &str, fields: &str) -> HttpResponse {
+    let mut client = server.connect();
+    client.send(format!(
+        "{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"
+    ));
+    client.try_response(method).unwrap()
+}
+
 #[test]
 fn no_way_of_asking_leads_past_a_rule() {
-    let files = AccessFiles::new();
-    let server = server(&files);
-    let refused = server.get("/private/none");
-    assert_eq!(refused.status, 401);
-    for target in TARGETS {
-        for fields in FIELDS {
-            for method in ["GET", "HEAD"] {
-                let mut client = server.connect();
-                client.send(format!(
-                    "{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"
-                ));
-                let response = client.try_response(method).unwrap();
-                let what = format!("{method} {target} {fields}");
-                assert_eq!(response.status, 401, "{what}");
+    let length = |response: &HttpResponse| response.field("content-length").map(str::to_owned);
+    for (by, rules, statuses) in RULE_SETS {
+        let files = AccessFiles::new();
+        let server = server_by(&files, rules);
+        for (method, status) in ["GET", "HEAD"].into_iter().zip(statuses) {
+            let refused = ask(&server, method, "/private/none", "X: y");
+            assert_eq!(refused.status, status, "{by}");
+            // What is concealed is redirected as what does not exist.
+            let is_redirected = |target: &str| status == 404 && target == "/private/old/x";
+            for target in TARGETS.into_iter().filter(|target| !is_redirected(target)) {
+                for fields in FIELDS {
+                    let response = ask(&server, method, target, fields);
+                    let what = format!("{by}: {method} {target} {fields}");
+                    assert_eq!(response.status, status, "{what}");
+                    tells_nothing(&response, &what);
+                    assert_eq!(length(&response), length(&refused), "{what}");
+                }
+            }
+            for target in OTHER_CASES {
+                let response = ask(&server, method, target, "X: y");
+                let what = format!("{by}: {method} {target}");
+                assert!([status, 404].contains(&response.status), "{what}");
                 tells_nothing(&response, &what);
-                let length =
-                    |response: &HttpResponse| response.field("content-length").map(str::to_owned);
-                assert_eq!(length(&response), length(&refused), "{what}");
             }
         }
     }
@@ -251,20 +334,31 @@ fn listings_searches_and_archives_leave_out_what_is_denied() {
         listed("/open/?format=json", &anna),
         "folder again file js.key.js link.html page.html.key plain.txt plain.txt.gz topsecret.key"
     );
-    let archived = |shown: &str| {
-        let response = server.get_with("/open/?download=tar", shown);
+    let archived = |form: &str, shown: &str| {
+        let response = server.get_with(&format!("/open/?download={form}"), shown);
+        let body = match form {
+            "tar.zst" => zstd::decode_all(&response.body[..]).unwrap(),
+            _ => response.body,
+        };
         let mut names = Vec::new();
-        for entry in tar::Archive::new(&response.body[..]).entries().unwrap() {
+        for entry in tar::Archive::new(&body[..]).entries().unwrap() {
             names.push(entry.unwrap().path().unwrap().display().to_string());
         }
         names.sort();
         names.join(" ")
     };
-    assert_eq!(archived("X: y"), "open/ open/js.key.js open/plain.txt");
-    assert_eq!(
-        archived(&anna),
-        "open/ open/js.key.js open/page.html.key open/plain.txt open/topsecret.key"
-    );
+    for form in ["tar", "tar.zst"] {
+        assert_eq!(
+            archived(form, "X: y"),
+            "open/ open/js.key.js open/plain.txt",
+            "{form}"
+        );
+        assert_eq!(
+            archived(form, &anna),
+            "open/ open/js.key.js open/page.html.key open/plain.txt open/topsecret.key",
+            "{form}"
+        );
+    }
 }
 
 #[test]
