@@ -1,5 +1,7 @@
 //! A real nginx, with a private configuration.
 
+#![allow(dead_code, reason = "every test target uses its own part")]
+
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
