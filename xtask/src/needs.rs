@@ -125,14 +125,6 @@ impl Lack {
         }
     }
 
-    /// Nothing excuses it.
-    pub(crate) fn inexcusable(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-            excuse: None,
-        }
-    }
-
     /// It is a failure already, as something else.
     pub(crate) fn of_failure(reason: impl Into<String>) -> Self {
         Self {
@@ -279,16 +271,20 @@ mod tests {
     const ABSENCE: &str =
         "underpass-no-such-program is not there; it is in Debian's package underpass-none";
 
+    fn unexcused(reason: &str) -> Lack {
+        Lack::of("a need that the list does not name", reason)
+    }
+
     #[test]
     fn a_missing_program_is_a_lack_that_a_package_cures() {
         let need = fake_program("underpass-none");
-        assert_eq!(need.lack(), Some(Lack::inexcusable(ABSENCE)));
+        assert_eq!(need.lack(), Some(unexcused(ABSENCE)));
         assert_eq!(need.missing_package(), Some("underpass-none"));
     }
 
     #[test]
     fn a_missing_toolchain_is_not_installed() {
-        assert_eq!(fake_toolchain().lack(), Some(Lack::inexcusable(ABSENCE)));
+        assert_eq!(fake_toolchain().lack(), Some(unexcused(ABSENCE)));
         assert_eq!(fake_toolchain().missing_package(), None);
     }
 
@@ -299,8 +295,8 @@ mod tests {
             ..Need::default()
         };
         let failing = "echo one >&2; ! echo two >&2";
-        assert_eq!(trial(failing).lack(), Some(Lack::inexcusable("two")));
-        let silent = Lack::inexcusable("`false` failed");
+        assert_eq!(trial(failing).lack(), Some(unexcused("two")));
+        let silent = unexcused("`false` failed");
         assert_eq!(trial("false").lack(), Some(silent));
         assert_eq!(trial("true").lack(), None);
     }

@@ -47,7 +47,7 @@ fn component(
         report.step(step, cargo.status()?.success());
     } else {
         let reason = format!("the toolchain lacks {name}; `rustup component add {name}`");
-        report.not_run(step, 1, Lack::inexcusable(reason));
+        report.not_run(step, 1, Lack::of(name, reason));
     }
     Ok(())
 }

@@ -83,7 +83,7 @@ mod tests {
             failures: vec!["a::b".into()],
             ..TestReport::default()
         });
-        report.not_run("a --test kernel", 3, Lack::inexcusable("not root"));
+        report.not_run("a --test kernel", 3, Lack::of("root", "not root"));
         report.not_run("a --test tls", 2, Lack::of("kernel TLS", "no module tls"));
         report
     }
@@ -107,7 +107,7 @@ mod tests {
         report.not_run("a --test tls", 2, Lack::of("kernel TLS", "no module tls"));
         report.refuse_lacks();
         assert!(report.is_good());
-        report.not_run("a --test kernel", 3, Lack::inexcusable("not root"));
+        report.not_run("a --test kernel", 3, Lack::of("root", "not root"));
         assert!(report.is_good());
         report.refuse_lacks();
         assert_eq!((report.passed, report.failed, report.skipped), (0, 1, 5));
