@@ -270,7 +270,8 @@ fn the_end_is_announced_and_that_of_a_truncated_body_is_not() {
                 .write(true)
                 .open(server.site().join("shrinks"));
             file.unwrap().set_len(1000).unwrap();
-            client.read_to_end().unwrap_err();
+            let error = client.read_to_end().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
         }
     });
 }

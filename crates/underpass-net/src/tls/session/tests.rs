@@ -7,9 +7,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
 use rustls::pki_types::CertificateDer;
@@ -56,10 +57,13 @@ impl Site {
     }
 
     fn with(offload: OffloadMode) -> Site {
+        Site::of(&KeyPair::generate().unwrap(), offload)
+    }
+
+    fn of(key: &KeyPair, offload: OffloadMode) -> Site {
         let folder = tempfile::tempdir().unwrap();
-        let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let certificate = params.self_signed(&key).unwrap();
+        let certificate = params.self_signed(key).unwrap();
         let [cert, key_file, body_file] =
             ["crt", "key", "body"].map(|name| folder.path().join(name));
         fs::write(&cert, certificate.pem()).unwrap();
@@ -374,6 +378,29 @@ fn the_end_is_announced_once_the_socket_takes_it() {
             client.read_until(|client| client.is_closed);
         }
     });
+}
+
+/// The client of each connection takes a thread until its handshake is complete.
+#[test]
+fn a_long_signature_is_made_by_another_thread_and_a_short_one_by_the_worker() {
+    let rsa = |size| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, size).unwrap();
+    for (key, is_long) in [
+        (KeyPair::generate().unwrap(), false),
+        (rsa(RsaKeySize::_2048), false),
+        (rsa(RsaKeySize::_3072), true),
+    ] {
+        let started = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&started);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .on_thread_start(move || drop(count.fetch_add(1, Ordering::Relaxed)))
+            .build()
+            .unwrap();
+        let site = Site::of(&key, OffloadMode::Off);
+        runtime.block_on(site.connect(SUITES[0]));
+        let threads = started.load(Ordering::Relaxed);
+        assert_eq!(threads > 1, is_long, "{threads}: {:?}", key.algorithm());
+    }
 }
 
 /// A kernel that knows every suite, and cannot replace a key.
