@@ -23,7 +23,9 @@ use crate::position::TopicPartition;
 use crate::recovery::{self, Before, LastEnd, Repairs};
 use crate::retention;
 use crate::segment::lock;
-use crate::threads::{Append, LogThreads, SYNCERS, SyncStats, WatermarkObserver, unix_ms};
+use crate::threads::{
+    Append, Completion, LogThreads, SYNCERS, SyncStats, WatermarkObserver, unix_ms,
+};
 
 const LOCK: &str = ".lock";
 const SYNC_TRIAL: &str = ".sync-trial";
@@ -183,6 +185,13 @@ impl LogManager {
     /// Appends a batch; the answer comes later, from a thread of the log.
     pub fn append(&self, append: Append) {
         self.threads.append(append);
+    }
+
+    /// Reports when everything before an offset is as safe as the flush policy makes what is
+    /// acknowledged with [`Acks::All`](crate::Acks): at once, or from a thread of the log. What is
+    /// not written yet is not waited for.
+    pub fn when_safe(&self, log: &Arc<PartitionLog>, offset: i64, done: Completion) {
+        self.threads.when_safe(log, offset, done);
     }
 
     /// How many bytes wait to be written.

@@ -461,6 +461,56 @@ fn after_a_sync_that_failed_nothing_is_appended() {
 }
 
 #[test]
+fn what_was_acknowledged_unsynced_is_synced_when_that_is_asked_for() {
+    for flush in [FlushPolicy::Acks, FlushPolicy::Interval, FlushPolicy::Never] {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, _) = alone(folder.path(), LastEnd::Clean);
+        let threads = LogThreads::new(flush, Box::new(|_| ()));
+        let asked = |offset: i64| {
+            let (sender, answer) = mpsc::channel();
+            let done = Box::new(move |outcome| drop(sender.send(outcome)));
+            threads.when_safe(&log, offset, done);
+            answer
+        };
+        assert!(asked(0).try_recv().unwrap().is_ok());
+        assert!(asked(9).try_recv().unwrap().is_ok(), "nothing is there");
+        let (leader, first) = append(&log, batch(3, 10, 0), Acks::Leader);
+        threads.append(leader);
+        threads.write_queued();
+        assert!(first.try_recv().unwrap().is_ok());
+        assert_eq!(log.offsets().synced, 0);
+        let (within, beyond) = (asked(1), asked(9));
+        if flush != FlushPolicy::Acks {
+            assert!(within.try_recv().unwrap().is_ok() && beyond.try_recv().unwrap().is_ok());
+            assert_eq!(log.offsets().synced, 0);
+            continue;
+        }
+        assert!(within.try_recv().is_err() && beyond.try_recv().is_err());
+        threads.sync_dirty();
+        assert_eq!(log.offsets().synced, 3);
+        assert!(within.try_recv().unwrap().is_ok() && beyond.try_recv().unwrap().is_ok());
+        assert!(asked(3).try_recv().unwrap().is_ok(), "it is synced");
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_sync_of_threads_that_have_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manager, _) = opened(folder.path());
+    let name = TopicPartition::new("t", 0);
+    let log = manager.create(name, "id", small_segments()).unwrap();
+    manager.close().unwrap();
+    let unsynced = append_all(&log, &[batch(2, 10, 0)]);
+    assert_eq!(unsynced[0].as_ref().unwrap().next_offset, 2);
+    let (sender, answer) = mpsc::channel();
+    manager.when_safe(&log, 2, Box::new(move |outcome| drop(sender.send(outcome))));
+    assert!(matches!(
+        answer.try_recv().unwrap(),
+        Err(AppendError::Closed)
+    ));
+}
+
+#[test]
 fn times_and_epochs_lead_to_offsets() {
     let folder = tempfile::tempdir().unwrap();
     let (log, _) = alone(folder.path(), LastEnd::Clean);

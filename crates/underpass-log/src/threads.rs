@@ -159,6 +159,21 @@ impl LogThreads {
         }
     }
 
+    /// Reports when everything that is written before an offset is as safe as what is acknowledged
+    /// to producers.
+    pub(crate) fn when_safe(&self, log: &Arc<PartitionLog>, offset: i64, done: Completion) {
+        let offsets = log.offsets();
+        let next_offset = offset.min(offsets.end);
+        let reached = Appended {
+            base_offset: next_offset,
+            next_offset,
+        };
+        match self.gates(Acks::All) && offsets.synced < next_offset {
+            true => self.add_dirty(log, vec![(next_offset, done, reached)]),
+            false => done(Ok(reached)),
+        }
+    }
+
     /// How many bytes wait to be written.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.queued_bytes.load(Ordering::Relaxed)
@@ -314,6 +329,13 @@ impl LogThreads {
             false => Instant::now().checked_add(delay),
         };
         let mut dirty = lock(&self.dirty);
+        if dirty.is_closed {
+            // The writer has ended, and those that sync may have.
+            drop(dirty);
+            return waiting
+                .into_iter()
+                .for_each(|(_, done, _)| done(Err(AppendError::Closed)));
+        }
         let partition = dirty.partitions.entry(log.number());
         let partition = partition.or_insert_with(|| DirtyPartition {
             log: Arc::clone(log),

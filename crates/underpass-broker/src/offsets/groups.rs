@@ -178,7 +178,11 @@ impl Groups {
         answer.await.ok()
     }
 
-    pub(crate) async fn commit(&self, request: CommitRequest) -> Option<Vec<CommitResult>> {
+    /// Hands a commit over; returns what becomes of it.
+    pub(crate) fn commit(
+        &self,
+        request: CommitRequest,
+    ) -> impl Future<Output = Option<Vec<CommitResult>>> {
         let (sender, answer) = oneshot::channel();
         self.ask(
             WaitingRequests::Commit(sender),
@@ -186,7 +190,7 @@ impl Groups {
                 coordinator.commit(now, token, request);
             },
         );
-        answer.await.ok()
+        async { answer.await.ok() }
     }
 
     fn ask(&self, waiting: WaitingRequests, ask: impl FnOnce(&mut Coordinator, Now, ReplyToken)) {

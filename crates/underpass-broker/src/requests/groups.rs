@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{MutexGuard, oneshot};
+
 use crate::broker::Broker;
 use crate::group::{
     CommitRequest, CommittedOffset, GroupError, JoinRejected, JoinRequest, Joined, LeavingMember,
@@ -287,8 +289,11 @@ pub(crate) fn leave<'a>(
     }
 }
 
+/// Commits offsets, behind the records that they are of. The turn ends when the coordinator has the
+/// commit.
 pub(crate) async fn commit<'a>(
     request: &OffsetCommitRequest<'a>,
+    turn: MutexGuard<'_, ()>,
     broker: &Broker,
     topics: &TopicMap,
 ) -> OffsetCommitResponse<'a> {
@@ -322,10 +327,10 @@ pub(crate) async fn commit<'a>(
     let results = match offsets.is_empty() {
         true => Some(Vec::new()),
         false => {
-            broker
-                .groups
-                .commit(CommitRequest { member, offsets })
-                .await
+            records_safe(&offsets, broker, topics).await;
+            let commit = broker.groups.commit(CommitRequest { member, offsets });
+            drop(turn);
+            commit.await
         }
     };
     let mut results = results.into_iter().flatten();
@@ -353,6 +358,21 @@ pub(crate) async fn commit<'a>(
     OffsetCommitResponse {
         topics: request.topics.iter().map(topic).collect(),
         ..OffsetCommitResponse::default()
+    }
+}
+
+/// Waits until the records before these offsets are as safe as the commit will be: a consumer may
+/// have read them before they were synced. Where they cannot be synced, the commit fails, too.
+async fn records_safe(offsets: &[OffsetToCommit], broker: &Broker, topics: &TopicMap) {
+    let waited_for = offsets.iter().filter_map(|one| {
+        let log = topics.named(&one.topic)?.partition(one.partition)?;
+        let (safe, waited) = oneshot::channel::<()>();
+        let done = Box::new(move |_| drop(safe));
+        broker.log.when_safe(log, one.offset, done);
+        Some(waited)
+    });
+    for waited in Vec::from_iter(waited_for) {
+        let _closed = waited.await;
     }
 }
 

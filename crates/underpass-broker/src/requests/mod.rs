@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use underpass::{FileRange, Piece};
 use underpass_net::{Address, Connection};
 
@@ -41,13 +42,16 @@ pub(crate) struct BrokerRequests {
     route: ClientRoute,
 }
 
-/// How a client has route the broker, and so how others do.
-#[derive(Clone, Debug)]
+/// How a client has reached the broker, and so how others do.
+#[derive(Debug)]
 struct ClientRoute {
     host: String,
     port: u16,
     /// The client's own address, as Kafka's tools show it.
     client: String,
+    /// Held by one request of a group at a time, in their order: a commit waits before the
+    /// coordinator has it.
+    group_turn: Mutex<()>,
 }
 
 /// A request whose header was read.
@@ -130,7 +134,12 @@ impl ClientRoute {
             (None, Some(name)) => (name.into(), local.port()),
             (None, None) => (local.ip().to_canonical().to_string(), local.port()),
         };
-        ClientRoute { host, port, client }
+        ClientRoute {
+            host,
+            port,
+            client,
+            group_turn: Mutex::new(()),
+        }
     }
 }
 
@@ -250,6 +259,7 @@ impl BrokerWorker {
     ) -> Result<BegunResponse, DecodeError> {
         let (broker, version) = (&self.broker, request.responder.version);
         let responder = request.responder;
+        let turn = route.group_turn.lock().await;
         let outcome = match responder.api.name {
             "FindCoordinator" => {
                 let (body, place) = (request.body()?, (&*route.host, route.port));
@@ -282,8 +292,8 @@ impl BrokerWorker {
                 responder.response(&response, Vec::new())
             }
             "OffsetCommit" => {
-                let response =
-                    groups::commit(&request.body()?, broker, &broker.topics.present()).await;
+                let (body, topics) = (request.body()?, broker.topics.present());
+                let response = groups::commit(&body, turn, broker, &topics).await;
                 responder.response(&response, Vec::new())
             }
             "OffsetFetch" => {

@@ -14,6 +14,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use crate::MEMORY_MAX;
+use crate::support::batch::batch;
 use crate::support::broker::BrokerProcess;
 use crate::support::client::{Client, topic_name};
 
@@ -269,6 +270,31 @@ fn a_commit_that_is_larger_than_a_batch_may_be_is_refused() {
     assert!(codes.all(|code| code == INVALID_COMMIT_OFFSET_SIZE));
     assert_eq!(committed(&mut client, &commit_request(0, "")), NONE);
     broker.end_well(2 * MEMORY_MAX);
+}
+
+#[test]
+fn commits_of_a_connection_are_made_in_its_order() {
+    let (broker, mut client) = started();
+    for round in 0..20 {
+        assert_eq!(client.produce("t", 0, batch(1, 10)).0, NONE);
+        assert_eq!(client.produce_with(1, "t", 1, batch(1, 10)).0, NONE);
+        // The first one waits for a record that is not synced, the second one for none.
+        let (mut first, mut second) = (commit_request(0, ""), commit_request(0, ""));
+        let mut unsynced = first.topics[0].partitions[0].clone();
+        (unsynced.partition_index, unsynced.committed_offset) = (1, round + 1);
+        first.topics[0].partitions.push(unsynced);
+        second.topics[0].partitions[0].committed_offset = 100 + round;
+        for request in [&first, &second] {
+            client.send_request(6, request);
+        }
+        for _ in 0..2 {
+            let response = client.response::<OffsetCommitRequest>(6);
+            assert_eq!(response.topics[0].partitions[0].error_code, NONE);
+        }
+        assert_eq!(client.committed("g", "t", 0), 100 + round);
+        assert_eq!(client.committed("g", "t", 1), round + 1);
+    }
+    broker.end_well(MEMORY_MAX);
 }
 
 #[test]
