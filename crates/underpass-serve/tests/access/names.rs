@@ -64,8 +64,8 @@ fn server_by(files: &AccessFiles, rules: &str) -> Server {
     server
 }
 
-/// Rules that keep everybody but some from what is private, each in another way, and the status that
-/// the others get for GET and HEAD.
+/// Rules that keep everybody but some from what is private, each in another way, and the status
+/// that the others get for GET and HEAD.
 const RULE_SETS: [(&str, &str, [u16; 2]); 7] = [
     (
         "a user",

@@ -393,7 +393,9 @@ fn a_long_signature_is_made_by_another_thread_and_a_short_one_by_the_worker() {
         let count = Arc::clone(&started);
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .on_thread_start(move || drop(count.fetch_add(1, Ordering::Relaxed)))
+            .on_thread_start(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
             .build()
             .unwrap();
         let site = Site::of(&key, OffloadMode::Off);
