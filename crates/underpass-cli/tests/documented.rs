@@ -1,7 +1,8 @@
 //! Command lines of the documentation do what is written beside them: every one is understood, and
-//! those of docs/cp.md's table are run.
+//! those of docs/cp.md's table are run. The configurations of docs/access.md are valid.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -111,4 +112,91 @@ fn the_ten_command_lines_of_cp_copy_what_they_say() {
     assert!(there("mnt/nas/dump.sql") && there("mnt/usb/disk.img"));
     let conf = fs::read_to_string(folder.path().join("etc/app.conf")).expect("a copy");
     assert_eq!(conf, "new.conf");
+}
+
+/// The part of a page below a heading of the second level, and the heading.
+fn sections(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let sections = page.split("\n## ").skip(1);
+    sections.filter_map(|section| section.split_once('\n'))
+}
+
+/// The paragraphs of code that are TOML, as one configuration.
+fn configuration(section: &str) -> Option<String> {
+    let paragraphs = section.split("\n\n").map(|text| text.trim_matches('\n'));
+    let is_toml =
+        |text: &&str| text.starts_with("    [") && !text.starts_with("    [site.access] ");
+    let tables: Vec<_> = paragraphs.filter(is_toml).collect();
+    (!tables.is_empty()).then(|| tables.join("\n").replace("\n    ", "\n").trim().to_owned())
+}
+
+/// Makes what the configurations of the page name, in a folder.
+fn named_in_access(folder: &Path) {
+    let hash = "$2y$04$abcdefghijklmnopqrstuuJ0SCBxa1qgyYLZ1cUgD0BcqZcAHPPzO";
+    let users = ["anna", "ben", "carl"].map(|user| format!("{user}:{hash}\n"));
+    let token = format!("ci:sha256:{}\n", "0".repeat(64));
+    fs::create_dir(folder.join("site")).expect("room");
+    for (name, content) in [
+        ("users", users.concat()),
+        ("tokens", token),
+        ("link.key", "k".repeat(40)),
+    ] {
+        fs::write(folder.join(name), content).expect("room");
+    }
+    let only_ours = Permissions::from_mode(0o600);
+    fs::set_permissions(folder.join("link.key"), only_ours).expect("its owner");
+}
+
+#[test]
+fn the_configurations_of_the_page_about_access_are_valid_and_decide_what_it_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/access.md");
+    let text = fs::read_to_string(page).expect("the page");
+    let folder = tempfile::tempdir().expect("room");
+    named_in_access(folder.path());
+    let here = folder.path().display().to_string();
+    let config = folder.path().join("site.toml");
+    let (mut checked, mut asked) = (0, 0);
+    for (heading, section) in sections(&text) {
+        let Some(mut toml) = configuration(section) else {
+            continue;
+        };
+        // What stands in a configuration that is there already.
+        if !toml.contains("[site.access]") {
+            toml = format!("[site.access]\nusers = '/etc/underpass/users'\n{toml}");
+        }
+        if !toml.contains("[[site]]") {
+            toml = format!("[[site]]\nroot = '/srv/site'\n{toml}");
+        }
+        let toml = toml
+            .replace("/etc/underpass", &here)
+            .replace("/srv/team", "/srv/site");
+        let toml = toml.replace("/srv/site", &format!("{here}/site"));
+        fs::write(&config, &toml).expect("room");
+        let check = |words: &[String]| {
+            let mut serve = Command::new(BINARY);
+            run(serve.args(["serve", "--check"]).arg(&config).args(words))
+        };
+        let done = check(&[]);
+        assert_eq!(done.code, Some(0), "{heading}: {done:?}\n{toml}");
+        assert!(!done.output.contains("warning:"), "{heading}: {done:?}");
+        checked += 1;
+        let mut lines = section.lines();
+        while let Some(line) = lines.next() {
+            let words = line.strip_prefix("    underpass serve --check site.toml ");
+            let Some(words) = words.and_then(shlex::split) else {
+                continue;
+            };
+            let said = check(&words);
+            assert_eq!(
+                Some(said.output.trim()),
+                lines.next().map(str::trim),
+                "{line}"
+            );
+            asked += 1;
+        }
+    }
+    assert_eq!(
+        (checked, asked),
+        (5, 1),
+        "sections with a configuration, and questions"
+    );
 }

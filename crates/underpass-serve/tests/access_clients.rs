@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use support::Server;
 use tempfile::TempDir;
 use underpass_serve::{new_token, password_line, signed_link};
@@ -22,6 +24,7 @@ struct Restricted {
 }
 
 const PASSWORD: &str = "correct horse, battery \u{fc}";
+const PASSWORD_IN_URL: &str = "correct%20horse%2C%20battery%20%C3%BC";
 
 impl Restricted {
     fn start() -> Restricted {
@@ -325,8 +328,13 @@ fn a_browser_shows_the_page_to_who_has_the_password() {
         ]);
         String::from_utf8(run(chromium.args(more).arg(url)).stdout).unwrap()
     };
-    let inside = dump(&site.url_with("ci", &site.token, "/page.html"), &[]);
-    assert!(inside.contains("inside"), "{inside}");
+    for url in [
+        site.url_with("ci", &site.token, "/page.html"),
+        site.url_with("anna", PASSWORD_IN_URL, "/page.html"),
+    ] {
+        let inside = dump(&url, &[]);
+        assert!(inside.contains("inside"), "{inside}");
+    }
     for url in [
         site.url("/page.html"),
         site.url_with("anna", "wrong", "/page.html"),
@@ -334,19 +342,25 @@ fn a_browser_shows_the_page_to_who_has_the_password() {
         let refused = dump(&url, &[]);
         assert!(!refused.contains("inside"), "{refused}");
     }
-    // A script shows the token by a field. Without waiting for it the page would be dumped before.
+    // A script shows them by a field. Without waiting for it the page would be dumped before.
     let expires = SystemTime::now() + Duration::from_secs(600);
     let access = &site.server.options().sites[0].access;
     let link = signed_link(access, "/script.html", expires).unwrap();
-    let url = format!("{}#{}", site.url(&link), site.token);
-    let by_field = dump(&url, &["--virtual-time-budget=20000"]);
-    assert!(
-        by_field.contains("200 &lt;title&gt;t&lt;/title&gt;&lt;p&gt;inside"),
-        "{by_field}"
-    );
+    let login = BASE64_STANDARD.encode(format!("anna:{PASSWORD}"));
+    for shown in [
+        format!("Bearer%20{}", site.token),
+        format!("Basic%20{login}"),
+    ] {
+        let url = format!("{}#{shown}", site.url(&link));
+        let by_field = dump(&url, &["--virtual-time-budget=20000"]);
+        assert!(by_field.contains(GRANTED), "{shown}: {by_field}");
+    }
 }
 
-/// Shows what a request with the token behind the `#` of the address gets.
+/// What the page shows then.
+const GRANTED: &str = "200 &lt;title&gt;t&lt;/title&gt;&lt;p&gt;inside";
+
+/// Shows what a request gets whose `Authorization` stands behind the `#` of the address.
 const FETCHES: &str = "<title>s</title><pre id=p></pre><script>\
-    fetch('/page.html', {headers: {Authorization: 'Bearer ' + location.hash.slice(1)}})\
+    fetch('/page.html', {headers: {Authorization: decodeURIComponent(location.hash.slice(1))}})\
     .then(async r => { p.textContent = r.status + ' ' + await r.text(); });</script>";

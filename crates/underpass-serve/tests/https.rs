@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rcgen::SanType;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -379,6 +380,55 @@ fn rules_know_clients_by_the_subjects_of_their_certificates() {
     for (name, status) in [("mine", 200), ("other", 403), ("all", 200)] {
         server.write(name, name);
         assert_eq!(client.get(&format!("/{name}")).status, status, "{name}");
+    }
+}
+
+#[test]
+fn rules_know_clients_without_a_subject_by_their_first_alternative_name() {
+    let authority = Authority::new();
+    let names = [
+        "DNS:build.example.org",
+        "email:anna@example.org",
+        "URI:spiffe://example.org/ci",
+    ];
+    let rules = names.iter().enumerate().map(|(number, name)| {
+        format!("[[site.access.rule]]\npaths = ['/{number}']\nallow = ['certificate:{name}']\n")
+    });
+    let text = format!("[[site]]\n[site.access]\n{}", String::from_iter(rules));
+    let access = ServerOptions::parse(&text).unwrap().sites.remove(0).access;
+    let server = serve(&authority, |options| {
+        options.tls.client_ca = Some(authority.path("ca.pem"));
+        options.sites[0].access = access;
+    });
+    for number in 0..names.len() {
+        server.write(number.to_string(), "f");
+    }
+    let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
+    let email = SanType::Rfc822Name("anna@example.org".try_into().unwrap());
+    let uri = SanType::URI("spiffe://example.org/ci".try_into().unwrap());
+    let known = dns("build.example.org");
+    let without_subject = |file, names: &[SanType]| authority.issue_without_subject(file, names);
+    for (files, expected) in [
+        (
+            without_subject("1", &[known.clone(), email.clone()]),
+            [200, 403, 403],
+        ),
+        (without_subject("2", &[email, known]), [403, 200, 403]),
+        (without_subject("3", &[uri]), [403, 403, 200]),
+        (
+            without_subject("4", &[dns("build.example.org.evil")]),
+            [403; 3],
+        ),
+        // Its name is its subject.
+        (authority.issue("client", &["build.example.org"]), [403; 3]),
+    ] {
+        let builder = ClientBuilder {
+            identity: Some(files),
+            ..authority.client()
+        };
+        let mut client = connect(&builder.config(), server.address(), "localhost");
+        let statuses = [0, 1, 2].map(|number| client.get(&format!("/{number}")).status);
+        assert_eq!(statuses, expected);
     }
 }
 

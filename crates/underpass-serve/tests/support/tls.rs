@@ -7,7 +7,10 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, Issuer,
+    KeyPair, SanType,
+};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -60,8 +63,25 @@ impl Authority {
         algorithm: &'static rcgen::SignatureAlgorithm,
     ) -> CertificateFiles {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-        let key = KeyPair::generate_for(algorithm).unwrap();
         let params = CertificateParams::new(names).unwrap();
+        self.issue_params(name, params, algorithm)
+    }
+
+    /// Issues a certificate with these alternative names, and no subject.
+    pub(crate) fn issue_without_subject(&self, name: &str, names: &[SanType]) -> CertificateFiles {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.subject_alt_names = names.to_vec();
+        self.issue_params(name, params, &rcgen::PKCS_ECDSA_P256_SHA256)
+    }
+
+    fn issue_params(
+        &self,
+        name: &str,
+        params: CertificateParams,
+        algorithm: &'static rcgen::SignatureAlgorithm,
+    ) -> CertificateFiles {
+        let key = KeyPair::generate_for(algorithm).unwrap();
         let issuer: &Issuer<'static, KeyPair> = &self.issuer;
         let certificate = params.signed_by(&key, issuer).unwrap();
         let [cert, key_file] = ["crt", "key"].map(|end| self.path(&format!("{name}.{end}")));
