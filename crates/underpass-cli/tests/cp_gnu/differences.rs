@@ -2,6 +2,7 @@
 
 use super::cases::Case;
 use super::compare::Difference;
+use super::look::shown;
 use super::trees::HERE;
 
 /// A known difference.
@@ -49,7 +50,11 @@ pub(crate) const DIFFERENCES: &[Known] = &[
             let is_asked = ["-b", "--backup", "-S"]
                 .iter()
                 .any(|name| case.drawn.has(name));
-            is_asked && misplaced_backups(all).any(|backup| follows_from(difference, backup))
+            let backups = misplaced_backups(all);
+            is_asked
+                && backups
+                    .iter()
+                    .any(|backup| follows_from(difference, backup))
         },
     },
     Known {
@@ -148,40 +153,93 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
 ];
 
-/// The simple backups that only one of the two has.
-fn misplaced_backups(all: &[Difference]) -> impl Iterator<Item = &[u8]> {
-    let one_sided = all
-        .iter()
-        .filter(|one| ["extra", "missing"].contains(&one.what.as_str()));
-    let paths = one_sided.filter_map(|one| one.path.as_deref());
-    paths.filter(|path| SUFFIXES.iter().any(|suffix| path.ends_with(suffix)))
+/// The file that one of them backed up, or both: where GNU's has it, and where ours has.
+struct MisplacedBackup<'a> {
+    gnu: &'a [u8],
+    ours: &'a [u8],
 }
 
 const SUFFIXES: [&[u8]; 6] = [b"~", b".bak", b".old", b"x", b".suffix", b".env"];
 
-/// Whether a backup at another place makes this difference: of itself, of a file of its name,
-/// of the times of folders that were searched for it, of the messages that name it.
-fn follows_from(difference: &Difference, backup: &[u8]) -> bool {
-    let folder = backup.iter().rposition(|byte| *byte == b'/');
-    let folder = &backup[..folder.unwrap_or(0)];
+/// The backups that are at different places. One that has no partner on the other side was lost, or
+/// should not be.
+fn misplaced_backups(all: &[Difference]) -> Vec<MisplacedBackup<'_>> {
+    let of_gnu = paths(all, "missing").filter(|(gnu, _)| original(gnu).is_some());
+    let elsewhere = of_gnu.flat_map(|(gnu, theirs)| {
+        // Ours has it in another folder, or put it back where nothing could take its place.
+        let partners = paths(all, "extra").filter(move |(ours, own)| {
+            let is_named = name(ours) == name(gnu) || Some(name(ours)) == original(gnu).map(name);
+            is_named && without_place(&own.ours) == without_place(&theirs.gnu)
+        });
+        partners.map(move |(ours, _)| MisplacedBackup { gnu, ours })
+    });
+    // GNU's found nothing to back up, and left the file where it is.
+    let left = paths(all, "extra").filter_map(|(ours, own)| {
+        let gnu = original(ours)?;
+        let identity = shown(gnu);
+        let mut there = paths(all, "inode").filter(|(path, _)| *path == gnu);
+        let is_left = there.any(|(_, there)| there.gnu == identity && there.ours != identity);
+        let is_of_it = own.ours.contains(&format!("inode={identity} kind="));
+        (is_left && is_of_it).then_some(MisplacedBackup { gnu, ours })
+    });
+    elsewhere.chain(left).collect()
+}
+
+/// The names that differ in this.
+fn paths<'a>(
+    all: &'a [Difference],
+    what: &'static str,
+) -> impl Iterator<Item = (&'a [u8], &'a Difference)> {
+    let named = all.iter().filter(move |one| one.what == what);
+    named.filter_map(|one| Some((one.path.as_deref()?, one)))
+}
+
+/// What a simple backup is of.
+fn original(backup: &[u8]) -> Option<&[u8]> {
+    SUFFIXES
+        .iter()
+        .find_map(|suffix| backup.strip_suffix(*suffix))
+}
+
+/// What `of_one` says of a file, without where it is and what it takes there.
+fn without_place(state: &str) -> (&str, &str) {
+    let from = ["content=", "inode="]
+        .iter()
+        .find_map(|word| state.find(word));
+    let state = &state[from.unwrap_or(0)..];
+    let (before, links) = state.split_once(" links=").unwrap_or((state, ""));
+    (
+        before,
+        links.split_once(" mode=").map_or("", |(_, rest)| rest),
+    )
+}
+
+fn name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// Whether a backup at another place makes this difference: of itself, of the file it is of, of
+/// the times of the folders it is in and of those that were searched for it, of the messages that
+/// name it.
+fn follows_from(difference: &Difference, backup: &MisplacedBackup<'_>) -> bool {
     let without_backup = |text: &str| {
         let lines = text.lines().filter(|line| !line.contains("un-backup"));
         let copied = lines.map(|line| line.split(" (backup: ").next().unwrap_or(line).to_owned());
         copied.collect::<Vec<_>>()
     };
-    match difference.path.as_deref() {
-        Some(path) => {
-            let name = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec);
-            let mut originals = SUFFIXES
-                .iter()
-                .filter_map(|suffix| backup.strip_suffix(*suffix));
-            let is_original = originals.any(|original| name(original) == name(path));
-            let is_searched = difference.what == "atime" && difference.gnu == "now";
-            let is_folder = path == folder && is_touched(difference);
-            path == backup || is_original || is_searched || is_folder
-        }
-        None => without_backup(&difference.gnu) == without_backup(&difference.ours),
-    }
+    let Some(path) = difference.path.as_deref() else {
+        return without_backup(&difference.gnu) == without_backup(&difference.ours);
+    };
+    [backup.gnu, backup.ours].into_iter().any(|backup| {
+        let original = original(backup);
+        let is_original = original == Some(path);
+        // A hard link that could not be made is one fewer of its source.
+        let is_source = difference.what == "links" && original.map(name) == Some(name(path));
+        let is_searched = difference.what == "atime" && difference.gnu == "now";
+        let folder = backup.len().saturating_sub(name(backup).len() + 1);
+        let is_folder = path == &backup[..folder] && is_touched(difference);
+        path == backup || is_original || is_source || is_searched || is_folder
+    })
 }
 
 /// A folder in which a file was made and removed again, or never made.

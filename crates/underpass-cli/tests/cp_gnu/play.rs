@@ -56,6 +56,21 @@ impl Ground {
         }
     }
 
+    /// GNU's, but for the simple backups, which are gone when it ends.
+    pub(crate) fn without_backups(&self) -> Program {
+        let folder = self.folder.path().join("without-backups");
+        fs::create_dir(&folder).expect("a folder");
+        let script = "#!/bin/sh\n/usr/bin/cp \"$@\"\nended=$?\n\
+                      /usr/bin/find .. -name '*~' -delete\nexit $ended\n";
+        fs::write(folder.join("cp"), script).expect("room");
+        let anybody = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder.join("cp"), anybody).expect("permissions");
+        Program {
+            folder,
+            ..Self::gnu()
+        }
+    }
+
     /// Plays cases, two at a time on two processors; the failures, in the order of numbers.
     pub(crate) fn play(&self, cases: &Cases, programs: [&Program; 2]) -> Played {
         let played = Mutex::new(Played::new(cases.seed));
