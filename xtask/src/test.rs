@@ -3,7 +3,7 @@
 //! ```text
 //! fmt  tidy               need no build
 //! build ─┬─ clippy doc     the same packages and features throughout, so that the dependencies
-//!        ├─ unit           are built once
+//!        ├─ unit           are built once; but for a look at the tool without TLS
 //!        ├─ system         the tests with needs: each binary run alone
 //!        └─ guest          those of kernel TLS, with other kernels
 //! ```
@@ -52,7 +52,7 @@ enum TestStep {
     Tidy,
     /// libraries, the tool, examples and tests compile
     Build,
-    /// no warnings, with all targets and features
+    /// no warnings, with all targets and features, and without TLS
     Clippy,
     /// the documentation builds without warnings
     Doc,

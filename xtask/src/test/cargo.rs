@@ -14,11 +14,27 @@ pub(super) fn fmt(workspace: &Workspace, report: &mut TestReport) -> Fallible<()
 }
 
 pub(super) fn clippy(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
-    let mut cargo = workspace.cargo_over_everything("clippy");
     // Behind `--` the flag is for our crates only: it builds no dependency anew.
-    cargo.args(["--all-targets", "--", "-D", "warnings"]);
-    component(workspace, "clippy", "clippy", cargo, report)
+    let mut all = workspace.cargo_over_everything("clippy");
+    all.args(["--all-targets", "--", "-D", "warnings"]);
+    component(workspace, "clippy", "clippy", all, report)?;
+    // What has the feature `tls`, without it; nothing is linked.
+    let mut without_tls = workspace.cargo("clippy");
+    for package in WITH_TLS {
+        without_tls.args(["--package", package]);
+    }
+    without_tls.args(["--no-default-features", "--", "-D", "warnings"]);
+    component(workspace, "clippy", "clippy", without_tls, report)
 }
+
+/// The tool, and the libraries whose feature `tls` it passes on.
+const WITH_TLS: [&str; 5] = [
+    "underpass-bench",
+    "underpass-broker",
+    "underpass-cli",
+    "underpass-net",
+    "underpass-serve",
+];
 
 /// Documents our crates, and refuses what rustdoc warns of.
 pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
