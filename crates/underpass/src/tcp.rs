@@ -135,6 +135,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
+    use rustix::net::sockopt::set_socket_send_buffer_size;
+
     use super::*;
 
     fn pair() -> (TcpStream, TcpStream) {
@@ -162,6 +164,31 @@ mod tests {
         let full = reached(&server).unwrap();
         assert_eq!(full.outstanding, Outstanding::Something);
         assert!(full.acknowledged < 1000 + sent, "{full:?} of {sent}");
+    }
+
+    #[test]
+    fn the_room_falls_as_a_socket_fills_and_comes_back() {
+        let (mut server, mut client) = pair();
+        // A size that was set is not changed by the kernel.
+        set_socket_send_buffer_size(&server, 100_000).unwrap();
+        server.set_nonblocking(true).unwrap();
+        let empty = send_room(&server).unwrap();
+        assert!(empty >= 50_000, "{empty}");
+        let (mut sent, mut rooms) = (0, vec![empty]);
+        // What is acknowledged makes room again, until the client's buffer is full too.
+        underpass_testkit::wait_until("no room", || {
+            while let Ok(count) = server.write(&[2; 10_000]) {
+                sent += count;
+                rooms.push(send_room(&server).unwrap());
+            }
+            send_room(&server) == Ok(0)
+        });
+        assert!(
+            rooms.iter().any(|room| (1..empty).contains(room)),
+            "{rooms:?}"
+        );
+        client.read_exact(&mut vec![0; sent]).unwrap();
+        underpass_testkit::wait_until("room", || send_room(&server) == Ok(empty));
     }
 
     #[test]

@@ -162,3 +162,69 @@ impl Outbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: u64 = 1000;
+    const LEN: u64 = 500;
+
+    /// A head of four bytes before a range of a file.
+    fn outbox() -> Outbox {
+        let file = SharedFile::new(tempfile::tempfile().unwrap().into());
+        let mut outbox = Outbox::new();
+        outbox.push(Piece::Bytes(b"head".to_vec()));
+        outbox.push(Piece::Range(FileRange {
+            file,
+            offset: FROM,
+            len: LEN,
+        }));
+        outbox
+    }
+
+    /// Gathers from a file of which only what lies before `end` is in the page cache.
+    fn gather(outbox: &mut Outbox, skipped: u64, end: u64) -> Gathered {
+        let mut buffer = [0; 1000];
+        let read = |_: &SharedFile, room: &mut [u8], offset: u64| {
+            let cached = usize::try_from(end.checked_sub(offset)?).unwrap();
+            (cached > 0).then(|| Ok(cached.min(room.len())))
+        };
+        outbox.gather(skipped, &mut buffer, read).unwrap()
+    }
+
+    fn bytes(gathered: Gathered) -> Option<usize> {
+        match gathered {
+            Gathered::Bytes(count) => Some(count),
+            Gathered::Cold(_) => None,
+        }
+    }
+
+    fn cold(gathered: Gathered) -> Option<(u64, u64)> {
+        match gathered {
+            Gathered::Bytes(_) => None,
+            Gathered::Cold(range) => Some((range.offset, range.len)),
+        }
+    }
+
+    #[test]
+    fn a_cold_range_is_reported_once_it_is_next_and_from_where_it_is_cold() {
+        let mut outbox = outbox();
+        // What is before it leaves first, and so does what is in a driver's buffer.
+        assert_eq!(bytes(gather(&mut outbox, 0, FROM)), Some(4));
+        assert_eq!(bytes(gather(&mut outbox, 4, FROM)), Some(0));
+        outbox.advance(4, 1);
+        assert_eq!(cold(gather(&mut outbox, 0, FROM)), Some((FROM, LEN)));
+        // A part of it has come.
+        assert_eq!(bytes(gather(&mut outbox, 0, FROM + 120)), Some(120));
+        outbox.advance(120, 1);
+        assert_eq!(
+            cold(gather(&mut outbox, 0, FROM + 120)),
+            Some((FROM + 120, LEN - 120))
+        );
+        assert_eq!(bytes(gather(&mut outbox, 0, FROM + LEN)), Some(380));
+        outbox.advance(380, 1);
+        assert_eq!(bytes(gather(&mut outbox, 0, FROM)), Some(0));
+        assert!(outbox.is_empty());
+    }
+}

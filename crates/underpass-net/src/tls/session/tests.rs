@@ -380,6 +380,55 @@ fn the_end_is_announced_once_the_socket_takes_it() {
     });
 }
 
+/// A socket that was full is given record after record, so that at most one waits; then batches
+/// again.
+#[test]
+fn after_a_full_socket_at_most_one_record_waits_as_long_as_caution_lasts() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let site = Site::new();
+    runtime.block_on(async {
+        for suite in SUITES {
+            let (session, socket, mut client) = site.connect(suite).await;
+            session.state.borrow_mut().key_records_max = u64::MAX;
+            set_socket_send_buffer_size(&socket, 1 << 20).unwrap();
+            let (worker, mut outbox) = (worker(), Outbox::new());
+            let body = site.body.repeat(5);
+            outbox.push(Piece::Bytes(body.clone()));
+            let batch = |outbox: &Outbox| session.state.borrow().batch(&socket, outbox, &worker);
+            assert_eq!(batch(&outbox), SEALED_BATCH_BYTES);
+            let state = || {
+                let state = session.state.borrow();
+                (state.caution, state.unsent.unsent().len())
+            };
+            let mut cautious = 0;
+            while !outbox.is_empty() {
+                let (caution, before) = state();
+                let turn = poll_turn((&session, &socket), &mut outbox, &worker, u64::MAX, 1);
+                let is_over = turn.await;
+                let (_, waiting) = state();
+                if caution > 0 && !outbox.is_empty() {
+                    assert!(waiting <= before.max(RECORD_BYTES_MAX), "{waiting}");
+                    assert_eq!(batch(&outbox), CONTENT_BYTES_MAX);
+                    cautious += 1;
+                }
+                // Full, or empty but for what the client reads now.
+                assert!(is_over || state().0 > 0);
+                client.read(30_000);
+            }
+            assert!(cautious > 10, "{cautious}");
+            client.read_until(|client| client.received.len() >= body.len());
+            assert_same(&client.received, &body, "the body");
+            // Whatever the socket took is forgotten with the caution.
+            outbox.push(Piece::Bytes(body));
+            worker.sealed_caution.set(1);
+            assert_eq!(batch(&outbox), CONTENT_BYTES_MAX, "that of all connections");
+            worker.sealed_caution.set(0);
+            session.state.borrow_mut().caution = 0;
+            assert_eq!(batch(&outbox), SEALED_BATCH_BYTES);
+        }
+    });
+}
+
 /// The client of each connection takes a thread until its handshake is complete.
 #[test]
 fn a_long_signature_is_made_by_another_thread_and_a_short_one_by_the_worker() {
@@ -393,9 +442,7 @@ fn a_long_signature_is_made_by_another_thread_and_a_short_one_by_the_worker() {
         let count = Arc::clone(&started);
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .on_thread_start(move || {
-                count.fetch_add(1, Ordering::Relaxed);
-            })
+            .on_thread_start(move || _ = count.fetch_add(1, Ordering::Relaxed))
             .build()
             .unwrap();
         let site = Site::of(&key, OffloadMode::Off);
