@@ -44,8 +44,10 @@ impl PartitionLog {
         (pending, outcomes, config): (&mut PendingWrite, &mut AppendOutcomes, &TopicConfig),
     ) -> Result<Appended, AppendError> {
         let header = checked(&batches[number], config)?;
-        let size = pending.bytes + header.size as u64;
-        if appender.is_full(&header, size, config) {
+        if appender.may_fill_indexes(pending, config) {
+            self.write(appender, batches, pending, outcomes, config);
+        }
+        if appender.is_full(&header, pending, config) {
             self.write(appender, batches, pending, outcomes, config);
             let rolled = self.roll(appender);
             rolled.map_err(|error| AppendError::Disk(Arc::new(error)))?;

@@ -138,19 +138,31 @@ impl Appender {
         })
     }
 
-    /// Whether a batch belongs into another segment, where `pending` bytes will be written.
-    pub(crate) fn is_full(&self, header: &BatchHeader, pending: u64, config: &TopicConfig) -> bool {
-        let size = self.active.size();
-        if size + pending <= header.size as u64 {
+    /// Whether an index may be full once everything pending is written: what is pending has no
+    /// entries yet.
+    pub(crate) fn may_fill_indexes(&self, pending: &PendingWrite, config: &TopicConfig) -> bool {
+        let entries = pending.placed.len();
+        entries > 0 && lock(&self.index).is_full(config.segment_index_bytes, entries)
+    }
+
+    /// Whether a batch belongs into another segment than what is pending.
+    pub(crate) fn is_full(
+        &self,
+        header: &BatchHeader,
+        pending: &PendingWrite,
+        config: &TopicConfig,
+    ) -> bool {
+        let size = self.active.size() + pending.bytes;
+        if size == 0 {
             return false;
         }
-        let is_old = self
-            .first_timestamp
+        let first = self.first_timestamp.or_else(|| pending.first_timestamp());
+        let is_old = first
             .is_some_and(|first| header.max_timestamp.saturating_sub(first) > config.segment_ms);
         let last = self.next_offset + i64::from(header.last_offset_delta);
-        size + pending > config.segment_bytes
+        size + header.size as u64 > config.segment_bytes
             || is_old
-            || lock(&self.index).is_full(config.segment_index_bytes)
+            || lock(&self.index).is_full(config.segment_index_bytes, 0)
             || last - self.active.base > i64::from(i32::MAX)
     }
 
@@ -195,11 +207,7 @@ impl Appender {
             self.unsynced_records += header.count.unsigned_abs() as u64;
         }
         drop(index);
-        let first = pending
-            .placed
-            .first()
-            .map(|(_, first)| first.base_timestamp);
-        self.first_timestamp = self.first_timestamp.or(first);
+        self.first_timestamp = self.first_timestamp.or_else(|| pending.first_timestamp());
         if self
             .unsynced
             .last()
@@ -221,6 +229,12 @@ impl Appender {
 }
 
 impl PendingWrite {
+    /// The timestamp of the first batch.
+    fn first_timestamp(&self) -> Option<i64> {
+        let first = self.placed.first();
+        first.map(|(_, first)| first.base_timestamp)
+    }
+
     /// Whether something before an offset is not written yet.
     pub(crate) fn begins_before(&self, offset: i64) -> bool {
         let first = self.placed.first();

@@ -215,10 +215,10 @@ impl SegmentIndex {
         Some((largest.timestamp, self.base + i64::from(largest.offset)))
     }
 
-    /// Whether one more entry would make a file larger than `bytes`.
-    pub(crate) fn is_full(&self, bytes: u64) -> bool {
-        let offsets = (self.offsets.len() + 1) * OFFSET_ENTRY_BYTES;
-        let times = (self.times.len() + 2) * TIME_ENTRY_BYTES;
+    /// Whether one more entry, behind `pending` others, would make a file larger than `bytes`.
+    pub(crate) fn is_full(&self, bytes: u64, pending: usize) -> bool {
+        let offsets = (self.offsets.len() + pending + 1) * OFFSET_ENTRY_BYTES;
+        let times = (self.times.len() + pending + 2) * TIME_ENTRY_BYTES;
         offsets.max(times) as u64 > bytes
     }
 

@@ -161,9 +161,16 @@ fn bases(log: &PartitionLog) -> Vec<i64> {
 /// Appends one record with each timestamp, one behind the other.
 fn append_times(log: &PartitionLog, bytes: usize, timestamps: &[i64]) {
     for timestamp in timestamps {
-        let outcomes = append_all(log, &[batch(1, bytes, *timestamp)]);
-        assert!(outcomes[0].is_ok());
+        append_together(log, bytes, &[*timestamp]);
     }
+}
+
+/// The same with all batches in one call.
+fn append_together(log: &PartitionLog, bytes: usize, timestamps: &[i64]) {
+    let batches = timestamps.iter();
+    let batches = batches.map(|timestamp| batch(1, bytes, *timestamp));
+    let outcomes = append_all(log, &Vec::from_iter(batches));
+    assert!(outcomes.iter().all(Result::is_ok));
 }
 
 #[test]
@@ -181,13 +188,23 @@ fn a_segment_is_followed_by_another_one_when_its_first_record_is_old() {
     configure(&log, |_| ());
     append_times(&log, 10, &[9003]);
     assert_eq!(bases(&log), [0, 3, 6]);
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept(folder.path(), by_age);
+    append_together(&log, 10, &[5000, 4000, 6000, 6001, 7001]);
+    assert_eq!(bases(&log), [0, 3]);
 }
 
 #[test]
 fn a_segment_is_followed_by_another_one_when_an_index_is_full() {
     // Every batch but the first of a segment has an entry, and there is always room for one more
     // time.
-    for (rise, batches, [offsets_max, times_max]) in [(0, 6, [40, 12]), (1, 3, [16, 24])] {
+    type Append = fn(&PartitionLog, usize, &[i64]);
+    for (rise, batches, sizes, append) in [
+        (0, 6, [40, 12], append_times as Append),
+        (1, 3, [16, 24], append_times),
+        (0, 6, [40, 12], append_together),
+        (1, 3, [16, 24], append_together),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let log = kept(folder.path(), |config| {
             config.segment_bytes = 1 << 20;
@@ -195,7 +212,7 @@ fn a_segment_is_followed_by_another_one_when_an_index_is_full() {
             config.segment_index_bytes = 40;
         });
         let timestamps: Vec<_> = (0..2 * batches + 1).map(|number| number * rise).collect();
-        append_times(&log, 200, &timestamps);
+        append(&log, 200, &timestamps);
         assert_eq!(bases(&log), [0, batches, 2 * batches], "{rise}");
         log.sync().unwrap();
         log.finish_sealed().unwrap();
@@ -204,7 +221,7 @@ fn a_segment_is_followed_by_another_one_when_an_index_is_full() {
                 let path = file_path(folder.path(), base, extension);
                 fs::metadata(path).unwrap().len()
             };
-            assert_eq!([size(INDEX), size(TIME_INDEX)], [offsets_max, times_max]);
+            assert_eq!([INDEX, TIME_INDEX].map(size), sizes);
         }
     }
 }
