@@ -384,7 +384,7 @@ impl LogManager {
 
 impl LogManager {
     /// Ends the threads, once everything is written and synced.
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         drop(lock(&self.tending).take());
         self.threads.close_queue();
         let threads: Vec<_> = lock(&self.running).drain(..).collect();

@@ -31,6 +31,8 @@ fn small_segments() -> Arc<TopicConfig> {
     Arc::new(TopicConfig {
         segment_bytes: 3000,
         index_interval_bytes: 300,
+        // The timestamps of batches are those of 1970.
+        retention_ms: -1,
         file_delete_delay_ms: 0,
         ..TopicConfig::default()
     })
@@ -165,6 +167,8 @@ proptest! {
                     log = Arc::clone(&found[0].log);
                 }
                 Step::Crash => {
+                    // A thread that looks after the folder may hold it for a moment longer.
+                    manager.stop();
                     drop((manager, log));
                     let found;
                     (manager, found) = opened(folder.path());
