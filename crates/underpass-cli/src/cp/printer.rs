@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use signal_hook::consts::SIGPIPE;
 use underpass_copy::{
     Charset, CopyMode, Event, EventDetail, Finished, Observer, OtherEnd, OverwriteQuestion,
-    Problem, ProblemKind, Quoted,
+    Problem, ProblemKind, Quoted, Severity,
 };
 
 use super::explain::{self, IncompleteFiles};
@@ -118,7 +118,9 @@ impl<'a> EventPrinter<'a> {
         };
         self.stopped.fetch_add(stopped, Relaxed);
         self.moved.fetch_add(moved, Relaxed);
-        let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
+        // A file that only loses an attribute is named.
+        let is_full = problem.severity == Severity::Error
+            && matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
         let leaves_part = self.leaves_parts && problem.moved.is_some();
         // Of many files without room those that are cut off are named.
         let is_short = is_full && self.disk_full.swap(true, Relaxed) && !leaves_part;
