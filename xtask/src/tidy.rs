@@ -61,8 +61,8 @@ const RULES: &[TidyRule] = &[
     ("glossary", glossary::check),
     ("lines of source", source::check_lines),
     ("tests with needs", ignores::check),
-    ("tests that sleep", |tree| {
-        waits::check(tree, waits::EXCEPTIONS)
+    ("tests that sleep or read a clock", |tree| {
+        waits::check(tree, waits::SLEEPING, waits::TIMED)
     }),
 ];
 

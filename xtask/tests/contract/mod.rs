@@ -9,10 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
-use underpass_testkit::free_address;
+use underpass_testkit::{free_address, wait_for};
 
 /// Not a multiple of any buffer.
 const FILE_BYTES: usize = 3 * 1024 * 1024 + 17;
@@ -163,14 +162,7 @@ fn start_server(variant: &Variant, root: &Path) -> (Server, String) {
 
 /// Tries until the server listens.
 fn connect(address: &str) -> TcpStream {
-    let begun = Instant::now();
-    loop {
-        match TcpStream::connect(address) {
-            Ok(connection) => return connection,
-            Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error}"),
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_for("server", || TcpStream::connect(address).ok())
 }
 
 fn ask(connection: &mut BufReader<TcpStream>, path: &str) -> (u16, Vec<u8>) {

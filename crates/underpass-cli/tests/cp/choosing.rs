@@ -225,7 +225,6 @@ fn a_limit_holds_for_all_files_together() {
     assert_eq!(names(&path("dest")).len(), 8);
     // 4 MiB at 4 MiB a second.
     assert!(took >= Duration::from_millis(800), "{took:?}");
-    assert!(took <= Duration::from_secs(10), "{took:?}");
 }
 
 #[test]
@@ -245,5 +244,4 @@ fn a_limit_is_kept_from_the_first_second_on() {
         (came / MIB) as f64 <= allowed,
         "{came} bytes after {took:?}"
     );
-    assert!(took <= Duration::from_secs(10), "{took:?}");
 }

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -66,11 +65,9 @@ fn more_than_32_bits_of_bytes() {
         ("splice", &["--only=splice", "--verify"]),
         ("atomic", &["--atomic", "--resume", "--verify"]),
     ] {
-        let begin = Instant::now();
+        // A copy that moved the holes' bytes would allocate blocks for them, or count them.
         cp(options, &[path("source"), path(way)]).succeeded();
         has_islands(&path(way), all, &offsets);
-        let took = begin.elapsed();
-        assert!(took < Duration::from_secs(10), "{way}: {took:?}");
     }
 }
 

@@ -2,7 +2,6 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -92,17 +91,16 @@ fn terabytes_of_hole_take_no_time() {
     let bytes = [(0, 1), (5 * TIB + 12_345, 2)];
     let one = sparse(folder.path(), "one", 10 * TIB, &bytes);
     let other = sparse(folder.path(), "other", 10 * TIB, &bytes);
-    let began = Instant::now();
-    let mut reported = 0;
+    let (mut reported, mut ticks) = (0, 0);
     let mut tick = |more| {
         reported += more;
+        ticks += 1;
+        assert!(ticks < 100, "reading them would take an hour");
         ControlFlow::Continue(())
     };
     let result = compare(one.as_fd(), other.as_fd(), 10 * TIB, &mut tick).unwrap();
     assert!(matches!(result, Comparison::Equal(_)));
     assert_eq!(reported, 10 * TIB);
-    // Reading them would take an hour.
-    assert!(began.elapsed() < Duration::from_secs(5));
 
     other.write_all_at(&[3], 7 * TIB).unwrap();
     assert_eq!(

@@ -11,7 +11,7 @@ use crate::batch::tests::{batch, seal};
 use crate::batch::{BatchHeader, HEADER_BYTES, is_intact};
 use crate::files::trace::{Operation, Trace};
 use crate::tests::image::{Disk, Random};
-use crate::tests::{WAIT_MAX, content, read};
+use crate::tests::{content, read};
 use crate::*;
 
 /// The data folder, in the folder that is recorded.
@@ -465,7 +465,11 @@ impl Session {
             false => self.manager().threads.sync_dirty(),
             true => {
                 for _ in 0..self.waiting {
-                    let answer = self.answers.1.recv_timeout(WAIT_MAX).unwrap();
+                    let answer = self
+                        .answers
+                        .1
+                        .recv_timeout(underpass_testkit::WAIT_MAX)
+                        .unwrap();
                     self.take_answer(answer);
                 }
             }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use toy::{
     FRAME_BYTES_MAX, HANG, Nothing, Polls, Service, for_operators, on_any_port, serve, stop,
@@ -21,7 +21,7 @@ use underpass_net::{
     Address, ConnectionError, ConnectionLimits, Connector, ListenAt, Server, ShutdownPhase,
     WakeHandle,
 };
-use underpass_testkit::wait_until;
+use underpass_testkit::{wait_for, wait_until};
 
 fn connect(server: &Server<Nothing>) -> TcpStream {
     connect_to(server.address().unwrap())
@@ -130,16 +130,10 @@ impl LongPolls {
 
     /// Waits until so many polls wait, and takes their handles.
     fn handles(&self, count: usize) -> Vec<WakeHandle> {
-        let start = Instant::now();
-        loop {
+        wait_for("polls", || {
             let mut waiting = self.waiting.lock().unwrap();
-            if waiting.len() >= count {
-                return waiting.drain(..).collect();
-            }
-            drop(waiting);
-            assert!(start.elapsed() < HANG);
-            thread::yield_now();
-        }
+            (waiting.len() >= count).then(|| waiting.drain(..).collect())
+        })
     }
 }
 
@@ -361,10 +355,7 @@ fn a_reload_changes_what_a_listener_speaks_and_loses_no_connection() {
     };
     for word in ["1", "2", "3", "4", "5", "6", "7", "8"] {
         config.listeners[0].service = Service::Hello(word);
-        let start = Instant::now();
-        while server.reload(&config).is_err() {
-            assert!(start.elapsed() < HANG);
-        }
+        wait_until("reload", || server.reload(&config).is_ok());
         assert_eq!(server.address(), Some(address));
         let mut text = String::new();
         connect_to(address).read_to_string(&mut text).unwrap();
