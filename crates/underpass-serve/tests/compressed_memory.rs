@@ -64,7 +64,7 @@ fn memory_is_that_of_a_window_and_a_batch() {
     file.set_len(LENGTH).unwrap();
     let expected = hash(fs::File::open(&path).unwrap());
     let before = peak_kib();
-    for coding in ["zstd", "gzip"] {
+    for coding in ["br", "zstd", "gzip"] {
         let mut client = HttpClient::connect_slow(server.address());
         client.send(format!(
             "GET /large.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"
@@ -80,6 +80,7 @@ fn memory_is_that_of_a_window_and_a_batch() {
             read: 0,
         };
         let hashed = match coding {
+            "br" => hash(brotli::Decompressor::new(body, 4096)),
             "zstd" => hash(zstd::stream::Decoder::new(body).unwrap()),
             _ => hash(flate2::read::GzDecoder::new(body)),
         };

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat, renameat_with};
 use support::{Probe, Server, State};
 use underpass_serve::{ServerOptions, serve};
@@ -213,10 +214,27 @@ fn a_device_is_not_found() {
     let server = site();
     let path = server.site().join("null");
     let null = rustix::fs::makedev(1, 3);
-    mknodat(CWD, path, FileType::CharacterDevice, Mode::RUSR, null).unwrap();
+    mknodat(CWD, &path, FileType::CharacterDevice, Mode::RUSR, null).unwrap();
+    let queue = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&queue, &path, WatchFlags::OPEN).unwrap();
     let mut client = server.connect();
-    assert_eq!(client.get("/null").status, 404);
+    for target in ["/null", "/null?digest=sha-256", "/null/"] {
+        assert_eq!(client.get(target).status, 404, "{target}");
+    }
+    for target in ["/", "/?download=tar"] {
+        let answer = client.get(target);
+        assert_eq!(answer.status, 200, "{target}");
+        assert!(!answer.body.is_empty(), "{target}");
+    }
     assert_eq!(client.state(), State::Open);
+    // Some devices act when they are opened.
+    let is_opened = || {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        inotify::Reader::new(&queue, &mut buffer).next().is_ok()
+    };
+    assert!(!is_opened(), "the server has opened the device");
+    fs::File::open(&path).unwrap();
+    assert!(is_opened(), "the queue reports what is opened");
 }
 
 #[test]

@@ -229,7 +229,8 @@ const TYPED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><s
 })();
 </script>"##;
 
-/// The colours follow the viewer's scheme, and a narrow window shows whole lines.
+/// The colours follow the viewer's scheme, a narrow window shows whole lines, and what is entered
+/// and pressed has one weight.
 #[test]
 #[ignore = "needs chromium; run by cargo xtask test"]
 fn a_dark_scheme_is_dark_and_a_phone_shows_the_whole_width() {
@@ -237,10 +238,10 @@ fn a_dark_scheme_is_dark_and_a_phone_shows_the_whole_width() {
     server.write("shelf/measured.html", MEASURED);
     let url = format!("http://{}/shelf/measured.html", server.address());
     for (scheme, size, expected) in [
-        (0, "1280,1000", "dark on dark, fits"),
-        (1, "1280,1000", "light on light, fits"),
-        (1, "500,1000", "light on light, fits"),
-        (0, "500,1000", "dark on dark, fits"),
+        (0, "1280,1000", "dark on dark, fits, one weight"),
+        (1, "1280,1000", "light on light, fits, one weight"),
+        (1, "500,1000", "light on light, fits, one weight"),
+        (0, "500,1000", "dark on dark, fits, one weight"),
     ] {
         let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
         let size = format!("--window-size={size}");
@@ -256,7 +257,8 @@ fn a_dark_scheme_is_dark_and_a_phone_shows_the_whole_width() {
 }
 
 /// The listing in a document of the same content and style, measured: the ground of the page and
-/// of an input are brighter or darker than the text, and nothing is wider than the window.
+/// of an input are brighter or darker than the text, nothing is wider than the window, and the
+/// search box, its button and the link that looks like one are equally bold.
 const MEASURED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><script>
 (async () => {
   const answer = await fetch("./");
@@ -270,8 +272,11 @@ const MEASURED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output
     return bright(style.backgroundColor) > bright(style.color) ? "light" : "dark";
   };
   const root = document.documentElement;
+  const pressed = ["#search", "button", ".button"].map((it) => document.querySelector(it));
+  const weights = new Set(pressed.map((it) => getComputedStyle(it).fontWeight));
   output.textContent = scheme(document.body) + " on " + scheme(document.getElementById("search")) +
-    ", " + (root.scrollWidth <= root.clientWidth ? "fits" : "overflows");
+    ", " + (root.scrollWidth <= root.clientWidth ? "fits" : "overflows") +
+    ", " + (weights.size === 1 ? "one weight" : [...weights].join(" and "));
 })();
 </script>"##;
 
