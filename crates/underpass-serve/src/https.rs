@@ -154,10 +154,14 @@ impl HttpsState {
     /// Reads the files of the certificates again from time to time, on a thread that ends with the
     /// state.
     pub(crate) fn watch(self: &Arc<HttpsState>) -> Result<(), Error> {
+        self.watch_every(REFRESH_INTERVAL)
+    }
+
+    fn watch_every(self: &Arc<HttpsState>, interval: Duration) -> Result<(), Error> {
         let state = Arc::downgrade(self);
         let watch = move || {
             while state.strong_count() > 0 {
-                thread::park_timeout(REFRESH_INTERVAL);
+                thread::park_timeout(interval);
                 refresh(&state);
             }
         };
@@ -280,6 +284,79 @@ impl CertificatePin {
         CertificatePin {
             fingerprint: pairs.collect::<Vec<_>>().join(":"),
             public_key: format!("sha256//{}", BASE64_STANDARD.encode(facts.key_sha256)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "tls")]
+mod tests {
+    use std::fs;
+    use std::net::{SocketAddr, TcpStream};
+
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::crypto::aws_lc_rs::default_provider;
+    use rustls::pki_types::CertificateDer;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use underpass_net::TlsOptions;
+    use underpass_testkit::{WAIT_MAX, wait_until};
+
+    use super::*;
+    use crate::server::FileServer;
+
+    /// A new pair in these files.
+    fn renew(options: &TlsOptions) -> CertificateDer<'static> {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let files = &options.certificates[0];
+        fs::write(&files.cert, certificate.pem()).unwrap();
+        fs::write(&files.key, key.serialize_pem()).unwrap();
+        certificate.der().clone()
+    }
+
+    /// Whether a new connection is presented this certificate.
+    fn is_presented(certificate: &CertificateDer<'static>, to: SocketAddr) -> bool {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut socket = TcpStream::connect(to).unwrap();
+        socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        while client.is_handshaking() {
+            if client.complete_io(&mut socket).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    #[test]
+    fn a_renewed_certificate_is_presented_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let site = folder.path().join("site");
+        fs::create_dir(&site).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut options = ServerOptions::of(&site);
+        options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()];
+        options.tls = TlsOptions::of(at("crt"), at("key"));
+        let first = renew(&options.tls);
+        let server: FileServer = crate::serve(&options).unwrap();
+        let address = server.running().address().unwrap();
+        assert!(is_presented(&first, address));
+        server
+            .https()
+            .watch_every(Duration::from_millis(20))
+            .unwrap();
+        for _ in 0..3 {
+            let renewed = renew(&options.tls);
+            wait_until("the renewed one", || is_presented(&renewed, address));
+            assert!(!is_presented(&first, address));
         }
     }
 }

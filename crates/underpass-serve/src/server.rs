@@ -211,6 +211,11 @@ impl FileServer {
         self.kept.https.refresh()
     }
 
+    #[cfg(all(test, feature = "tls"))]
+    pub(crate) fn https(&self) -> &Arc<HttpsState> {
+        &self.kept.https
+    }
+
     /// Has a new process take over: see [`Server::upgrade`]. It resumes the TLS sessions of this
     /// one.
     ///

@@ -669,3 +669,39 @@ fn a_key_beneath_a_root_is_refused_by_whatever_names_and_links() {
         }
     }
 }
+
+#[test]
+fn an_address_changes_to_https_and_back_while_downloads_go_on() {
+    let authority = Authority::new();
+    let files = authority.issue("server", &["localhost"]);
+    let server = Server::start();
+    let body = content(15, 20_000_000);
+    server.write("f", &body);
+    server.write("small", "content");
+    let address = server.address();
+    let config = authority.client().config();
+    let plain = server.options().clone();
+    let mut secured = plain.clone();
+    secured.tls.certificates = vec![files];
+
+    let mut download = server.connect();
+    download.ask("/f");
+    assert_eq!(download.head().length().unwrap(), body.len());
+    server.server().reload(&secured).unwrap();
+    assert_eq!(server.address(), address);
+    // An earlier worker may take connections until it has seen that it retires.
+    wait_until("a redirect", || server.get("/small").status == 308);
+    let mut second = connect(&config, address, "localhost");
+    assert_eq!(second.get("/small").body, b"content");
+    second.ask("/f");
+    assert_eq!(second.head().length().unwrap(), body.len());
+
+    server.server().reload(&plain).unwrap();
+    wait_until("no redirect", || server.get("/small").status == 200);
+    assert_eq!(server.get("/small").body, b"content");
+    shake(&config, address).unwrap_err();
+    let got = download.read_exact(body.len()).unwrap();
+    assert_same(&got, &body, "the download by HTTP");
+    let got = second.read_exact(body.len()).unwrap();
+    assert_same(&got, &body, "the download by HTTPS");
+}
