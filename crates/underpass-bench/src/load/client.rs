@@ -20,6 +20,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
 use super::go_on_unless;
+use super::handshake_flood::HandshakeFlood;
 use super::request::{ConnectionReuse, RequestTarget};
 use super::test_file::TestFile;
 use super::transport::ServerAddress;
@@ -35,6 +36,9 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 const OPEN_WAIT: Duration = Duration::from_millis(1);
 
 const EVENTS_MAX: usize = 256;
+
+/// Stands for the flood among the numbers of connections.
+const FLOOD: u64 = u64::MAX;
 
 /// Room for the latencies of a second of small requests, so that growing doesn't disturb the first
 /// ones.
@@ -90,6 +94,7 @@ pub(crate) struct LoadClient<'a> {
     /// Each with the index of its stream.
     exchanges: Vec<(usize, ClientExchange)>,
     streams: Vec<RunningStream<'a>>,
+    flood: Option<HandshakeFlood>,
 }
 
 struct RunningStream<'a> {
@@ -126,7 +131,22 @@ impl<'a> LoadClient<'a> {
             epoll,
             exchanges,
             streams: running,
+            flood: None,
         })
+    }
+
+    /// The same beside handshakes that go on for as long as it runs.
+    pub(crate) fn beside(mut self, flood: HandshakeFlood) -> Result<LoadClient<'a>> {
+        let data = epoll::EventData::new_u64(FLOOD);
+        epoll::add(&self.epoll, &flood, data, epoll::EventFlags::IN)
+            .context(|| "adding handshakes to epoll".into())?;
+        self.flood = Some(flood);
+        Ok(self)
+    }
+
+    /// Handshakes beside it that the server has answered.
+    pub(crate) fn handshakes(&self) -> Option<u64> {
+        self.flood.as_ref().map(HandshakeFlood::answered)
     }
 
     /// Runs until every closed stream has used up its quota and every response is complete; returns
@@ -152,8 +172,10 @@ impl<'a> LoadClient<'a> {
                 last_progress = now;
             }
             for event in &events {
-                let index = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
-                self.advance(index)?;
+                match (event.data.u64(), &mut self.flood) {
+                    (FLOOD, Some(flood)) => flood.advance()?,
+                    (index, _) => self.advance(usize::try_from(index).unwrap_or(usize::MAX))?,
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustls::crypto::cipher::{MessageEncrypter, OutboundChunks, OutboundPlainMessage};
 use rustls::pki_types::pem::PemObject as _;
@@ -32,6 +33,9 @@ const SUITES: [&str; 6] = [
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
+
+/// Far more than anything here takes.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Three full records and a little.
 const BODY_BYTES: usize = 50_000;
@@ -445,4 +449,59 @@ fn an_unknown_suite_is_an_error_that_lists_the_known_ones() {
     let made = TlsSetup::make(&options, TlsResumption::Never, Path::new("/nowhere"));
     let error = made.unwrap_err().to_string();
     assert!(SUITES.iter().all(|suite| error.contains(suite)), "{error}");
+}
+
+/// Answers so many ClientHellos, each of which comes on a connection of its own, one after the
+/// other, and those that follow with an alert.
+fn answer_hellos(listener: TcpListener, config: Arc<ServerConfig>, hellos: usize) {
+    thread::spawn(move || {
+        for (index, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            while !connection.wants_write() && connection.read_tls(&mut stream).is_ok() {
+                connection.process_new_packets().unwrap();
+            }
+            let mut answer = Vec::new();
+            while connection.wants_write() {
+                connection.write_tls(&mut answer).unwrap();
+            }
+            if index >= hellos {
+                answer = vec![21, 3, 3, 0, 2, 2, 40];
+            }
+            // In parts, of which only the last one completes it.
+            for part in answer.chunks(100) {
+                let _ = stream.write_all(part);
+                thread::yield_now();
+            }
+            // Until the client is gone.
+            while stream.read(&mut [0; 64]).is_ok_and(|got| got > 0) {}
+        }
+    });
+}
+
+#[test]
+fn handshakes_that_are_never_finished_are_counted_and_replaced() {
+    for suite in SUITES {
+        let folder = tempfile::tempdir().unwrap();
+        let key = CertificateKey::P256;
+        let setup = setup(suite, key, TlsResumption::Never, folder.path());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ServerAddress {
+            socket: listener.local_addr().unwrap(),
+            tls: Some(setup.client()),
+        };
+        // The first of them shows how long an answer is.
+        answer_hellos(listener, server_config(&setup), 1 + 9);
+        let mut flood = HandshakeFlood::open(&address, 2).unwrap();
+        let start = Instant::now();
+        let error = loop {
+            match flood.advance() {
+                Ok(()) => assert!(start.elapsed() < WAIT_MAX, "{suite}"),
+                Err(error) => break error.to_string(),
+            }
+            thread::yield_now();
+        };
+        assert!(error.contains("rejects"), "{suite}: {error}");
+        assert_eq!(flood.answered(), 9, "{suite}");
+    }
 }

@@ -15,11 +15,22 @@ use crate::error::{Error, ErrorContext, Result};
 /// A certificate and what is around it.
 const RECEIVE_BYTES: usize = 8 << 10;
 
+/// A record that TLS 1.3 sends in between for old devices on the way (RFC 8446, appendix D.4).
+const CHANGE_CIPHER_SPEC_BYTES: usize = 6;
+
 pub(crate) struct TlsHandshake {
     /// `None` once it is complete.
     connection: Option<UnbufferedClientConnection>,
     received: Vec<u8>,
     unsent: Vec<u8>,
+}
+
+/// The part of a full handshake for which a server has to sign.
+pub(crate) struct HandshakeOpening {
+    /// The client's first message.
+    pub(crate) hello: Vec<u8>,
+    /// The length of what the server sends before it waits for the client again.
+    pub(crate) answer_bytes: usize,
 }
 
 /// What rustls wants next.
@@ -56,6 +67,35 @@ impl TlsHandshake {
         }
     }
 
+    /// Goes on until the server has sent all that it sends without an answer to it, and no further,
+    /// on a socket that blocks.
+    pub(crate) fn open(mut self, stream: &TcpStream) -> Result<HandshakeOpening> {
+        let mut opening = HandshakeOpening {
+            hello: Vec::new(),
+            answer_bytes: 0,
+        };
+        let Some(mut connection) = self.connection.take() else {
+            return Ok(opening);
+        };
+        loop {
+            let step = self.step(&mut connection).map_err(failed)?;
+            match step {
+                ClientHandshakeStep::Again => continue,
+                ClientHandshakeStep::Complete => return Ok(opening),
+                ClientHandshakeStep::Receive if opening.hello.is_empty() => {
+                    opening.hello = self.unsent.clone();
+                    self.flush(stream)?;
+                }
+                // TLS 1.2 waits for more once the client has sent its share.
+                ClientHandshakeStep::Receive if self.unsent.len() > CHANGE_CIPHER_SPEC_BYTES => {
+                    return Ok(opening);
+                }
+                ClientHandshakeStep::Receive => {}
+            }
+            opening.answer_bytes += self.receive(stream)?;
+        }
+    }
+
     fn advance_with(
         &mut self,
         connection: &mut UnbufferedClientConnection,
@@ -67,15 +107,23 @@ impl TlsHandshake {
                 ClientHandshakeStep::Complete => return self.flush(stream),
                 ClientHandshakeStep::Receive => {
                     self.flush(stream)?;
-                    self.received.reserve(RECEIVE_BYTES);
-                    let (received, flags) = (&mut self.received, RecvFlags::empty());
-                    let got = retry_on_intr(|| recv(stream, spare_capacity(received), flags));
-                    if got.context(|| "receiving a handshake".into())?.1 == 0 {
-                        let what = "the server closed the connection in the handshake";
-                        return Err(Error::Answer(what.into()));
-                    }
+                    self.receive(stream)?;
                 }
             }
+        }
+    }
+
+    /// Receives at least a byte, and returns how many.
+    fn receive(&mut self, stream: &TcpStream) -> Result<usize> {
+        self.received.reserve(RECEIVE_BYTES);
+        let (received, flags) = (&mut self.received, RecvFlags::empty());
+        let got = retry_on_intr(|| recv(stream, spare_capacity(received), flags));
+        match got.context(|| "receiving a handshake".into())? {
+            (_, 0) => {
+                let what = "the server closed the connection in the handshake";
+                Err(Error::Answer(what.into()))
+            }
+            (_, got) => Ok(got),
         }
     }
 

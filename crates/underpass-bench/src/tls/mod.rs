@@ -21,9 +21,9 @@ mod setup;
 mod setup;
 
 #[cfg(feature = "tls")]
-pub(crate) use handshake::TlsHandshake;
+pub(crate) use handshake::{HandshakeOpening, TlsHandshake};
 #[cfg(feature = "tls")]
 pub(crate) use records::RecordStream;
 #[cfg(not(feature = "tls"))]
-pub(crate) use setup::{RecordStream, TlsHandshake};
+pub(crate) use setup::{HandshakeOpening, RecordStream, TlsHandshake};
 pub(crate) use setup::{TlsClient, TlsSetup};
