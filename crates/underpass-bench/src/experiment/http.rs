@@ -12,11 +12,13 @@ use super::serving::{ServerContenders, ServerSet, ServerVariant};
 use super::sizes::{parse_size, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
-use crate::document::{Axis, Experiment, Unit};
+use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::Result;
 use crate::load::{ConnectionReuse, Quota, allow_connections};
 use crate::machine::network::USUAL_CONTROLS;
+use crate::stats::Spread;
 use crate::tls::options::{TlsLoadOptions, TlsResumption};
+use crate::tls::sealing_seconds_per_gib;
 
 /// The usual file size, in bytes.
 const SIZE_FULL: u64 = 300_000_000;
@@ -28,6 +30,10 @@ const SPAN_QUICK: Duration = Duration::from_millis(120);
 
 /// Below this a request costs more than its body.
 const LARGE: u64 = 1 << 20;
+
+/// The promise of our own server over HTTPS: what it costs beside the same bytes without it and
+/// their encryption alone.
+const PROMISED_OVERHEAD: f64 = 1.15;
 
 /// About what two processors move over a loopback in a millisecond, in bytes.
 const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
@@ -159,7 +165,12 @@ impl Measurable for HttpOptions {
             tls: Some((&self.tls, resumption)),
         };
         ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
-            load.cases(cases, servers, &setting.runner)
+            let mut cases = load.cases(cases, servers, &setting.runner)?;
+            for case in &mut cases {
+                let note = self.note_of_sealing(case, &variants);
+                case.notes.extend(note);
+            }
+            Ok(cases)
         })
     }
 }
@@ -180,6 +191,19 @@ impl HttpOptions {
         let suites = format!("tls.cipher-suites=[{:?}]", self.tls.suite.as_ref()?);
         let offload = ["--set", "tls.offload=require", "--set", &suites];
         Some(ServerVariant::new("underpass, kernel TLS", &offload))
+    }
+
+    /// What a large file costs over HTTPS beside plain HTTP by `read_write` and the encryption of
+    /// as many bytes; `None` where one of them was not measured.
+    fn note_of_sealing(&self, case: &Case, own: &[ServerVariant]) -> Option<String> {
+        let (_, cipher) = self.tls.kernel_suite().filter(|_| case.x >= LARGE as f64)?;
+        let plain = ServerVariant::only(Mechanism::ReadWrite).over_plain_http();
+        let plain = own.iter().position(|variant| variant.name == plain.name)?;
+        let mut metrics = case.metrics.iter();
+        let metric = metrics.find(|one| one.metric == read::CPU_PER_GIB.name)?;
+        let rounds = |place: usize| Some(&metric.figures.get(place)?.as_ref()?.rounds[..]);
+        let rounds = [rounds(0)?, rounds(plain)?];
+        note_of_sealing(rounds, sealing_seconds_per_gib(cipher)?)
     }
 
     fn reuse(&self) -> ConnectionReuse {
@@ -242,5 +266,36 @@ impl HttpOptions {
             },
             ..Experiment::default()
         }
+    }
+}
+
+/// From the seconds of each round, encrypted and plain, and those of encryption alone.
+fn note_of_sealing([encrypted, plain]: [&[f64]; 2], sealing: f64) -> Option<String> {
+    let pairs = encrypted.iter().zip(plain);
+    let shares: Vec<_> = pairs.map(|(tls, plain)| tls / (plain + sealing)).collect();
+    let [tls, plain] = [encrypted, plain].map(|rounds| Some(Spread::of(rounds)?.median));
+    let (tls, plain, share) = (tls?, plain?, Spread::of(&shares)?.median);
+    let judged = match (cfg!(debug_assertions), share <= PROMISED_OVERHEAD) {
+        (true, _) => "not judged: this is a debug build",
+        (_, true) => "as promised",
+        (_, false) => "which breaks the promise",
+    };
+    Some(format!(
+        "encryption alone takes {sealing:.3} s per GiB, plain HTTP by read_write {plain:.3} s: \
+         {tls:.3} s are {share:.2} of their sum, {judged} (at most {PROMISED_OVERHEAD})"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_encryption_costs_is_compared_within_rounds() {
+        let note = note_of_sealing([&[0.44, 0.66, 0.55], &[0.3, 0.5, 0.4]], 0.1).unwrap();
+        let expected = "encryption alone takes 0.100 s per GiB, plain HTTP by read_write 0.400 s: \
+                        0.550 s are 1.10 of their sum";
+        assert!(note.starts_with(expected), "{note}");
+        assert_eq!(note_of_sealing([&[], &[]], 0.1), None);
     }
 }

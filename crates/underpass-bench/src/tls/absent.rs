@@ -3,8 +3,14 @@
 use std::net::TcpStream;
 use std::path::Path;
 
+use underpass::kernel_tls::Cipher;
+
 use super::options::{TlsLoadOptions, TlsResumption};
 use crate::error::{Error, Result};
+
+pub(crate) fn sealing_seconds_per_gib(_: Cipher) -> Option<f64> {
+    None
+}
 
 #[derive(Debug)]
 pub(crate) enum TlsSetup {}

@@ -14,6 +14,8 @@ mod handshake;
 pub(crate) mod options;
 #[cfg(feature = "tls")]
 mod records;
+#[cfg(feature = "tls")]
+mod sealing;
 #[cfg(not(feature = "tls"))]
 #[path = "absent.rs"]
 mod setup;
@@ -24,6 +26,8 @@ mod setup;
 pub(crate) use handshake::{HandshakeOpening, TlsHandshake};
 #[cfg(feature = "tls")]
 pub(crate) use records::RecordStream;
+#[cfg(feature = "tls")]
+pub(crate) use sealing::sealing_seconds_per_gib;
 #[cfg(not(feature = "tls"))]
-pub(crate) use setup::{HandshakeOpening, RecordStream, TlsHandshake};
+pub(crate) use setup::{HandshakeOpening, RecordStream, TlsHandshake, sealing_seconds_per_gib};
 pub(crate) use setup::{TlsClient, TlsSetup};
