@@ -37,6 +37,10 @@ pub(super) const TIMED: Exceptions = &[
         "records have the time of day",
     ),
     ("crates/underpass-cli/tests/cp/choosing.rs", RATE),
+    (
+        "crates/underpass-cli/tests/serve_access_flood.rs",
+        "the pace of a flood, and times that are printed",
+    ),
     ("crates/underpass-cli/tests/serve_siege.rs", RATE),
     (
         "crates/underpass-serve/tests/access/timing.rs",
