@@ -7,12 +7,13 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal};
-use support::{Server, serve, underpass};
+use support::{BINARY, Server, serve, underpass};
 use underpass_testkit::{
-    ExitReport, HttpClient, ServerProcess, assert_contains, wait_until, within,
+    ChildProcess, ExitReport, HttpClient, ServerProcess, assert_contains, wait_until, within,
 };
 
 fn failure(arguments: &[&str]) -> ExitReport {
@@ -113,6 +114,84 @@ fn a_signal_has_the_file_opened_anew() {
     let [old, new] = [old, log].map(|path| fs::read_to_string(path).unwrap());
     assert!(new.contains("\"GET /f?new HTTP/1.1\" 200 1 "), "{new}");
     assert_eq!(format!("{old}{new}").lines().count(), 2, "{old}{new}");
+}
+
+#[test]
+fn a_log_behind_a_link_is_created_there_and_the_link_stays_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("logs")).unwrap();
+    let (link, log) = (path("link"), path("logs/log"));
+    symlink("logs/log", &link).unwrap();
+    let server = Server::with(&["--log-file", link.to_str().unwrap()]);
+    server.write("f", "f");
+    let mut socket = server.connect();
+    let mut all = String::new();
+    for part in 0..3 {
+        socket.get(&format!("/f?{part}"));
+        let old = path(&format!("logs/log.{part}"));
+        fs::rename(&log, &old).unwrap();
+        server.signal(Signal::USR1);
+        wait_until("new log", || log.exists());
+        // The old one is complete once the new one is there.
+        all += &fs::read_to_string(old).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+    socket.get("/f?3");
+    server.stop().assert_clean();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    all += &fs::read_to_string(log).unwrap();
+    for part in 0..4 {
+        let line = format!("\"GET /f?{part} HTTP/1.1\" 200 1 ");
+        assert_eq!(all.matches(&line).count(), 1, "{all}");
+    }
+}
+
+#[test]
+fn a_log_to_standard_output_by_its_path_is_in_its_file_across_rotations() {
+    let is_link = || fs::symlink_metadata("/dev/stdout").unwrap().is_symlink();
+    assert!(is_link());
+    for redirection in [">", ">>"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("f"), "f").unwrap();
+        let (socket, output) = (path("socket"), path("output"));
+        let listen = format!("unix:{}", socket.display());
+        let script = format!("exec \"$@\" {redirection}\"$0\"");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).arg(&output);
+        shell
+            .arg(BINARY)
+            .args(["serve", "--log-file", "/dev/stdout"]);
+        shell.args(["--listen", &listen]).arg(folder.path());
+        let server = ChildProcess::spawn(&mut shell);
+        wait_until("greeting", || {
+            fs::read_to_string(&output).is_ok_and(|said| said.contains("to stop"))
+        });
+        let mut client = HttpClient::connect_unix(&socket);
+        client.get("/f?0");
+        wait_until("line", || {
+            fs::read_to_string(&output).unwrap().contains("/f?0")
+        });
+        let old = path("output.1");
+        fs::rename(&output, &old).unwrap();
+        server.signal(Signal::USR1);
+        for part in 1..20 {
+            client.get(&format!("/f?{part}"));
+        }
+        server.signal(Signal::TERM);
+        server.end().assert_success();
+        assert!(is_link());
+        assert!(!output.exists(), "whoever rotates it has the file");
+        let said = fs::read_to_string(old).unwrap();
+        for part in 0..20 {
+            let line = format!("\"GET /f?{part} HTTP/1.1\" 200 1 ");
+            assert_eq!(said.matches(&line).count(), 1, "{said}");
+        }
+        let lines = said.lines().filter(|line| line.contains("GET /f?"));
+        assert_eq!(lines.count(), 20);
+        assert!(said.contains("stopped after 20 requests"), "{said}");
+    }
 }
 
 #[test]

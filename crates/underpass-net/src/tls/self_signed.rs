@@ -33,6 +33,9 @@ const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
 const CERTIFICATE_MODE: u32 = 0o644;
 
+/// As many links as the kernel follows.
+const LINKS_MAX: usize = 40;
+
 /// Reads the certificate in these files, made or renewed if it has to be.
 pub(crate) fn load_or_make(
     files: &CertificateFiles,
@@ -112,18 +115,37 @@ fn make(files: &CertificateFiles, names: &Names) -> Result<(), TlsError> {
     let key = KeyPair::from_pem(&key).map_err(wrong)?;
     let params = names.params().map_err(wrong)?;
     let certificate = params.self_signed(&key).map_err(wrong)?;
-    let new = beside(&files.cert);
-    let written = write(&new, certificate.pem().as_bytes(), CERTIFICATE_MODE);
-    let written = written.and_then(|()| fs::rename(&new, &files.cert));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&new);
-        failed(&files.cert, error)
-    })
+    replace(&files.cert, certificate.pem().as_bytes()).map_err(|error| failed(&files.cert, error))
+}
+
+/// Replaces a certificate at once: a process that reads it gets the old or the new one.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let path = behind_links(path)?;
+    let new = beside(&path);
+    let written = write(&new, content, CERTIFICATE_MODE);
+    written
+        .and_then(|()| fs::rename(&new, &path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&new);
+        })
+}
+
+/// The file that a path leads to, which need not be there: a link stays a link.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&path) else {
+            return Ok(path);
+        };
+        path = path.with_file_name("").join(target);
+    }
+    Err(rustix::io::Errno::LOOP.into())
 }
 
 /// The key in a file, which is made if it is not there. Of two processes that make it at once one
 /// wins, and both use its key.
 fn key(path: &Path) -> io::Result<Zeroizing<String>> {
+    let path = &behind_links(path)?;
     if !fs::exists(path)? {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(io::Error::other)?;
         let pem = Zeroizing::new(key.serialize_pem());
@@ -154,7 +176,7 @@ fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use rustls::crypto::aws_lc_rs;
 
@@ -199,5 +221,41 @@ mod tests {
             error.contains("remove it to have another one made"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn links_stay_links_and_what_they_lead_to_is_made_and_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, kept) = (folder.path().join("state"), folder.path().join("kept"));
+        fs::create_dir(&state).unwrap();
+        fs::create_dir(&kept).unwrap();
+        let files = CertificateFiles::in_folder(&state);
+        // To another one, and from there to a file that is missing yet; and in one step.
+        symlink("again.pem", &files.cert).unwrap();
+        symlink("../kept/cert.pem", state.join("again.pem")).unwrap();
+        symlink(kept.join("key.pem"), &files.key).unwrap();
+        let provider = aws_lc_rs::default_provider();
+        let first = load_or_make(&files, &provider).unwrap().facts;
+        let names = Names {
+            names: vec!["other".to_owned()],
+            addresses: Vec::new(),
+        };
+        make(&files, &names).unwrap();
+        let renewed = load_or_make(&files, &provider).unwrap().facts;
+        assert_ne!(renewed.sha256, first.sha256);
+        assert_eq!(renewed.key_sha256, first.key_sha256);
+        for link in [&files.cert, &files.key, &state.join("again.pem")] {
+            assert!(fs::symlink_metadata(link).unwrap().is_symlink(), "{link:?}");
+        }
+        for name in ["cert.pem", "key.pem"] {
+            let file = fs::symlink_metadata(kept.join(name)).unwrap();
+            assert!(file.is_file(), "{name}");
+        }
+        let count = |folder: &Path| fs::read_dir(folder).unwrap().count();
+        assert_eq!((count(&state), count(&kept)), (3, 2));
+        // A link to itself leads nowhere.
+        fs::remove_file(&files.cert).unwrap();
+        symlink(&files.cert, &files.cert).unwrap();
+        assert!(load_or_make(&files, &provider).is_err());
     }
 }

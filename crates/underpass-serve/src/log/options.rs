@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LogOptions {
-    /// Where lines go: `off`, `-` for standard output, or the path of a file, which is appended to.
+    /// Where lines go: `off`, `-` or `/dev/stdout` for standard output, or the path of a file, which is appended to.
     pub access: Access,
     /// How a line looks.
     pub format: LogFormat,
@@ -78,7 +78,8 @@ impl From<PathBuf> for Access {
     fn from(path: PathBuf) -> Access {
         match path.to_str() {
             Some("off") => Access::Off,
-            Some("-") => Access::Output,
+            // Opened by name a file would be written to at two positions, and a socket not at all.
+            Some("-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => Access::Output,
             _ => Access::File(path),
         }
     }
