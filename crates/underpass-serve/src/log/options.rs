@@ -11,7 +11,8 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LogOptions {
-    /// Where lines go: `off`, `-` or `/dev/stdout` for standard output, or the path of a file, which is appended to.
+    /// Where lines go: `off`, `-` or `/dev/stdout` for standard output, or the path of a file,
+    /// which is appended to.
     pub access: Access,
     /// How a line looks.
     pub format: LogFormat,
