@@ -90,6 +90,46 @@ fn what_the_tool_makes_is_what_the_server_takes() {
 }
 
 #[test]
+fn rules_hold_from_a_reload_on_and_a_broken_one_opens_nothing() {
+    let folder = configured("");
+    let path = folder.path().join("c.toml");
+    let open = fs::read_to_string(&path).unwrap();
+    let rule = |allow: &str| {
+        let rule = format!("[[site.access.rule]]\npaths = ['/team']\nallow = [{allow}]\n");
+        fs::write(&path, format!("{open}{rule}")).unwrap();
+    };
+    rule("'user:anna'");
+    let mut command = underpass();
+    command.current_dir(folder.path());
+    command.args(["serve", "--config", "c.toml"]);
+    let mut server = ServerProcess::spawn(&mut command);
+    let statuses = |server: &ServerProcess| {
+        [None, Some(("anna", "secret"))].map(|login| fetched(server, "/team/f", login))
+    };
+    assert_eq!(statuses(&server), [401, 200]);
+    for wrong in ["'user:bert', 'nobody'", "'user:anna'\nlisten = 7"] {
+        rule(wrong);
+        server.signal(Signal::HUP);
+        server.hear("reload failed");
+        assert_eq!(statuses(&server), [401, 200], "{wrong}");
+    }
+    for _ in 0..2 {
+        rule("'tokens'");
+        server.reload();
+        assert_eq!(statuses(&server), [401, 403]);
+        rule("'everyone'");
+        server.reload();
+        assert_eq!(statuses(&server), [200, 200]);
+        rule("'user:anna'");
+        server.reload();
+        assert_eq!(statuses(&server), [401, 200]);
+        server.upgrade();
+        assert_eq!(statuses(&server), [401, 200]);
+    }
+    server.stop().assert_success();
+}
+
+#[test]
 fn a_single_user_needs_no_file() {
     let folder = configured("");
     let root = folder.path();

@@ -273,3 +273,112 @@ fn a_start_that_fails_leaves_no_log() {
     serve(&options).assert_failed(1, &["in use"]);
     assert!(log.exists(), "it was there before");
 }
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::Arc;
+
+    use rustls::client::Resumption;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+    use underpass_testkit::WAIT_MAX;
+
+    use super::*;
+
+    const ROUNDS: usize = 6;
+
+    /// A certificate, and the key to it.
+    fn pair() -> rcgen::CertifiedKey<rcgen::KeyPair> {
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap()
+    }
+
+    /// Writes a pair as a renewal does for a server that is `nobody`.
+    fn install(machine: &Machine, pair: &rcgen::CertifiedKey<rcgen::KeyPair>) {
+        let [key, cert] = ["run/key.pem", "run/cert.pem"].map(|name| machine.path(name));
+        let texts = [pair.signing_key.serialize_pem(), pair.cert.pem()];
+        for ((path, text), mode) in [&key, &cert].into_iter().zip(texts).zip([0o600, 0o644]) {
+            let new = path.with_extension("new");
+            fs::write(&new, text).unwrap();
+            fs::set_permissions(&new, Permissions::from_mode(mode)).unwrap();
+            std::os::unix::fs::chown(&new, Some(NOBODY.parse().unwrap()), None).unwrap();
+            fs::rename(&new, path).unwrap();
+        }
+    }
+
+    fn client(trusted: &[CertificateDer<'static>]) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        config.resumption = Resumption::in_memory_sessions(64);
+        Arc::new(config)
+    }
+
+    /// Gets `/f` on a new connection; returns how hands were shaken, and the certificate.
+    fn get(
+        config: &Arc<ClientConfig>,
+        address: SocketAddr,
+    ) -> (HandshakeKind, CertificateDer<'static>) {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let tls = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut stream = StreamOwned::new(tls, socket);
+        assert_eq!(HttpClient::over(&mut stream).get("/f").body, CONTENT);
+        let certificate = stream.conn.peer_certificates().unwrap()[0].clone();
+        (
+            stream.conn.handshake_kind().unwrap(),
+            certificate.into_owned(),
+        )
+    }
+
+    #[test]
+    #[ignore = "needs root; run by cargo xtask test"]
+    fn a_tls_server_of_another_user_renews_reloads_and_upgrades_and_loses_nothing() {
+        let machine = Machine::new();
+        let pairs: Vec<_> = (0..=ROUNDS).map(|_| pair()).collect();
+        let trusted: Vec<_> = pairs.iter().map(|pair| pair.cert.der().clone()).collect();
+        install(&machine, &pairs[0]);
+        let [key, cert] = ["run/key.pem", "run/cert.pem"].map(|name| machine.path(name));
+        let options = ["--user", "nobody", "--workers", "2", "--confine", "auto"];
+        let pair = ["--cert", text(&cert), "--key", text(&key)];
+        let options = [&options[..], &pair].concat();
+        let mut server = ServerProcess::serve(underpass(), &options, &machine.path("www"));
+        let address = server.address();
+        let (is_over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+        thread::scope(|scope| {
+            let _stop = StopAtEnd(&is_over);
+            let load = scope.spawn(|| {
+                let config = client(&trusted);
+                while !is_over.load(Ordering::Relaxed) {
+                    get(&config, address);
+                    answers.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            for round in 1..=ROUNDS {
+                let goal = answers.load(Ordering::Relaxed) + 20;
+                wait_until("more answers", || {
+                    load.is_finished() || answers.load(Ordering::Relaxed) >= goal
+                });
+                install(&machine, &pairs[round]);
+                server.reload();
+                let config = client(&trusted);
+                let (kind, shown) = get(&config, address);
+                assert_eq!(kind, HandshakeKind::Full);
+                assert!(shown == trusted[round], "the certificate before {round}");
+                server.upgrade();
+                // The successor, which was never root, has the pair and the keys of tickets.
+                let (kind, _) = get(&config, address);
+                assert_eq!(kind, HandshakeKind::Resumed, "{round}");
+                let (_, shown) = get(&client(&trusted), address);
+                assert!(shown == trusted[round], "another certificate in {round}");
+            }
+        });
+        let end = server.stop();
+        assert!(!end.errors.contains("ERROR"), "{end:?}");
+        assert!(answers.into_inner() >= 20 * ROUNDS as u64);
+    }
+}
