@@ -123,6 +123,7 @@ fn p99(anna: &mut HttpClient, file: &[u8]) -> Duration {
     let (request, begin) = (basic("anna", "right"), Instant::now());
     let mut times = Vec::new();
     while times.len() < REQUESTS_MIN || begin.elapsed() < ROUND {
+        assert!(begin.elapsed() < WAIT_MAX, "{} responses", times.len());
         let start = Instant::now();
         anna.send(&request);
         let response = anna.response();
@@ -132,6 +133,15 @@ fn p99(anna: &mut HttpClient, file: &[u8]) -> Duration {
     }
     times.sort_unstable();
     times[times.len() * 99 / 100]
+}
+
+/// Stops a flood when it is dropped, also where the measurement has failed.
+struct Stopped<'s>(&'s AtomicBool);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The same beside a flood, with the responses to that.
@@ -145,8 +155,9 @@ fn p99_beside(
     let (stop, address) = (AtomicBool::new(false), server.address());
     thread::scope(|scope| {
         let flood = scope.spawn(|| flood(address, sources, first, &stop));
+        let stopped = Stopped(&stop);
         let measured = p99(anna, file);
-        stop.store(true, Ordering::Relaxed);
+        drop(stopped);
         (measured, flood.join().unwrap())
     })
 }

@@ -19,7 +19,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 use support::BINARY;
 use underpass_testkit::{ChildProcess, ServerProcess, wait_until};
 
-/// A terminal, and somebody who types. What is typed and not shown is in `shown` neither.
+/// A terminal, and what it shows.
 struct Terminal {
     keyboard: File,
     shown: Arc<Mutex<String>>,
@@ -55,14 +55,13 @@ impl Terminal {
         self.shown.lock().unwrap().clone()
     }
 
-    /// The tool in a session of its own with this terminal.
+    /// The tool in a session of its own with this terminal. It ends with what starts it.
     fn command(&self, words: &[&str]) -> Command {
         let flags = OFlags::RDWR | OFlags::NOCTTY;
         let terminal = open(&*self.path, flags, Mode::empty()).unwrap();
         let mut command = Command::new("setsid");
-        command
-            .args(["--ctty", "--wait", BINARY, "serve"])
-            .args(words);
+        command.args(["--ctty", "--wait", "setpriv", "--pdeathsig", "KILL"]);
+        command.args([BINARY, "serve"]).args(words);
         command.env_remove("UNDERPASS_PASSWORD");
         command.stdin(Stdio::from(terminal));
         command

@@ -1,6 +1,7 @@
 //! A shared cache in front, which keeps whatever it may: nginx keeps also what requests with
 //! `Authorization` get, unless the response forbids it.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use underpass_testkit::{HttpClient, HttpResponse, wait_until};
@@ -58,7 +59,7 @@ impl Cached {
             upstream = server.address(),
         );
         let nginx = Nginx::start(&server.site(), home, &more);
-        wait_until("the cache", || socket.exists());
+        wait_until("the cache", || UnixStream::connect(&socket).is_ok());
         Cached {
             server,
             _nginx: nginx,
