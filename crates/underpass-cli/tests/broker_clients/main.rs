@@ -370,14 +370,24 @@ fn wait_for_progress(lives: &[Life]) {
 #[ignore = "needs Kafka and clients for Go; run by cargo xtask test"]
 fn kafkas_tool_finds_damage() {
     let mut kafka = Kafka::start();
-    Program::Franz.produce(&kafka.address(), "damaged", 0..COUNT, MODE);
+    for first in [0, COUNT] {
+        Program::Franz.produce(&kafka.address(), "damaged", first..first + COUNT, MODE);
+    }
     kafka.stop();
     assert_eq!(faults(&kafka.data()), [""; 0]);
     let folder = kafka.data().join(format!("damaged-{JAVA_PARTITION}"));
     let log = folder.join("00000000000000000000.log");
-    let mut bytes = fs::read(&log).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
-    fs::write(&log, bytes).unwrap();
+    let intact = fs::read(&log).unwrap();
+    let mut torn = intact.clone();
+    *torn.last_mut().unwrap() ^= 1;
+    fs::write(&log, torn).unwrap();
+    assert_ne!(faults(&kafka.data()), [""; 0]);
+    // The second batch has another offset, which is in no checksum.
+    let length = u32::from_be_bytes(intact[8..12].try_into().unwrap());
+    let second = 12 + usize::try_from(length).unwrap();
+    let mut gap = intact;
+    gap[second + 7] += 1;
+    fs::write(&log, gap).unwrap();
     assert_ne!(faults(&kafka.data()), [""; 0]);
 }
 

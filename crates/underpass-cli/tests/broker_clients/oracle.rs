@@ -129,17 +129,24 @@ const COMPLAINTS: [&str; 8] = [
     "corrupt",
     "invalid bytes",
     "Mismatches in",
-    "Non-consecutive",
+    " is followed by ",
     "out of order timestamp",
     "timestamp mismatch",
     "Exception",
 ];
 
+/// What it prints of every segment but the first of a partition: the tool of Kafka 4.3.1 expects
+/// offset 0 at the beginning of each file.
+const NO_COMPLAINT: &str = "-1 is followed by ";
+
 fn dump(files: &[String], what: &str) -> Vec<String> {
     let mut command = java("org.apache.kafka.tools.DumpLogSegments");
     let report = run(command.arg(what).args(["--files", &files.join(",")]));
     let lines = report.output.lines().chain(report.errors.lines());
-    let is_complaint = |line: &&str| COMPLAINTS.iter().any(|words| line.contains(words));
+    let is_complaint = |line: &&str| {
+        let is_one = COMPLAINTS.iter().any(|words| line.contains(words));
+        is_one && !line.trim_start().starts_with(NO_COMPLAINT)
+    };
     let mut faults = Vec::from_iter(lines.filter(is_complaint).map(str::to_owned));
     if report.code != Some(0) && faults.is_empty() {
         faults.push(format!("{report:?}"));
