@@ -44,7 +44,7 @@ pub(super) const TIMED: Exceptions = &[
     ("crates/underpass-cli/tests/serve_siege.rs", RATE),
     (
         "crates/underpass-serve/tests/access/timing.rs",
-        "whether times tell something is the question",
+        "whether times differ is the question",
     ),
     (
         "crates/underpass-serve/tests/crowded.rs",

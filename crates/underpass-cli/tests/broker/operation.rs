@@ -382,7 +382,7 @@ fn replicas_that_one_broker_does_not_have_are_taken_as_one_or_refused() {
             broker.stop().0.assert_clean();
             continue;
         }
-        // Each is told once, and needs no other replica.
+        // Each causes one warning, and works with one replica.
         assert_eq!(create("both", 3, Some("2")), TOPIC_ALREADY_EXISTS);
         assert_eq!(client.produce("both", 0, batch(1, 100)).0, 0);
         let (report, folder) = broker.stop();

@@ -127,7 +127,7 @@ impl Sealer {
         self.number
     }
 
-    /// Tells keys apart.
+    /// Differs for each key.
     #[cfg(test)]
     pub(crate) fn iv(&self) -> [u8; NONCE_LEN] {
         self.iv

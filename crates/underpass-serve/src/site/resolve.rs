@@ -139,7 +139,7 @@ struct Place {
 
 impl SiteView<'_> {
     /// Where `path` leads to, if the asker may read both. What the path itself refuses is refused
-    /// before anything is looked at, so that not even time tells whether there is something.
+    /// before anything is looked at, so that a response takes as long whether it exists or not.
     fn place(&self, path: &SitePath) -> Result<Place, Resolved> {
         let symlinks = self.site.rules.options.symlinks;
         let Some(permits) = self.permits else {

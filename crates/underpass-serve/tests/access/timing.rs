@@ -1,4 +1,4 @@
-//! What the time that an answer takes tells.
+//! What can be learned from the time that a response takes.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ const CHANCE: f64 = 0.03;
 type Request<'r> = &'r dyn Fn(usize) -> (String, String);
 
 /// Sends requests of two kinds in random order, and returns the share of pairs of them in which the
-/// second one took longer: a half where time tells nothing, however busy the machine is. All of
-/// them are refused alike.
+/// second one took longer: a half where nothing can be learned from the time, however busy the
+/// machine is. All of them are refused alike.
 fn share_of_longer(server: &Server, kinds: [Request<'_>; 2], tries: usize) -> f64 {
     let (mut random, mut refusal) = (SeededRandom::new(14), None);
     let mut times = [(); 2].map(|()| Vec::<Duration>::new());
@@ -48,7 +48,7 @@ fn share_of_longer(server: &Server, kinds: [Request<'_>; 2], tries: usize) -> f6
 
 #[test]
 #[ignore = "needs a minute; run by cargo xtask test"]
-fn time_tells_neither_users_nor_tokens_nor_signatures_nor_files() {
+fn the_time_of_a_response_does_not_depend_on_what_is_secret() {
     let files = AccessFiles::new();
     // The default is argon2id, here at a cost at which the tries take no hour.
     let hash = "$argon2id$v=19$m=64,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
