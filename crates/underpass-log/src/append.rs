@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::appender::{
     AppendError, Appended, Appender, PendingWrite, SealedSegment, checked, write_snapshot,
@@ -126,6 +127,7 @@ impl PartitionLog {
         };
         appender.sealed.push(sealed);
         appender.first_timestamp = None;
+        appender.active_since = Instant::now();
         appender.checkpointed = 0;
         appender.reserved = 0;
         appender.folder_changed = true;

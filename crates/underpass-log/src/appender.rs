@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::batch::BatchHeader;
 use crate::config::TopicConfig;
@@ -31,6 +32,9 @@ pub(crate) struct Appender {
     pub(crate) next_offset: i64,
     /// The timestamp of the first batch of the active segment.
     pub(crate) first_timestamp: Option<i64>,
+    /// Since when the active segment is there, or known to this process: its age where its first
+    /// batch has no timestamp.
+    pub(crate) active_since: Instant,
     /// Up to where blocks are reserved.
     pub(crate) reserved: u64,
     /// The segments with bytes that are not synced, by their bases, the oldest first. The files
@@ -157,8 +161,11 @@ impl Appender {
             return false;
         }
         let first = self.first_timestamp.or_else(|| pending.first_timestamp());
-        let is_old = first
-            .is_some_and(|first| header.max_timestamp.saturating_sub(first) > config.segment_ms);
+        let age = first.map(|first| match first {
+            0.. => header.max_timestamp.saturating_sub(first),
+            _ => i64::try_from(self.active_since.elapsed().as_millis()).unwrap_or(i64::MAX),
+        });
+        let is_old = age.is_some_and(|age| age > config.segment_ms);
         let last = self.next_offset + i64::from(header.last_offset_delta);
         size + header.size as u64 > config.segment_bytes
             || is_old

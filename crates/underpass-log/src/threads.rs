@@ -107,6 +107,13 @@ impl Dirty {
         (!share.is_empty()).then_some(share)
     }
 
+    /// Whether there is something that nobody syncs. Whoever syncs a partition looks again
+    /// afterwards, and need not be woken for it.
+    fn has_free(&self) -> bool {
+        let mut numbers = self.partitions.keys();
+        numbers.any(|number| !self.in_progress.contains(number))
+    }
+
     /// What one syncer syncs of what is due, and nobody syncs: the others take the rest. What comes
     /// for a partition meanwhile waits, and shares the next sync of it.
     fn take_share(&mut self) -> HashMap<u64, DirtyPartition> {
@@ -346,8 +353,14 @@ impl LogThreads {
         if is_sooner {
             dirty.due = due;
         }
-        // What has been due for longer may be what others sync already.
-        if is_sooner || is_urgent {
+        // Whoever syncs it already looks again afterwards. What has been due for longer may be what
+        // others sync.
+        let wakes = match is_urgent {
+            true => !dirty.in_progress.contains(&log.number()),
+            false => is_sooner,
+        };
+        drop(dirty);
+        if wakes {
             self.is_dirty.notify_one();
         }
     }
@@ -366,10 +379,6 @@ impl LogThreads {
         for number in numbers {
             dirty.in_progress.remove(&number);
         }
-        // Something may have waited for that.
-        if !dirty.partitions.is_empty() {
-            self.is_dirty.notify_one();
-        }
     }
 
     fn take_dirty(&self) -> Option<HashMap<u64, DirtyPartition>> {
@@ -382,7 +391,9 @@ impl LogThreads {
                 return None;
             }
             if let Some(share) = dirty.take_due(now) {
-                if !dirty.partitions.is_empty() {
+                let has_more = dirty.has_free();
+                drop(dirty);
+                if has_more {
                     self.is_dirty.notify_one();
                 }
                 return Some(share);

@@ -19,6 +19,7 @@ use std::io;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::appender::Appender;
 use crate::batch::BatchHeader;
@@ -224,9 +225,8 @@ fn finish(
     // The epoch is on the disk before a record has it. Otherwise a second crash that loses all its
     // records would lose it too, and others would get the same offsets in the same epoch. This
     // syncs the names in the folder, too.
-    epochs
-        .write(folder)
-        .map_err(at(&folder.join(epochs::NAME)))?;
+    let written = epochs.write(folder);
+    written.map_err(at(&folder.join(epochs::NAME)))?;
     let appender = Appender {
         producers,
         active,
@@ -235,6 +235,7 @@ fn finish(
         epoch,
         next_offset,
         first_timestamp: last.first_timestamp,
+        active_since: Instant::now(),
         reserved: end.position,
         checkpointed: last.known,
         state: None,

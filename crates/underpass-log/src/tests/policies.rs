@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use underpass_testkit::wait_until;
 
 use super::*;
-use crate::segment::{INDEX, TIME_INDEX};
+use crate::segment::{INDEX, TIME_INDEX, lock};
 
 /// A log with a configuration that differs from that of small segments.
 fn kept(folder: &Path, change: impl FnOnce(&mut TopicConfig)) -> Arc<PartitionLog> {
@@ -191,6 +191,19 @@ fn a_segment_is_followed_by_another_one_when_its_first_record_is_old() {
     let folder = tempfile::tempdir().unwrap();
     let log = kept(folder.path(), by_age);
     append_together(&log, 10, &[5000, 4000, 6000, 6001, 7001]);
+    assert_eq!(bases(&log), [0, 3]);
+}
+
+/// As in Kafka: what has no timestamp is as old as its segment.
+#[test]
+fn a_segment_without_timestamps_is_followed_by_another_one_when_it_is_old_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept(folder.path(), |config| config.segment_ms = 60_000);
+    append_times(&log, 10, &[-1, -1, 1_700_000_000_000]);
+    assert_eq!(bases(&log), [0]);
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
+    lock(&log.appender).active_since = long_ago.expect("a machine that runs for a minute");
+    append_times(&log, 10, &[-1, -1]);
     assert_eq!(bases(&log), [0, 3]);
 }
 
