@@ -293,6 +293,10 @@ pub(crate) const READERS_MAX: usize = 8;
 /// An event is logged again after it has not occurred for this long.
 pub(crate) const LOG_QUIET: Duration = Duration::from_secs(10);
 
+/// How long a reload waits until earlier workers accept no more. They do after the event that they
+/// are handling, within milliseconds.
+pub(crate) const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long connections have to end when the server stops at once.
 pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);
 

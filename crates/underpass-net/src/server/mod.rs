@@ -7,7 +7,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::error::Error;
 use crate::handover::inherit::{Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
-use crate::limits::{ConnectionLimits, GENERATIONS_MAX};
+use crate::limits::{ConnectionLimits, GENERATIONS_MAX, RETIRE_TIMEOUT};
 use crate::listen::address::Address;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::listen::listeners::{ActivatedSocket, Listeners};
@@ -43,6 +43,10 @@ pub struct Server<S> {
 struct GenerationThreads<S> {
     /// The oldest generation first.
     generations: Vec<Vec<JoinHandle<S>>>,
+    /// How many generations `join` has taken from these, and waits for.
+    joined: usize,
+    /// Disconnected when the newest generation accepts connections no more.
+    accepting: Option<mpsc::Receiver<()>>,
     /// The sum of the workers that have ended.
     ended: Option<S>,
 }
@@ -68,6 +72,8 @@ pub fn start<P: Protocol>(
         change: Mutex::new(()),
         threads: Mutex::new(GenerationThreads {
             generations: Vec::new(),
+            joined: 0,
+            accepting: None,
             ended: None,
         }),
     };
@@ -78,7 +84,9 @@ pub fn start<P: Protocol>(
 impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     /// Replaces the configuration without losing a connection: opens new listeners, starts workers
     /// on them and on the existing ones, retires the earlier workers, and closes listeners that are
-    /// not configured any more. Returns when the new workers accept connections.
+    /// not configured any more. Returns when the new workers accept connections and the earlier
+    /// ones accept none any more: connections made from then on are served as `config` says. An
+    /// earlier worker that takes over 5 seconds to notice is not waited for.
     ///
     /// A TCP address has a queue for each worker: with more workers it gets more queues, with fewer
     /// the workers share those that exist.
@@ -179,13 +187,17 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
                 ended.extend(threads.ended.take());
                 match threads.generations.is_empty() {
                     true => break,
-                    false => threads.generations.remove(0),
+                    false => {
+                        threads.joined += 1;
+                        threads.generations.remove(0)
+                    }
                 }
             };
             let summaries = generation
                 .into_iter()
                 .filter_map(|thread| thread.join().ok());
             ended.extend(summaries);
+            lock(&self.threads).joined -= 1;
         }
         self.shutdown.lock().files.clear();
         ended
@@ -228,8 +240,14 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         next.go();
         // Before the earlier ones retire: `join` must not find that all have ended.
         threads.generations.push(next.threads);
+        let earlier = threads.accepting.replace(next.accepting);
         *lock(&self.shared) = Some(shared);
         state.replace_generation(phase, listeners);
+        drop((state, threads));
+        if let Some(accepting) = earlier {
+            // Nothing is ever sent: it ends with the last sender, or too late.
+            let _ = accepting.recv_timeout(RETIRE_TIMEOUT);
+        }
         Ok(())
     }
 }
@@ -252,7 +270,7 @@ impl<S: for<'s> AddAssign<&'s S>> GenerationThreads<S> {
                 None => self.ended = Some(summary),
             }
         }
-        match self.generations.len() {
+        match self.generations.len() + self.joined {
             count if count >= GENERATIONS_MAX => Err(Error::Generations { count: count - 1 }),
             _ => Ok(()),
         }

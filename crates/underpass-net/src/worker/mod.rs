@@ -49,6 +49,8 @@ pub(crate) struct ServerParts<P: Protocol> {
 pub(crate) struct Generation<S> {
     pub(crate) threads: Vec<JoinHandle<S>>,
     starts: Vec<mpsc::Sender<()>>,
+    /// Disconnected when none of them accepts connections any more.
+    pub(crate) accepting: mpsc::Receiver<()>,
 }
 
 /// Makes a worker for each of `shares`, the sockets that it takes connections from. All of them are
@@ -61,9 +63,11 @@ pub(crate) fn prepare<P: Protocol>(
     shares: Vec<Vec<AssignedSocket>>,
 ) -> Result<Generation<P::Summary>, Error> {
     let (ready, prepared) = mpsc::channel();
+    let (accepts, accepting) = mpsc::channel();
     let mut generation = Generation {
         threads: Vec::with_capacity(shares.len()),
         starts: Vec::with_capacity(shares.len()),
+        accepting,
     };
     for (number, sockets) in shares.into_iter().enumerate() {
         let (start, started) = mpsc::channel();
@@ -72,6 +76,7 @@ pub(crate) fn prepare<P: Protocol>(
             sockets,
             ready: ready.clone(),
             started,
+            accepts: accepts.clone(),
         };
         generation.threads.push(worker.spawn(number)?);
         generation.starts.push(start);
@@ -98,6 +103,8 @@ struct PreparedWorker<P: Protocol> {
     sockets: Vec<AssignedSocket>,
     ready: mpsc::Sender<Result<(), Error>>,
     started: mpsc::Receiver<()>,
+    /// Dropped when it accepts connections no more.
+    accepts: mpsc::Sender<()>,
 }
 
 impl<P: Protocol> PreparedWorker<P> {
@@ -140,6 +147,7 @@ impl<P: Protocol> PreparedWorker<P> {
                         Rc::clone(&state),
                         Rc::new(worker),
                         phases,
+                        self.accepts,
                     ));
                 }
             }
@@ -178,6 +186,7 @@ async fn work<P: Protocol>(
     state: Rc<P::Worker>,
     worker: Rc<WorkerState>,
     mut phases: watch::Receiver<ShutdownPhase>,
+    accepts: mpsc::Sender<()>,
 ) {
     let (connections, limits) = (&worker.connections, &worker.limits);
     let take = |listener: &WorkerListener<P::Service>, transport: Transport, peer: PeerAddress| {
@@ -213,6 +222,7 @@ async fn work<P: Protocol>(
         phase = reached(&mut phases, ShutdownPhase::Retiring) => phase,
         () = accept(&listeners, connections, is_over, take, report) => ShutdownPhase::Now,
     };
+    drop(accepts);
     connections.advance(phase);
     let (staying, leaving): (Vec<_>, Vec<_>) = listeners
         .into_iter()
