@@ -18,8 +18,8 @@ use support::{Server, text};
 use underpass_testkit::{HttpClient, WAIT_MAX, assert_same, content, traced_calls};
 
 /// What is encrypted at a time, and what each of its records has besides.
-const BATCH: u64 = 64 << 10;
-const RECORDS_OF_BATCH: u64 = 4;
+const BATCH: u64 = 256 << 10;
+const RECORDS_OF_BATCH: u64 = 16;
 const AROUND: u64 = 22;
 
 /// The bytes of each `send` to clients, in order.

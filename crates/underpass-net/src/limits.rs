@@ -231,9 +231,14 @@ pub(crate) const ROUND_BYTES_WATCHED: u64 = 2 << 20;
 /// than bytes.
 pub(crate) const TURN_BYTES_WATCHED_MIN: u64 = 64 << 10;
 
-/// What of an outbox is encrypted at a time, and leaves by one call.
+/// What of an outbox is encrypted at a time, and leaves by one call. Batches of 64 KiB cost a sixth
+/// more processor time per byte.
 #[cfg(feature = "tls")]
-pub(crate) const SEALED_BATCH_BYTES: usize = 64 << 10;
+pub(crate) const SEALED_BATCH_BYTES: usize = 256 << 10;
+
+/// The least that an encrypted connection is allowed in a turn.
+#[cfg(feature = "tls")]
+pub(crate) const SEALED_TURN_BYTES_MIN: u64 = 64 << 10;
 
 /// Once a socket was full, so many bytes are encrypted record by record: what it does not take
 /// waits in the memory of its connection.

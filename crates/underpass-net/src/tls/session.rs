@@ -31,7 +31,7 @@ use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
 use crate::limits::{
     INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_ALL_BYTES,
-    SEALED_CAUTION_BYTES, SEALED_COST,
+    SEALED_CAUTION_BYTES, SEALED_COST, SEALED_TURN_BYTES_MIN,
 };
 use crate::tls::error::SessionFault;
 use crate::tls::info::TlsInfo;
@@ -202,7 +202,7 @@ impl TlsSession {
         worker: &WorkerState,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
-        let mut left = (bytes_max / SEALED_COST).max(SEALED_BATCH_BYTES as u64);
+        let mut left = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
         loop {
             // The borrow ends before anything is waited for.
             let sealed = self.state.borrow_mut().seal(socket, outbox, worker, left)?;

@@ -23,22 +23,23 @@ const ALERT: ContentType = ContentType::Alert;
 /// More than all buffers between a server and a client that does not read.
 const LONG: usize = 100_000_000;
 
-/// Clients of both versions, whose download of [`LONG`] zeros has begun.
-fn downloading(attacked: &Attacked) -> Vec<RawClient> {
+/// Clients of both versions, whose download of [`LONG`] zeros has begun. The second one begins when
+/// it is asked for: whoever waits while another one reads acknowledges nothing, and is given up.
+fn downloading(attacked: &Attacked) -> impl Iterator<Item = RawClient> {
     let file = File::create(attacked.server.site().join("long")).unwrap();
     file.set_len(LONG as u64).unwrap();
     let builders = attacked.suites();
-    let both = [&builders[0], &builders[3]];
-    let begun = both.map(|builder| {
-        let socket = slow_socket(attacked.server.address());
-        let mut client = RawClient::shake(&config(builder), socket, LastFlight::Sent).unwrap();
+    let both = [0, 3].map(|suite| config(&builders[suite]));
+    let address = attacked.server.address();
+    both.into_iter().map(move |config| {
+        let socket = slow_socket(address);
+        let mut client = RawClient::shake(&config, socket, LastFlight::Sent).unwrap();
         let mut http = HttpClient::over(&mut client);
         http.ask("/long");
         assert_eq!(http.head().length().unwrap(), LONG);
         http.read_exact(1).unwrap();
         client
-    });
-    begun.into()
+    })
 }
 
 /// Reads data to its end. Returns how much it was, and whether the end was announced.
@@ -159,7 +160,7 @@ fn a_record_without_an_end_is_ended_by_the_deadline() {
 fn who_asks_for_keys_and_reads_nothing_is_stopped() {
     within(|| {
         let mut attacked = Attacked::new();
-        let mut client = downloading(&attacked).swap_remove(0);
+        let mut client = downloading(&attacked).next().unwrap();
         // Until nobody takes any more: what the server has not read waits in the kernel.
         client
             .socket

@@ -12,7 +12,7 @@ use underpass::{Error, Fault, Outbox};
 use super::{KEY_UPDATE_HEAD, SessionFault, SessionState, TlsSession, errno_of};
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
-use crate::limits::{KERNEL_RETRY_PAUSE, SEALED_BATCH_BYTES, SEALED_COST};
+use crate::limits::{KERNEL_RETRY_PAUSE, SEALED_COST, SEALED_TURN_BYTES_MIN};
 use crate::tls::info::SealedBy;
 use crate::tls::offload::{PendingOffload, Sealing};
 use crate::tls::records::{CONTENT_BYTES_MAX, Sealer};
@@ -95,7 +95,7 @@ impl TlsSession {
             }
         }
         // Whole records.
-        let most = (bytes_max / SEALED_COST).max(SEALED_BATCH_BYTES as u64);
+        let most = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
         let most = most - most % CONTENT_BYTES_MAX as u64;
         let turn = sender.turn(outbox, socket, &worker.kernel, &worker.policy, most);
         turn.await
