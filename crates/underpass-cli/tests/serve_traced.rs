@@ -129,6 +129,52 @@ fn the_content_of_a_large_file_never_comes_near() {
     assert_spliced_past(log.path());
 }
 
+/// A cork that stays would hold back the next small response for 200 milliseconds, and one that is
+/// set late would leave the head in a packet of its own.
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_large_response_is_corked_from_before_its_head_to_its_last_byte() {
+    const LARGE: usize = 64 << 20;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let trace = "trace=recvfrom,sendto,splice,sendfile,setsockopt";
+    let server = Server::traced(log.path(), &[trace], &[]);
+    let file = fs::File::create(server.path("large")).unwrap();
+    file.set_len(LARGE as u64).unwrap();
+    server.write("small", "s");
+    let mut socket = server.connect();
+    socket.ask("/large");
+    assert_eq!(socket.response().body.len(), LARGE);
+    // Both in one segment, or one after the other: what is corked ends before the next begins.
+    let get = |name: &str| format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n");
+    socket.send([get("large"), get("small")].concat());
+    assert_eq!(socket.response().body.len(), LARGE);
+    assert_eq!(socket.response().body, b"s");
+    server.stop().assert_success();
+    let log = fs::read_to_string(log.path()).unwrap();
+    let seen: String = log.lines().filter_map(letter).collect();
+    // The probe of splice at the start comes before; calls for content are many.
+    let begin = seen.find('r').unwrap();
+    let mut seen: Vec<_> = seen[begin..].chars().filter(|one| *one != 'r').collect();
+    seen.dedup();
+    assert_eq!(seen.iter().collect::<String>(), "[hm][hm]s", "{log}");
+}
+
+/// What a traced line is: `r`eceive, `h`ead that more follows, content that is `m`oved, `s`mall
+/// response, or a cork that is set `[` or pulled `]`.
+fn letter(line: &str) -> Option<char> {
+    let named = [
+        ("TCP_CORK, [1]", '['),
+        ("TCP_CORK, [0]", ']'),
+        ("MSG_MORE", 'h'),
+        ("sendto(", 's'),
+        ("splice(", 'm'),
+        ("sendfile(", 'm'),
+        ("recvfrom(", 'r'),
+    ];
+    let mut named = named.into_iter();
+    named.find_map(|(part, letter)| line.contains(part).then_some(letter))
+}
+
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn the_contents_of_an_archive_never_come_near() {

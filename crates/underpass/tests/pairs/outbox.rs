@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use underpass::drive::tokio::{Sender, Turn, read_cached};
-use underpass::limits::JOINED_BYTES_MAX;
+use underpass::limits::{CORKED_BYTES_MIN_UNDER_BBR, JOINED_BYTES_MAX};
 use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy, SharedFile};
 
 use crate::drivers::flush;
@@ -210,37 +210,38 @@ fn head_arrives_at_once(driven: Driven) -> bool {
     theirs.read_exact(&mut got).is_ok() && &got == b"head"
 }
 
-/// Whether the socket was corked after its first turn, and is after its last one.
-fn corked(congestion: &str, policy: Policy) -> (bool, bool) {
+/// Whether the socket was corked after its first turn, and is after its last one. The peer reads
+/// when the first turn is over.
+fn corked(congestion: &str, policy: Policy, len: u64) -> (bool, bool) {
     let (ours, theirs) = tcp();
     rustix::net::sockopt::set_tcp_congestion(&ours, congestion).expect("congestion control");
-    let reader = reader(theirs);
-    let content = testkit::content(7, 1 << 20);
-    let file = file_of(&content);
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(len).expect("a length");
     let mut outbox = Outbox::new();
-    outbox.push(range(&file, 0, content.len() as u64));
-    let seen = runtime().block_on(async {
+    outbox.push(range(&file, 0, len));
+    let (seen, got) = runtime().block_on(async {
         let (socket, kernel) = (stream(ours.try_clone().expect("a clone")), Kernel::probe());
         let is_corked = || rustix::net::sockopt::tcp_cork(&ours).expect("an option");
-        let (mut sender, mut between) = (Sender::new(), false);
-        loop {
-            let turn = short_turn(&mut sender, &mut outbox, &socket, &kernel, policy);
-            match turn.await.expect("sends") {
-                Turn::More => between = is_corked(),
-                Turn::Empty => break,
-            }
-        }
-        (between, is_corked())
+        let mut sender = Sender::new();
+        let mut turn =
+            async || short_turn(&mut sender, &mut outbox, &socket, &kernel, policy).await;
+        assert_eq!(turn().await.expect("sends"), Turn::More);
+        let between = is_corked();
+        let got = std::thread::spawn(move || {
+            std::io::copy(&mut { theirs }, &mut std::io::sink()).expect("reads")
+        });
+        while turn().await.expect("sends") == Turn::More {}
+        ((between, is_corked()), got)
     });
     drop(ours);
-    assert!(reader.join().expect("reads") == content);
+    assert_eq!(got.join().expect("reads"), len);
     seen
 }
 
 #[test]
 fn turns_end_in_full_packets_and_the_last_one_leaves_at_once() {
     for policy in policies() {
-        assert_eq!(corked("reno", policy), (true, false), "{policy:?}");
+        assert_eq!(corked("reno", policy, 1 << 20), (true, false), "{policy:?}");
     }
 }
 
@@ -255,7 +256,12 @@ fn policies() -> [Policy; 4] {
 #[ignore = "needs bbr; run by cargo xtask test"]
 fn cork_under_bbr() {
     for policy in policies() {
-        assert_eq!(corked("bbr", policy), (false, false), "{policy:?}");
+        for (len, is_large) in [
+            (CORKED_BYTES_MIN_UNDER_BBR - 1, false),
+            (CORKED_BYTES_MIN_UNDER_BBR, true),
+        ] {
+            assert_eq!(corked("bbr", policy, len), (is_large, false), "{policy:?}");
+        }
     }
 }
 

@@ -17,6 +17,7 @@
 //! other devices are refused, since this driver does not wait for them: they would block the event
 //! loop.
 
+mod cork;
 mod file;
 mod relay;
 mod residency;

@@ -9,6 +9,7 @@ use ::tokio::io::Interest;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use super::cork::Cork;
 use super::residency;
 use super::stream::{AlwaysReady, Stream};
 use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
@@ -25,7 +26,7 @@ use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Source, Waits};
 use crate::vocabulary::error::{Error, Fault};
-use crate::vocabulary::limits::{BUFFER_BYTES, READ_AHEAD_BYTES};
+use crate::vocabulary::limits::{BUFFER_BYTES, CORKED_BYTES_MIN, READ_AHEAD_BYTES};
 
 /// What is left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,20 +103,6 @@ struct SocketFacts {
     raised: Option<UnignoredSignal>,
 }
 
-/// Whether packets that are not full wait for more data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Cork {
-    /// They leave; whether waiting would help is not known yet.
-    #[default]
-    Untried,
-    /// They leave, since waiting would not help.
-    Useless,
-    /// They wait.
-    In,
-    /// They leave.
-    Out,
-}
-
 /// The first range of an outbox on its way.
 #[derive(Debug)]
 struct RangeTransfer {
@@ -182,9 +169,10 @@ impl Sender {
     /// page cache. Between two turns a server looks at its deadlines. Cancel safe: what was sent is
     /// off the outbox, and a later turn goes on. Socket and policy are the same in all turns.
     ///
-    /// While a TCP socket is owed more than a turn it is corked (`TCP_CORK`, tcp(7)), unless bbr
-    /// paces it: a turn does not end in a packet that is nearly empty. The turn that empties the
-    /// outbox pulls the cork; where none follows, the kernel does after 200 milliseconds.
+    /// A TCP socket is corked (`TCP_CORK`, tcp(7)) before a large range and its head, and between
+    /// turns: no call ends in a packet that is nearly empty. If bbr paces the socket, only very
+    /// large ranges do that. The turn that empties the outbox pulls the cork; where none follows,
+    /// the kernel does after 200 milliseconds.
     ///
     /// # Errors
     /// [`Error`]: the outbox and the connection are of no further use.
@@ -196,6 +184,9 @@ impl Sender {
         policy: &Policy,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
+        if let Some(range) = outbox.first_range() {
+            self.cork(sink, range.len);
+        }
         for calls in 0_u64.. {
             if calls > 0 {
                 // Many small parts, as of a response with ranges, are no reason to keep other
@@ -231,10 +222,10 @@ impl Sender {
             }
         }
         if outbox.is_empty() {
-            self.set_cork(sink, Cork::Out);
+            self.cork.pull(sink);
             return Ok(Turn::Empty);
         }
-        self.set_cork(sink, Cork::In);
+        self.cork(sink, CORKED_BYTES_MIN);
         ::tokio::task::yield_now().await;
         Ok(Turn::More)
     }
@@ -257,18 +248,20 @@ impl Sender {
         Forecast::of(outbox, end, kernel, policy, longer)
     }
 
-    /// Corks the socket or removes the cork.
-    fn set_cork<S: Stream>(&mut self, sink: &S, wanted: Cork) {
-        if self.cork == Cork::Untried && wanted == Cork::In {
-            let kind = self.socket.map(|socket| socket.end.kind);
-            let fills = matches!(kind, Some(EndpointKind::Tcp | EndpointKind::TcpKernelTls))
-                && !is_paced(sink);
-            self.cork = if fills { Cork::Out } else { Cork::Useless };
+    /// Corks the socket if that pays for so many bytes.
+    fn cork<S: Stream>(&mut self, sink: &S, owed: u64) {
+        if owed >= CORKED_BYTES_MIN
+            && let Ok(socket) = self.facts(sink)
+        {
+            self.cork.put_in(sink, socket.end.kind, owed);
         }
-        if matches!(self.cork, Cork::In | Cork::Out) && self.cork != wanted {
-            // A socket that refuses sends the same bytes in more packets.
-            let _ = rustix::net::sockopt::set_tcp_cork(sink.descriptor(), wanted == Cork::In);
-            self.cork = wanted;
+    }
+
+    /// Looks at the socket, the first time.
+    fn facts<S: Stream>(&mut self, sink: &S) -> Result<SocketFacts, Errno> {
+        match self.socket {
+            Some(socket) => Ok(socket),
+            None => Ok(*self.socket.insert(SocketFacts::of(sink)?)),
         }
     }
 
@@ -300,10 +293,7 @@ impl Sender {
         kernel: &Kernel,
         policy: &Policy,
     ) -> Result<RangeTransfer, Errno> {
-        let SocketFacts { end, raised } = match self.socket {
-            Some(socket) => socket,
-            None => *self.socket.insert(SocketFacts::of(sink)?),
-        };
+        let SocketFacts { end, raised } = self.facts(sink)?;
         let sink = Sink::of((), end);
         let source = range.source()?;
         let plan = kernel.plan(&source, &sink, policy);
@@ -464,14 +454,6 @@ fn send_flags(more: MsgMore) -> SendFlags {
         MsgMore::Set => SendFlags::NOSIGNAL | SendFlags::MORE,
         MsgMore::Unset => SendFlags::NOSIGNAL,
     }
-}
-
-/// Whether packets wait for a timer before they leave.
-// QUIRK(cork-under-bbr): bbr paces what it sends by a timer, during which packets fill up anyway;
-// a cork on top costs half as much processor time again. Seen on Linux 6.18, loopback.
-fn is_paced<S: Stream>(sink: &S) -> bool {
-    let congestion = rustix::net::sockopt::tcp_congestion(sink.descriptor());
-    congestion.is_ok_and(|name| name.starts_with("bbr"))
 }
 
 /// Returns the first `len` bytes of a file, for [`Piece::Joined`](crate::Piece::Joined); `None`
