@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use super::table::{KitSource, PeerKit};
 use crate::needs::search_path;
 use crate::packages;
-use crate::workspace::{Fallible, Workspace, output};
+use crate::release::{self, PROFILE};
+use crate::workspace::{Fallible, Workspace};
 
 /// Below the root of the workspace: everything that this module makes.
 pub(super) const FOLDER: &str = "target/peers";
@@ -103,7 +104,7 @@ impl<'w> Installation<'w> {
 impl PeerKit {
     fn cure(&self) -> String {
         let (step, from) = match &self.from {
-            KitSource::Workspace => ("peers", "a build with the profile dist".to_owned()),
+            KitSource::Workspace => ("peers", "the build of `cargo xtask release`".to_owned()),
             KitSource::Debian(package) => ("peers", format!("Debian's package {package}")),
             KitSource::CratesIo(name) => ("peers", format!("crates.io's package {name}")),
             KitSource::Tests => ("test", "Maven Central".to_owned()),
@@ -112,19 +113,17 @@ impl PeerKit {
     }
 }
 
-/// Makes the build that is measured, as it is shipped.
+/// Makes the build that is measured: the one that is shipped.
 pub(super) fn build_underpass(workspace: &Workspace) -> Fallible<()> {
-    let mut cargo = workspace.cargo("build");
-    cargo.args(["--profile", "dist", "--quiet", "--package", "underpass-cli"]);
-    output(&mut cargo).map(drop)
+    release::build(workspace, &release::target_of_machine()?, PROFILE).map(drop)
 }
 
-/// `dist` beside the directory that this program is in.
+/// Where [`build_underpass`] puts it, beside the directory that this program is in.
 fn build_directory() -> Fallible<PathBuf> {
     let program = env::current_exe()?;
     let target = program.ancestors().nth(2);
     let target = target.ok_or("this program is in no target directory")?;
-    Ok(target.join("dist"))
+    Ok(target.join(release::target_of_machine()?).join(PROFILE))
 }
 
 #[cfg(test)]
@@ -143,7 +142,9 @@ mod tests {
                     pending.push(path);
                 } else if ["c", "h", "go", "java", "py"].contains(&&*extension) {
                     let lines = fs::read_to_string(&path).expect("a text").lines().count();
-                    assert!(lines < 80, "{} has {lines} lines", path.display());
+                    // A server is more than a porter.
+                    let most = if path.ends_with("floor.c") { 180 } else { 80 };
+                    assert!(lines < most, "{} has {lines} lines", path.display());
                     programs += 1;
                 }
             }
