@@ -127,7 +127,11 @@ fn standings<'r>(
         peers.any(|(option, peer)| peer.name == name && is(option, peer))
     };
     let is_program = |name: &str| is(name, &|option, _| option == "--program");
-    let is_peer = |one: &Standing| is(&one.peer, &|_, peer| peer.kit != "underpass");
+    let is_peer = |one: &Standing| {
+        is(&one.peer, &|_, peer| {
+            peer.kit != "underpass" && !peer.is_bound
+        })
+    };
     let standings = results.flat_map(|(_, result)| standing::standings(result, is_program));
     standings.filter(is_peer).collect()
 }
@@ -351,10 +355,11 @@ mod tests {
         .expect("a result")
     }
 
-    /// nginx is twice as good, lighttpd half as good.
+    /// nginx is twice as good, lighttpd half as good; the bound is four times as good.
     fn sample(title: &str) -> Document {
         let own = [("underpass", 2.0), ("underpass, sendfile only", 1.0)];
-        let contenders = [own[0], own[1], ("nginx", 1.0), ("lighttpd", 4.0)];
+        let others = [("nginx", 1.0), ("lighttpd", 4.0), ("floor", 0.5)];
+        let contenders = [&own[..], &others].concat();
         let metrics = [("p99", "response time"), ("cpu_per_gib", "processor time")];
         document(title, &contenders, &metrics)
     }
@@ -394,6 +399,7 @@ mod tests {
             !page.contains("sendfile only"),
             "our own variants are no peers"
         );
+        assert!(!page.contains("floor"), "nobody has to beat a bound");
     }
 
     #[test]

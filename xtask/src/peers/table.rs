@@ -51,6 +51,9 @@ pub(super) struct PeerProgram {
     #[serde(rename = "in")]
     pub(super) experiments: Vec<PeerExperiment>,
     pub(super) command: String,
+    /// Whether it is no peer but the least that the work costs, which is not to be beaten.
+    #[serde(default)]
+    pub(super) is_bound: bool,
 }
 
 /// A call of the bench.
