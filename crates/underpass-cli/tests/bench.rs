@@ -312,7 +312,7 @@ http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[2])), Handler).serve_
 
 #[test]
 #[ignore = "needs root, network namespaces, bbr and python3; run by cargo xtask test"]
-fn large_files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_left_out() {
+fn files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_left_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("stubborn.py");
     std::fs::write(&program, STUBBORN).expect("a program");
@@ -327,7 +327,7 @@ fn large_files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_le
         "none",
     ];
     let server = ["http", "--server", &stubborn];
-    let document = bench(&[&server[..], &few, &["--sizes", "1KiB,1MiB"]].concat());
+    let document = bench(&[&server[..], &few, &["--sizes", "1KiB"]].concat());
     let experiments = list(&document, "experiments");
     let variants: Vec<_> = experiments.iter().map(|one| &one["variant"]).collect();
     assert_eq!(
@@ -336,14 +336,11 @@ fn large_files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_le
     );
     for (experiment, control) in experiments.iter().zip(["bbr", "cubic"]) {
         assert_eq!(names(experiment), ["underpass"]);
-        assert_eq!(list(experiment, "cases").len(), 2);
+        assert_eq!(list(experiment, "cases").len(), 1);
         let left_out = format!("stubborn: its connections are not under {control}");
         assert_contains(&experiment["notes"].to_string(), &[&left_out]);
     }
-    // What one packet holds, or what was requested, is measured once.
-    let document = bench(&[&server[..], &few, &["--sizes", "1KiB"]].concat());
-    let once = &list(&document, "experiments")[0];
-    assert_eq!(names(once), ["underpass", "stubborn"]);
+    // What was requested is measured once.
     let requested = [
         &["http", "--congestion", "reno", "--sizes", "1KiB"],
         &server[1..],

@@ -122,12 +122,8 @@ impl Measurable for HttpOptions {
         of_all.sum()
     }
 
-    /// How packets are paced matters where a response is many packets.
-    fn usual_controls(&self, scale: RunScale) -> Option<&'static [&'static str]> {
-        match self.sizes(scale).last() {
-            Some(LARGE..) => Some(&USUAL_CONTROLS),
-            _ => Some(&[]),
-        }
+    fn usual_controls(&self, _: RunScale) -> Option<&'static [&'static str]> {
+        Some(&USUAL_CONTROLS)
     }
 
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {

@@ -177,6 +177,19 @@ impl BrokerSet {
         &self.entries[index].data
     }
 
+    /// Drops the log of a partition from the page cache, which a broker has where Kafka has it.
+    pub(super) fn evict(&self, index: usize, topic: &str, partition: i32) -> Result<()> {
+        let folder = self.data(index).join(format!("{topic}-{partition}"));
+        let context = || format!("reading {}", folder.display());
+        for entry in fs::read_dir(&folder).context(context)? {
+            let path = entry.context(context)?.path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                content::evict(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Has every broker create this topic, fills it, and compares what they have then. Those that
     /// fail are left out from here on, with a note on the next case.
     pub(super) fn fill(

@@ -1,14 +1,11 @@
 //! New records beside a consumer of old ones that are not in memory.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use super::brokers::wait_until_led;
 use super::options::{LogBenchOptions, experiment};
-use crate::content;
 use crate::document::{Case, Experiment};
-use crate::error::{ErrorContext, Result};
+use crate::error::Result;
 use crate::experiment::ExperimentContext;
 use crate::experiment::sample::{self as read, FileResidency, PlayMetric, latencies};
 use crate::experiment::serving::ServerVariant;
@@ -60,7 +57,7 @@ pub(super) fn replay(options: &LogBenchOptions, setting: &ExperimentContext) -> 
         }
         let played = runner.play(brokers, bytes >> 17, |brokers, contender| {
             let from = wait_until_led(&mut brokers.connect(contender)?, &hot)?;
-            evict(&brokers.data(contender).join("cold-0"))?;
+            brokers.evict(contender, "cold", 0)?;
             let stream = |connections, topic, role, end| BrokerStream {
                 connections,
                 topic,
@@ -101,16 +98,4 @@ pub(super) fn replay(options: &LogBenchOptions, setting: &ExperimentContext) -> 
         });
         Ok(case.into_iter().collect())
     })
-}
-
-/// Drops the log of a partition from the page cache.
-fn evict(folder: &Path) -> Result<()> {
-    let context = || format!("reading {}", folder.display());
-    for entry in fs::read_dir(folder).context(context)? {
-        let path = entry.context(context)?.path();
-        if path.extension().is_some_and(|extension| extension == "log") {
-            content::evict(&path)?;
-        }
-    }
-    Ok(())
 }
