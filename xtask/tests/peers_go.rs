@@ -2,14 +2,19 @@
 
 mod contract;
 
+use std::sync::LazyLock;
+
+/// Compiled once: what runs in one test must not be written again by another.
+static VARIANTS: LazyLock<Vec<contract::Variant>> = LazyLock::new(|| contract::variants("Go"));
+
 #[test]
 #[ignore = "needs Go; run by cargo xtask test"]
 fn porters_move_every_byte_and_go_on_after_a_failure() {
-    contract::check_porters(&contract::variants("Go"));
+    contract::check_porters(&VARIANTS);
 }
 
 #[test]
 #[ignore = "needs Go; run by cargo xtask test"]
 fn servers_give_every_byte_over_one_connection() {
-    contract::check_servers(&contract::variants("Go"));
+    contract::check_servers(&VARIANTS);
 }
