@@ -286,6 +286,52 @@ fn a_copy_whose_file_can_not_be_closed_has_failed() {
     }
 }
 
+/// They are there and look complete: whoever is told of some of them only keeps the others.
+#[test]
+#[ignore = "needs root and strace; run by cargo xtask test"]
+fn complete_files_that_a_full_disk_does_not_keep_are_all_named() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("from")).expect("room");
+    for number in 0..5 {
+        fs::write(path("from").join(format!("f{number}")), "content").expect("room");
+    }
+    for (call, options, said) in [
+        ("fsync", &["--fsync=file"][..], "failed to sync"),
+        ("fsync", &["--fsync=file", "--verify"], "failed to sync"),
+        ("fsync", &["--fsync=file", "--atomic"], "failed to sync"),
+        ("utimensat", &["-p"], "preserving times for"),
+        ("fchmod", &["-p"], "preserving permissions for"),
+        (
+            "syncfs",
+            &["--fsync=end"],
+            "failed to sync the file system of",
+        ),
+    ] {
+        for error in ["ENOSPC", "EDQUOT"] {
+            let _ = fs::remove_dir_all(path("to"));
+            let injection = format!("inject={call}:error={error}");
+            let mut strace = strace(&path("log"), &[&format!("trace={call}"), &injection]);
+            let cp = strace.args([BINARY, "cp", "-rT", "-j1"]).args(options);
+            let report = run(cp.args(["from", "to"]).current_dir(folder.path()));
+            assert_eq!(report.code, Some(1), "{call} {options:?}: {report:?}");
+            for number in (0..5).filter(|_| call != "syncfs") {
+                let name = format!("{said} 'to/f{number}': ");
+                assert_eq!(
+                    report.errors.matches(&name).count(),
+                    1,
+                    "{name}: {report:?}"
+                );
+            }
+            assert!(report.errors.contains(&format!("{said} 'to")), "{report:?}");
+            assert!(
+                report.errors.contains(&format!("({call}: {error})")),
+                "{report:?}"
+            );
+        }
+    }
+}
+
 /// With several workers, too, and of that file alone.
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]

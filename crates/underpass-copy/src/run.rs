@@ -62,8 +62,8 @@ pub(crate) struct CopyRun<'a> {
     pub(crate) folders_max: usize,
     /// Folders whose walk is over and that wait for what is in them.
     pub(crate) unclosed: AtomicUsize,
-    /// File systems to sync at the end, each with something open on it.
-    pub(crate) to_sync: Mutex<HashMap<u64, OwnedFd>>,
+    /// File systems to sync at the end, each with something open on it, and how that is shown.
+    pub(crate) to_sync: Mutex<HashMap<u64, (OwnedFd, OsString)>>,
 }
 
 /// When a run began, by the clock that the kernel stamps inodes with: seconds and nanoseconds.
@@ -210,14 +210,19 @@ impl CopyRun<'_> {
         }
         // The name of an operand's copy is in the folder above it.
         let above = level.up.as_ref().and_then(|up| up.folders.as_ref());
-        let above = above.map_or(Ok(()), |above| self.sync_folder(&above.dest));
-        if let Err(errno) = self.sync_folder(dest).and(above) {
+        let synced = |folder: &Folder| self.sync_folder(folder, || level.dest());
+        let above = above.map_or(Ok(()), |above| synced(&above.dest));
+        if let Err(errno) = synced(dest).and(above) {
             events.problem(Problem::failed(ProblemKind::Sync, level.dest(), errno));
         }
     }
 
-    /// Writes the names in a folder to disk, now or at the end.
-    pub(crate) fn sync_folder(&self, dest: &Folder) -> Result<(), Errno> {
+    /// Writes the names in a folder to disk, now or at the end. `shown` is something in it.
+    pub(crate) fn sync_folder(
+        &self,
+        dest: &Folder,
+        shown: impl FnOnce() -> OsString,
+    ) -> Result<(), Errno> {
         match self.options.fsync {
             Fsync::Folder => dest.sync(),
             Fsync::End => {
@@ -226,7 +231,7 @@ impl CopyRun<'_> {
                 if let Entry::Vacant(vacant) = to_sync.entry(device)
                     && let Ok(fd) = dest.readable()
                 {
-                    vacant.insert(fd);
+                    vacant.insert((fd, shown()));
                 }
                 Ok(())
             }
@@ -238,9 +243,10 @@ impl CopyRun<'_> {
     pub(crate) fn finish(self) -> CopySummary {
         let to_sync = self.to_sync.into_inner();
         let mut events = self.reporter.buffer(self.reporter.sequence());
-        for fd in to_sync.unwrap_or_else(PoisonError::into_inner).values() {
+        let to_sync = to_sync.unwrap_or_else(PoisonError::into_inner);
+        for (fd, shown) in to_sync.into_values() {
             if let Err(errno) = syncfs(fd) {
-                events.problem(Problem::failed(ProblemKind::Sync, "", errno));
+                events.problem(Problem::failed(ProblemKind::SyncFileSystem, shown, errno));
             }
         }
         events.submit();

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use signal_hook::consts::SIGPIPE;
 use underpass_copy::{
     Charset, CopyMode, Event, EventDetail, Finished, Observer, OtherEnd, OverwriteQuestion,
-    Problem, ProblemKind, Quoted, Severity,
+    Problem, ProblemKind, Quoted,
 };
 
 use super::explain::{self, IncompleteFiles};
@@ -118,12 +118,10 @@ impl<'a> EventPrinter<'a> {
         };
         self.stopped.fetch_add(stopped, Relaxed);
         self.moved.fetch_add(moved, Relaxed);
-        // A file that only loses an attribute is named.
-        let is_full = problem.severity == Severity::Error
-            && matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
         let leaves_part = self.leaves_parts && problem.moved.is_some();
         // Of many files without room those that are cut off are named.
-        let is_short = is_full && self.disk_full.swap(true, Relaxed) && !leaves_part;
+        let is_short =
+            problem.found_no_space() && self.disk_full.swap(true, Relaxed) && !leaves_part;
         let is_short = is_short && self.messages.called_as == CalledAs::Underpass;
         self.unreported.fetch_add(u64::from(is_short), Relaxed);
         if !is_short {

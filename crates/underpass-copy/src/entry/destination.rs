@@ -68,8 +68,11 @@ impl OpenDestination {
             return close(self.fd).map_err(at_close);
         };
         let (file, folder, name) = (pending.file, pending.folder.fd(), &pending.name);
-        // A nameless file must be open to get its name, and what closing reports be known before.
-        let closed = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).and_then(close);
+        // A nameless file must be open to get its name, and what closing reports be known before;
+        // without a descriptor to spare it is known after that.
+        let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).ok();
+        let was_closed = duplicate.is_some();
+        let closed = duplicate.map_or(Ok(()), close);
         let prepared = match closed.map_err(at_close) {
             Ok(()) if pending.backs_up => backup::keep(folder, name, entry.backup())
                 .map_err(|errno| entry.at_dest(ProblemKind::Backup, errno).by_call("linkat")),
@@ -77,7 +80,11 @@ impl OpenDestination {
         };
         prepared.inspect_err(|_| file.discard(folder))?;
         file.commit(&self.fd, folder, name, pending.over)
-            .map_err(|(errno, call)| entry.at_dest(ProblemKind::Rename, errno).by_call(call))
+            .map_err(|(errno, call)| entry.at_dest(ProblemKind::Rename, errno).by_call(call))?;
+        match was_closed {
+            true => Ok(()),
+            false => close(self.fd).map_err(at_close),
+        }
     }
 
     /// The copy failed. What `cp` leaves in such a case stays: a part under its own name, but

@@ -370,7 +370,9 @@ impl Entry<'_> {
     /// Writes the name of an operand's copy to disk. For other names their folder does it.
     fn sync_name(&self, events: &mut EventBuffer<'_>) {
         if self.is_operand()
-            && let Err(errno) = self.run.sync_folder(&self.task.folders.dest)
+            && let Err(errno) = self
+                .run
+                .sync_folder(&self.task.folders.dest, || self.dest_shown())
         {
             events.problem(self.at_dest(ProblemKind::Sync, errno));
         }

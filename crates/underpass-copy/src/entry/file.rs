@@ -205,7 +205,8 @@ impl FileCopy<'_> {
             return Ok(None);
         }
         compare::forget_pages(dest.fd.as_fd());
-        let is_now = fstat(&dest.fd).map_err(|errno| entry.at_dest(ProblemKind::Read, errno))?;
+        let is_now = fstat(&dest.fd)
+            .map_err(|errno| entry.at_dest(ProblemKind::Read, errno).by_call("fstat"))?;
         let copied = size(&is_now);
         let end = endpoint(&self.source.stat);
         // Files of /proc and /sys don't say how long they are: all that came is read again.
@@ -253,8 +254,8 @@ impl FileCopy<'_> {
         let (source, dest) = (self.source.fd.as_fd(), self.dest.fd.as_fd());
         let compared = compare::compare(source, dest, len, &mut |_| unless_stopped(entry));
         compared.map_err(|(side, errno)| match side {
-            Side::Source => entry.at_source(ProblemKind::Read, errno),
-            Side::Sink => entry.at_dest(ProblemKind::Read, errno),
+            Side::Source => entry.at_source(ProblemKind::Read, errno).by_call("pread"),
+            Side::Sink => entry.at_dest(ProblemKind::Read, errno).by_call("pread"),
         })
     }
 }

@@ -71,6 +71,27 @@ impl Problem {
         self
     }
 
+    /// Whether it is for lack of space that there is nothing under the name, or what was there
+    /// before. A file that is there and has lost an attribute, or may have lost its content, is
+    /// another matter.
+    pub fn found_no_space(&self) -> bool {
+        let is_full = matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT));
+        let makes_it = matches!(
+            self.kind,
+            ProblemKind::Write
+                | ProblemKind::Copy
+                | ProblemKind::Clone
+                | ProblemKind::CreateFile
+                | ProblemKind::CreateDirectory
+                | ProblemKind::CreateSymlink
+                | ProblemKind::CreateHardLink
+                | ProblemKind::CreateFifo
+                | ProblemKind::CreateSpecial
+                | ProblemKind::MakeParent
+        );
+        is_full && makes_it && self.severity == Severity::Error
+    }
+
     pub(crate) fn warning(mut self) -> Self {
         self.severity = Severity::Warning;
         self
@@ -180,6 +201,8 @@ problem_kinds! {
     Xattr: "setting attribute{s or b} for {a}", "fsetxattr";
     Context: "failed to set the security context of {a}", "fsetxattr";
     Sync: "failed to sync {a}", "fsync";
+    /// The file system of a destination can't be synced at the end: any file on it may be lost.
+    SyncFileSystem: "failed to sync the file system of {a}", "syncfs";
     /// What was written may not be stored.
     Close: "failed to close {a}", "close";
     Rename: "cannot rename the finished copy to {a}", "renameat2";
