@@ -18,6 +18,15 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Prints what a command was run for.
+///
+/// # Errors
+/// A message for the user: the command has failed if it cannot be written.
+pub(crate) fn print_result(text: &str) -> Result<(), String> {
+    let printed = print(&format!("{text}\n"));
+    printed.map_err(|error| format!("cannot write to standard output: {error}"))
+}
+
 /// The columns of a terminal; `otherwise` where there is none.
 pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
     let size = rustix::termios::tcgetwinsize(of);
@@ -25,11 +34,6 @@ pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
         0 => otherwise,
         columns => columns.into(),
     }
-}
-
-/// Prints a line; a closed standard output is no reason to stop serving.
-pub(crate) fn say(line: &str) {
-    let _ = print(&format!("{line}\n"));
 }
 
 /// Where metrics and health are served.

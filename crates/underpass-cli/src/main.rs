@@ -6,6 +6,7 @@
 
 mod bench;
 mod broker;
+mod console;
 mod cp;
 mod doctor;
 mod layout;
@@ -13,7 +14,7 @@ mod pages;
 mod serve;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -55,13 +56,16 @@ fn main() -> ExitCode {
         ToolCommand::Completions(completions) => completions.run(whole_command()),
         ToolCommand::Man(manual) => manual.run(whole_command()),
     };
-    match outcome {
+    let code = match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("underpass: {message}");
+            let line = format!("underpass: {message}\n");
+            let _never_fails = console::Errors.write_all(line.as_bytes());
             ExitCode::FAILURE
         }
-    }
+    };
+    console::finish();
+    code
 }
 
 /// Detects `cp` and `underpass cp`: returns the name, the prefix of messages, and the arguments.
@@ -98,7 +102,7 @@ fn whole_command() -> clap::Command {
 /// Writes warnings and errors that do not end a command to standard error, one line each.
 fn warn_on_standard_error() {
     tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(|| console::Errors)
         .with_max_level(tracing::Level::WARN)
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())

@@ -5,10 +5,11 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 use support::{BINARY, Server, serve, underpass};
@@ -27,15 +28,75 @@ fn a_log_goes_to_standard_output_and_only_where_it_is_asked_for() {
         server.write("f", "f");
         assert_eq!(server.get("/f?logged").body, b"f");
         let end = server.stop();
-        end.assert_clean();
+        end.assert_success();
         let logged = end.output.lines().filter(|line| line.contains("logged"));
         assert_eq!(logged.count(), lines, "{options:?}: {}", end.output);
-        let last = end.output.lines().last().unwrap();
+        // Whatever reads the log reads nothing else.
+        let (said, not_said) = match lines {
+            0 => (&end.output, &end.errors),
+            _ => (&end.errors, &end.output),
+        };
+        let last = said.lines().last().unwrap();
         assert!(last.starts_with("stopped after 1 request"), "{last}");
+        assert_eq!(not_said.lines().count(), lines, "{options:?}: {not_said}");
     }
 }
 
-/// Runs the server with its log on standard output, which is closed after the greeting, or full.
+/// Whoever started it has stopped to read: its terminal was stopped, or a collector of logs hangs.
+#[test]
+fn output_that_nobody_reads_delays_no_request_and_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("f"), "f").unwrap();
+    let socket = folder.path().join("socket");
+    let (reader, mut full) = std::io::pipe().unwrap();
+    let size = rustix::pipe::fcntl_setpipe_size(&full, 4096).unwrap();
+    full.write_all(&vec![b'x'; size]).unwrap();
+    for stream in ["output", "errors", "both"] {
+        let mut command = underpass();
+        let listen = format!("unix:{}", socket.display());
+        command.args(["serve", "--workers", "1", "--listen", &listen]);
+        for setting in ["trusted=unix", "protocol=required"] {
+            command.arg("--set");
+            command.arg(format!("connections.proxy.{setting}"));
+        }
+        command.arg(folder.path()).stdin(Stdio::null());
+        let stuck = || full.try_clone().unwrap();
+        match stream {
+            "output" => command.stdout(stuck()).stderr(Stdio::null()),
+            "errors" => command.stdout(Stdio::null()).stderr(stuck()),
+            _ => command.stdout(stuck()).stderr(stuck()),
+        };
+        let mut server = command.spawn().unwrap();
+        let process = Pid::from_child(&server);
+        wait_until("socket", || UnixStream::connect(&socket).is_ok());
+        for _ in 0..3 {
+            // The worker warns of it.
+            let mut client = HttpClient::connect_unix(&socket);
+            client.send("no header\r\n\r\n");
+            let _closed_or_reset = client.read_to_end();
+            let mut client = HttpClient::connect_unix(&socket);
+            client.send("PROXY UNKNOWN\r\nGET /f HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(client.response().body, b"f", "{stream}");
+        }
+        // Where it listens is all that it could say.
+        wait_until("handling of signals", || catches(process, Signal::TERM));
+        rustix::process::kill_process(process, Signal::HUP).unwrap();
+        rustix::process::kill_process(process, Signal::TERM).unwrap();
+        let status = within(move || server.wait()).unwrap();
+        assert!(status.success(), "{stream}: {status}");
+    }
+    drop(reader);
+}
+
+fn catches(process: Pid, signal: Signal) -> bool {
+    let status = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = fs::read_to_string(status).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// Runs the server with its log on standard output, which is closed.
 #[test]
 fn a_log_that_is_not_taken_stops_nothing_and_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -56,17 +117,12 @@ fn a_log_that_is_not_taken_stops_nothing_and_is_reported_once() {
         .stderr(fs::File::create(&errors).unwrap())
         .spawn()
         .unwrap();
-    drop(command);
-    let address = within(move || {
-        let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
-        let greeting = lines.next().unwrap();
-        let address = greeting.split("http://").nth(1).unwrap();
-        let address: SocketAddr = address.split('/').next().unwrap().parse().unwrap();
-        let is_last = |line: &String| line.starts_with("press Ctrl-C to stop");
-        lines.find(is_last).unwrap();
-        address
-    });
+    drop((command, reader));
     let said = || fs::read_to_string(&errors).unwrap();
+    wait_until("greeting", || said().contains("press Ctrl-C to stop"));
+    let greeting = said();
+    let address = greeting.split("http://").nth(1).unwrap();
+    let address: SocketAddr = address.split('/').next().unwrap().parse().unwrap();
     let mut client = HttpClient::connect(address);
     assert_eq!(client.get("/f").body, b"f");
     wait_until("report", || said().contains("cannot write the access log"));
@@ -165,9 +221,7 @@ fn a_log_to_standard_output_by_its_path_is_in_its_file_across_rotations() {
             .args(["serve", "--log-file", "/dev/stdout"]);
         shell.args(["--listen", &listen]).arg(folder.path());
         let server = ChildProcess::spawn(&mut shell);
-        wait_until("greeting", || {
-            fs::read_to_string(&output).is_ok_and(|said| said.contains("to stop"))
-        });
+        server.hear("press Ctrl-C to stop");
         let mut client = HttpClient::connect_unix(&socket);
         client.get("/f?0");
         wait_until("line", || {
@@ -180,7 +234,9 @@ fn a_log_to_standard_output_by_its_path_is_in_its_file_across_rotations() {
             client.get(&format!("/f?{part}"));
         }
         server.signal(Signal::TERM);
-        server.end().assert_success();
+        let end = server.end();
+        end.assert_success();
+        assert_contains(&end.errors, &["stopped after 20 requests"]);
         assert!(is_link());
         assert!(!output.exists(), "whoever rotates it has the file");
         let said = fs::read_to_string(old).unwrap();
@@ -190,7 +246,6 @@ fn a_log_to_standard_output_by_its_path_is_in_its_file_across_rotations() {
         }
         let lines = said.lines().filter(|line| line.contains("GET /f?"));
         assert_eq!(lines.count(), 20);
-        assert!(said.contains("stopped after 20 requests"), "{said}");
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) async fn reached(
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     state: Arc<Mutex<ShutdownState>>,
+    /// Has a receiver for each worker, of any generation, that may still have clients.
+    serving: Arc<watch::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,18 @@ impl Shutdown {
                 files: Vec::new(),
                 identities: Vec::new(),
             })),
+            serving: Arc::default(),
         }
+    }
+
+    /// For a worker: held as long as it may have clients.
+    pub(crate) fn serving(&self) -> watch::Receiver<()> {
+        self.serving.subscribe()
+    }
+
+    /// Waits until no worker of any generation has clients.
+    pub(crate) async fn no_clients(&self) {
+        self.serving.closed().await;
     }
 
     /// Advances to `phase` at least; phases never go back. Does not wait for the effect.

@@ -366,6 +366,13 @@ fn connections_that_end_are_not_open() {
 
 #[test]
 fn health_is_served_until_the_last_answer_has_left() {
+    // The answer is of the latest configuration, or of an earlier one.
+    for reloads in 0..3 {
+        health_is_served_until_an_answer_has_left(reloads);
+    }
+}
+
+fn health_is_served_until_an_answer_has_left(reloads: usize) {
     let reported = StatusServer::start();
     assert_eq!(reported.get("/health"), (200, "ok\n".into()));
     assert_eq!(reported.get("/ready"), (200, "ok\n".into()));
@@ -373,6 +380,10 @@ fn health_is_served_until_the_last_answer_has_left() {
     let mut busy = HttpClient::connect_slow(reported.server.address());
     busy.ask("/f");
     busy.head();
+    for _ in 0..reloads {
+        let options = reported.server.options();
+        reported.server.server().reload(options).unwrap();
+    }
     reported
         .server
         .running()

@@ -6,13 +6,14 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use support::Server;
 use tempfile::TempDir;
 use underpass_serve::{Access, Error, Explain, LogFormat, ServerOptions};
-use underpass_testkit::{WAIT_MAX, wait_until};
+use underpass_testkit::{HttpClient, WAIT_MAX, free_address, wait_until};
 
 type Change<'c> = &'c dyn Fn(&mut ServerOptions);
 
@@ -65,6 +66,21 @@ fn what_all_workers_write_to_is_left_to_an_upgrade() {
         }
         assert_eq!(server.get("/f").body, b"f");
     }
+}
+
+#[test]
+fn an_address_that_was_left_can_be_listened_at_again_at_once() {
+    let server = Server::with(|options| options.workers = NonZeroUsize::new(2));
+    server.write("f", "f");
+    let (without, mut with) = (server.options().clone(), server.options().clone());
+    let second = free_address();
+    with.listen.push(second.into());
+    for _ in 0..50 {
+        server.server().reload(&with).unwrap();
+        assert_eq!(HttpClient::connect(second).get("/f").body, b"f");
+        server.server().reload(&without).unwrap();
+    }
+    assert_eq!(server.get("/f").body, b"f");
 }
 
 /// What the status address answers to a request for health.

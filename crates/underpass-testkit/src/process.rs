@@ -168,6 +168,15 @@ impl ChildProcess {
         self.captured().output.clone()
     }
 
+    /// Returns what has come on standard output so far, or on standard error if nothing has.
+    pub(crate) fn said(&self) -> String {
+        let captured = self.captured();
+        match captured.output.is_empty() {
+            true => captured.errors.clone(),
+            false => captured.output.clone(),
+        }
+    }
+
     /// Whether it has ended.
     pub fn is_over(&mut self) -> bool {
         self.ended = self.ended.or(self.child.try_wait().expect("a child"));

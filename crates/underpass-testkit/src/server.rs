@@ -48,12 +48,13 @@ impl ServerProcess {
         process.hear("press Ctrl-C to stop");
         Self {
             server: process.traced_pid(),
-            greeting: process.output(),
+            greeting: process.said(),
             process,
         }
     }
 
-    /// Returns what the server printed when it started.
+    /// Returns what the server printed when it started, on standard error where standard output has
+    /// its log.
     pub fn greeting(&self) -> &str {
         &self.greeting
     }

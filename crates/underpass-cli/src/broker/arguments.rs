@@ -158,7 +158,8 @@ impl BrokerArguments {
 /// Reads a configuration. Its paths are relative to its folder.
 fn read(file: &Path) -> Result<BrokerOptions, String> {
     let shown = file.display();
-    let text = fs::read_to_string(file).map_err(|error| format!("{shown}: {error}"))?;
+    let text = fs::read_to_string(file)
+        .map_err(|error| format!("cannot read the configuration {shown}: {error}"))?;
     let options = BrokerOptions::parse(&text);
     let mut options = options.map_err(|error| format!("{shown}: {}", error.to_string().trim()))?;
     let folder = file.parent().unwrap_or(Path::new(""));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use underpass_broker::check::{CheckFailure, check};
 
-use crate::layout::say;
+use crate::layout::print;
 
 /// Do what a Kafka client does, and say which step fails and what to set
 #[derive(Clone, Debug, clap::Args)]
@@ -22,7 +22,8 @@ pub(super) struct CheckArguments {
 pub(super) fn run(arguments: &CheckArguments) -> Result<(), String> {
     let timeout = Duration::from_secs(arguments.timeout);
     let checked = check(&arguments.bootstrap, timeout, &mut |step| {
-        say(&format!("ok: {step}"));
+        // A closed standard output is no reason to stop: the exit code says it too.
+        let _ = print(&format!("ok: {step}\n"));
     });
     checked.map_err(|CheckFailure { step, why, advice }| {
         let advice = advice.map_or_else(String::new, |advice| format!("\n  try: {advice}"));

@@ -17,7 +17,8 @@ pub(crate) use arguments::BrokerArguments;
 
 use arguments::BrokerTool;
 
-use crate::layout::{counted, monitoring, say};
+use crate::console::say;
+use crate::layout::{counted, monitoring};
 
 /// How often the files of certificates are read again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);

@@ -1,9 +1,10 @@
 //! `underpass serve [DIR]`: starts the HTTP file server and waits for its end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use underpass_net::{Address, Inherited, Notifier};
-use underpass_serve::{FileServer, Scheme, ServeSummary};
+use underpass_serve::{Access, FileServer, Scheme, ServeSummary};
 
 mod advice;
 mod arguments;
@@ -19,7 +20,8 @@ use advice::with_advice;
 use banner::{details, farewell, greeting, qr_code, reachable, self_signed, url};
 use bodies::{BodyPlans, BodyTrial};
 
-use crate::layout::say;
+use crate::console::{OUTPUT_IS_LOG, say};
+use crate::layout::print_result;
 
 /// Serves until a signal ends it. Prints to standard output where it listens, and at the end what
 /// was sent.
@@ -31,8 +33,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), String> {
         return tools::run(tool, ServeArguments::configured);
     }
     if let Some(file) = &arguments.check {
-        say(&check::check(file, arguments)?);
-        return Ok(());
+        return print_result(&check::check(file, arguments)?);
     }
     let (inherited, predecessor) = Inherited::take().map_err(|error| error.to_string())?;
     let served = match start(arguments, inherited) {
@@ -68,6 +69,7 @@ struct StartedServer {
 
 fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServer, String> {
     let options = options(arguments)?;
+    OUTPUT_IS_LOG.store(options.log.access == Access::Output, Ordering::Relaxed);
     let plans = BodyPlans::new(&options.policy);
     if let Some(only) = arguments.only {
         plans.check(only)?;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use underpass_net::{Notifier, Refreshed, SignalAction, watch_signals};
+use underpass_net::{Error, Notifier, Refreshed, SignalAction, watch_signals};
 use underpass_serve::{FileServer, ServerOptions};
 
 use super::advice::{only_certificates, with_advice};
 use super::banner::place;
 
-use crate::layout::{monitoring, say};
+use crate::console::say;
+use crate::layout::monitoring;
 
 /// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
 const QUEUE_MAX: usize = 8;
@@ -31,10 +32,16 @@ pub(super) fn handle(
     thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
+            let mut successor = None;
             for action in queue {
-                match action {
-                    SlowAction::Reload => reload(&slow_server, &slow_notifier, &options),
-                    SlowAction::Upgrade => upgrade(&slow_server, &slow_notifier),
+                match (action, successor) {
+                    (_, Some(id)) => tracing::warn!(
+                        "process {id} has taken over: signals for a reload or an upgrade go to it"
+                    ),
+                    (SlowAction::Reload, None) => reload(&slow_server, &slow_notifier, &options),
+                    (SlowAction::Upgrade, None) => {
+                        successor = upgrade(&slow_server, &slow_notifier);
+                    }
                 }
             }
         })
@@ -96,21 +103,29 @@ fn reload(
     notifier.ready(&status);
 }
 
-/// Starts the program's file, which may have been replaced, with the same arguments.
-fn upgrade(server: &FileServer, notifier: &Notifier) {
+/// Starts the program's file, which may have been replaced, with the same arguments. Returns the
+/// new process, once that serves.
+fn upgrade(server: &FileServer, notifier: &Notifier) -> Option<u32> {
     let mut arguments = env::args_os();
     let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
     command.args(arguments);
+    let mut taken_over = None;
     let upgraded = server.upgrade(command, |successor| {
-        notifier.succeeded_by(successor.id());
+        let id = successor.id();
+        taken_over = Some(id);
+        notifier.succeeded_by(id);
         say(&format!(
-            "process {} has taken over; this one exits after its last response",
-            successor.id()
+            "process {id} has taken over; this one exits after its last response"
         ));
     });
-    if let Err(error) = upgraded {
-        tracing::error!("upgrade failed, this process continues to serve: {error}");
+    match upgraded {
+        Ok(()) => {}
+        Err(error @ Error::Stopping) => tracing::warn!("no upgrade: {error}"),
+        Err(error) => {
+            tracing::error!("upgrade failed, this process continues to serve: {error}");
+        }
     }
+    taken_over
 }
 
 /// Where files are served, and metrics and health.

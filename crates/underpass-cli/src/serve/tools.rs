@@ -11,7 +11,7 @@ use underpass_serve::{
 
 use super::advice::with_advice;
 
-use crate::layout::say;
+use crate::layout::print_result;
 
 /// A command beside the server.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -89,11 +89,11 @@ pub(super) fn run(
             let made = new_token(&arguments.name, expires)?;
             // So that `>> tokens` appends the line, and the token is seen.
             eprintln!("{}", made.token);
-            say(&made.line);
+            print_result(&made.line)?;
         }
         ServeTool::Hash(arguments) => {
             let password = typed_password(&arguments.name)?;
-            say(&password_line(&arguments.name, &password)?);
+            print_result(&password_line(&arguments.name, &password)?)?;
         }
         ServeTool::Sign(arguments) => {
             let site = arguments.site(configured)?;
@@ -105,7 +105,7 @@ pub(super) fn run(
                 warnings.iter().for_each(|what| tracing::warn!("{what}"));
             }
             let base = arguments.base.as_deref().unwrap_or_default();
-            say(&format!("{}{link}", base.trim_end_matches('/')));
+            print_result(&format!("{}{link}", base.trim_end_matches('/')))?;
         }
     }
     Ok(())

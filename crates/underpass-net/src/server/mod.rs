@@ -96,6 +96,9 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     /// configurations are still sending responses.
     pub fn reload<P: Protocol<Summary = S>>(&self, config: &ServerConfig<P>) -> Result<(), Error> {
         let _change = lock(&self.change);
+        if self.shutdown.phase() > ShutdownPhase::Running {
+            return Err(Error::Stopping);
+        }
         let before = self.shutdown.lock().listeners.duplicate()?;
         self.start_generation(config, &before)
     }

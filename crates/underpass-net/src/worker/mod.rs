@@ -214,7 +214,7 @@ async fn work<P: Protocol>(
             P::descriptors_short(&state);
         }
     };
-    let seen = phases.clone();
+    let (seen, serving) = (phases.clone(), worker.shutdown.serving());
     let is_over = || seen.has_changed().unwrap_or(true);
     let phase = tokio::select! {
         // In this order: what connects after the phase has changed is the next generation's.
@@ -222,22 +222,24 @@ async fn work<P: Protocol>(
         phase = reached(&mut phases, ShutdownPhase::Retiring) => phase,
         () = accept(&listeners, connections, is_over, take, report) => ShutdownPhase::Now,
     };
-    drop(accepts);
     connections.advance(phase);
     let (staying, leaving): (Vec<_>, Vec<_>) = listeners
         .into_iter()
         .partition(|listener| phase == ShutdownPhase::Draining && listener.stays_while_draining());
     let last = async {
         for listener in leaving {
-            // Where a newer generation listens on the same socket, its queue is theirs, and so is
-            // what is spoken there.
+            // A newer generation on the same socket has its queue, and says what is spoken there.
             if !worker.shutdown.listens_at(&listener.identity.at) {
                 take_rest(&listener, connections, limits, take).await;
             }
         }
+        // The sockets are closed: their addresses can be listened at again.
+        drop(accepts);
+        connections.none_in(CLIENTS).await;
+        drop(serving);
         match staying.is_empty() {
             true => connections.none().await,
-            false => connections.none_in(CLIENTS).await,
+            false => worker.shutdown.no_clients().await,
         }
     };
     tokio::select! {
