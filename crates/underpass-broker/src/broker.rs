@@ -9,13 +9,13 @@ use underpass_log::LogManager;
 use underpass_monitor::MetricsService;
 
 use crate::connection::frame::RequestMemory;
+use crate::connection::refusals::RefusalLog;
 use crate::counts::{BrokerCounts, WorkerCounts};
 use crate::fetch::waiters::{FetchWaiters, MovedLists};
 use crate::lock::lock;
 use crate::metadata::topics::Topics;
 use crate::offsets::groups::Groups;
 use crate::options::{AdvertisedAddress, BrokerOptions};
-use crate::requests::produce::RefusalLog;
 
 /// What all workers share.
 pub(crate) struct Broker {
@@ -36,7 +36,10 @@ pub(crate) struct BrokerWorker {
     pub(crate) broker: Arc<Broker>,
     pub(crate) waiters: Rc<FetchWaiters>,
     pub(crate) counts: Arc<WorkerCounts>,
+    /// Batches that are not appended.
     pub(crate) refusals: RefusalLog,
+    /// Connections that are closed because of what was sent on them.
+    pub(crate) disconnections: RefusalLog,
 }
 
 /// What a listener of a broker leads to.

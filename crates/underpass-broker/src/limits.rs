@@ -33,6 +33,10 @@ pub(crate) const FRAME_TIMEOUT: Duration = Duration::from_secs(120);
 /// producers may need. Others wait for as long as the client wants.
 pub(crate) const LARGE_FETCH_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// How far a timestamp may be ahead of the broker's clock, as `message.timestamp.after.max.ms` of
+/// Kafka 4: what is far in the future is a mistake of its producer, and never expires.
+pub(crate) const TIMESTAMP_AHEAD_MAX: Duration = Duration::from_secs(3600);
+
 /// How long an answer may take when the broker ends: a fetch may wait for records for any time.
 pub(crate) const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(2);
 

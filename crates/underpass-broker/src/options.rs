@@ -39,6 +39,7 @@ pub struct BrokerOptions {
     /// The bounds of connections.
     pub connections: ConnectionLimits,
     /// How much memory requests may take together, in bytes; one request may have 100 MiB.
+    #[serde(deserialize_with = "underpass_net::size::bytes")]
     pub request_memory: usize,
 }
 

@@ -12,13 +12,14 @@ use underpass_log::{
 };
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
 use underpass_net::{
-    Connection, Inherited, ListenerAccess, ListenerConfig, Protocol, Server, ServerConfig,
-    TlsAcceptor, TlsError, TlsShared,
+    Connection, HandshakeError, Inherited, ListenerAccess, ListenerConfig, Protocol, Server,
+    ServerConfig, TlsAcceptor, TlsError, TlsShared,
 };
 
 use crate::broker::{Broker, BrokerService, BrokerWorker};
 use crate::connection;
 use crate::connection::frame::RequestMemory;
+use crate::connection::refusals::RefusalLog;
 use crate::counts::BrokerCounts;
 use crate::fetch::waiters::MovedLists;
 use crate::group::GroupSettings;
@@ -30,7 +31,6 @@ use crate::metrics::BrokerMetrics;
 use crate::offsets::groups::Groups;
 use crate::options::{BrokerListener, BrokerOptions, FsyncPolicy};
 use crate::requests::BrokerRequests;
-use crate::requests::produce::RefusalLog;
 
 #[derive(Clone)]
 struct BrokerProtocol(Arc<Broker>);
@@ -64,6 +64,9 @@ pub enum BrokerError {
     /// The topics in it.
     #[error("{0}")]
     Topics(String),
+    /// A number that is not possible.
+    #[error("{0}")]
+    Option(String),
     /// The network.
     #[error(transparent)]
     Net(#[from] underpass_net::Error),
@@ -86,7 +89,12 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
     let partitions = options.topics.partitions;
     if !(1..=PARTITIONS_MAX).contains(&partitions) {
         let why = format!("num.partitions={partitions}: expected 1 to {PARTITIONS_MAX}");
-        return Err(BrokerError::Topics(why));
+        return Err(BrokerError::Option(why));
+    }
+    if options.node_id < 0 {
+        // To clients −1 is none.
+        let why = format!("node-id={}: expected a number from 0", options.node_id);
+        return Err(BrokerError::Option(why));
     }
     let moved = Arc::<MovedLists>::default();
     let (log, found) = open_log(&options, &defaults, Arc::clone(&moved))?;
@@ -155,7 +163,7 @@ fn open_log(
     )?;
     for one in found.iter().filter(|one| one.repairs.lost_something()) {
         let (name, repairs) = (one.log.name(), &one.repairs);
-        tracing::warn!("{name}: cut off behind the last whole batch: {repairs:?}");
+        tracing::warn!("{name}: {repairs}");
     }
     Ok((log, found))
 }
@@ -314,6 +322,7 @@ impl Protocol for BrokerProtocol {
             waiters: Rc::new(self.0.moved.worker()),
             counts: self.0.counts.worker(),
             refusals: RefusalLog::default(),
+            disconnections: RefusalLog::default(),
             broker: Arc::clone(&self.0),
         }
     }
@@ -332,6 +341,24 @@ impl Protocol for BrokerProtocol {
         let requests = BrokerRequests::new(worker, advertised, &connection);
         connection::serve(Rc::new(requests), connection).await;
         counts.connection_ends();
+    }
+
+    async fn serve_plain(
+        worker: Rc<BrokerWorker>,
+        _service: BrokerService,
+        connection: Connection,
+    ) {
+        let peer = connection.client();
+        worker.disconnections.report(format_args!(
+            "{peer}: no TLS, which this listener expects; set security.protocol=SSL"
+        ));
+    }
+
+    fn handshake_failed(worker: &BrokerWorker, why: &HandshakeError) {
+        if let HandshakeError::Failed(_) | HandshakeError::Alert(_) = why {
+            let what = format_args!("a TLS handshake has failed: {why}");
+            worker.disconnections.report(what);
+        }
     }
 
     fn finish(_worker: &BrokerWorker) -> BrokerSummary {

@@ -9,7 +9,11 @@ use crate::position::TopicPartition;
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Another process uses it.
-    #[error("the data folder {} is in use by another process", folder.display())]
+    #[error(
+        "the data folder {} is in use by another process: stop that broker, or choose another \
+         folder",
+        folder.display()
+    )]
     InUse {
         /// The folder.
         folder: PathBuf,

@@ -1,7 +1,9 @@
 //! What is known of idempotent producers, so that a batch that is sent again is not appended again.
 //!
 //! A snapshot is a file of Kafka's format: a version, a CRC-32C of what follows, a count, and
-//! entries of 46 bytes.
+//! entries of 46 bytes. Kafka writes one entry for each producer, about its latest batch, and so
+//! forgets the earlier ones with each start. Here there is one for each batch that is remembered,
+//! the latest last, which is the one that Kafka uses when it reads several of one producer.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -45,7 +47,8 @@ struct ProducerState {
 #[derive(Debug, Default)]
 pub(crate) struct ProducersBefore(HashMap<i64, Option<ProducerState>>);
 
-/// The producers at an offset, as a snapshot has them, in any order.
+/// The producers at an offset, as a snapshot has them: in any order, but for the entries of each
+/// producer.
 #[derive(Debug)]
 pub(crate) struct ProducerSnapshot(Vec<[u8; ENTRY_BYTES]>);
 
@@ -144,11 +147,8 @@ impl ProducerStates {
             state.epoch = batch.producer_epoch;
             state.batches.clear();
         }
-        if state.batches.len() == BATCHES {
-            state.batches.pop_front();
-        }
         state.timestamp = batch.max_timestamp;
-        state.batches.push_back(AppendedBatch {
+        state.add(AppendedBatch {
             first_sequence: batch.base_sequence,
             last_sequence: batch.last_sequence(),
             last_offset: batch.last_offset(),
@@ -197,6 +197,17 @@ impl ProducerStates {
         self.0.retain(|_, state| state.timestamp >= timestamp);
     }
 
+    /// What an entry of a snapshot says.
+    fn add_entry(&mut self, id: i64, state: ProducerState) {
+        match self.0.get_mut(&id) {
+            Some(known) if known.epoch == state.epoch => {
+                known.timestamp = state.timestamp;
+                state.batches.into_iter().for_each(|batch| known.add(batch));
+            }
+            _ => drop(self.0.insert(id, state)),
+        }
+    }
+
     /// The largest id of a producer; nothing if there is none.
     pub(crate) fn largest_id(&self) -> Option<i64> {
         self.0.keys().max().copied()
@@ -205,7 +216,7 @@ impl ProducerStates {
     /// The producers at this moment.
     pub(crate) fn snapshot(&self) -> ProducerSnapshot {
         let states = self.0.iter();
-        ProducerSnapshot(states.map(|(id, state)| state.entry(*id)).collect())
+        ProducerSnapshot(states.flat_map(|(id, state)| state.entries(*id)).collect())
     }
 
     /// Reads a snapshot; nothing if it is damaged or of another version.
@@ -218,10 +229,11 @@ impl ProducerStates {
         if version != SNAPSHOT_VERSION || crc32c::crc32c(&file[6..]) != crc || !is_whole {
             return None;
         }
-        let states = entries
-            .chunks_exact(ENTRY_BYTES)
-            .map(ProducerState::of_entry);
-        let mut states = ProducerStates(states.collect::<Option<_>>()?);
+        let mut states = ProducerStates::default();
+        for entry in entries.chunks_exact(ENTRY_BYTES) {
+            let (id, state) = ProducerState::of_entry(entry)?;
+            states.add_entry(id, state);
+        }
         states.bound();
         Some(states)
     }
@@ -230,7 +242,8 @@ impl ProducerStates {
 impl ProducerSnapshot {
     /// The content of a snapshot file.
     pub(crate) fn file(mut self) -> Vec<u8> {
-        self.0.sort_unstable();
+        // Those of one producer stay in their order.
+        self.0.sort_by(|one, other| one[..8].cmp(&other[..8]));
         let mut file = vec![0; SNAPSHOT_HEADER_BYTES];
         file.extend_from_slice(self.0.as_flattened());
         file[..2].copy_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
@@ -254,18 +267,31 @@ impl ProducerState {
         self.batches.back().map_or(-1, |last| last.last_offset)
     }
 
-    fn entry(&self, id: i64) -> [u8; ENTRY_BYTES] {
-        let last = self.batches.back();
+    fn add(&mut self, batch: AppendedBatch) {
+        if self.batches.len() == BATCHES {
+            self.batches.pop_front();
+        }
+        self.batches.push_back(batch);
+    }
+
+    /// One for each batch, or one alone.
+    fn entries(&self, id: i64) -> impl Iterator<Item = [u8; ENTRY_BYTES]> {
+        let none = self.batches.is_empty().then_some(None);
+        let batches = self.batches.iter().map(Some).chain(none);
+        batches.map(move |batch| self.entry(id, batch))
+    }
+
+    fn entry(&self, id: i64, batch: Option<&AppendedBatch>) -> [u8; ENTRY_BYTES] {
         let mut entry = [0; ENTRY_BYTES];
         let mut put = |at: usize, field: &[u8]| entry[at..at + field.len()].copy_from_slice(field);
         put(0, &id.to_be_bytes());
         put(8, &self.epoch.to_be_bytes());
-        put(
-            10,
-            &last.map_or(-1, |last| last.last_sequence).to_be_bytes(),
-        );
-        put(14, &self.last_offset().to_be_bytes());
-        put(22, &last.map_or(0, |last| last.offset_delta).to_be_bytes());
+        let (sequence, offset, delta) = batch.map_or((-1, -1, 0), |batch| {
+            (batch.last_sequence, batch.last_offset, batch.offset_delta)
+        });
+        put(10, &sequence.to_be_bytes());
+        put(14, &offset.to_be_bytes());
+        put(22, &delta.to_be_bytes());
         put(26, &self.timestamp.to_be_bytes());
         // No coordinator has spoken, and no transaction is open.
         put(34, &(-1i32).to_be_bytes());
@@ -451,6 +477,7 @@ mod tests {
                 *sequence = add_sequence(*sequence, count);
             }
             let restored = ProducerStates::of_snapshot(&states.snapshot().file()).unwrap();
+            prop_assert_eq!(&restored, &states);
             for (id, sequence) in next {
                 let following = header(id, 3, sequence, 1, 0);
                 prop_assert_eq!(restored.judge(&following), Ok(SequenceVerdict::Append));

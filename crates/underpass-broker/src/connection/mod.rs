@@ -5,6 +5,7 @@
 //! ```
 
 pub(crate) mod frame;
+pub(crate) mod refusals;
 pub(crate) mod response_queue;
 
 use std::future::poll_fn;
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 use underpass_net::{Connection, ConnectionError, ShutdownPhase};
 
 use crate::connection::frame::{FrameError, IdleWait, IncomingFrame, RequestFrame, RequestMemory};
+use crate::connection::refusals::RefusalLog;
 use crate::connection::response_queue::{PendingResponse, RequestOutcome, ResponseQueue};
 use crate::counts::WorkerCounts;
 use crate::limits::{LAST_ANSWERS_TIMEOUT, REQUESTS_PENDING_MAX};
@@ -27,6 +29,9 @@ pub(crate) trait Requests {
 
     /// What is counted.
     fn counts(&self) -> &WorkerCounts;
+
+    /// Who is told of connections that are closed because of what was sent on them.
+    fn disconnections(&self) -> &RefusalLog;
 
     /// Begins to answer a request.
     fn answer(self: &Rc<Self>, request: RequestFrame) -> PendingResponse;
@@ -69,8 +74,9 @@ pub(crate) async fn serve<R: Requests>(requests: Rc<R>, mut connection: Connecti
                 }
             }
             Err(FrameError::Length(length)) => {
-                let peer = connection.client();
-                tracing::debug!("{peer}: {length} is not the length of a request");
+                let (peer, why) = (connection.client(), not_a_length(length));
+                let what = format_args!("{peer}: {length} is not the length of a request{why}");
+                requests.disconnections().report(what);
                 return connection.close().await;
             }
             // The server ends: what was asked before is answered first.
@@ -79,6 +85,20 @@ pub(crate) async fn serve<R: Requests>(requests: Rc<R>, mut connection: Connecti
             // Nothing is owed any more, or nobody is there to get it.
             Err(FrameError::End | FrameError::Connection(_)) => return connection.end(),
         }
+    }
+}
+
+/// What else the first bytes of a connection may be.
+fn not_a_length(length: i32) -> &'static str {
+    match length.to_be_bytes() {
+        // A handshake record of any version.
+        [22, 3, ..] => {
+            ": this is TLS, which this listener does not speak; set security.protocol=PLAINTEXT"
+        }
+        [b'A'..=b'Z', b'A'..=b'Z', b'A'..=b'Z', b'A'..=b'Z' | b' '] => {
+            ": this is HTTP or the like, and not Kafka's protocol"
+        }
+        _ => "",
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) enum ErrorCode {
     CoordinatorNotAvailable = 15,
     InvalidTopic = 17,
     InvalidRequiredAcks = 21,
+    InvalidTimestamp = 32,
     UnsupportedVersion = 35,
     TopicAlreadyExists = 36,
     InvalidPartitions = 37,

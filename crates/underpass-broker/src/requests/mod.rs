@@ -14,18 +14,19 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use underpass::{FileRange, Piece};
-use underpass_net::{Address, Connection};
+use underpass_net::{Address, Connection, PeerAddress};
 
 use crate::broker::BrokerWorker;
 use crate::connection::Requests;
 use crate::connection::frame::{RequestFrame, RequestMemory};
+use crate::connection::refusals::RefusalLog;
 use crate::connection::response_queue::{PendingResponse, RequestOutcome};
 use crate::counts::WorkerCounts;
 use crate::fetch::fetch;
 use crate::limits::LARGE_FETCH_WAIT_MAX;
 use crate::options::{AdvertisedAddress, PORT};
-use crate::protocol::apis::{APIS, Api};
-use crate::protocol::header::{RequestStart, read_header, write_header};
+use crate::protocol::apis::{APIS, Api, find};
+use crate::protocol::header::{RequestHeader, RequestStart, read_header, write_header};
 use crate::protocol::tables::api_versions::{ApiVersionsResponse, ApiVersionsResponseApiVersion};
 use crate::protocol::tables::fetch::FetchRequest;
 use crate::protocol::tables::list_offsets::ListOffsetsRequest;
@@ -35,6 +36,11 @@ use crate::protocol::tables::produce::ProduceRequest;
 use crate::protocol::wire::{Message, Wire};
 use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
 use crate::requests::error_code::ErrorCode;
+
+/// Requests that are not answered, of clients with a setting that a broker without SASL cannot
+/// meet.
+const SASL_HANDSHAKE: i16 = 17;
+const SASL_AUTHENTICATE: i16 = 36;
 
 /// The requests of a connection.
 pub(crate) struct BrokerRequests {
@@ -47,7 +53,8 @@ pub(crate) struct BrokerRequests {
 struct ClientRoute {
     host: String,
     port: u16,
-    /// The client's own address, as Kafka's tools show it.
+    /// The client's own address, and as Kafka's tools show it.
+    peer: PeerAddress,
     client: String,
     /// Held by one request of a group at a time, in their order: a commit waits before the
     /// coordinator has it.
@@ -97,6 +104,10 @@ impl Requests for BrokerRequests {
         &self.worker.broker.memory
     }
 
+    fn disconnections(&self) -> &RefusalLog {
+        &self.worker.disconnections
+    }
+
     fn answer(self: &Rc<Self>, request: RequestFrame) -> PendingResponse {
         let requests = Rc::clone(self);
         Box::pin(async move {
@@ -109,7 +120,9 @@ impl Requests for BrokerRequests {
                 Ok(BegunResponse::Made(outcome)) => outcome,
                 Ok(BegunResponse::Waits(response)) => response.await,
                 Err(error) => {
-                    tracing::warn!("{}: a request cannot be read: {error}", route.client);
+                    let peer = route.peer;
+                    let what = format_args!("{peer}: a request cannot be read: {error}");
+                    worker.disconnections.report(what);
                     RequestOutcome::Close
                 }
             }
@@ -137,9 +150,26 @@ impl ClientRoute {
         ClientRoute {
             host,
             port,
+            peer: connection.client(),
             client,
             group_turn: Mutex::new(()),
         }
+    }
+}
+
+/// Why there is no answer to a request that the client would understand.
+fn not_supported(header: &RequestHeader<'_>) -> String {
+    let (key, version) = (header.key, header.version);
+    match (find(key), key) {
+        (Some(api), _) => {
+            let (name, from, to) = (api.name, api.served_from, api.advertised.1);
+            format!("{name} version {version} is not supported, versions {from} to {to} are")
+        }
+        (None, SASL_HANDSHAKE | SASL_AUTHENTICATE) => format!(
+            "request {key} version {version} is not supported: there is no SASL here; set \
+             security.protocol to PLAINTEXT or SSL"
+        ),
+        (None, _) => format!("request {key} version {version} is not supported"),
     }
 }
 
@@ -165,8 +195,9 @@ impl BrokerWorker {
                 };
                 let response = self.respond_to(request, frame, route).await;
                 if let Err(error) = response {
-                    let (client, name) = (&route.client, api.name);
-                    tracing::warn!("{client}: {name} {version} cannot be read: {error}");
+                    let (peer, name) = (route.peer, api.name);
+                    let what = format_args!("{peer}: {name} {version} cannot be read: {error}");
+                    self.disconnections.report(what);
                     return Ok(closed);
                 }
                 response
@@ -178,11 +209,8 @@ impl BrokerWorker {
                 Ok(BegunResponse::Made(framed(to, Vec::new())))
             }
             RequestStart::Unknown(header) => {
-                tracing::debug!(
-                    "request {} version {} is not known",
-                    header.key,
-                    header.version
-                );
+                let (peer, what) = (route.peer, not_supported(&header));
+                self.disconnections.report(format_args!("{peer}: {what}"));
                 Ok(closed)
             }
         }
@@ -234,8 +262,9 @@ impl BrokerWorker {
                 responder.response(&response, Vec::new())
             }
             "CreateTopics" => {
-                let response = topics::create(&request.body()?, broker).await;
-                responder.response(&response, Vec::new())
+                let body = request.body()?;
+                let outcomes = topics::create(&body, broker).await;
+                responder.response(&topics::created(&body, &outcomes), Vec::new())
             }
             "DeleteTopics" => {
                 let response = topics::delete(&request.body()?, broker).await;

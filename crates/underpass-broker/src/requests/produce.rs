@@ -1,14 +1,15 @@
 //! Produce: batches are checked here, appended by the log, and answered when it has.
 
-use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 use underpass_log::batch::{self, BadBatch, BatchBytes, Codec};
 use underpass_log::{Acks, Append, AppendError, Appended, LogManager, PartitionLog, SequenceError};
 
 use crate::connection::frame::RequestFrame;
+use crate::connection::refusals::RefusalLog;
+use crate::limits::TIMESTAMP_AHEAD_MAX;
 use crate::metadata::names::is_internal;
 use crate::metadata::topics::{Topic, TopicMap};
 use crate::protocol::tables::produce::{
@@ -20,32 +21,6 @@ use crate::requests::error_code::ErrorCode;
 
 /// zstd is for clients that know this version of Produce (KIP-110).
 const ZSTD_VERSION: i16 = 7;
-
-/// Says in the log that batches are refused, once per second of a worker: a full disk has every
-/// producer try again and again.
-#[derive(Debug, Default)]
-pub(crate) struct RefusalLog {
-    last: Cell<Option<Instant>>,
-    unreported: Cell<u64>,
-}
-
-const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
-
-impl RefusalLog {
-    fn report(&self, topic: &str, partition: i32, why: &str) {
-        let last = self.last.get();
-        if last.is_some_and(|last| last.elapsed() < REFUSALS_INTERVAL) {
-            self.unreported.set(self.unreported.get() + 1);
-            return;
-        }
-        self.last.set(Some(Instant::now()));
-        let before = match self.unreported.take() {
-            0 => String::new(),
-            count => format!(", and {count} others before"),
-        };
-        tracing::warn!("a batch for {topic:?}, partition {partition}, is refused: {why}{before}");
-    }
-}
 
 /// What becomes of a partition of the request.
 enum PartitionOutcome {
@@ -100,7 +75,10 @@ pub(crate) async fn produce<'a>(
             };
             let (response, why) = answer(partition.index, outcome).await;
             if response.error_code != ErrorCode::None.number() {
-                refusals.report(topic.name, partition.index, &why);
+                let (name, index) = (topic.name, partition.index);
+                refusals.report(format_args!(
+                    "a batch for {name:?}, partition {index}, is refused: {why}"
+                ));
             }
             failed |= response.error_code != ErrorCode::None.number();
             partition_responses.push(response);
@@ -154,8 +132,21 @@ fn checked<'t, 'a>(
             let why = "zstd needs version 7 of Produce";
             refused(ErrorCode::UnsupportedCompressionType, why)
         }
+        Ok(header) if is_of_the_future(header.max_timestamp) => {
+            let why = "a timestamp is more than an hour ahead of the broker's clock: timestamps \
+                       are in milliseconds since 1970";
+            refused(ErrorCode::InvalidTimestamp, why)
+        }
         Ok(_) => Ok((of, bytes)),
     }
+}
+
+/// Whether no retention by time would ever delete it. As much as `message.timestamp.after.max.ms`
+/// of Kafka is.
+fn is_of_the_future(timestamp: i64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let latest = now.unwrap_or_default() + TIMESTAMP_AHEAD_MAX;
+    u128::try_from(timestamp).is_ok_and(|timestamp| timestamp > latest.as_millis())
 }
 
 /// Queues a batch, where the request has it.
@@ -214,7 +205,8 @@ fn code_of_batch(bad: BadBatch) -> ErrorCode {
         | BadBatch::Trailing
         | BadBatch::Inconsistent
         | BadBatch::Control
-        | BadBatch::Transactional => ErrorCode::InvalidRecord,
+        | BadBatch::Transactional
+        | BadBatch::Records => ErrorCode::InvalidRecord,
     }
 }
 

@@ -22,36 +22,65 @@ use crate::requests::error_code::ErrorCode;
 /// The configuration of topics that goes with the replication factor.
 const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";
 
-pub(crate) async fn create<'a>(
-    request: &CreateTopicsRequest<'a>,
-    broker: &Arc<Broker>,
-) -> CreateTopicsResponse<'a> {
-    let mut response = CreateTopicsResponse::default();
-    for topic in &request.topics {
-        let validate_only = request.validate_only;
-        response
-            .topics
-            .push(create_one(topic, validate_only, broker).await);
-    }
-    response
+/// What became of a topic that was asked for.
+pub(crate) enum TopicOutcome {
+    Made { id: TopicId, partitions: i32 },
+    Refused(ErrorCode, String),
 }
 
-async fn create_one<'a>(
-    asked: &CreateTopicsCreatableTopic<'a>,
+pub(crate) async fn create(
+    request: &CreateTopicsRequest<'_>,
+    broker: &Arc<Broker>,
+) -> Vec<TopicOutcome> {
+    let mut outcomes = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let created = create_one(topic, request.validate_only, broker).await;
+        outcomes.push(created.unwrap_or_else(|(code, why)| {
+            tracing::info!("topic {:?} is not made: {why}", topic.name);
+            TopicOutcome::Refused(code, why)
+        }));
+    }
+    outcomes
+}
+
+/// The response to [`create`].
+pub(crate) fn created<'a>(
+    request: &CreateTopicsRequest<'a>,
+    outcomes: &'a [TopicOutcome],
+) -> CreateTopicsResponse<'a> {
+    let results = request.topics.iter().zip(outcomes);
+    let results = results.map(|(asked, outcome)| {
+        let result = CreateTopicsResponseCreatableTopicResult {
+            name: asked.name,
+            ..Default::default()
+        };
+        match outcome {
+            TopicOutcome::Made { id, partitions } => CreateTopicsResponseCreatableTopicResult {
+                num_partitions: *partitions,
+                replication_factor: 1,
+                configs: Some(Vec::new()),
+                topic_id: Uuid(id.to_bytes()),
+                ..result
+            },
+            TopicOutcome::Refused(code, why) => CreateTopicsResponseCreatableTopicResult {
+                error_code: code.number(),
+                error_message: Some(why),
+                ..result
+            },
+        }
+    });
+    CreateTopicsResponse {
+        topics: results.collect(),
+        ..Default::default()
+    }
+}
+
+async fn create_one(
+    asked: &CreateTopicsCreatableTopic<'_>,
     validate_only: bool,
     broker: &Arc<Broker>,
-) -> CreateTopicsResponseCreatableTopicResult<'a> {
-    let mut result = CreateTopicsResponseCreatableTopicResult {
-        name: asked.name,
-        ..Default::default()
-    };
-    let clamped = match clamped(asked, broker.options.replication) {
-        Ok(clamped) => clamped,
-        Err(code) => {
-            result.error_code = code.number();
-            return result;
-        }
-    };
+) -> Result<TopicOutcome, (ErrorCode, String)> {
+    let clamped = clamped(asked, broker.options.replication)?;
     let new = new_topic(asked, broker);
     let (partitions, worker) = (new.partitions, Arc::clone(broker));
     let made = match validate_only {
@@ -62,25 +91,13 @@ async fn create_one<'a>(
             made.unwrap_or(Err(TopicError::Unknown))
         }
     };
-    match made {
-        Ok(topic) => {
-            result.num_partitions = partitions;
-            result.replication_factor = 1;
-            result.configs = Some(Vec::new());
-            if let Some(topic) = topic {
-                if !clamped.is_empty() {
-                    let (name, clamped) = (asked.name, clamped.join(" and "));
-                    tracing::warn!("topic {name:?} has one replica: {clamped} taken as 1");
-                }
-                result.topic_id = Uuid(topic.id.to_bytes());
-            }
-        }
-        Err(error) => {
-            tracing::info!("topic {:?} is not made: {error}", asked.name);
-            result.error_code = code_of(&error).number();
-        }
+    let made = made.map_err(|error| (code_of(&error), error.to_string()))?;
+    if made.is_some() && !clamped.is_empty() {
+        let (name, clamped) = (asked.name, clamped.join(" and "));
+        tracing::warn!("topic {name:?} has one replica: {clamped} taken as 1");
     }
-    result
+    let id = made.map_or(TopicId::NONE, |topic| topic.id);
+    Ok(TopicOutcome::Made { id, partitions })
 }
 
 /// What is asked for of replicas that one broker does not have.
@@ -90,22 +107,26 @@ async fn create_one<'a>(
 fn clamped(
     asked: &CreateTopicsCreatableTopic<'_>,
     policy: ReplicationPolicy,
-) -> Result<Vec<String>, ErrorCode> {
+) -> Result<Vec<String>, (ErrorCode, String)> {
+    let refused = |code, why: String| Err((code, why + "; there is one broker"));
     let replicas = asked.replication_factor;
     if replicas == 0 || replicas < -1 {
-        return Err(ErrorCode::InvalidReplicationFactor);
+        let why = format!("{replicas} is no replication factor");
+        return refused(ErrorCode::InvalidReplicationFactor, why);
     }
     // The brokers are listed otherwise.
     let replicas = Some(replicas).filter(|it| *it > 1 && asked.assignments.is_empty());
     let in_sync = asked.configs.iter().find_map(replicas_in_sync);
-    match policy {
-        ReplicationPolicy::Reject if replicas.is_some() => Err(ErrorCode::InvalidReplicationFactor),
-        ReplicationPolicy::Reject if in_sync.is_some() => Err(ErrorCode::InvalidConfig),
-        ReplicationPolicy::Clamp | ReplicationPolicy::Reject => {
-            let replicas = replicas.map(|count| format!("replication factor {count}"));
-            let in_sync = in_sync.map(|count| format!("{MIN_IN_SYNC_REPLICAS} {count}"));
-            Ok(replicas.into_iter().chain(in_sync).collect())
+    let replicas = replicas.map(|count| format!("replication factor {count}"));
+    let in_sync = in_sync.map(|count| format!("{MIN_IN_SYNC_REPLICAS} {count}"));
+    match (policy, replicas, in_sync) {
+        (ReplicationPolicy::Reject, Some(replicas), _) => {
+            refused(ErrorCode::InvalidReplicationFactor, replicas)
         }
+        (ReplicationPolicy::Reject, None, Some(in_sync)) => {
+            refused(ErrorCode::InvalidConfig, in_sync)
+        }
+        (_, replicas, in_sync) => Ok(replicas.into_iter().chain(in_sync).collect()),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Batches that are none, or not the next ones.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use kafka_protocol::messages::ProduceRequest;
 
 use crate::MEMORY_MAX;
 use crate::support::batch::{
-    ATTRIBUTES, BASE_OFFSET, COUNT, CRC, LAST_OFFSET_DELTA, LENGTH, MAGIC, PRODUCER_EPOCH,
-    PRODUCER_ID, batch, batch_of, changed, old_message,
+    ATTRIBUTES, BASE_OFFSET, COUNT, CRC, LAST_OFFSET_DELTA, LENGTH, MAGIC, MAX_TIMESTAMP,
+    PRODUCER_EPOCH, PRODUCER_ID, RECORDS, batch, batch_of, changed, old_message, put, seal,
 };
 use crate::support::broker::BrokerProcess;
 use crate::support::client::{Client, produce_request};
@@ -15,6 +17,7 @@ const CORRUPT_MESSAGE: i16 = 2;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const MESSAGE_TOO_LARGE: i16 = 10;
 const INVALID_REQUIRED_ACKS: i16 = 21;
+const INVALID_TIMESTAMP: i16 = 32;
 const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const INVALID_PRODUCER_EPOCH: i16 = 47;
 const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
@@ -220,6 +223,77 @@ fn producers_go_on_with_the_next_sequence_number_in_the_latest_epoch() {
         client.produce("t", 0, batch_of(5, 0, i32::MIN)).0,
         INVALID_RECORD
     );
+    broker.end_well(MEMORY_MAX);
+}
+
+/// A client has up to five requests under way, and repeats all of them when the connection ends.
+#[test]
+fn the_last_five_batches_of_a_producer_are_known_after_another_start() {
+    for is_killed in [false, true] {
+        let (broker, mut client) = started();
+        for sequence in 0..8 {
+            let produced = client.produce("t", 0, batch_of(7, 0, sequence));
+            assert_eq!(produced, (NONE, i64::from(sequence)));
+        }
+        let folder = match is_killed {
+            true => broker.kill(),
+            false => broker.stop(),
+        };
+        let broker = BrokerProcess::start_in(folder);
+        let mut client = broker.connect();
+        for sequence in 3..9 {
+            let produced = client.produce("t", 0, batch_of(7, 0, sequence));
+            assert_eq!(produced, (NONE, i64::from(sequence)), "killed: {is_killed}");
+        }
+        broker.end_well(MEMORY_MAX);
+    }
+}
+
+#[test]
+fn records_that_no_consumer_could_read_are_refused() {
+    let (broker, mut client) = started();
+    let one = batch(1, 30);
+    for (at, bytes) in [
+        (RECORDS, &[0xff; 30][..]),
+        // A length of −1.
+        (RECORDS, &[1]),
+        (COUNT, &i32::MAX.to_be_bytes()),
+        (COUNT, &2i32.to_be_bytes()),
+    ] {
+        let mut wrong = one.clone();
+        put(&mut wrong, at, bytes);
+        if at == COUNT {
+            let count = i32::from_be_bytes(bytes.try_into().unwrap_or_default());
+            put(&mut wrong, LAST_OFFSET_DELTA, &(count - 1).to_be_bytes());
+        }
+        seal(&mut wrong);
+        assert_eq!(client.produce("t", 0, wrong).0, INVALID_RECORD, "{at}");
+    }
+    assert_empty(&mut client);
+    broker.end_well(MEMORY_MAX);
+}
+
+/// Microseconds for milliseconds, say. Nothing would ever delete them.
+#[test]
+fn records_of_the_future_are_refused() {
+    let (broker, mut client) = started();
+    let of = |timestamp: i64| {
+        let mut batch = batch(1, 10);
+        put(&mut batch, MAX_TIMESTAMP, &timestamp.to_be_bytes());
+        seal(&mut batch);
+        batch
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    let now = i64::try_from(now.as_millis()).expect("a time");
+    for timestamp in [now + 3_700_000, now * 1000, i64::MAX] {
+        assert_eq!(client.produce("t", 0, of(timestamp)).0, INVALID_TIMESTAMP);
+    }
+    assert_empty(&mut client);
+    for (offset, timestamp) in (0..).zip([now + 3_000_000, now, 0, -1]) {
+        assert_eq!(client.produce("t", 0, of(timestamp)), (NONE, offset));
+    }
     broker.end_well(MEMORY_MAX);
 }
 

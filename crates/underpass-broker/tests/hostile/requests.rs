@@ -55,7 +55,7 @@ fn unknown_requests_and_versions_end_the_connection_with_a_line_in_the_log() {
         let mut client = broker.connect();
         client.send(&raw(key, version, &[0; 20]));
         client.expect_end();
-        broker.hear(&format!("request {key} version {version} is not known"));
+        broker.hear(&format!(" version {version} is not supported"));
     }
     broker.end_well(MEMORY_MAX);
 }

@@ -10,13 +10,13 @@ pub(crate) const CRC: usize = 17;
 pub(crate) const ATTRIBUTES: usize = 21;
 pub(crate) const LAST_OFFSET_DELTA: usize = 23;
 const BASE_TIMESTAMP: usize = 27;
-const MAX_TIMESTAMP: usize = 35;
+pub(crate) const MAX_TIMESTAMP: usize = 35;
 pub(crate) const PRODUCER_ID: usize = 43;
 pub(crate) const PRODUCER_EPOCH: usize = 51;
 pub(crate) const BASE_SEQUENCE: usize = 53;
 pub(crate) const COUNT: usize = 57;
 
-const HEADER_BYTES: usize = 61;
+pub(crate) const RECORDS: usize = 61;
 
 /// A batch of `count` records without keys, with `value_bytes` bytes each. They are of this moment:
 /// old ones are deleted at any time.
@@ -26,7 +26,7 @@ pub(crate) fn batch(count: i32, value_bytes: usize) -> Vec<u8> {
 
 /// The same with a value for all of them.
 pub(crate) fn batch_with(count: i32, value: &[u8]) -> Vec<u8> {
-    let mut batch = vec![0; HEADER_BYTES];
+    let mut batch = vec![0; RECORDS];
     for number in 0..count {
         let mut record = vec![0, 0];
         put_varint(&mut record, i64::from(number));
@@ -89,11 +89,11 @@ pub(crate) fn old_message(magic: u8) -> Vec<u8> {
     message
 }
 
-fn put(batch: &mut [u8], at: usize, bytes: &[u8]) {
+pub(crate) fn put(batch: &mut [u8], at: usize, bytes: &[u8]) {
     batch[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-fn seal(batch: &mut [u8]) {
+pub(crate) fn seal(batch: &mut [u8]) {
     let crc = crc32c::crc32c(&batch[ATTRIBUTES..]);
     put(batch, CRC, &crc.to_be_bytes());
 }

@@ -85,9 +85,43 @@ fn a_folder_that_cannot_be_used_is_named_with_the_reason() {
         );
     }
     let folder = disk_folder();
+    let configuration = folder.path().join("broker.toml");
+    fs::write(&configuration, "node-id = -1").unwrap();
+    let words = ["node-id=-1", "expected a number from 0"];
+    start_fails(
+        folder.path(),
+        &["--config", configuration.to_str().unwrap()],
+    )
+    .assert_failed(1, &words);
+    let missing = start_fails(folder.path(), &["--config", "/nowhere"]);
+    missing.assert_failed(1, &["cannot read the configuration /nowhere"]);
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     start_fails(&file, &[]).assert_failed(1, &["cannot use the data folder", "Not a directory"]);
+}
+
+/// A client sees only that the connection ends, and tries again for ever.
+#[test]
+fn who_speaks_something_else_is_in_the_log_with_what_to_try() {
+    let sasl = [0, 0, 0, 12, 0, 17, 0, 1, 0, 0, 0, 7, 0, 2, b'm', b'e'];
+    let old = [0, 0, 0, 12, 0, 1, 0, 3, 0, 0, 0, 7, 0, 2, b'm', b'e'];
+    for (sent, words) in [
+        (&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], "this is HTTP"),
+        (
+            &[22, 3, 1, 2, 0, 1, 0, 1, 252],
+            "set security.protocol=PLAINTEXT",
+        ),
+        (&[0xff; 8], "-1 is not the length of a request"),
+        (&sasl, "there is no SASL here; set security.protocol"),
+        (&old, "Fetch version 3 is not supported, versions 4 to"),
+    ] {
+        let broker = Broker::start(&[]);
+        let mut client = TcpStream::connect(broker.address()).unwrap();
+        let address = client.local_addr().unwrap().to_string();
+        client.write_all(sent).unwrap();
+        let line = broker.hear(words);
+        assert!(line.contains("WARN") && line.contains(&address), "{line}");
+    }
 }
 
 #[test]
@@ -330,7 +364,8 @@ fn check_takes_a_tls_listener_for_one() {
     let broker = Broker::start(&options);
     let report = check(&broker.address().to_string());
     report.assert_failed(1, &["ApiVersions", "may speak TLS"]);
-    broker.stop().0.assert_clean();
+    broker.hear("no TLS, which this listener expects; set security.protocol=SSL");
+    broker.stop().0.assert_success();
 }
 
 /// Makes a topic; returns the error code.

@@ -13,6 +13,7 @@
 //! never touches anything else.
 
 mod bytes;
+mod framing;
 pub(crate) mod records;
 
 pub use bytes::BatchBytes;
@@ -107,6 +108,9 @@ pub enum BadBatch {
     /// Transactions are not supported.
     #[error("transactional batches are not supported")]
     Transactional,
+    /// Consumers could not read them, nor anything behind them.
+    #[error("the batch does not have the records that its header announces")]
+    Records,
 }
 
 impl BatchHeader {
@@ -198,8 +202,13 @@ fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
     field
 }
 
-/// Checks what a client wants to append: one whole batch with the checksum that it claims. Records
-/// are not looked at.
+/// The most records in a byte of a compressed batch. Each differs from the one before in its
+/// offset, so that no codec gets near this.
+const COMPRESSED_RECORDS_MAX: usize = 64;
+
+/// Checks what a client wants to append: one whole batch with the checksum that it claims, and with
+/// the records that its header announces. Compressed records are not decompressed: of these only
+/// how many there can be is checked.
 ///
 /// # Errors
 /// [`BadBatch`].
@@ -238,9 +247,15 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
         && !header.has_append_time()
         && header.codec() != Codec::Unknown
         && (header.producer_id < 0 || header.base_sequence >= 0 && header.producer_epoch >= 0);
-    is_consistent
-        .then_some(header)
-        .ok_or(BadBatch::Inconsistent)
+    if !is_consistent {
+        return Err(BadBatch::Inconsistent);
+    }
+    let records = &bytes[HEADER_BYTES..];
+    let are_there = match header.codec() {
+        Codec::None => framing::are_whole(records, header.count),
+        _ => header.count as usize <= records.len() * COMPRESSED_RECORDS_MAX,
+    };
+    are_there.then_some(header).ok_or(BadBatch::Records)
 }
 
 /// Whether a whole batch has the checksum that it claims.
@@ -278,7 +293,7 @@ pub(crate) mod tests {
         batch[..PLACE_BYTES].copy_from_slice(&placed);
     }
 
-    /// A batch of `count` records of `bytes` bytes together.
+    /// A batch that announces `count` records, with `bytes` bytes that are none.
     pub(crate) fn batch(count: i32, bytes: usize, timestamp: i64) -> Vec<u8> {
         let mut batch = vec![0x61; HEADER_BYTES + bytes];
         let length = (batch.len() - PREFIX_BYTES) as i32;
@@ -314,14 +329,66 @@ pub(crate) mod tests {
         batch[17..21].copy_from_slice(&crc.to_be_bytes());
     }
 
+    /// A batch with these records.
+    fn batch_with(count: i32, records: &[u8]) -> Vec<u8> {
+        let mut batch = batch(count, records.len(), 5);
+        batch[HEADER_BYTES..].copy_from_slice(records);
+        seal(&mut batch);
+        batch
+    }
+
+    fn put_varint(out: &mut Vec<u8>, number: i64) {
+        let mut left = ((number << 1) ^ (number >> 63)) as u64;
+        while left >= 0x80 {
+            out.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        out.push(left as u8);
+    }
+
+    fn put_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+        put_varint(out, bytes.map_or(-1, |bytes| bytes.len() as i64));
+        out.extend(bytes.unwrap_or_default());
+    }
+
+    type Field<'a> = Option<&'a [u8]>;
+
+    fn put_record(
+        out: &mut Vec<u8>,
+        delta: i64,
+        fields: [Field<'_>; 2],
+        headers: &[[Field<'_>; 2]],
+    ) {
+        let mut record = vec![0];
+        put_varint(&mut record, -1000 * delta);
+        put_varint(&mut record, delta);
+        fields
+            .into_iter()
+            .for_each(|field| put_bytes(&mut record, field));
+        put_varint(&mut record, headers.len() as i64);
+        let fields = headers.as_flattened().iter();
+        fields.for_each(|field| put_bytes(&mut record, *field));
+        put_varint(out, record.len() as i64);
+        out.extend(record);
+    }
+
+    /// With all that a record can have, with nothing, and with a length of two bytes.
+    fn three_records() -> Vec<u8> {
+        let mut records = Vec::new();
+        let headers = [[Some(&b"h"[..]), Some(b"v")], [Some(b""), None]];
+        put_record(&mut records, 0, [Some(b"key"), Some(b"value")], &headers);
+        put_record(&mut records, 1, [None, None], &[]);
+        put_record(&mut records, 2, [Some(b""), Some(&[7; 200])], &[]);
+        records
+    }
+
     #[test]
     fn a_good_batch_is_taken_and_placed() {
-        let mut bytes = batch(3, 40, 5);
+        let records = three_records();
+        let mut bytes = batch_with(3, &records);
         let header = check(&bytes).unwrap();
-        assert_eq!(
-            (header.size, header.count, header.max_timestamp),
-            (101, 3, 5)
-        );
+        assert_eq!((header.count, header.max_timestamp), (3, 5));
+        assert_eq!(header.size, HEADER_BYTES + records.len());
         put_place(&mut bytes, 1000, 7);
         let placed = BatchHeader::parse(&bytes).unwrap();
         assert_eq!((placed.base_offset, placed.next_offset()), (1000, 1003));
@@ -331,14 +398,15 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_wrong_with_a_batch_is_named() {
+        let records = three_records();
         let changed = |at: usize, bytes: &[u8]| {
-            let mut batch = batch(3, 40, 5);
+            let mut batch = batch_with(3, &records);
             batch[at..at + bytes.len()].copy_from_slice(bytes);
             seal(&mut batch);
             check(&batch).unwrap_err()
         };
         assert_eq!(changed(16, &[1]), BadBatch::Magic(1));
-        assert_eq!(changed(8, &200i32.to_be_bytes()), BadBatch::CutOff);
+        assert_eq!(changed(8, &2000i32.to_be_bytes()), BadBatch::CutOff);
         assert_eq!(changed(8, &50i32.to_be_bytes()), BadBatch::Trailing);
         assert_eq!(changed(8, &(-1i32).to_be_bytes()), BadBatch::Length);
         assert_eq!(changed(8, &48i32.to_be_bytes()), BadBatch::Length);
@@ -349,12 +417,58 @@ pub(crate) mod tests {
         assert_eq!(changed(57, &4i32.to_be_bytes()), BadBatch::Inconsistent);
         assert_eq!(changed(57, &0i32.to_be_bytes()), BadBatch::Inconsistent);
         assert_eq!(changed(43, &1i64.to_be_bytes()), BadBatch::Inconsistent);
-        let mut torn = batch(3, 40, 5);
+        let mut torn = batch_with(3, &records);
         torn[70] ^= 1;
         assert_eq!(check(&torn), Err(BadBatch::Crc));
         for length in 0..torn.len() {
             assert_eq!(check(&torn[..length]), Err(BadBatch::CutOff), "{length}");
         }
+    }
+
+    #[test]
+    fn records_that_no_consumer_could_read_are_found() {
+        let records = three_records();
+        let of = |count: i32, records: &[u8]| check(&batch_with(count, records)).map(drop);
+        assert_eq!(of(3, &records), Ok(()));
+        for count in [1, 2, 4, i32::MAX] {
+            assert_eq!(of(count, &records), Err(BadBatch::Records), "{count}");
+        }
+        for end in 0..records.len() {
+            assert_eq!(of(3, &records[..end]), Err(BadBatch::Records), "{end}");
+        }
+        assert_eq!(
+            of(3, &[&records[..], &[0]].concat()),
+            Err(BadBatch::Records)
+        );
+        assert_eq!(of(1, &[0xff; 30]), Err(BadBatch::Records));
+        // The length of a field, of a record, and the number of headers.
+        for at in [0, 1 + 3, 1 + 3 + 4, 1 + 3 + 4 + 6] {
+            for value in [2, 4, 0x7f, 3] {
+                let mut wrong = records.clone();
+                wrong[at] = wrong[at].wrapping_add(value);
+                assert_eq!(of(3, &wrong), Err(BadBatch::Records), "{at} {value}");
+            }
+        }
+        let mut elsewhere = Vec::new();
+        put_record(&mut elsewhere, 1, [None, None], &[]);
+        assert_eq!(
+            of(1, &elsewhere),
+            Err(BadBatch::Records),
+            "its offset is not the first"
+        );
+    }
+
+    #[test]
+    fn compressed_records_are_not_more_than_there_can_be() {
+        let gzip = |count: i32| {
+            let mut batch = batch_with(count, &[7; 30]);
+            batch[22] = 1;
+            seal(&mut batch);
+            check(&batch).map(drop)
+        };
+        assert_eq!(gzip(30 * 64), Ok(()));
+        assert_eq!(gzip(30 * 64 + 1), Err(BadBatch::Records));
+        assert_eq!(gzip(i32::MAX), Err(BadBatch::Records));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The records of a batch, for the one question that its header does not answer: which of them is
-//! the first with a timestamp. Compressed ones are decompressed as a stream.
+//! The records of a batch, for a question that its header does not answer: which of them is the
+//! first with a timestamp. Compressed ones are decompressed as a stream.
 
 use std::io::{self, BufReader, Read};
 
+use crate::batch::framing::{VARINT_BYTES_MAX, zigzag};
 use crate::batch::{BatchHeader, Codec, HEADER_BYTES};
 
 /// A block of snappy is decompressed as a whole: larger ones are not.
@@ -16,7 +17,7 @@ const SNAPPY_JAVA_HEADER_BYTES: usize = 16;
 /// offset and its timestamp. Nothing where there is none.
 ///
 /// # Errors
-/// The records cannot be read: brokers never look at them when they are appended.
+/// The records cannot be read: compressed ones are not looked at when they are appended.
 pub(crate) fn first_since(
     batch: &[u8],
     header: &BatchHeader,
@@ -84,10 +85,9 @@ fn varint(from: &mut dyn Read) -> io::Result<(i64, u64)> {
         number |= u64::from(byte[0] & 0x7f) << (7 * bytes);
         bytes += 1;
         if byte[0] & 0x80 == 0 {
-            let value = (number >> 1) as i64 ^ -((number & 1) as i64);
-            return Ok((value, bytes));
+            return Ok((zigzag(number), bytes));
         }
-        if bytes == 10 {
+        if bytes == VARINT_BYTES_MAX as u64 {
             return Err(damaged());
         }
     }

@@ -65,7 +65,10 @@ fn parse<T>(content: &[u8], mut entry: impl FnMut(&[&str]) -> Option<T>) -> Resu
     let mut lines = text.lines();
     match lines.next() {
         Some(VERSION) => {}
-        other => return Err(format!("the version is {other:?}, not {VERSION}")),
+        other => {
+            let version = other.unwrap_or_default();
+            return Err(format!("the version is {version:?}, not {VERSION}"));
+        }
     }
     let count = lines.next().and_then(|count| count.parse::<usize>().ok());
     let count = count.ok_or("there is no number of entries in line 2")?;

@@ -14,6 +14,7 @@ pub(crate) mod checkpoint;
 mod cut;
 mod leftovers;
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::ops::{ControlFlow, RangeInclusive};
@@ -83,6 +84,36 @@ pub struct Repairs {
     pub indexed_segments: usize,
     /// How many offsets at the end were synced, and are not there.
     pub missing_offsets: u64,
+}
+
+impl fmt::Display for Repairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.cut_bytes > 0 {
+            let damaged = match self.is_damaged {
+                true => ", whole batches among them: the disk has damaged what is before",
+                false => "",
+            };
+            parts.push(format!(
+                "{} bytes behind the last whole batch were cut off, into a file *.cut beside the \
+                 segment{damaged}",
+                self.cut_bytes
+            ));
+        }
+        if self.dropped_segments > 0 {
+            parts.push(format!(
+                "{} later segments were renamed to *.cut",
+                self.dropped_segments
+            ));
+        }
+        if self.missing_offsets > 0 {
+            parts.push(format!(
+                "{} records at the end were synced and are not there",
+                self.missing_offsets
+            ));
+        }
+        f.write_str(&parts.join("; "))
+    }
 }
 
 impl Repairs {
