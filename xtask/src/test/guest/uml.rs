@@ -29,6 +29,7 @@ const END: &str = "guest: ";
 const INIT: &str = r#"#!/bin/sh
 mount -t proc none /proc && mount -t sysfs none /sys && mount -t tmpfs -o size=400m none /run
 export TMPDIR=/run
+mount -t tmpfs none $FOLDER/../../tmp && mount -t devpts none /dev/pts && ulimit -n 65536
 PATH=$FOLDER/usr/bin:$FOLDER/bin:$PATH
 modules=$FOLDER/usr/lib/uml/modules/$(uname -r)
 busybox ip link set lo up
@@ -68,10 +69,14 @@ impl UserModeLinux {
             let loader = |lib: &PathBuf| lib.join("ld-linux-x86-64.so.2");
             let mut libraries = libraries.iter().filter(|lib| loader(lib).is_file());
             let libraries = libraries.next().ok_or("libc6 has no loader")?;
-            let mut patch = Command::new(patchelf);
-            patch.arg("--set-interpreter").arg(loader(libraries));
-            patch.args(["--force-rpath", "--set-rpath"]).arg(libraries);
-            output(patch.arg(uml.program()))?;
+            let mut version = Command::new(uml.program());
+            // One that is older than this machine's C library runs with that.
+            if output(version.arg("--version").env("HOME", &uml.folder)).is_err() {
+                let mut patch = Command::new(patchelf);
+                patch.arg("--set-interpreter").arg(loader(libraries));
+                patch.args(["--force-rpath", "--set-rpath"]).arg(libraries);
+                output(patch.arg(uml.program()))?;
+            }
             fs::write(complete, "")?;
         }
         Ok(uml)
