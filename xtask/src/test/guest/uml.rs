@@ -30,8 +30,7 @@ const INIT: &str = r#"#!/bin/sh
 mount -t proc none /proc && mount -t sysfs none /sys && mount -t tmpfs -o size=400m none /run
 export TMPDIR=/run
 mount -t tmpfs none $FOLDER/../../tmp
-mkdir -p /dev/pts && mount -t devpts none /dev/pts
-ulimit -n 65536
+mkdir -p /dev/pts; mount -t devpts none /dev/pts; ulimit -n 65536
 PATH=$FOLDER/usr/bin:$FOLDER/bin:$PATH
 modules=$FOLDER/usr/lib/uml/modules/$(uname -r)
 busybox ip link set lo up
