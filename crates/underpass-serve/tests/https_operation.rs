@@ -155,6 +155,32 @@ fn alerts_connections_bytes_and_reloads_are_counted() {
     assert!((100_000..101_000).contains(&bytes), "{bytes}");
 }
 
+#[test]
+fn ends_without_close_notify_are_counted() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(&authority, with_status(folder.path()));
+    server.write("f", "f");
+    let config = authority.client().config();
+    for is_announced in [false, true, false] {
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::clone(&config), name).unwrap();
+        let socket = TcpStream::connect(server.address()).unwrap();
+        let mut stream = StreamOwned::new(connection, socket);
+        assert_eq!(HttpClient::over(&mut stream).get("/f").body, b"f");
+        if is_announced {
+            stream.conn.send_close_notify();
+            stream.flush().unwrap();
+        }
+    }
+    let received = "{direction=\"received\",description=\"close_notify\"} 1";
+    await_metric(
+        folder.path(),
+        &format!("underpass_tls_alerts_total{received}"),
+    );
+    await_metric(folder.path(), "underpass_tls_unannounced_ends_total 2");
+}
+
 /// A certificate of 2024 to 2099, changed, by `issuer` or by itself.
 struct Issued {
     pem: String,

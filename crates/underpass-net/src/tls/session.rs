@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -93,7 +94,7 @@ struct SessionState {
 enum InputState {
     /// They are opened.
     Opened,
-    /// The peer has announced that it sends nothing more.
+    /// The peer sends nothing more.
     Ended,
     /// It broke the protocol, or has reported that we did.
     Broken,
@@ -183,7 +184,9 @@ impl TlsSession {
                 return Poll::Ready(Ok(room.len() - start));
             }
             if state.input == InputState::Opened && ready!(receive(room))? == 0 {
-                return Poll::Ready(Ok(0));
+                state.input = InputState::Ended;
+                let count = &state.shared.unannounced_ends;
+                count.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

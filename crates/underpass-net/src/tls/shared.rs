@@ -16,6 +16,8 @@ use crate::tls::tickets::TicketKeys;
 pub struct TlsShared {
     /// Alerts sent and received.
     pub alerts: AlertCounts,
+    /// Connections whose peer has ended its side without close_notify.
+    pub unannounced_ends: AtomicU64,
     #[cfg(feature = "tls")]
     pub(crate) tickets: Arc<TicketKeys>,
 }

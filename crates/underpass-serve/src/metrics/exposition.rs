@@ -202,6 +202,11 @@ fn tls(page: &mut MetricsPage, totals: &WorkerMetrics, https: &HttpsState) {
             page.sample(name, &labels, count);
         }
     }
+    let name = "underpass_tls_unannounced_ends_total";
+    let help = "Connections that clients have ended without close_notify.";
+    page.family(name, MetricKind::Counter, help);
+    let unannounced_ends = &https.shared.unannounced_ends;
+    page.sample(name, "", unannounced_ends.load(Ordering::Relaxed));
     let name = "underpass_tls_reloads_total";
     let help = "Times that the files of certificates were read again, by what came of it.";
     page.family(name, MetricKind::Counter, help);
