@@ -286,7 +286,7 @@ fn a_copy_whose_file_can_not_be_closed_has_failed() {
     }
 }
 
-/// They are there and look complete: whoever is told of some of them only keeps the others.
+/// They look complete: a user who sees only some of the names keeps the others.
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
 fn complete_files_that_a_full_disk_does_not_keep_are_all_named() {

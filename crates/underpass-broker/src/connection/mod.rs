@@ -30,7 +30,7 @@ pub(crate) trait Requests {
     /// What is counted.
     fn counts(&self) -> &WorkerCounts;
 
-    /// Who is told of connections that are closed because of what was sent on them.
+    /// Warnings about connections that are closed because of what was sent on them.
     fn disconnections(&self) -> &RefusalLog;
 
     /// Begins to answer a request.
