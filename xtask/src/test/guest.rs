@@ -30,9 +30,9 @@ pub(super) const ANSWERS_OF_A_TEST: u32 = 300;
 /// Answers that are compared while packets are lost and overtake each other.
 const ANSWERS_OF_A_BAD_NETWORK: u32 = 60;
 
-/// A few minutes, and what that many answers may take.
+/// Ten minutes, and what that many answers may take.
 const fn boot_seconds(answers: u32) -> u32 {
-    300 + answers / 5
+    600 + answers / 5
 }
 
 /// Where a guest's kernel comes from.
