@@ -1,6 +1,8 @@
 //! Record batches of keys and values, as the broker writes them to a topic of its own (version 2 of
 //! the format, uncompressed), and reads them back.
 
+use underpass_log::batch::{self, HEADER_BYTES};
+
 /// A record: a value under a key, or none where the key is withdrawn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Record<'a> {
@@ -17,7 +19,6 @@ pub(crate) enum BadRecordBatch {
     Compressed,
 }
 
-const HEADER_BYTES: usize = 61;
 const AT_CRC: usize = 17;
 const AT_ATTRIBUTES: usize = 21;
 const AT_COUNT: usize = 57;
@@ -29,14 +30,12 @@ const CODEC: u8 = 0b111;
 pub(crate) fn build(records: &[Record<'_>], timestamp: i64) -> Vec<u8> {
     let mut batch = vec![0; HEADER_BYTES];
     for (number, record) in records.iter().enumerate() {
-        let mut body = vec![0];
-        put_varint(&mut body, 0);
-        put_varint(&mut body, number as i64);
-        put_bytes(&mut body, Some(record.key));
-        put_bytes(&mut body, record.value);
-        put_varint(&mut body, 0);
-        put_varint(&mut batch, body.len() as i64);
-        batch.extend_from_slice(&body);
+        let record = batch::Record {
+            offset_delta: number as i64,
+            key: Some(record.key),
+            value: record.value,
+        };
+        record.put(&mut batch);
     }
     let count = records.len() as i32;
     let length = (batch.len() - 12) as i32;
@@ -71,72 +70,12 @@ pub(crate) fn records(batch: &[u8]) -> Result<Vec<Record<'_>>, BadRecordBatch> {
     let mut rest = &batch[HEADER_BYTES..];
     let mut records = Vec::new();
     for _ in 0..count {
-        let length = take_length(&mut rest)?.ok_or(BadRecordBatch::Malformed)?;
-        let (record, behind) = rest
-            .split_at_checked(length)
-            .ok_or(BadRecordBatch::Malformed)?;
-        records.push(record_of(record)?);
+        let (record, behind) = batch::Record::split(rest).ok_or(BadRecordBatch::Malformed)?;
+        let (key, value) = (record.key.unwrap_or_default(), record.value);
+        records.push(Record { key, value });
         rest = behind;
     }
     Ok(records)
-}
-
-fn record_of(mut record: &[u8]) -> Result<Record<'_>, BadRecordBatch> {
-    record = record.get(1..).ok_or(BadRecordBatch::Malformed)?;
-    take_varint(&mut record)?;
-    take_varint(&mut record)?;
-    let key = take_bytes(&mut record)?.unwrap_or_default();
-    let value = take_bytes(&mut record)?;
-    Ok(Record { key, value })
-}
-
-/// As Protocol Buffers write signed numbers: in groups of seven bits, the lowest first, the sign in
-/// the lowest bit.
-fn put_varint(out: &mut Vec<u8>, number: i64) {
-    let mut left = ((number << 1) ^ (number >> 63)) as u64;
-    while left >= 0x80 {
-        out.push(left as u8 | 0x80);
-        left >>= 7;
-    }
-    out.push(left as u8);
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
-    put_varint(out, bytes.map_or(-1, |bytes| bytes.len() as i64));
-    out.extend_from_slice(bytes.unwrap_or_default());
-}
-
-fn take_varint(rest: &mut &[u8]) -> Result<i64, BadRecordBatch> {
-    let mut number = 0u64;
-    for shift in (0..70).step_by(7) {
-        let (first, behind) = rest.split_first().ok_or(BadRecordBatch::Malformed)?;
-        *rest = behind;
-        number |= u64::from(first & 0x7f).checked_shl(shift).unwrap_or(0);
-        if first & 0x80 == 0 {
-            return Ok((number >> 1) as i64 ^ -((number & 1) as i64));
-        }
-    }
-    Err(BadRecordBatch::Malformed)
-}
-
-fn take_length(rest: &mut &[u8]) -> Result<Option<usize>, BadRecordBatch> {
-    match take_varint(rest)? {
-        -1 => Ok(None),
-        length => usize::try_from(length)
-            .map(Some)
-            .map_err(|_| BadRecordBatch::Malformed),
-    }
-}
-
-fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, BadRecordBatch> {
-    let Some(length) = take_length(rest)? else {
-        return Ok(None);
-    };
-    let (bytes, behind) = rest
-        .split_at_checked(length)
-        .ok_or(BadRecordBatch::Malformed)?;
-    *rest = behind;
-    Ok(Some(bytes))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use underpass_log::batch::Record;
+
 /// The places of the fields in a batch.
 pub(crate) const BASE_OFFSET: usize = 0;
 pub(crate) const LENGTH: usize = 8;
@@ -28,14 +30,12 @@ pub(crate) fn batch(count: i32, value_bytes: usize) -> Vec<u8> {
 pub(crate) fn batch_with(count: i32, value: &[u8]) -> Vec<u8> {
     let mut batch = vec![0; RECORDS];
     for number in 0..count {
-        let mut record = vec![0, 0];
-        put_varint(&mut record, i64::from(number));
-        put_varint(&mut record, -1);
-        put_varint(&mut record, value.len() as i64);
-        record.extend_from_slice(value);
-        put_varint(&mut record, 0);
-        put_varint(&mut batch, record.len() as i64);
-        batch.extend_from_slice(&record);
+        let record = Record {
+            offset_delta: i64::from(number),
+            key: None,
+            value: Some(value),
+        };
+        record.put(&mut batch);
     }
     let length = (batch.len() - MAGIC + 4) as i32;
     put(&mut batch, LENGTH, &length.to_be_bytes());
@@ -96,13 +96,4 @@ pub(crate) fn put(batch: &mut [u8], at: usize, bytes: &[u8]) {
 pub(crate) fn seal(batch: &mut [u8]) {
     let crc = crc32c::crc32c(&batch[ATTRIBUTES..]);
     put(batch, CRC, &crc.to_be_bytes());
-}
-
-fn put_varint(out: &mut Vec<u8>, number: i64) {
-    let mut left = ((number << 1) ^ (number >> 63)) as u64;
-    while left >= 0x80 {
-        out.push(left as u8 | 0x80);
-        left >>= 7;
-    }
-    out.push(left as u8);
 }

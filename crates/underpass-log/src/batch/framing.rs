@@ -1,42 +1,82 @@
-//! Whether bytes are records, as far as their fields fit into each other.
+//! Records of a batch as bytes, as far as their fields fit into each other.
 
 /// 64 bits, seven to a byte.
 pub(super) const VARINT_BYTES_MAX: usize = 10;
+
+/// A record, without its headers, of a batch that is not compressed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Record<'a> {
+    /// What its offset is above that of the batch.
+    pub offset_delta: i64,
+    /// Its key, which may be null.
+    pub key: Option<&'a [u8]>,
+    /// Its value, which may be null.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Record<'a> {
+    /// The record that the bytes begin with, and what is behind it; `None` where its fields do not
+    /// fit into each other.
+    pub fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (length, rest) = split_varint(bytes)?;
+        let (record, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        let (_attributes, fields) = record.split_first()?;
+        let (_timestamp_delta, fields) = split_varint(fields)?;
+        let (offset_delta, fields) = split_varint(fields)?;
+        let (key, fields) = split_field(fields)?;
+        let (value, fields) = split_field(fields)?;
+        let (headers, mut fields) = split_varint(fields)?;
+        for _ in 0..u64::try_from(headers).ok()? {
+            let (key, rest) = split_field(fields)?;
+            let (_value, rest) = split_field(rest)?;
+            key?;
+            fields = rest;
+        }
+        let record = Self {
+            offset_delta,
+            key,
+            value,
+        };
+        fields.is_empty().then_some((record, behind))
+    }
+
+    /// Appends it, without headers and with the timestamp of its batch.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        self.put_with(0, &[], out);
+    }
+
+    pub(super) fn put_with(&self, timestamp: i64, headers: &[[Field<'_>; 2]], out: &mut Vec<u8>) {
+        let mut record = vec![0];
+        put_varint(&mut record, timestamp);
+        put_varint(&mut record, self.offset_delta);
+        put_field(&mut record, self.key);
+        put_field(&mut record, self.value);
+        put_varint(&mut record, headers.len() as i64);
+        for field in headers.as_flattened() {
+            put_field(&mut record, *field);
+        }
+        put_varint(out, record.len() as i64);
+        out.extend(record);
+    }
+}
+
+/// Bytes, or null.
+type Field<'a> = Option<&'a [u8]>;
 
 /// Whether these bytes are `count` records that are not compressed, with consecutive offsets, and
 /// nothing behind them.
 pub(crate) fn are_whole(mut bytes: &[u8], count: i32) -> bool {
     for number in 0..i64::from(count) {
-        match split_record(bytes) {
-            Some((delta, rest)) if delta == number => bytes = rest,
+        match Record::split(bytes) {
+            Some((record, rest)) if record.offset_delta == number => bytes = rest,
             _ => return false,
         }
     }
     bytes.is_empty()
 }
 
-/// A record that the bytes begin with, as far as its fields fit into it: how far its offset is
-/// above that of the batch, and what is behind the record.
-fn split_record(bytes: &[u8]) -> Option<(i64, &[u8])> {
-    let (length, rest) = split_varint(bytes)?;
-    let (record, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    let (_attributes, fields) = record.split_first()?;
-    let (_timestamp_delta, fields) = split_varint(fields)?;
-    let (offset_delta, fields) = split_varint(fields)?;
-    let (_key, fields) = split_field(fields)?;
-    let (_value, fields) = split_field(fields)?;
-    let (headers, mut fields) = split_varint(fields)?;
-    for _ in 0..u64::try_from(headers).ok()? {
-        let (key, rest) = split_field(fields)?;
-        let (_value, rest) = split_field(rest)?;
-        key?;
-        fields = rest;
-    }
-    fields.is_empty().then_some((offset_delta, behind))
-}
-
 /// Bytes behind their length; −1 is that of null.
-fn split_field(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+fn split_field(bytes: &[u8]) -> Option<(Field<'_>, &[u8])> {
     match split_varint(bytes)? {
         (-1, rest) => Some((None, rest)),
         (length, rest) => {
@@ -44,6 +84,11 @@ fn split_field(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
             Some((Some(field), rest))
         }
     }
+}
+
+fn put_field(out: &mut Vec<u8>, field: Field<'_>) {
+    put_varint(out, field.map_or(-1, |bytes| bytes.len() as i64));
+    out.extend(field.unwrap_or_default());
 }
 
 /// A number of variable length, and what is behind it.
@@ -56,6 +101,16 @@ fn split_varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
         }
     }
     None
+}
+
+/// Seven bits to a byte, the lowest first, the sign in the lowest bit.
+fn put_varint(out: &mut Vec<u8>, number: i64) {
+    let mut left = ((number << 1) ^ (number >> 63)) as u64;
+    while left >= 0x80 {
+        out.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    out.push(left as u8);
 }
 
 /// A number in zigzag encoding.

@@ -17,6 +17,7 @@ mod framing;
 pub(crate) mod records;
 
 pub use bytes::BatchBytes;
+pub use framing::Record;
 
 use crate::position::OFFSET_MAX;
 
@@ -337,48 +338,21 @@ pub(crate) mod tests {
         batch
     }
 
-    fn put_varint(out: &mut Vec<u8>, number: i64) {
-        let mut left = ((number << 1) ^ (number >> 63)) as u64;
-        while left >= 0x80 {
-            out.push(left as u8 | 0x80);
-            left >>= 7;
-        }
-        out.push(left as u8);
-    }
-
-    fn put_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
-        put_varint(out, bytes.map_or(-1, |bytes| bytes.len() as i64));
-        out.extend(bytes.unwrap_or_default());
-    }
-
-    type Field<'a> = Option<&'a [u8]>;
-
-    fn put_record(
-        out: &mut Vec<u8>,
-        delta: i64,
-        fields: [Field<'_>; 2],
-        headers: &[[Field<'_>; 2]],
-    ) {
-        let mut record = vec![0];
-        put_varint(&mut record, -1000 * delta);
-        put_varint(&mut record, delta);
-        fields
-            .into_iter()
-            .for_each(|field| put_bytes(&mut record, field));
-        put_varint(&mut record, headers.len() as i64);
-        let fields = headers.as_flattened().iter();
-        fields.for_each(|field| put_bytes(&mut record, *field));
-        put_varint(out, record.len() as i64);
-        out.extend(record);
-    }
-
     /// With all that a record can have, with nothing, and with a length of two bytes.
     fn three_records() -> Vec<u8> {
         let mut records = Vec::new();
+        let mut put = |offset_delta, key, value, headers: &[_]| {
+            let record = Record {
+                offset_delta,
+                key,
+                value,
+            };
+            record.put_with(-1000 * offset_delta, headers, &mut records);
+        };
         let headers = [[Some(&b"h"[..]), Some(b"v")], [Some(b""), None]];
-        put_record(&mut records, 0, [Some(b"key"), Some(b"value")], &headers);
-        put_record(&mut records, 1, [None, None], &[]);
-        put_record(&mut records, 2, [Some(b""), Some(&[7; 200])], &[]);
+        put(0, Some(b"key"), Some(b"value"), &headers);
+        put(1, None, None, &[]);
+        put(2, Some(b""), Some(&[7; 200]), &[]);
         records
     }
 
@@ -450,7 +424,12 @@ pub(crate) mod tests {
             }
         }
         let mut elsewhere = Vec::new();
-        put_record(&mut elsewhere, 1, [None, None], &[]);
+        let record = Record {
+            offset_delta: 1,
+            key: None,
+            value: None,
+        };
+        record.put(&mut elsewhere);
         assert_eq!(
             of(1, &elsewhere),
             Err(BadBatch::Records),
