@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use crate::copying::{CopyReport, cp, file, moved, names, set_mode, tree, underpass};
@@ -162,6 +162,45 @@ fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
     cp(&["-r"], &[path("source"), path("apart")]).succeeded();
     let apart = fs::metadata(path("apart/7/name")).expect("there");
     assert_eq!(apart.nlink(), 1, "where nobody asked for links");
+}
+
+/// As GNU's: the other names of the source become names of what was kept, which may be a link.
+#[test]
+fn names_of_a_file_that_is_kept_because_it_is_newer_become_names_of_that() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("source/d")).expect("folders");
+    file(&path("source/d/name"), 1, 100);
+    fs::hard_link(path("source/d/name"), path("source/other")).expect("a name");
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    let source = File::options().write(true).open(path("source/other"));
+    source
+        .and_then(|source| source.set_modified(long_ago))
+        .expect("an old file");
+    for (round, options) in [&["-au"][..], &["-au", "--atomic"], &["-au", "-j8"]]
+        .into_iter()
+        .enumerate()
+    {
+        for (number, leads_to) in [None, Some("kept"), Some("../kept")]
+            .into_iter()
+            .enumerate()
+        {
+            let dest = path(&format!("dest-{round}-{number}"));
+            fs::create_dir_all(dest.join("d")).expect("folders");
+            file(&dest.join("kept"), 2, 100);
+            file(&dest.join("d/kept"), 2, 100);
+            let kept = dest.join("d/name");
+            match leads_to {
+                None => drop(file(&kept, 2, 100)),
+                Some(leads_to) => symlink(leads_to, kept).expect("a link"),
+            }
+            let contents = path("source/.");
+            cp(options, &[contents, dest.clone()]).succeeded();
+            let inode = |name: &str| fs::symlink_metadata(dest.join(name)).expect("there").ino();
+            assert_eq!(inode("d/name"), inode("other"), "{options:?} {leads_to:?}");
+            assert_ne!(inode("d/name"), inode("kept"), "{options:?} {leads_to:?}");
+        }
+    }
 }
 
 #[test]

@@ -78,7 +78,9 @@ impl OpenDestination {
                 .map_err(|errno| entry.at_dest(ProblemKind::Backup, errno).by_call("linkat")),
             closed => closed,
         };
-        prepared.inspect_err(|_| file.discard(folder))?;
+        prepared.inspect_err(|_| {
+            let _gone = file.discard(folder);
+        })?;
         file.commit(&self.fd, folder, name, pending.over)
             .map_err(|(errno, call)| entry.at_dest(ProblemKind::Rename, errno).by_call(call))?;
         match was_closed {
@@ -92,12 +94,15 @@ impl OpenDestination {
     /// full from the start: that has no bytes to speak of.
     pub(crate) fn discard(self, entry: &Entry<'_>, mut problem: Problem) -> Problem {
         let (folder, name) = (&entry.task.folders.dest, &entry.task.dest);
-        if let Some(pending) = self.pending {
-            pending.file.discard(pending.folder.fd());
-            return problem;
-        }
         let is_refused = matches!(problem.kind, ProblemKind::Clone | ProblemKind::Refused);
         let is_full = matches!(problem.errno, Some(Errno::NOSPC | Errno::DQUOT));
+        if let Some(pending) = self.pending {
+            let is_gone = pending.file.discard(pending.folder.fd());
+            if is_gone && is_full && problem.moved == Some(0) {
+                problem.moved = None;
+            }
+            return problem;
+        }
         let is_worthless = is_refused || (is_full && problem.moved == Some(0));
         let is_it = || {
             folder
@@ -228,9 +233,9 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
         Err(Errno::ISDIR) if name.to_bytes().ends_with(b"/") => Err(Errno::NOTDIR),
         created => created,
     };
-    created
-        .and_then(|fd| OpenDestination::new(fd, Creation::New(mode)))
-        .map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))
+    let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
+    OpenDestination::new(created.map_err(failed)?, Creation::New(mode))
+        .map_err(|errno| failed(errno).by_call("fstat"))
 }
 
 /// Why a symbolic link keeps a file from being created.
@@ -269,13 +274,14 @@ fn open_existing(
         Errno::INTR if entry.run.stopped() => entry.stopped(0),
         errno => failed(errno),
     })?;
-    let mut opened = OpenDestination::new(fd, Creation::Existing).map_err(failed)?;
+    let mut opened = OpenDestination::new(fd, Creation::Existing)
+        .map_err(|errno| failed(errno).by_call("fstat"))?;
     if identity(&opened.stat) != identity(&there.stat) || !is_the_link(entry, there) {
         return Err(Problem::new(ProblemKind::Replaced, entry.dest_shown()));
     }
     let keeps = options.copy_mode == CopyMode::AttributesOnly || options.resume;
     if is_regular(&opened.stat) && !keeps {
-        ftruncate(&opened.fd, 0).map_err(failed)?;
+        ftruncate(&opened.fd, 0).map_err(|errno| failed(errno).by_call("ftruncate"))?;
         (opened.stat.st_size, opened.stat.st_blocks) = (0, 0);
     }
     Ok(opened)
@@ -355,11 +361,16 @@ fn create_nameless(
     }
     let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
     let (fd, file) = match run.options.resume {
-        true => AtomicFile::resume(folder.fd(), &name, bits, run.process.user)
-            .map_err(|errno| entry.at_dest(ProblemKind::Resume, errno))?,
+        true => AtomicFile::resume(folder.fd(), &name, bits, run.process.user).map_err(
+            |(errno, call)| Problem {
+                call,
+                ..entry.at_dest(ProblemKind::Resume, errno)
+            },
+        )?,
         false => AtomicFile::create(folder.fd(), bits).map_err(failed)?,
     };
-    let mut opened = OpenDestination::new(fd, Creation::New(mode)).map_err(failed)?;
+    let mut opened = OpenDestination::new(fd, Creation::New(mode))
+        .map_err(|errno| failed(errno).by_call("fstat"))?;
     if let Some(there) = existing.filter(|there| there.replaced == Replaced::KeepsAttributes) {
         let old = MetadataTarget::Named(folder.fd(), &name);
         inherit(entry, (old, &there.stat), &mut opened);

@@ -162,7 +162,7 @@ impl Entry<'_> {
             Action::Nothing => Ok(None),
             Action::Keep => Ok(self.skipped(source, events)),
             Action::KeepLinked => {
-                self.keep_linked(source, &dest.stat)?;
+                self.keep_linked(source)?;
                 Ok(self.skipped(source, events))
             }
             Action::Refuse(kind) => Err(self.refusal(kind)),
@@ -222,16 +222,27 @@ impl Entry<'_> {
         }
     }
 
-    /// The destination stays; where names of one file stay names of one file, it is one of them.
-    fn keep_linked(&self, source: &Stat, dest: &Stat) -> Result<(), Problem> {
-        if self.keeps_links_of(source) && !self.run.options.dry_run {
-            if let Some(copied) = self.run.inodes.begin_file(identity(source)) {
-                return self.link_to(&copied);
-            }
-            let copied = self.copied_file(dest);
-            self.run.inodes.file_copied(identity(source), copied);
+    /// The destination stays; where names of one file stay names of one file, it is one of them: the
+    /// name itself, which may be a symbolic link to what was compared.
+    fn keep_linked(&self, source: &Stat) -> Result<(), Problem> {
+        if !self.keeps_links_of(source) || self.run.options.dry_run {
+            return Ok(());
         }
-        Ok(())
+        let inodes = &self.run.inodes;
+        if let Some(copied) = inodes.begin_file(identity(source)) {
+            return self.link_to(&copied);
+        }
+        let task = self.task;
+        match task.folders.dest.look_at(&task.dest) {
+            Ok(dest) => {
+                inodes.file_copied(identity(source), self.copied_file(&dest));
+                Ok(())
+            }
+            Err(errno) => {
+                inodes.file_failed(identity(source));
+                Err(self.at_dest(ProblemKind::StatDestination, errno))
+            }
+        }
     }
 
     /// Creates the copy of something other than a folder.

@@ -138,7 +138,7 @@ impl FileCopy<'_> {
         if equal < there {
             let failed = |errno| entry.at_dest(ProblemKind::Resume, errno);
             ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by_call("ftruncate"))?;
-            dest.stat = fstat(&dest.fd).map_err(failed)?;
+            dest.stat = fstat(&dest.fd).map_err(|errno| failed(errno).by_call("fstat"))?;
         }
         entry.run.context.progress.advanced(equal);
         Ok(equal)

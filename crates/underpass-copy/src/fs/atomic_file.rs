@@ -59,29 +59,31 @@ impl AtomicFile {
     /// Opens what an earlier run left of the file that is to be called `name`, or creates it.
     ///
     /// # Errors
-    /// `EPERM` where it is another user's file, `EAGAIN` while another run writes it.
+    /// What failed, and the call; without one `EPERM` where it is another user's file, and `EAGAIN`
+    /// where another run has just completed it.
     pub(crate) fn resume(
         folder: BorrowedFd<'_>,
         name: &CStr,
         mode: Mode,
         user: u32,
-    ) -> Result<(OwnedFd, Self), Errno> {
+    ) -> Result<(OwnedFd, Self), (Errno, Option<&'static str>)> {
         let hash = blake3::hash(name.to_bytes()).to_hex();
         let left = CString::new(format!(".underpass-part-{}", &hash[..16])).unwrap_or_default();
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = openat(folder, &left, flags, mode)?;
+        let by = |call| move |errno| (errno, Some(call));
+        let fd = openat(folder, &left, flags, mode).map_err(by("openat"))?;
         // Two runs must not write one file.
-        flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
-        let stat = fstat(&fd)?;
-        let named = statat(folder, &left, AtFlags::SYMLINK_NOFOLLOW)?;
+        flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(by("flock"))?;
+        let stat = fstat(&fd).map_err(by("fstat"))?;
+        let named = statat(folder, &left, AtFlags::SYMLINK_NOFOLLOW).map_err(by("newfstatat"))?;
         if identity(&named) != identity(&stat) {
             // Another run has just finished with it.
-            return Err(Errno::AGAIN);
+            return Err((Errno::AGAIN, None));
         }
         let is_ours = is_regular(&stat) && stat.st_nlink == 1 && stat.st_uid == user;
         if !is_ours {
-            return Err(Errno::PERM);
+            return Err((Errno::PERM, None));
         }
         Ok((fd, Self::Resumable(left)))
     }
@@ -118,16 +120,24 @@ impl AtomicFile {
             },
         };
         committed.map_err(|errno| {
-            self.discard(folder);
+            let _gone = self.discard(folder);
             (errno, call.get())
         })
     }
 
-    /// Removes the incomplete file, unless a later run may resume it.
-    pub(crate) fn discard(&self, folder: impl AsFd) {
-        if let Self::Temporary(name) = self {
-            let _gone = unlinkat(folder, name, AtFlags::empty());
-        }
+    /// Removes the incomplete file, unless a later run may resume it: an empty one has nothing to
+    /// resume. Returns whether nothing is left of it.
+    pub(crate) fn discard(&self, folder: impl AsFd) -> bool {
+        let folder = folder.as_fd();
+        let (name, is_wanted) = match self {
+            Self::Nameless => return true,
+            Self::Temporary(name) => (name, false),
+            Self::Resumable(name) => {
+                let left = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+                (name, left.is_ok_and(|left| left.st_size > 0))
+            }
+        };
+        !is_wanted && unlinkat(folder, name, AtFlags::empty()).is_ok()
     }
 }
 
