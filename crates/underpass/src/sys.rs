@@ -85,6 +85,8 @@ pub(crate) enum SocketOption {
     PacingRateMax,
     /// `TCP_DEFER_ACCEPT`: seconds.
     DeferAccept,
+    /// `TCP_NOTSENT_LOWAT`: bytes.
+    UnsentMax,
     /// `TCP_INFO`: a `struct tcp_info`.
     TcpInfo,
     /// `SO_MEMINFO`: words of 32 bits.
@@ -102,6 +104,7 @@ impl SocketOption {
         match self {
             Self::PacingRateMax => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
             Self::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+            Self::UnsentMax => (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
             Self::TcpInfo => (libc::IPPROTO_TCP, libc::TCP_INFO),
             Self::MemoryInfo => (libc::SOL_SOCKET, libc::SO_MEMINFO),
             Self::UpperProtocol => (libc::IPPROTO_TCP, libc::TCP_ULP),

@@ -254,7 +254,7 @@ fn policies() -> [Policy; 4] {
 
 #[test]
 #[ignore = "needs bbr; run by cargo xtask test"]
-fn cork_under_bbr() {
+fn large_ranges_under_bbr() {
     for policy in policies() {
         for (len, is_large) in [
             (CORKED_BYTES_MIN_UNDER_BBR - 1, false),
