@@ -86,6 +86,7 @@ pub(crate) enum SocketOption {
     /// `TCP_DEFER_ACCEPT`: seconds.
     DeferAccept,
     /// `TCP_NOTSENT_LOWAT`: bytes.
+    #[cfg(feature = "tokio")]
     UnsentMax,
     /// `TCP_INFO`: a `struct tcp_info`.
     TcpInfo,
@@ -104,6 +105,7 @@ impl SocketOption {
         match self {
             Self::PacingRateMax => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
             Self::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+            #[cfg(feature = "tokio")]
             Self::UnsentMax => (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
             Self::TcpInfo => (libc::IPPROTO_TCP, libc::TCP_INFO),
             Self::MemoryInfo => (libc::SOL_SOCKET, libc::SO_MEMINFO),

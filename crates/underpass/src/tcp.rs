@@ -83,14 +83,10 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
 /// # Errors
 /// The error of getsockopt(2); `EOPNOTSUPP` for a socket that is not TCP.
 pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
-    let mut info = [0; INFO_BYTES];
-    let known = sys::option(socket.as_fd(), SocketOption::TcpInfo, &mut info)?;
-    if known < INFO_BYTES {
-        return Err(Errno::OPNOTSUPP);
-    }
-    let word = |at: usize| u32::from_ne_bytes(array::from_fn(|byte| info[at + byte]));
+    let info = info(socket)?;
     let acknowledged = u64::from_ne_bytes(array::from_fn(|byte| info[ACKNOWLEDGED_AT + byte]));
-    let outstanding = match word(UNACKNOWLEDGED_AT) == 0 && word(NOT_SENT_AT) == 0 {
+    let nothing = word(&info, UNACKNOWLEDGED_AT) == 0 && word(&info, NOT_SENT_AT) == 0;
+    let outstanding = match nothing {
         true => Outstanding::Nothing,
         false => Outstanding::Something,
     };
@@ -98,6 +94,25 @@ pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
         acknowledged,
         outstanding,
     })
+}
+
+/// Returns how long a packet and its acknowledgement take, smoothed (`TCP_INFO`).
+#[cfg(feature = "tokio")]
+pub(crate) fn round_trip(socket: impl AsFd) -> Result<Duration, Errno> {
+    let micros = word(&info(socket)?, ROUND_TRIP_AT);
+    Ok(Duration::from_micros(micros.into()))
+}
+
+fn info(socket: impl AsFd) -> Result<[u8; INFO_BYTES], Errno> {
+    let mut info = [0; INFO_BYTES];
+    match sys::option(socket.as_fd(), SocketOption::TcpInfo, &mut info)? {
+        INFO_BYTES => Ok(info),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+fn word(info: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(array::from_fn(|byte| info[at + byte]))
 }
 
 /// Returns about how many bytes the socket will take at once (`SO_MEMINFO`): half of the memory
@@ -111,10 +126,8 @@ pub fn send_room(socket: impl AsFd) -> Result<u64, Errno> {
     if known < MEMORY_BYTES {
         return Err(Errno::OPNOTSUPP);
     }
-    let word = |at: usize| u32::from_ne_bytes(array::from_fn(|byte| info[at + byte]));
-    Ok(u64::from(
-        word(SEND_BUFFER_AT).saturating_sub(word(QUEUED_AT)) / 2,
-    ))
+    let room = word(&info, SEND_BUFFER_AT).saturating_sub(word(&info, QUEUED_AT));
+    Ok(u64::from(room / 2))
 }
 
 /// Offsets within what `SO_MEMINFO` returns (linux/sock_diag.h): `SK_MEMINFO_SNDBUF` and
@@ -123,9 +136,11 @@ const SEND_BUFFER_AT: usize = 3 * 4;
 const QUEUED_AT: usize = 5 * 4;
 const MEMORY_BYTES: usize = 6 * 4;
 
-/// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_unacked` (packets),
+/// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_unacked` (packets), `tcpi_rtt` (µs),
 /// `tcpi_bytes_acked`, `tcpi_notsent_bytes`. All are there since Linux 4.6.
 const UNACKNOWLEDGED_AT: usize = 24;
+#[cfg(feature = "tokio")]
+const ROUND_TRIP_AT: usize = 68;
 const ACKNOWLEDGED_AT: usize = 120;
 const NOT_SENT_AT: usize = 144;
 const INFO_BYTES: usize = 148;

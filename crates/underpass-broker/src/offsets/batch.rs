@@ -30,7 +30,7 @@ const CODEC: u8 = 0b111;
 pub(crate) fn build(records: &[Record<'_>], timestamp: i64) -> Vec<u8> {
     let mut batch = vec![0; HEADER_BYTES];
     for (number, record) in records.iter().enumerate() {
-        let record = batch::Record {
+        let record = batch::BatchRecord {
             offset_delta: number as i64,
             key: Some(record.key),
             value: record.value,
@@ -70,7 +70,7 @@ pub(crate) fn records(batch: &[u8]) -> Result<Vec<Record<'_>>, BadRecordBatch> {
     let mut rest = &batch[HEADER_BYTES..];
     let mut records = Vec::new();
     for _ in 0..count {
-        let (record, behind) = batch::Record::split(rest).ok_or(BadRecordBatch::Malformed)?;
+        let (record, behind) = batch::BatchRecord::split(rest).ok_or(BadRecordBatch::Malformed)?;
         let (key, value) = (record.key.unwrap_or_default(), record.value);
         records.push(Record { key, value });
         rest = behind;

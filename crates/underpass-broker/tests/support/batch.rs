@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use underpass_log::batch::Record;
+use underpass_log::batch::BatchRecord;
 
 /// The places of the fields in a batch.
 pub(crate) const BASE_OFFSET: usize = 0;
@@ -30,7 +30,7 @@ pub(crate) fn batch(count: i32, value_bytes: usize) -> Vec<u8> {
 pub(crate) fn batch_with(count: i32, value: &[u8]) -> Vec<u8> {
     let mut batch = vec![0; RECORDS];
     for number in 0..count {
-        let record = Record {
+        let record = BatchRecord {
             offset_delta: i64::from(number),
             key: None,
             value: Some(value),

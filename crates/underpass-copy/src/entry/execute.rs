@@ -222,8 +222,8 @@ impl Entry<'_> {
         }
     }
 
-    /// The destination stays; where names of one file stay names of one file, it is one of them: the
-    /// name itself, which may be a symbolic link to what was compared.
+    /// The destination stays; where names of one file stay names of one file, it is one of them:
+    /// the name itself, which may be a symbolic link to what was compared.
     fn keep_linked(&self, source: &Stat) -> Result<(), Problem> {
         if !self.keeps_links_of(source) || self.run.options.dry_run {
             return Ok(());

@@ -5,7 +5,7 @@ pub(super) const VARINT_BYTES_MAX: usize = 10;
 
 /// A record, without its headers, of a batch that is not compressed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Record<'a> {
+pub struct BatchRecord<'a> {
     /// What its offset is above that of the batch.
     pub offset_delta: i64,
     /// Its key, which may be null.
@@ -14,7 +14,7 @@ pub struct Record<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> BatchRecord<'a> {
     /// The record that the bytes begin with, and what is behind it; `None` where its fields do not
     /// fit into each other.
     pub fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
@@ -67,7 +67,7 @@ type Field<'a> = Option<&'a [u8]>;
 /// nothing behind them.
 pub(crate) fn are_whole(mut bytes: &[u8], count: i32) -> bool {
     for number in 0..i64::from(count) {
-        match Record::split(bytes) {
+        match BatchRecord::split(bytes) {
             Some((record, rest)) if record.offset_delta == number => bytes = rest,
             _ => return false,
         }

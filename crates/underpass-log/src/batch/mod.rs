@@ -17,7 +17,7 @@ mod framing;
 pub(crate) mod records;
 
 pub use bytes::BatchBytes;
-pub use framing::Record;
+pub use framing::BatchRecord;
 
 use crate::position::OFFSET_MAX;
 
@@ -342,7 +342,7 @@ pub(crate) mod tests {
     fn three_records() -> Vec<u8> {
         let mut records = Vec::new();
         let mut put = |offset_delta, key, value, headers: &[_]| {
-            let record = Record {
+            let record = BatchRecord {
                 offset_delta,
                 key,
                 value,
@@ -424,7 +424,7 @@ pub(crate) mod tests {
             }
         }
         let mut elsewhere = Vec::new();
-        let record = Record {
+        let record = BatchRecord {
             offset_delta: 1,
             key: None,
             value: None,

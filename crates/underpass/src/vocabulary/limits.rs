@@ -47,9 +47,13 @@ pub const CORKED_BYTES_MIN: u64 = 512 << 10;
 pub const CORKED_BYTES_MIN_UNDER_BBR: u64 = 8 << 20;
 
 /// What may wait in a TCP socket that bbr paces (`TCP_NOTSENT_LOWAT`), set before the first range
-/// of at least [`CORKED_BYTES_MIN`]: its packets wait for a timer each while the buffer is full.
+/// of at least [`CORKED_BYTES_MIN`]: while the buffer is full, its packets wait for a timer each.
 /// Enough for 100 microseconds of 10 Gbit/s; the event loop is woken when half of it is left.
 pub const UNSENT_BYTES_MAX_UNDER_BBR: u32 = 128 << 10;
+
+/// That is not limited where a round trip takes this long: such a path is slower than the server,
+/// and would stand idle whenever that wakes late.
+pub const NEAR_ROUND_TRIP_MAX: Duration = Duration::from_millis(1);
 
 /// Pipes that a kernel has, lent or idle, before large ranges go by `sendfile` first after all. A
 /// user may own 64 MiB of pipe pages before the kernel shrinks new pipes to two pages

@@ -171,9 +171,9 @@ impl Sender {
     ///
     /// A TCP socket is corked (`TCP_CORK`, tcp(7)) before a large range and its head, and between
     /// turns: no call ends in a packet that is nearly empty. If bbr paces the socket, only very
-    /// large ranges do that, and the first large one has at most 128 KiB wait in the socket from
-    /// then on (`TCP_NOTSENT_LOWAT`, tcp(7)). The turn that empties the outbox pulls the cork; where none follows,
-    /// the kernel does after 200 milliseconds.
+    /// large ranges do that, and before the first large one what may wait in the socket is limited
+    /// (`TCP_NOTSENT_LOWAT`) if the peer is near. The turn that empties the outbox pulls the cork;
+    /// where none follows, the kernel does after 200 milliseconds.
     ///
     /// # Errors
     /// [`Error`]: the outbox and the connection are of no further use.
