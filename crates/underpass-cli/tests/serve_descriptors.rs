@@ -6,10 +6,12 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use support::{BINARY, Server};
-use underpass_testkit::{HttpClient, wait_until};
+use underpass_testkit::{ChildProcess, HttpClient, wait_until};
 
 fn server(options: &[&str]) -> Server {
     let mut limited = Command::new("sh");
@@ -33,6 +35,47 @@ fn ask(server: &Server, target: &str, fields: &str) -> (HttpClient, u16) {
         assert!(head.field("retry-after").is_some(), "{}", head.head);
     }
     (client, head.status)
+}
+
+/// It serves, or it says what is short.
+#[test]
+fn with_few_descriptors_it_serves_or_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("f"), "f").unwrap();
+    let socket = folder.path().join("socket");
+    let is_served = || {
+        let mut answer = String::new();
+        let asked = UnixStream::connect(&socket).and_then(|mut client| {
+            client.write_all(b"GET /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+            client.read_to_string(&mut answer)
+        });
+        asked.is_ok() && answer.starts_with("HTTP/1.1 200 ")
+    };
+    for options in [&[][..], &["--status", "127.0.0.1:0"]] {
+        let mut refused = 0;
+        for limit in 8.. {
+            let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+            let mut limited = Command::new("sh");
+            limited.args(["-c", &script, BINARY, "serve", "--workers=2", "--listen"]);
+            limited
+                .arg(format!("unix:{}", socket.display()))
+                .args(options);
+            let mut server = ChildProcess::spawn(limited.arg(folder.path()));
+            let mut serves = false;
+            wait_until("a file, or the end", || {
+                serves = is_served();
+                serves || server.is_over()
+            });
+            if serves {
+                break;
+            }
+            let end = server.end();
+            end.assert_failed(1, &["Too many open files"]);
+            assert!(!end.errors.contains("panicked"), "{limit}: {end:?}");
+            refused += 1;
+        }
+        assert!((5..60).contains(&refused), "{refused}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
@@ -141,6 +141,68 @@ fn a_log_that_is_not_taken_stops_nothing_and_is_reported_once() {
         ("4 lines of the access log standard output were lost", 1),
     ] {
         assert_eq!(said.matches(words).count(), times, "{words}: {said}");
+    }
+}
+
+/// The log's reader stops for a while, or for good.
+#[test]
+fn every_line_that_a_reader_does_not_take_is_counted() {
+    const REQUESTS: usize = 300;
+    for recovers in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("f"), "f").unwrap();
+        let [errors, socket] = ["errors", "socket"].map(|name| folder.path().join(name));
+        let (mut reader, mut full) = std::io::pipe().unwrap();
+        let size = rustix::pipe::fcntl_setpipe_size(&full, 4096).unwrap();
+        full.write_all(&vec![b'x'; size]).unwrap();
+        let mut command = underpass();
+        let listen = format!("unix:{}", socket.display());
+        command.args(["serve", "--log", "--workers", "1", "--listen", &listen]);
+        command.args(["--set", "log.queue-bytes-max=4096"]);
+        command.arg(folder.path()).stdout(full);
+        let stderr = fs::File::create(&errors).unwrap();
+        let mut server = command.stderr(stderr).spawn().unwrap();
+        drop(command);
+        let process = Pid::from_child(&server);
+        wait_until("socket", || UnixStream::connect(&socket).is_ok());
+        let mut client = HttpClient::connect_unix(&socket);
+        for _ in 0..REQUESTS {
+            assert_eq!(client.get("/f").body, b"f");
+        }
+        drop(client);
+        let said = || fs::read_to_string(&errors).unwrap();
+        wait_until("warning", || said().contains("are dropped"));
+        wait_until("handling of signals", || catches(process, Signal::TERM));
+        let stop = || rustix::process::kill_process(process, Signal::TERM).unwrap();
+        let mut written = 0;
+        if recovers {
+            let read = std::thread::spawn(move || {
+                let mut content = String::new();
+                reader.read_to_string(&mut content).unwrap();
+                content.lines().count()
+            });
+            // Not at the end only.
+            wait_until("report", || said().contains(" standard output were lost"));
+            stop();
+            assert!(within(move || server.wait()).unwrap().success());
+            written = read.join().unwrap();
+        } else {
+            stop();
+            // Nobody has to wait for the reader.
+            stop();
+            assert!(within(move || server.wait()).unwrap().success());
+        }
+        let said = said();
+        assert_eq!(said.matches("are dropped").count(), 1, "{said}");
+        let lost: Vec<_> = said
+            .lines()
+            .filter(|line| line.contains("were lost"))
+            .collect();
+        let [lost] = lost[..] else {
+            panic!("one report: {said}");
+        };
+        let lost = lost.split(' ').find_map(|word| word.parse::<usize>().ok());
+        assert_eq!(lost.unwrap() + written, REQUESTS, "{recovers}: {said}");
     }
 }
 

@@ -235,6 +235,14 @@ impl FileServer {
         self.log.reopen.ask();
     }
 
+    /// Ends the wait for lines of the log that nobody takes: the process is to end at once. They are
+    /// lost, which is reported.
+    pub fn abandon_log(&self) {
+        if let Some(log) = &self.kept.registry.log {
+            log.buffers.abandon();
+        }
+    }
+
     /// Goes on with other options, and drops no connection: see [`Server::reload`]. Folders and
     /// the log's file are opened anew. Blocks until new workers take connections.
     ///

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rustix::io::Errno;
 use underpass_net::{Error as Net, TlsError};
 use underpass_serve::Error;
 
@@ -54,6 +55,11 @@ pub(super) fn with_advice(error: &Error) -> String {
             "start the service by a socket unit; FileDescriptorName= sets the name"
         }
         Error::OnlyCertificates(error) => return only_certificates(&with_advice(error)),
+        Error::Net(Net::Worker { source, .. })
+            if source.raw_os_error() == Some(Errno::MFILE.raw_os_error()) =>
+        {
+            "raise the limit on descriptors (ulimit -n, LimitNOFILE=), or lower --workers"
+        }
         Error::Net(Net::Generations { .. }) => "try again after running downloads have completed",
         Error::Fixed { .. } => {
             "send SIGUSR2 instead: a new process takes over without losing a connection"
@@ -94,7 +100,10 @@ fn tls_advice(error: &TlsError) -> Option<&'static str> {
              made with --tls-self-signed"
         }
         TlsError::SelfSignedBeside => "leave out either tls.self-signed or [[tls.certificate]]",
-        TlsError::Write { .. } => "choose a folder that this user may write with XDG_STATE_HOME",
+        TlsError::Write { .. } => {
+            "name a folder that this user may write with STATE_DIRECTORY, or XDG_STATE_HOME, which \
+             root does not use"
+        }
         TlsError::Mismatch { .. } => {
             "name the file with the server's own certificate first, and the key it was made for"
         }

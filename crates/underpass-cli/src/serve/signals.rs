@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use underpass_net::{Error, Notifier, Refreshed, SignalAction, watch_signals};
+use underpass_net::{Error, Notifier, Refreshed, ShutdownPhase, SignalAction, watch_signals};
 use underpass_serve::{FileServer, ServerOptions};
 
 use super::advice::{only_certificates, with_advice};
@@ -46,7 +46,7 @@ pub(super) fn handle(
             }
         })
         .map_err(|error| format!("cannot start a thread: {error}"))?;
-    watch_signals(dispatch(server, notifier, sender)).map_err(|error| error.to_string())
+    watch_signals(dispatch(server, notifier, sender)).map_err(|error| with_advice(&error.into()))
 }
 
 /// What takes longer than a signal may wait.
@@ -68,6 +68,11 @@ fn dispatch(
         SignalAction::Stop => {
             notifier.stopping();
             shutdown.escalate();
+            if shutdown.phase() == ShutdownPhase::Now
+                && let Some(server) = server.upgrade()
+            {
+                server.abandon_log();
+            }
         }
         SignalAction::Reopen => {
             if let Some(server) = server.upgrade() {

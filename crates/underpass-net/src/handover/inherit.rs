@@ -117,8 +117,10 @@ fn of_service_manager() -> Result<Inherited, Error> {
 fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
     let failed = |error: io::Error| unusable("the earlier process", error);
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
-    let null = File::open("/dev/null").map_err(failed)?;
-    rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
+    // A chroot may lack it; the end of a pipe that nobody writes to reads as empty, too.
+    let null = File::open("/dev/null").map(OwnedFd::from);
+    let null = null.or_else(|_| io::pipe().map(|(read, _write)| read.into()));
+    rustix::stdio::dup2_stdin(null.map_err(failed)?).map_err(|errno| failed(errno.into()))?;
     let peer_process = HandoverSocket::new(socket, UPGRADE_TIMEOUT).map_err(failed)?;
     let (mut activated, mut all) = (Vec::new(), Vec::new());
     let mut tls = TlsShared::default();

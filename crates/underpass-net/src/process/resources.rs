@@ -1,10 +1,13 @@
 //! What the process may use: processors, and descriptors with the connections that fit into them.
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::error::Error;
 use crate::limits::{
-    CONNECTION_DESCRIPTORS, ConnectionLimits, DESCRIPTORS_ASIDE, WORKER_DESCRIPTORS_ASIDE,
+    CONNECTION_DESCRIPTORS, ConnectionLimits, DESCRIPTORS_ASIDE, START_DESCRIPTORS,
+    WORKER_DESCRIPTORS, WORKER_DESCRIPTORS_ASIDE,
 };
 
 /// The cores this process may use: what the scheduler's affinity mask allows, at least one.
@@ -56,9 +59,26 @@ fn left(descriptors: Option<u64>, workers: usize) -> usize {
 /// Whether the process can open what a new connection needs: it tries. Event descriptors count in
 /// the limits of the process and of the system.
 pub(crate) fn has_descriptors() -> bool {
+    try_descriptors(CONNECTION_DESCRIPTORS).is_ok()
+}
+
+/// Whether the process can open what it is about to for so many workers, and for a connection.
+///
+/// # Errors
+/// [`Error::Worker`]: why it cannot.
+pub(crate) fn check_descriptors(workers: usize) -> Result<(), Error> {
+    let own = WORKER_DESCRIPTORS.saturating_mul(workers);
+    let count = own.saturating_add(START_DESCRIPTORS + CONNECTION_DESCRIPTORS);
+    try_descriptors(count).map_err(|errno| Error::Worker {
+        doing: "open what the workers need",
+        source: errno.into(),
+    })
+}
+
+fn try_descriptors(count: usize) -> Result<(), Errno> {
     let open = |_| eventfd(0, EventfdFlags::CLOEXEC);
-    let opened: Result<Vec<_>, _> = (0..CONNECTION_DESCRIPTORS).map(open).collect();
-    opened.is_ok()
+    let opened: Result<Vec<_>, _> = (0..count).map(open).collect();
+    opened.map(drop)
 }
 
 #[cfg(test)]

@@ -234,6 +234,9 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             shutdown: self.shutdown.clone(),
             phases: phase.subscribe(),
         };
+        if before.all.is_empty() {
+            resources::check_descriptors(workers)?;
+        }
         let mut next = prepare(&parts, listeners.assign(workers)?)?;
         let mut threads = lock(&self.threads);
         let mut state = self.shutdown.lock();

@@ -82,10 +82,14 @@ pub(crate) fn prepare<P: Protocol>(
         generation.starts.push(start);
     }
     drop(ready);
-    for outcome in prepared {
-        outcome?;
+    let outcomes: Vec<()> = prepared.into_iter().collect::<Result<_, _>>()?;
+    match outcomes.len() == generation.threads.len() {
+        true => Ok(generation),
+        false => Err(Error::Worker {
+            doing: "start all workers",
+            source: io::Error::other("one has panicked"),
+        }),
     }
-    Ok(generation)
 }
 
 impl<S> Generation<S> {

@@ -27,6 +27,8 @@ pub(crate) struct LogCounters {
     pub(crate) dropped_lines: AtomicU64,
     /// That could not be written.
     pub(crate) failed_lines: AtomicU64,
+    /// That are being written. Those that are cut off by a full disk count until they are whole.
+    pub(super) lines_in_writing: AtomicU64,
 }
 
 /// All buffers of a log.
@@ -38,10 +40,16 @@ pub(crate) struct LogBuffers {
     woken: AtomicBool,
     /// No more lines are written.
     closed: AtomicBool,
+    /// Nobody waits for what is not written.
+    abandoned: AtomicBool,
     /// Those who wait until everything is written: they are told by the end of their channel.
     flushes: Mutex<Vec<Sender<Infallible>>>,
     pub(crate) counters: LogCounters,
     dropping: Mutex<LogThrottle>,
+    /// That lines are dropped has been reported, and not how many.
+    pub(super) dropping_reported: AtomicBool,
+    /// Lines that were dropped or failed, as far as they have been reported.
+    reported_lines: AtomicU64,
 }
 
 impl LogBuffers {
@@ -110,6 +118,24 @@ impl LogBuffers {
         throttle.is_ok_and(|throttle| throttle.record(Instant::now()) == Occurrence::First)
     }
 
+    /// Lines that were lost or are given up now, and were not reported: they are from now on.
+    pub(super) fn take_lost(&self, given_up: u64) -> u64 {
+        let LogCounters {
+            dropped_lines,
+            failed_lines,
+            ..
+        } = &self.counters;
+        let lost = [dropped_lines, failed_lines].map(|lines| lines.load(Ordering::Relaxed));
+        let lost = lost.iter().sum::<u64>() + given_up;
+        lost.saturating_sub(self.reported_lines.swap(lost, Ordering::Relaxed))
+    }
+
+    /// Has nobody wait any longer for what is not written.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+        drop(self.take_flushes());
+    }
+
     /// Blocks until what waits is written, or has failed, or `timeout` has passed.
     fn wait_until_flushed(&self, timeout: Duration) {
         let (waiting, flushed) = mpsc::channel();
@@ -117,11 +143,25 @@ impl LogBuffers {
             flushes.push(waiting);
         }
         self.wake();
+        let timeout = match self.abandoned.load(Ordering::Acquire) {
+            true => Duration::ZERO,
+            false => timeout,
+        };
         // Late or not, the worker ends.
-        let outcome = flushed.recv_timeout(timeout);
-        if let (Err(RecvTimeoutError::Timeout), true) = (outcome, self.is_first()) {
-            let queued = self.queued();
-            tracing::warn!("the access log is not written in time: {queued} bytes are lost");
+        let is_late = flushed.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
+        if is_late || self.abandoned.load(Ordering::Acquire) {
+            self.report_given_up();
+        }
+    }
+
+    /// Reports what is lost when the process ends now.
+    fn report_given_up(&self) {
+        let waiting = |buffer: &LogBuffer| buffer.lock().map_or(0, |lines| count_lines(&lines));
+        let waiting: u64 = self.all().iter().map(waiting).sum();
+        let in_writing = self.counters.lines_in_writing.load(Ordering::Relaxed);
+        let lost = self.take_lost(waiting + in_writing);
+        if lost > 0 {
+            tracing::warn!("{lost} lines of the access log were lost: they were not taken in time");
         }
     }
 }
@@ -173,11 +213,12 @@ impl LogWriter {
 
     fn drop_line(&self) {
         let dropped = &self.buffers.counters.dropped_lines;
-        let before = dropped.fetch_add(1, Ordering::Relaxed);
+        dropped.fetch_add(1, Ordering::Relaxed);
         if self.buffers.is_first() {
+            let reported = &self.buffers.dropping_reported;
+            reported.store(true, Ordering::Relaxed);
             tracing::warn!(
-                "lines of the access log are dropped, the disk is too slow: {} so far",
-                before + 1
+                "lines of the access log are dropped: they come faster than they are taken"
             );
         }
     }
@@ -188,9 +229,27 @@ impl LogWriter {
     }
 }
 
+pub(super) fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_log_that_is_given_up() {
+        let buffers = Arc::new(LogBuffers::default());
+        let long = Duration::from_secs(3600);
+        let waits = Arc::clone(&buffers);
+        let waiting = thread::spawn(move || waits.wait_until_flushed(long));
+        while !buffers.has_flushes() {
+            thread::yield_now();
+        }
+        buffers.abandon();
+        waiting.join().unwrap();
+        buffers.wait_until_flushed(long);
+    }
 
     #[test]
     fn buffers_of_ended_workers_go_when_they_are_written() {

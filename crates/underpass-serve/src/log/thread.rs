@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Uid, fchown, fstat};
+use rustix::fs::{FileType, OFlags, Uid, fchown, fstat};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use underpass_net::{LogThrottle, Occurrence, User};
 
-use super::buffer::LogBuffers;
+use super::buffer::{LogBuffers, count_lines};
 use super::options::{Access, LogOptions, LogReopen};
 use crate::error::Error;
 use crate::limits::LOG_LINGER;
@@ -67,7 +68,17 @@ fn create(path: &Path) -> io::Result<File> {
 
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(MODE).open(path)
+    options.append(true).create(true).mode(MODE);
+    // A pipe without a reader is an error then, instead of a wait.
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options
+        .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(code) if Errno::from_raw_os_error(code) == Errno::NXIO => {
+                io::Error::new(error.kind(), "nobody reads this pipe")
+            }
+            _ => error,
+        })
 }
 
 /// Starts the writer. It ends when the buffers are closed and empty.
@@ -81,9 +92,9 @@ pub(super) fn start(
         access: options.access.clone(),
         buffers,
         batch: Vec::new(),
-        line: LineState::Ended,
+        torn: Vec::new(),
         fault: WriteFault::None,
-        lost: 0,
+        dropped: 0,
         throttle: LogThrottle::default(),
         reopened: options.reopen.times(),
         reopen: options.reopen.clone(),
@@ -102,21 +113,14 @@ struct LogThread<T> {
     buffers: Arc<LogBuffers>,
     /// A buffer that is empty between two batches, and swapped for a full one.
     batch: Vec<u8>,
-    line: LineState,
+    /// The rest of a line of which the disk took a part: it comes before the next one.
+    torn: Vec<u8>,
     fault: WriteFault,
-    /// Lines that could not be written, and are not reported yet.
-    lost: u64,
+    /// Lines that had been dropped when they were last looked at.
+    dropped: u64,
     throttle: LogThrottle,
     reopen: LogReopen,
     reopened: u64,
-}
-
-/// Whether the last write ended where a line ends.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum LineState {
-    Ended,
-    /// The disk took a part of a line; the next one must not continue it.
-    Torn,
 }
 
 /// Whether the last batch failed. The first failure is reported, and its end; a disk that fails now
@@ -141,8 +145,9 @@ impl LogThread<File> {
             self.write_all();
             // Those who wait are the last to do so: the process may end behind them.
             if closed || !flushes.is_empty() {
-                self.report_lost();
+                self.report_lost(count_lines(&self.torn));
             }
+            self.report_dropped();
             drop(flushes);
             if closed {
                 return;
@@ -163,7 +168,7 @@ impl LogThread<File> {
         match append(path) {
             Ok(file) => {
                 self.target = file;
-                self.line = LineState::Ended;
+                self.lose_torn();
             }
             Err(error) => tracing::warn!(
                 "cannot reopen the access log {}, writing to the old file continues: {error}",
@@ -177,6 +182,9 @@ impl LogThread<File> {
         while !self.buffers.was_woken() {
             if self.reopen.times() != self.reopened {
                 return;
+            }
+            if self.buffers.dropping_reported.load(Ordering::Relaxed) {
+                return thread::park_timeout(LOG_LINGER);
             }
             thread::park();
         }
@@ -214,7 +222,7 @@ impl LogThread<File> {
                 let what = format!("it was deleted, and cannot be created again: {error}");
                 io::Error::new(error.kind(), what)
             })?;
-            self.line = LineState::Ended;
+            self.lose_torn();
         }
         Ok(())
     }
@@ -223,29 +231,66 @@ impl LogThread<File> {
 impl<T: Write> LogThread<T> {
     fn write_batch(&mut self, ready: io::Result<()>) {
         let batch = std::mem::take(&mut self.batch);
-        let (written, outcome) = match ready {
-            Ok(()) => self.write_lines(&batch),
+        let buffers = Arc::clone(&self.buffers);
+        let counters = &buffers.counters;
+        let in_writing = count_lines(&batch) + count_lines(&self.torn);
+        counters
+            .lines_in_writing
+            .store(in_writing, Ordering::Relaxed);
+        let outcome = ready.and_then(|()| self.write_torn());
+        let (written, outcome) = match outcome {
+            Ok(()) => self.write_bytes(&batch),
             Err(error) => (0, Err(error)),
         };
-        let counters = &self.buffers.counters;
-        let lines = count_lines(&batch[..written]);
-        let failed = count_lines(&batch[written..]);
-        counters.written_lines.fetch_add(lines, Ordering::Relaxed);
-        counters
-            .written_bytes
-            .fetch_add(written as u64, Ordering::Relaxed);
+        let mut lost_from = written;
+        if written > 0 && batch[written - 1] != b'\n' {
+            let ends = |byte: &u8| *byte == b'\n';
+            let rest = batch[written..].iter().position(ends);
+            lost_from += rest.map_or(0, |at| at + 1);
+            self.torn = batch[written..lost_from].to_vec();
+        }
+        self.count_written(&batch[..written]);
+        let failed = count_lines(&batch[lost_from..]);
         counters.failed_lines.fetch_add(failed, Ordering::Relaxed);
-        self.report(failed, outcome);
+        counters
+            .lines_in_writing
+            .store(count_lines(&self.torn), Ordering::Relaxed);
+        self.report(outcome);
         self.batch = batch;
         self.batch.clear();
     }
 
+    fn write_torn(&mut self) -> io::Result<()> {
+        let mut torn = std::mem::take(&mut self.torn);
+        let (written, outcome) = self.write_bytes(&torn);
+        self.count_written(&torn[..written]);
+        torn.drain(..written);
+        self.torn = torn;
+        outcome
+    }
+
+    fn count_written(&self, bytes: &[u8]) {
+        let counters = &self.buffers.counters;
+        let lines = count_lines(bytes);
+        counters.written_lines.fetch_add(lines, Ordering::Relaxed);
+        counters
+            .written_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
+    /// The rest of a line that was torn has no place any more.
+    fn lose_torn(&mut self) {
+        let counters = &self.buffers.counters;
+        let lines = count_lines(&std::mem::take(&mut self.torn));
+        counters.failed_lines.fetch_add(lines, Ordering::Relaxed);
+        counters.lines_in_writing.store(0, Ordering::Relaxed);
+    }
+
     /// Reports that writing fails, and later that it succeeds again.
-    fn report(&mut self, failed: u64, outcome: io::Result<()>) {
-        self.lost += failed;
+    fn report(&mut self, outcome: io::Result<()>) {
         let Err(error) = outcome else {
             if std::mem::replace(&mut self.fault, WriteFault::None) == WriteFault::Reported {
-                self.report_lost();
+                self.report_lost(0);
             }
             return;
         };
@@ -260,26 +305,33 @@ impl<T: Write> LogThread<T> {
         }
     }
 
-    fn report_lost(&mut self) {
-        let (name, lost) = (self.access.name(), std::mem::take(&mut self.lost));
+    /// Reports how many lines were dropped, once no more are.
+    fn report_dropped(&mut self) {
+        let dropped = self.buffers.counters.dropped_lines.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.dropped, dropped) == dropped
+            && self
+                .buffers
+                .dropping_reported
+                .swap(false, Ordering::Relaxed)
+        {
+            self.report_lost(0);
+        }
+    }
+
+    /// Reports lines that were lost, and those that are given up now.
+    fn report_lost(&self, given_up: u64) {
+        let (name, lost) = (self.access.name(), self.buffers.take_lost(given_up));
         if lost > 0 {
             tracing::warn!("{lost} lines of the access log {name} were lost");
         }
     }
 
-    /// How many bytes of the batch are written, and why not all.
-    fn write_lines(&mut self, batch: &[u8]) -> (usize, io::Result<()>) {
-        if self.line == LineState::Torn {
-            match self.target.write(b"\n") {
-                Ok(1) => self.line = LineState::Ended,
-                Ok(_) => return (0, Err(io::ErrorKind::WriteZero.into())),
-                Err(error) => return (0, Err(error)),
-            }
-        }
+    /// How many bytes are written, and why not all.
+    fn write_bytes(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         let mut written = 0;
-        while written < batch.len() {
-            match self.target.write(&batch[written..]) {
-                Ok(0) => return self.stop(batch, written, io::ErrorKind::WriteZero.into()),
+        while written < bytes.len() {
+            match self.target.write(&bytes[written..]) {
+                Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // Another process with the same pipe or terminal has made it nonblocking.
@@ -288,29 +340,17 @@ impl<T: Write> LogThread<T> {
                 {
                     thread::park_timeout(LOG_LINGER);
                 }
-                Err(error) => return self.stop(batch, written, error),
+                Err(error) => return (written, Err(error)),
             }
         }
         (written, Ok(()))
     }
-
-    fn stop(&mut self, batch: &[u8], at: usize, error: io::Error) -> (usize, io::Result<()>) {
-        let within = at > 0 && batch[at - 1] != b'\n';
-        self.line = if within {
-            LineState::Torn
-        } else {
-            LineState::Ended
-        };
-        (at, Err(error))
-    }
-}
-
-fn count_lines(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, Mode};
+
     use super::*;
 
     /// Takes so many bytes in all, at most three at a time, and then nothing until there is room.
@@ -346,9 +386,9 @@ mod tests {
             access: Access::File("disk".into()),
             buffers: Arc::default(),
             batch: Vec::new(),
-            line: LineState::Ended,
+            torn: Vec::new(),
             fault: WriteFault::None,
-            lost: 0,
+            dropped: 0,
             throttle: LogThrottle::default(),
             reopen: LogReopen::default(),
             reopened: 0,
@@ -361,23 +401,26 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_by_a_full_disk_is_not_continued_by_the_next() {
+    fn a_line_that_was_cut_by_a_full_disk_is_completed_before_the_next() {
         let mut writer = writer(8);
+        let lost = |writer: &LogThread<Disk>| writer.buffers.take_lost(0);
         write(&mut writer, b"first\nsecond\nthird\n");
-        assert_eq!((writer.fault, writer.lost), (WriteFault::Reported, 2));
+        assert_eq!((writer.fault, lost(&writer)), (WriteFault::Reported, 1));
         write(&mut writer, b"lost\n");
-        assert_eq!((writer.fault, writer.lost), (WriteFault::Reported, 3));
+        assert_eq!((writer.fault, lost(&writer)), (WriteFault::Reported, 1));
         writer.target.room = 100;
         write(&mut writer, b"fourth\n");
-        assert_eq!(writer.target.content, b"first\nse\nfourth\n");
-        assert_eq!((writer.fault, writer.lost), (WriteFault::None, 0));
+        assert_eq!(writer.target.content, b"first\nsecond\nfourth\n");
+        assert_eq!((writer.fault, lost(&writer)), (WriteFault::None, 0));
         // The same again is the same fault: it is counted, and reported at the end.
-        writer.target.room = 0;
+        writer.target.room = 2;
         write(&mut writer, b"fifth\n");
-        assert_eq!((writer.fault, writer.lost), (WriteFault::Unreported, 1));
+        assert_eq!((writer.fault, lost(&writer)), (WriteFault::Unreported, 0));
+        writer.lose_torn();
+        assert_eq!(lost(&writer), 1);
         let counters = &writer.buffers.counters;
         let counts = [&counters.written_lines, &counters.failed_lines];
-        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [2, 4]);
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [3, 3]);
     }
 
     #[test]
@@ -388,5 +431,9 @@ mod tests {
         let error = open(&access, None).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
         assert!(open(&Access::Off, None).unwrap().is_none());
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let error = open(&Access::File(pipe), None).unwrap_err().to_string();
+        assert!(error.contains("nobody reads this pipe"), "{error}");
     }
 }
