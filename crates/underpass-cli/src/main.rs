@@ -18,6 +18,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Move bytes between files and sockets within the kernel, and report how every byte travelled
@@ -83,7 +84,8 @@ fn copying(
 }
 
 fn arguments() -> CommandLine {
-    let matches = whole_command().get_matches();
+    let matches = whole_command().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| with_hint(error).exit());
     let mut arguments =
         CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let (ToolCommand::Serve(arguments), Some((_, matches))) =
@@ -92,6 +94,34 @@ fn arguments() -> CommandLine {
         arguments.rank(matches);
     }
     arguments
+}
+
+/// What a user of other servers has typed is answered with how it is typed here.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    let typed = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let typed = typed.iter().find_map(|kind| match error.get(*kind) {
+        Some(ContextValue::String(typed)) => Some(typed.as_str()),
+        _ => None,
+    });
+    let tip = match typed {
+        Some("-d" | "--dir" | "--directory" | "--root") => "the folder is no option: 'serve DIR'",
+        Some("--serve" | "http" | "web" | "server") => "files are served by 'underpass serve DIR'",
+        Some(typed) if typed.parse::<u16>().is_ok() => "the port is an option: 'serve DIR -p PORT'",
+        Some(typed)
+            if error.kind() == ErrorKind::InvalidSubcommand && Path::new(typed).is_dir() =>
+        {
+            "a folder is served by 'underpass serve DIR'"
+        }
+        _ => return error,
+    };
+    for kind in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
+        error.remove(kind);
+    }
+    error.insert(
+        ContextKind::Suggested,
+        ContextValue::StyledStrs(vec![tip.into()]),
+    );
+    error
 }
 
 /// All commands, with the options of `cp` from its own table.

@@ -188,7 +188,8 @@ fn every_line_that_a_reader_does_not_take_is_counted() {
             written = read.join().unwrap();
         } else {
             stop();
-            // Nobody has to wait for the reader.
+            // Nobody has to wait for the reader. Two signals at once would be one.
+            wait_until("the stop", || UnixStream::connect(&socket).is_err());
             stop();
             assert!(within(move || server.wait()).unwrap().success());
         }
@@ -211,6 +212,27 @@ fn no_workers_are_refused_in_plain_words() {
     for number in ["0", "none"] {
         let end = failure(&["--workers", number, "."]);
         end.assert_failed(2, &["--workers", "expected a number from 1; leave it out"]);
+    }
+}
+
+#[test]
+fn habits_of_other_servers_are_answered_with_the_way_here() {
+    let tool = |arguments: &[&str]| underpass_testkit::run(underpass().args(arguments));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for (arguments, tip) in [
+        (&["serve", folder, "8000"][..], "'serve DIR -p PORT'"),
+        (&["serve", "-d", folder], "'serve DIR'"),
+        (&["serve", "--directory", folder], "'serve DIR'"),
+        (&[folder], "'underpass serve DIR'"),
+        (&["--serve", folder], "'underpass serve DIR'"),
+        (&["http"], "'underpass serve DIR'"),
+        (&["serve", "-p", "x", folder], "expected a number from 0"),
+        (&["serve", "--join", "2MiB", folder], "at most 1MiB"),
+    ] {
+        let end = tool(arguments);
+        end.assert_failed(2, &[tip]);
+        assert!(!end.errors.contains("similar"), "{arguments:?}: {end:?}");
     }
 }
 

@@ -186,7 +186,7 @@ pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
 pub(crate) const DESCRIPTORS_ASIDE: usize = 16;
 pub(crate) const WORKER_DESCRIPTORS_ASIDE: usize = 48;
 
-/// What a worker opens before it serves, and what the process opens beside the workers: for signals,
+/// What a worker opens before it serves, and what the process opens beside workers: for signals,
 /// the log and metrics.
 pub(crate) const WORKER_DESCRIPTORS: usize = 6;
 pub(crate) const START_DESCRIPTORS: usize = 8;

@@ -235,8 +235,8 @@ impl FileServer {
         self.log.reopen.ask();
     }
 
-    /// Ends the wait for lines of the log that nobody takes: the process is to end at once. They are
-    /// lost, which is reported.
+    /// Ends the wait for lines of the log that nobody takes: the process is to end at once. They
+    /// are lost, which is reported.
     pub fn abandon_log(&self) {
         if let Some(log) = &self.kept.registry.log {
             log.buffers.abandon();

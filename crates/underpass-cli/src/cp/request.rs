@@ -300,7 +300,11 @@ impl Draft {
 
     pub(super) fn set_rate(&mut self, rate: OsString) -> Result<(), UsageError> {
         let shown = QuotedWord(rate.as_bytes(), self.charset);
-        let invalid = || UsageError::with_hint(format!("invalid rate {shown}"));
+        let invalid = || {
+            UsageError::with_hint(format!(
+                "invalid rate {shown}: bytes a second, as in 50M or 1.5GiB"
+            ))
+        };
         self.options.bytes_per_second_max = words::read_rate(&rate).ok_or_else(invalid)?;
         Ok(())
     }

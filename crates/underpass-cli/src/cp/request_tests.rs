@@ -253,7 +253,10 @@ fn contradictions_are_reported() {
         ("-j x", "invalid number of jobs 'x': use 1 to 128"),
         ("-j 0", "invalid number of jobs '0': use 1 to 128"),
         ("-j 129", "invalid number of jobs '129': use 1 to 128"),
-        ("--bwlimit=x", "invalid rate 'x'"),
+        (
+            "--bwlimit=x",
+            "invalid rate 'x': bytes a second, as in 50M or 1.5GiB",
+        ),
     ] {
         assert_eq!(fault(words), expected, "{words}");
     }

@@ -15,7 +15,17 @@ fn is_port(folder: &Path) -> bool {
 
 /// The message of an error, followed by what to try.
 pub(super) fn with_advice(error: &Error) -> String {
-    let advice = match error {
+    if let Error::OnlyCertificates(error) = error {
+        return only_certificates(&with_advice(error));
+    }
+    match advice(error) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error.to_string(),
+    }
+}
+
+fn advice(error: &Error) -> Option<&'static str> {
+    Some(match error {
         Error::Root { path, .. } if is_port(path) => {
             "choose a folder that exists; the option --port chooses the port"
         }
@@ -23,68 +33,62 @@ pub(super) fn with_advice(error: &Error) -> String {
         Error::NoBeneath { .. } => {
             "this needs Linux 5.6 or later and a seccomp filter that allows openat2"
         }
-        Error::Net(Net::AddressTaken { .. }) => {
-            "stop that process, or choose another port with --port PORT"
-        }
-        Error::Net(Net::AddressOurs { .. }) => {
-            "choose another port, or stop the server and start it with the new address"
-        }
-        Error::Net(Net::AddressNotHere { .. }) => {
-            "choose an address of this machine with --listen ADDR:PORT, or :PORT for all"
-        }
-        Error::Net(Net::PortForbidden { .. }) => "choose a port of 1024 or higher with --port PORT",
         Error::Log { .. } => "choose a file in a writable folder with --log-file FILE",
         Error::Status { .. } => {
             "choose another address with --status ADDR:PORT or --status unix:PATH"
         }
-        Error::Tls(tls) => match tls_advice(tls) {
-            Some(advice) => advice,
-            None => return error.to_string(),
-        },
         Error::AccessFileServed { .. } | Error::KeyServed { .. } => {
             "move it to a folder that is not served"
         }
         Error::Thread { .. } => "raise the limit on threads (ulimit -u, TasksMax=)",
-        Error::Net(Net::PathTaken { .. }) => {
-            "stop that process, or choose another path with --listen unix:/path"
-        }
-        Error::Net(Net::NoSocketThere { .. }) => {
-            "remove it, or choose another path with --listen unix:/path"
-        }
-        Error::Net(Net::NotActivated { .. }) => {
-            "start the service by a socket unit; FileDescriptorName= sets the name"
-        }
-        Error::OnlyCertificates(error) => return only_certificates(&with_advice(error)),
-        Error::Net(Net::Worker { source, .. })
-            if source.raw_os_error() == Some(Errno::MFILE.raw_os_error()) =>
-        {
-            "raise the limit on descriptors (ulimit -n, LimitNOFILE=), or lower --workers"
-        }
-        Error::Net(Net::Generations { .. }) => "try again after running downloads have completed",
         Error::Fixed { .. } => {
             "send SIGUSR2 instead: a new process takes over without losing a connection"
         }
         Error::NoSite => "add a [[site]] with a root",
         Error::NameTaken { .. } => "remove it from one of them",
-        Error::Net(Net::User { .. }) => {
-            "--user names a user of this machine, as NAME or NAME:GROUP; --auth and --users are \
-             for logins"
-        }
-        Error::Net(Net::Confine { .. }) => {
-            "choose --confine auto to serve without full confinement"
-        }
-        Error::Net(_)
+        Error::Tls(error) => return tls_advice(error),
+        Error::Net(error) => return net_advice(error),
+        Error::OnlyCertificates(_)
         | Error::Access { .. }
         | Error::Several(_)
         | Error::Certificate { .. }
         | Error::Limits { .. }
         | Error::Config(_)
         | Error::ConfigFile { .. }
-        | Error::Site { .. } => {
-            return error.to_string();
+        | Error::Site { .. } => return None,
+    })
+}
+
+fn net_advice(error: &Net) -> Option<&'static str> {
+    Some(match error {
+        Net::AddressTaken { .. } => "stop that process, or choose another port with --port PORT",
+        Net::AddressOurs { .. } => {
+            "choose another port, or stop the server and start it with the new address"
         }
-    };
-    format!("{error}; {advice}")
+        Net::AddressNotHere { .. } => {
+            "choose an address of this machine with --listen ADDR:PORT, or :PORT for all"
+        }
+        Net::PortForbidden { .. } => "choose a port of 1024 or higher with --port PORT",
+        Net::PathTaken { .. } => {
+            "stop that process, or choose another path with --listen unix:/path"
+        }
+        Net::NoSocketThere { .. } => "remove it, or choose another path with --listen unix:/path",
+        Net::NotActivated { .. } => {
+            "start the service by a socket unit; FileDescriptorName= sets the name"
+        }
+        Net::Worker { source, .. }
+            if source.raw_os_error() == Some(Errno::MFILE.raw_os_error()) =>
+        {
+            "raise the limit on descriptors (ulimit -n, LimitNOFILE=), or lower --workers"
+        }
+        Net::Generations { .. } => "try again after running downloads have completed",
+        Net::User { .. } => {
+            "--user names a user of this machine, as NAME or NAME:GROUP; --auth and --users are \
+             for logins"
+        }
+        Net::Confine { .. } => "choose --confine auto to serve without full confinement",
+        _ => return None,
+    })
 }
 
 /// Why a reload has failed that has renewed the certificates.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -54,7 +55,7 @@ pub(crate) struct ServeArguments {
     set: Vec<ConfigOverride>,
 
     /// Listen on this port of 127.0.0.1, or of what --listen names without a port [default: 8080]
-    #[arg(short, long, value_name = "PORT")]
+    #[arg(short, long, value_name = "PORT", value_parser = port)]
     port: Option<u16>,
 
     /// Listen here; may be repeated: PORT (this machine only), :PORT (every interface), ADDR:PORT
@@ -123,7 +124,7 @@ pub(crate) struct ServeArguments {
 
     /// Send responses of up to this many bytes, head included, in one write; 0 for none, at most
     /// 1048576. `underpass bench small` measures the best value for this machine [default: 8192]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=JOIN_MAX))]
+    #[arg(long, value_name = "BYTES", value_parser = joined)]
     join: Option<u64>,
 
     #[command(flatten)]
@@ -389,6 +390,20 @@ fn resolvable(text: &str) -> Result<String, BadListenAt> {
 fn workers(text: &str) -> Result<NonZeroUsize, String> {
     let at_least_one = "expected a number from 1; leave it out for one worker per CPU";
     text.parse().map_err(|_| at_least_one.to_owned())
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    let number = "expected a number from 0, a free one, to 65535";
+    text.parse().map_err(|_| number.to_owned())
+}
+
+fn joined(text: &str) -> Result<u64, String> {
+    let bytes = text
+        .parse()
+        .ok()
+        .filter(|ByteSize(bytes)| *bytes <= JOIN_MAX);
+    let bytes = bytes.map(|ByteSize(bytes)| bytes);
+    bytes.ok_or_else(|| "expected bytes, such as 8192 or 16KiB, at most 1MiB".to_owned())
 }
 
 fn setting(text: &str) -> Result<ConfigOverride, String> {

@@ -31,6 +31,13 @@ pub(crate) struct LogCounters {
     pub(super) lines_in_writing: AtomicU64,
 }
 
+/// Who waits, and for whom the writer is at work.
+#[derive(Debug, Default)]
+struct LogFlushes {
+    asked: Vec<Sender<Infallible>>,
+    begun: Vec<Sender<Infallible>>,
+}
+
 /// All buffers of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogBuffers {
@@ -43,7 +50,7 @@ pub(crate) struct LogBuffers {
     /// Nobody waits for what is not written.
     abandoned: AtomicBool,
     /// Those who wait until everything is written: they are told by the end of their channel.
-    flushes: Mutex<Vec<Sender<Infallible>>>,
+    flushes: Mutex<LogFlushes>,
     pub(crate) counters: LogCounters,
     dropping: Mutex<LogThrottle>,
     /// That lines are dropped has been reported, and not how many.
@@ -103,13 +110,23 @@ impl LogBuffers {
     }
 
     pub(super) fn has_flushes(&self) -> bool {
-        self.flushes.lock().is_ok_and(|flushes| !flushes.is_empty())
+        let flushes = self.flushes.lock();
+        flushes.is_ok_and(|flushes| !flushes.asked.is_empty())
     }
 
-    /// Those who wait; dropped when everything is written, or has failed.
-    pub(super) fn take_flushes(&self) -> Vec<Sender<Infallible>> {
-        let flushes = self.flushes.lock();
-        flushes.map_or_else(|_| Vec::new(), |mut flushes| std::mem::take(&mut *flushes))
+    /// Begins to write for those who wait. Returns whether there are any.
+    pub(super) fn begin_flushes(&self) -> bool {
+        self.flushes.lock().is_ok_and(|mut flushes| {
+            flushes.begun = std::mem::take(&mut flushes.asked);
+            !flushes.begun.is_empty()
+        })
+    }
+
+    /// Everything is written for them, or has failed.
+    pub(super) fn end_flushes(&self) {
+        if let Ok(mut flushes) = self.flushes.lock() {
+            flushes.begun.clear();
+        }
     }
 
     /// Whether this begins a burst of lines that are dropped, by all workers.
@@ -133,14 +150,16 @@ impl LogBuffers {
     /// Has nobody wait any longer for what is not written.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
-        drop(self.take_flushes());
+        if let Ok(mut flushes) = self.flushes.lock() {
+            *flushes = LogFlushes::default();
+        }
     }
 
     /// Blocks until what waits is written, or has failed, or `timeout` has passed.
     fn wait_until_flushed(&self, timeout: Duration) {
         let (waiting, flushed) = mpsc::channel();
         if let Ok(mut flushes) = self.flushes.lock() {
-            flushes.push(waiting);
+            flushes.asked.push(waiting);
         }
         self.wake();
         let timeout = match self.abandoned.load(Ordering::Acquire) {

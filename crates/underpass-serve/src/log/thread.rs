@@ -140,15 +140,15 @@ impl LogThread<File> {
             self.wait();
             // Asked before the last look: what is written until then is in the buffers.
             let closed = self.buffers.is_closed();
-            let flushes = self.buffers.take_flushes();
+            let flushes = self.buffers.begin_flushes();
             self.reopen_if_asked();
             self.write_all();
             // Those who wait are the last to do so: the process may end behind them.
-            if closed || !flushes.is_empty() {
+            if closed || flushes {
                 self.report_lost(count_lines(&self.torn));
             }
             self.report_dropped();
-            drop(flushes);
+            self.buffers.end_flushes();
             if closed {
                 return;
             }
