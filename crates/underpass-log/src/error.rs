@@ -42,8 +42,8 @@ pub enum LogError {
 /// What to try.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "; the user of the broker has to be able to read and write what is in the data folder"
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; the data folder and all in it has to be writable for the user of the broker"
         }
         io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
             "; move it out of the data folder, and start again"

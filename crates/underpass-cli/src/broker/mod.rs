@@ -150,21 +150,10 @@ fn with_advice(error: &underpass_broker::BrokerError) -> String {
         BrokerError::Net(net) if net.is_about(&default_listener()) => {
             format!("{error}; is another broker running? choose another port with --port")
         }
-        BrokerError::Log(log) => match log.source().and_then(|it| it.downcast_ref()) {
-            Some(disk) => format!("cannot use the data folder: {error}{}", disk_advice(disk)),
-            None => error.to_string(),
-        },
-        _ => error.to_string(),
-    }
-}
-
-fn disk_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room",
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; it has to be writable for the user of the broker; another one can be named as DIR"
+        BrokerError::Log(log) if log.source().is_some() => {
+            format!("cannot use the data folder: {error}")
         }
-        _ => "",
+        _ => error.to_string(),
     }
 }
 

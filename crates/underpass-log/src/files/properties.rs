@@ -59,7 +59,7 @@ impl MetaProperties {
         if version != "1" {
             let advice = match &*version {
                 "0" => "; Kafka with ZooKeeper has left it: migrate it to KRaft by Kafka first",
-                _ => "",
+                _ => "; if it is damaged, write version=1, cluster.id=… and node.id=… into it",
             };
             return Err(foreign(format!(
                 "version={version:?}, and this broker reads version=1{advice}"
