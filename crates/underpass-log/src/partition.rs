@@ -317,7 +317,7 @@ impl PartitionLog {
     }
 
     /// Whether the partition is being deleted, for as long as `files` or `appender` is held.
-    pub(crate) fn is_deleted(&self) -> bool {
+    pub fn is_deleted(&self) -> bool {
         self.is_deleted.load(Ordering::Acquire)
     }
 

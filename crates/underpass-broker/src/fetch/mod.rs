@@ -161,8 +161,10 @@ impl Fetched<'_> {
             ..Default::default()
         };
         let log = match log {
-            Ok(log) => log,
-            Err(code) => {
+            Ok(log) if !log.is_deleted() => log,
+            missing => {
+                let code = missing.as_ref().err();
+                let code = code.unwrap_or(&ErrorCode::UnknownTopicOrPartition);
                 self.is_urgent = true;
                 data.error_code = code.number();
                 return data;

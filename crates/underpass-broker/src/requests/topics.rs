@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::broker::Broker;
 use crate::metadata::names::is_internal;
 use crate::metadata::topic_id::TopicId;
-use crate::metadata::topics::{NewTopic, TopicError};
+use crate::metadata::topics::{NewTopic, Topic, TopicError};
 use crate::options::ReplicationPolicy;
 use crate::protocol::tables::create_topics::{
     CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig, CreateTopicsRequest,
@@ -190,7 +190,7 @@ pub(crate) async fn delete<'a>(
             None if name.is_none() => ErrorCode::UnknownTopicId,
             None => ErrorCode::UnknownTopicOrPartition,
             Some(topic) if is_internal(&topic.name) => ErrorCode::InvalidTopic,
-            Some(topic) => delete_one(&topic.name, broker).await,
+            Some(topic) => delete_one(topic, broker).await,
         };
         response
             .responses
@@ -204,13 +204,16 @@ pub(crate) async fn delete<'a>(
     response
 }
 
-async fn delete_one(name: &Arc<str>, broker: &Arc<Broker>) -> ErrorCode {
-    let (name, worker) = (Arc::clone(name), Arc::clone(broker));
+async fn delete_one(topic: &Arc<Topic>, broker: &Arc<Broker>) -> ErrorCode {
+    let (topic, worker) = (Arc::clone(topic), Arc::clone(broker));
     let delete = move || {
-        let deleted = worker.topics.delete(&name);
+        let deleted = worker.topics.delete(&topic.name);
         worker
             .groups
-            .event(|coordinator, now| coordinator.topic_deleted(now, &name));
+            .event(|coordinator, now| coordinator.topic_deleted(now, &topic.name));
+        // Fetches that wait for records learn that none will come.
+        let partitions = topic.partitions.iter().map(|log| log.number());
+        worker.moved.report(&partitions.collect::<Vec<_>>());
         deleted
     };
     match tokio::task::spawn_blocking(delete).await {

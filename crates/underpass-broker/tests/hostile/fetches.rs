@@ -1,7 +1,8 @@
 //! Fetches of what is not there, of too much, and for too long.
 
 use kafka_protocol::messages::fetch_request::FetchPartition;
-use kafka_protocol::messages::{FetchRequest, MetadataRequest};
+use kafka_protocol::messages::{DeleteTopicsRequest, FetchRequest, MetadataRequest, TopicName};
+use kafka_protocol::protocol::StrBytes;
 
 use crate::MEMORY_MAX;
 use crate::support::batch::batch;
@@ -208,6 +209,22 @@ fn a_fetch_that_waits_for_weeks_ends_with_a_record() {
     assert_eq!(response.responses[0].partitions[0].high_watermark, 101);
     // The one that nothing ends goes with the broker.
     client.send_request(11, &request.with_min_bytes(i32::MAX));
+    broker.end_well(MEMORY_MAX);
+}
+
+#[test]
+fn a_fetch_that_waits_learns_that_its_topic_is_deleted() {
+    let (broker, mut client) = started();
+    let mut request = fetch_request("t", 0, 100);
+    request.max_wait_ms = i32::MAX;
+    client.send_request(11, &request);
+    let names = vec![TopicName(StrBytes::from_static_str("t"))];
+    let delete = DeleteTopicsRequest::default().with_topic_names(names);
+    let deleted = broker.connect().ask(5, &delete);
+    assert_eq!(deleted.responses[0].error_code, NONE);
+    let response = client.response::<FetchRequest>(11);
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!(partition.error_code, UNKNOWN_TOPIC_OR_PARTITION);
     broker.end_well(MEMORY_MAX);
 }
 
