@@ -31,7 +31,8 @@ pub(crate) struct LogCounters {
     pub(super) lines_in_writing: AtomicU64,
 }
 
-/// Who waits, and for whom the writer is at work.
+/// Workers that wait until their lines are written: those that the writer has not seen yet, and
+/// those that its present round is for.
 #[derive(Debug, Default)]
 struct LogFlushes {
     asked: Vec<Sender<Infallible>>,
