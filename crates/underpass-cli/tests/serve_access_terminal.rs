@@ -28,7 +28,8 @@ struct Terminal {
 
 impl Terminal {
     fn open() -> Terminal {
-        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let keyboard =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let path = ptsname(&keyboard, Vec::new()).unwrap();
@@ -57,7 +58,7 @@ impl Terminal {
 
     /// The tool in a session of its own with this terminal. It ends with what starts it.
     fn command(&self, words: &[&str]) -> Command {
-        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = open(&*self.path, flags, Mode::empty()).unwrap();
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait", "setpriv", "--pdeathsig", "KILL"]);

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::net::sockopt::set_socket_recv_buffer_size;
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedProtocolVersion, version};
 use support::Server;
@@ -74,7 +74,8 @@ fn client(config: &Arc<ClientConfig>, server: &Server) -> Client {
 
 /// One whose socket takes little at a time.
 fn narrow_client(config: &Arc<ClientConfig>, address: SocketAddr, bytes: usize) -> Client {
-    let narrow = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let flags = SocketFlags::CLOEXEC;
+    let narrow = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
     set_socket_recv_buffer_size(&narrow, bytes).unwrap();
     rustix::net::connect(&narrow, &address).unwrap();
     client_over(config, narrow.into())

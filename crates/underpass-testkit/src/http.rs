@@ -2,12 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use crate::{WAIT_MAX, sha256};
 
@@ -41,7 +42,7 @@ impl HttpClient {
     /// Connects from another address of this machine.
     #[track_caller]
     pub fn connect_from(source: [u8; 4], address: SocketAddr) -> Self {
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let socket = unconnected();
         bind(&socket, &SocketAddr::from((source, 0))).expect("an address of this machine");
         connect(&socket, &address).expect("connects");
         Self::bounded(socket.into())
@@ -50,7 +51,7 @@ impl HttpClient {
     /// Connects with a small receive buffer, so that what is not read stays with the server.
     #[track_caller]
     pub fn connect_slow(address: SocketAddr) -> Self {
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let socket = unconnected();
         set_socket_recv_buffer_size(&socket, 64 << 10).expect("a size");
         connect(&socket, &address).expect("connects");
         Self::bounded(socket.into())
@@ -73,6 +74,12 @@ impl HttpClient {
         assert_eq!(poll(&mut wanted, Some(&limit)), Ok(1), "no reset");
         assert!(wanted[0].revents().contains(PollFlags::ERR));
     }
+}
+
+/// None that a process started meanwhile would inherit.
+fn unconnected() -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
 }
 
 impl HttpClient<UnixStream> {

@@ -105,9 +105,10 @@ impl Attack<'_> {
     /// The folder of a name, itself and not what somebody has put in its place: this attacker
     /// leads others astray, and keeps to the path.
     fn folder(&self, prey: &Prey) -> Option<OwnedFd> {
-        let arena = open(self.arena.folder(), OFlags::PATH, Mode::empty()).ok()?;
+        let place = OFlags::PATH | OFlags::CLOEXEC;
+        let arena = open(self.arena.folder(), place, Mode::empty()).ok()?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let flags = place | OFlags::DIRECTORY;
         openat2(arena, &prey.folder, flags, Mode::empty(), resolve).ok()
     }
 
