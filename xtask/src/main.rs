@@ -1,5 +1,4 @@
-//! What the project does to itself: `cargo xtask test`, `tidy`, `journey`, `docs`,
-//! `mutants`, `peers`, `soak`, `guest` and `release`.
+//! What the project does to itself.
 //!
 //! ```text
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals

@@ -26,14 +26,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &SoakArguments) -> Fallible<
         None => artifacts::tool(&mut artifacts::debug_build(workspace))?,
     };
     let mut test = workspace.cargo_over_everything("test");
-    test.args([
-        "--quiet",
-        "--test",
-        "soak",
-        "--",
-        "--ignored",
-        "--nocapture",
-    ]);
+    test.args("--quiet --test soak -- --ignored --nocapture".split(' '));
     test.env("CARGO_BIN_EXE_underpass", program)
         .env("UNDERPASS_SOAK_MINUTES", arguments.minutes.to_string())
         .env("UNDERPASS_SOAK_SEED", arguments.seed.to_string());
