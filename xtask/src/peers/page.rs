@@ -380,6 +380,7 @@ mod tests {
             minutes: 70,
             versions: BTreeMap::from([("nginx".into(), "nginx/1.22.1".into())]),
             left_out: vec!["h2o: not there".into()],
+            ..RunRecord::default()
         };
         page(&run, &table, &results)
     }
