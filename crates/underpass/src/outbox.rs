@@ -224,6 +224,14 @@ impl Outbox {
         self.pieces.is_empty()
     }
 
+    /// Whether nothing is owed and nothing was sent since account and [`SendStats`] began: another
+    /// connection may use it, and its buffers.
+    pub fn is_unused(&self) -> bool {
+        self.pieces.is_empty()
+            && self.stats == SendStats::default()
+            && self.account == Account::default()
+    }
+
     /// Returns what has been sent of the ranges, and how, up to now. Heads are not counted.
     pub fn account(&self) -> &Account {
         &self.account

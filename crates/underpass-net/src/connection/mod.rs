@@ -57,8 +57,9 @@ pub struct Connection {
 }
 
 pub(crate) struct ConnectionState {
-    /// What is owed to the peer, and how it is sent.
-    outbox: Outbox,
+    /// What is owed to the peer. None while it waits for a request, unless something is owed.
+    outbox: Option<Box<Outbox>>,
+    /// How it is sent.
     sender: Sender,
     pub(crate) transport: Transport,
     peer: PeerAddress,
@@ -96,6 +97,12 @@ pub enum LastRead {
     AtOnce,
 }
 
+impl ConnectionState {
+    fn outbox(&mut self) -> &mut Outbox {
+        self.worker.outbox_in(&mut self.outbox)
+    }
+}
+
 impl Connection {
     /// A connection that `listener` has accepted. Call it first thing in the connection's task.
     pub(crate) async fn accepted(
@@ -119,7 +126,7 @@ impl Connection {
         wait: BoundedWait,
     ) -> Connection {
         let state = Box::new(ConnectionState {
-            outbox: Outbox::new().joined_bytes_max(worker.limits.joined_bytes_max),
+            outbox: None,
             sender: Sender::new(),
             transport,
             peer,
@@ -209,14 +216,15 @@ impl Connection {
 
     /// What is owed to the peer. [`Connection::flush`] sends it.
     pub fn outbox(&mut self) -> &mut Outbox {
-        &mut self.state.outbox
+        self.state.outbox()
     }
 
     /// The input to read, the outbox to answer into, and what may be reserved for the answer.
     pub fn parts(&mut self) -> (&[u8], &mut Outbox, DescriptorRoom<'_>) {
         let state = &mut *self.state;
         let room = DescriptorRoom(&state.worker);
-        (state.input.bytes(), &mut state.outbox, room)
+        let outbox = state.worker.outbox_in(&mut state.outbox);
+        (state.input.bytes(), outbox, room)
     }
 
     /// The phase of the worker. From [`ShutdownPhase::Retiring`] on this connection should end with
@@ -263,12 +271,13 @@ impl Connection {
         while_draining: WhileDraining,
     ) -> Result<ReadOutcome, ConnectionError> {
         let state = &mut *self.state;
-        let (input, worker) = (&mut state.input, &*state.worker);
+        let (input, outbox) = (&mut state.input, &mut state.outbox);
+        let worker = &*state.worker;
         if input.bytes().len() >= worker.limits.input_bytes_max {
             return Err(ConnectionError::InputFull);
         }
-        // A connection that waits has no buffer: it is the worker's until there is something to
-        // read.
+        // A connection that waits has neither buffer nor outbox: they are the worker's until there
+        // is something to read.
         let mut last_read = LastRead::AtOnce;
         let read = poll_fn(|task| {
             let polled = state
@@ -277,6 +286,7 @@ impl Connection {
             if polled.is_pending() {
                 last_read = LastRead::Waited;
                 input.lend_to(&worker.spare_input);
+                worker.take_back(outbox);
             }
             polled
         });
@@ -376,14 +386,16 @@ impl Connection {
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let (worker, state) = (&*self.state.worker, &*self.state);
         let means = (&worker.kernel, &worker.policy);
+        let outbox = state.outbox.as_deref()?;
         state
             .transport
-            .forecast(&state.sender, &state.outbox, means, longer)
+            .forecast(&state.sender, outbox, means, longer)
     }
 
     /// Who is going to encrypt what is owed next; nothing where TLS is not spoken.
     pub fn sealed_by(&self) -> Option<SealedBy> {
-        self.state.transport.sealed_by(&self.state.outbox)
+        let outbox = self.state.outbox.as_deref()?;
+        self.state.transport.sealed_by(outbox)
     }
 
     /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a

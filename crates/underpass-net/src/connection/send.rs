@@ -30,7 +30,7 @@ impl Connection {
     /// owed, and the connection is of no further use.
     pub async fn flush(&mut self) -> Result<(), ConnectionError> {
         let is_small = |piece: &Piece| !matches!(piece, Piece::Range(_));
-        if self.state.rates.is_none() && self.state.outbox.pieces().all(is_small) {
+        if self.state.rates.is_none() && self.state.outbox().pieces().all(is_small) {
             let at_once = poll_fn(|task| Poll::Ready(pin!(self.flush_owed()).poll(task)));
             if let Poll::Ready(flushed) = at_once.await {
                 return flushed;
@@ -45,7 +45,7 @@ impl Connection {
         let _sending = ActiveSender::on(&worker);
         self.state.min_rate_monitor = None;
         let mut reservation = Reservation::First;
-        while !self.state.outbox.is_empty() {
+        while !self.state.outbox().is_empty() {
             let reserved = self.await_reservation(reservation).await?;
             reservation = Reservation::Next;
             match self.turn(reserved).await? {
@@ -100,11 +100,12 @@ impl Connection {
     async fn turn(&mut self, mut reserved: Option<u64>) -> Result<Turn, ConnectionError> {
         let state = &mut *self.state;
         let (worker, transport) = (&*state.worker, &state.transport);
-        let before = reserved.map(|_| state.outbox.sent_bytes());
+        let outbox = worker.outbox_in(&mut state.outbox);
+        let before = reserved.map(|_| outbox.sent_bytes());
         let turn_bytes = worker.turn_bytes();
         let turned = {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
-            let (sender, outbox) = (&mut state.sender, &mut state.outbox);
+            let (sender, outbox) = (&mut state.sender, &mut *outbox);
             let mut turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
             let mut left = worker.limits.stall_timeout;
             loop {
@@ -132,7 +133,7 @@ impl Connection {
             }
         };
         if let (Some(before), Some(limiters)) = (before, &state.rates) {
-            let sent = state.outbox.sent_bytes() - before;
+            let sent = outbox.sent_bytes() - before;
             limiters.settle(reserved.unwrap_or(0), sent);
         }
         turned?.map_err(move_error)

@@ -3,7 +3,8 @@
 //! A request that is answered at once must not pay for a timer. So starting a deadline only stores
 //! its span; the clock is read when a wait is pending for the first time; and the runtime's timer
 //! is moved only if the new deadline lies *before* the one it is armed for. If it lies after it,
-//! the timer fires early once and is armed again.
+//! the timer fires early once and is armed again. A connection that waits for a request has no
+//! timer: its set wakes it.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -111,27 +112,30 @@ impl BoundedWait {
                 }
                 _ => {}
             }
-            if self.poll_deadline(task).is_ready() {
-                return Poll::Ready(Err(ConnectionError::TimedOut));
-            }
-            self.poll_eviction().map(|()| Err(ConnectionError::Evicted))
+            self.poll_end(task).map(Err)
         });
         let ended = ended.await;
         self.set_busy();
         ended
     }
 
-    /// Ready when the connection is to be closed to make room for another one.
-    fn poll_eviction(&mut self) -> Poll<()> {
-        let (Some(guard), Some(awaited), Some(due)) = (&self.guard, self.awaited, self.due) else {
-            return Poll::Pending;
+    /// Ready when the deadline has passed, or the connection is to be closed to make room for
+    /// another one.
+    fn poll_end(&mut self, task: &mut Context<'_>) -> Poll<ConnectionError> {
+        let span = self.span;
+        let due = *self.due.get_or_insert_with(|| Instant::now() + span);
+        let (Some(guard), Some(awaited)) = (&self.guard, self.awaited) else {
+            return self.poll_timer(task, due);
         };
         if !self.is_evictable {
             self.is_evictable = true;
-            guard.set_waiting(awaited, due - self.span);
+            self.timer = None;
+            guard.set_waiting(awaited, due - span, due);
+        } else if due <= Instant::now() {
+            return Poll::Ready(ConnectionError::TimedOut);
         }
         match guard.is_evicted() {
-            true => Poll::Ready(()),
+            true => Poll::Ready(ConnectionError::Evicted),
             false => Poll::Pending,
         }
     }
@@ -147,13 +151,14 @@ impl BoundedWait {
     fn cut(&mut self, span: Duration) {
         let now = Instant::now();
         let due = self.due.unwrap_or_else(|| now + self.span);
-        self.due = Some(due.min(now + span));
+        if now + span < due {
+            (self.due, self.span) = (Some(now + span), span);
+            self.is_evictable = false;
+        }
     }
 
     /// Ready when the deadline has passed.
-    fn poll_deadline(&mut self, task: &mut Context<'_>) -> Poll<()> {
-        let span = self.span;
-        let due = *self.due.get_or_insert_with(|| Instant::now() + span);
+    fn poll_timer(&mut self, task: &mut Context<'_>, due: Instant) -> Poll<ConnectionError> {
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
@@ -162,7 +167,7 @@ impl BoundedWait {
         }
         while timer.as_mut().poll(task).is_ready() {
             if timer.deadline() >= due {
-                return Poll::Ready(());
+                return Poll::Ready(ConnectionError::TimedOut);
             }
             timer.as_mut().reset(due);
         }

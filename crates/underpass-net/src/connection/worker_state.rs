@@ -8,6 +8,9 @@
 //! of clients, the others those of administrative listeners. In a group that is full, connections
 //! that wait for a request are closed to make room for new ones: first silent ones, then the
 //! longest idle, then those that have sent only a part of a request.
+//!
+//! The set knows until when they may wait, and one task wakes all whose time is over: a timer for
+//! each would take more memory than the rest of its wait.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -20,15 +23,15 @@ use std::time::Duration;
 
 use slab::Slab;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
-use underpass::{Kernel, Policy};
+use underpass::{Kernel, Outbox, Policy};
 
 #[cfg(feature = "tls")]
 use crate::connection::step_gate::StepGate;
 use crate::limits::{
     ConnectionLimits, EVICTED_MAX, EVICTION_GRACE_MAX, EVICTION_GRACE_MIN, EVICTION_SHARE,
-    ROUND_BYTES, ROUND_BYTES_WATCHED, SHORTAGE_KEPT, TURN_BYTES_WATCHED_MIN,
+    LOOK_INTERVAL_MIN, ROUND_BYTES, ROUND_BYTES_WATCHED, SHORTAGE_KEPT, TURN_BYTES_WATCHED_MIN,
 };
 use crate::log_throttle::LogThrottle;
 use crate::quota::SharedQuotas;
@@ -48,6 +51,8 @@ pub(crate) struct WorkerState {
     pub(crate) sending: Cell<usize>,
     /// What the next connection reads into.
     pub(crate) spare_input: RefCell<Vec<u8>>,
+    /// What the next connection that owes something owes it by.
+    spare_outbox: Cell<Option<Box<Outbox>>>,
     /// What is about to be encrypted.
     #[cfg(feature = "tls")]
     pub(crate) plaintext: RefCell<Vec<u8>>,
@@ -92,6 +97,7 @@ impl WorkerState {
             policy,
             sending: Cell::new(0),
             spare_input: RefCell::default(),
+            spare_outbox: Cell::default(),
             #[cfg(feature = "tls")]
             plaintext: RefCell::default(),
             #[cfg(feature = "tls")]
@@ -104,6 +110,23 @@ impl WorkerState {
             shared,
             shutdown,
             rejections: LogThrottle::default(),
+        }
+    }
+
+    /// The outbox in its place, where it is put if there is none.
+    pub(crate) fn outbox_in<'p>(&self, place: &'p mut Option<Box<Outbox>>) -> &'p mut Outbox {
+        place.get_or_insert_with(|| {
+            self.spare_outbox.take().unwrap_or_else(|| {
+                let joined_bytes_max = self.limits.joined_bytes_max;
+                Box::new(Outbox::new().joined_bytes_max(joined_bytes_max))
+            })
+        })
+    }
+
+    /// Takes an outbox from its place for the next connection, unless it is of use there.
+    pub(crate) fn take_back(&self, place: &mut Option<Box<Outbox>>) {
+        if let Some(outbox) = place.take_if(|outbox| outbox.is_unused()) {
+            self.spare_outbox.set(Some(outbox));
         }
     }
 
@@ -127,6 +150,10 @@ pub(crate) struct ConnectionSet {
     reserved: Cell<usize>,
     /// While descriptors are short, until then.
     short_until: Cell<Option<Instant>>,
+    /// When the waits that are over are looked for next, at the latest.
+    next_look: Cell<Option<Instant>>,
+    /// Notified when that is earlier than it was.
+    sooner: Notify,
     /// Notified whenever a connection ends. Only the worker's own loop waits for it.
     ended: Notify,
 }
@@ -143,8 +170,12 @@ struct ConnectionEntry {
 enum Evictability {
     /// It may not.
     Busy,
-    /// It may: it waits, since then.
-    Waits(Awaited, Instant),
+    /// It may: it waits.
+    Waits {
+        awaited: Awaited,
+        since: Instant,
+        due: Instant,
+    },
     /// It is to be closed.
     Evicted,
 }
@@ -202,6 +233,8 @@ impl ConnectionSet {
             descriptors_max,
             reserved: Cell::new(0),
             short_until: Cell::new(None),
+            next_look: Cell::new(None),
+            sooner: Notify::new(),
             ended: Notify::new(),
         }
     }
@@ -266,12 +299,12 @@ impl ConnectionSet {
         for (number, entry) in of_group {
             match entry.evictability {
                 Evictability::Evicted => return 0,
-                Evictability::Waits(awaited, since)
+                Evictability::Waits { awaited, since, .. }
                     if awaited == Awaited::Next || now - since >= grace =>
                 {
                     waiting.push((awaited, since, number));
                 }
-                Evictability::Waits(..) | Evictability::Busy => {}
+                Evictability::Waits { .. } | Evictability::Busy => {}
             }
         }
         let count = (waiting.len() / EVICTION_SHARE).clamp(1, EVICTED_MAX);
@@ -284,6 +317,38 @@ impl ConnectionSet {
             entries[number].waker.wake_by_ref();
         }
         waiting.len() as u64
+    }
+
+    /// Wakes connections that have waited for a request as long as they may. Never returns.
+    pub(crate) async fn wake_overdue(&self) {
+        loop {
+            let sooner = self.sooner.notified();
+            match self.next_look.get() {
+                None => sooner.await,
+                Some(next) => {
+                    if timeout_at(next, sooner).await.is_err() {
+                        self.next_look.set(self.look());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Wakes those that are overdue, and returns when to look again.
+    fn look(&self) -> Option<Instant> {
+        let (now, entries) = (Instant::now(), self.entries.borrow());
+        let dues = entries
+            .iter()
+            .filter_map(|(_, entry)| match entry.evictability {
+                Evictability::Waits { due, .. } => Some((due, &entry.waker)),
+                Evictability::Busy | Evictability::Evicted => None,
+            });
+        let (overdue, others): (Vec<_>, Vec<_>) = dues.partition(|(due, _)| *due <= now);
+        overdue
+            .into_iter()
+            .for_each(|(_, waker)| waker.wake_by_ref());
+        let next = others.into_iter().map(|(due, _)| due).min();
+        next.map(|next| next.max(now + LOOK_INTERVAL_MIN))
     }
 
     /// Waits until a connection ends, or returns at once if one ended since the last wait.
@@ -346,9 +411,22 @@ impl ConnectionGuard {
         .await;
     }
 
-    /// Declares that the connection may be closed from now on.
-    pub(crate) fn set_waiting(&self, awaited: Awaited, since: Instant) {
-        self.with_entry(|entry| entry.evictability = Evictability::Waits(awaited, since));
+    /// Declares that the connection may be closed from now on, and is to be woken when it is `due`.
+    pub(crate) fn set_waiting(&self, awaited: Awaited, since: Instant, due: Instant) {
+        self.with_entry(|entry| {
+            if entry.evictability != Evictability::Evicted {
+                entry.evictability = Evictability::Waits {
+                    awaited,
+                    since,
+                    due,
+                };
+            }
+        });
+        let set = &self.worker.connections;
+        if set.next_look.get().is_none_or(|next| due < next) {
+            set.next_look.set(Some(due));
+            set.sooner.notify_one();
+        }
     }
 
     /// Declares that the connection may not be closed any more.

@@ -3,7 +3,7 @@
 //! ```text
 //!         ┌───────────────────────────── keep-alive ─────────────────────────────┐
 //!         ▼                                                                      │
-//!  read a head ──► (skip a body) ──► response into the outbox ──► flush ──► what now?
+//!  wait ──► read a head ──► (skip a body) ──► response into the outbox ──► flush ──► what now?
 //!         │                │                                       │             │
 //!         └── invalid ─────┴───────► response ──► flush ───────────┼─► linger ◄──┘ close
 //!                                                                  └─► file shrank: reset
@@ -124,19 +124,56 @@ const HEAD_TIMED_OUT: HttpError = HttpError::new(
 );
 
 impl<'c> Exchanges<'c> {
-    /// Returns how the connection ends.
+    /// Returns how the connection ends. What a request needs is boxed: a connection is as large as
+    /// the largest of the waits that it is made of, and most of the time it waits for a request.
     async fn run(mut self) -> NextStep {
         loop {
-            match self.exchange().await {
-                // Many requests at once in the buffer must not keep other connections waiting.
-                NextStep::Request => tokio::task::consume_budget().await,
+            if let Some(end) = self.await_request().await {
+                return end;
+            }
+            match Box::pin(self.answer_arrived()).await {
+                NextStep::Request => {}
                 end => return end,
             }
         }
     }
 
-    /// One request and its response. What is rare is boxed: a connection is as large as the
-    /// largest of the waits that it is made of, and most of the time it is idle.
+    /// Waits for the first byte of a request, which may take as long as a connection may be idle.
+    /// Returns how the connection ends if there is none.
+    async fn await_request(&mut self) -> Option<NextStep> {
+        self.connection.start_idle_deadline();
+        match self.connection.fill(WhileDraining::Ends).await {
+            Ok(ReadOutcome::Bytes) => {
+                if self.connection.last_read() == LastRead::AtOnce {
+                    self.worker.read_file_events();
+                }
+                return None;
+            }
+            Err(ConnectionError::TimedOut) if self.connection.phase() < ShutdownPhase::Draining => {
+                self.worker.metrics.late(SlowClient::Idle);
+            }
+            Ok(ReadOutcome::End) | Err(_) => {}
+        }
+        Some(NextStep::Drop)
+    }
+
+    /// Answers the request that has begun, and those that have arrived behind it.
+    async fn answer_arrived(&mut self) -> NextStep {
+        loop {
+            match self.exchange().await {
+                NextStep::Request => {}
+                end => return end,
+            }
+            // Many requests at once in the buffer must not keep other connections waiting.
+            tokio::task::consume_budget().await;
+            if self.connection.input().is_empty() {
+                return NextStep::Request;
+            }
+            self.worker.read_file_events();
+        }
+    }
+
+    /// One request and its response.
     async fn exchange(&mut self) -> NextStep {
         let head = match self.read_head().await {
             Ok(head) => head,
@@ -163,8 +200,8 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// Reads until a head is complete. The first byte may take as long as a connection may be
-    /// idle; the rest has its own deadline, which single bytes do not extend.
+    /// Reads until a head is complete, of which there is something. The rest has a deadline, which
+    /// single bytes do not extend.
     async fn read_head(&mut self) -> Result<HeadScanner, HeadError> {
         let worker = self.worker;
         let scheme = match self.connection.tls() {
@@ -172,40 +209,27 @@ impl<'c> Exchanges<'c> {
             None => Scheme::Http,
         };
         let mut scanner = HeadScanner::within(&worker.shared.limits, scheme);
-        let mut while_draining = WhileDraining::Ends;
-        self.connection.start_idle_deadline();
-        if !self.connection.input().is_empty() {
-            worker.read_file_events();
-        }
+        let mut has_deadline = false;
         loop {
-            if !self.connection.input().is_empty() {
-                self.exchange.begin();
-                match scanner.advance(self.connection.input()) {
-                    Ok(HeadProgress::Complete) => return Ok(scanner),
-                    Ok(HeadProgress::Partial) => {}
-                    Err(error) => return Err(HeadError::Invalid(error)),
-                }
-                if while_draining == WhileDraining::Ends {
-                    while_draining = WhileDraining::Continues;
-                    self.connection
-                        .start_request_deadline(worker.shared.limits.head_timeout);
-                }
+            self.exchange.begin();
+            match scanner.advance(self.connection.input()) {
+                Ok(HeadProgress::Complete) => return Ok(scanner),
+                Ok(HeadProgress::Partial) => {}
+                Err(error) => return Err(HeadError::Invalid(error)),
             }
-            match self.connection.fill(while_draining).await {
+            if !std::mem::replace(&mut has_deadline, true) {
+                let head_timeout = worker.shared.limits.head_timeout;
+                self.connection.start_request_deadline(head_timeout);
+            }
+            match self.connection.fill(WhileDraining::Continues).await {
                 Ok(ReadOutcome::Bytes) => {
                     if self.connection.last_read() == LastRead::AtOnce {
                         worker.read_file_events();
                     }
                 }
-                Err(ConnectionError::TimedOut) if while_draining == WhileDraining::Continues => {
+                Err(ConnectionError::TimedOut) => {
                     worker.metrics.late(SlowClient::Head);
                     return Err(HeadError::Invalid(HEAD_TIMED_OUT));
-                }
-                Err(ConnectionError::TimedOut)
-                    if self.connection.phase() < ShutdownPhase::Draining =>
-                {
-                    worker.metrics.late(SlowClient::Idle);
-                    return Err(HeadError::Gone);
                 }
                 Ok(ReadOutcome::End) | Err(_) => return Err(HeadError::Gone),
             }
