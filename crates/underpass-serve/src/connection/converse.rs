@@ -141,6 +141,11 @@ impl<'c> Exchanges<'c> {
     /// Waits for the first byte of a request, which may take as long as a connection may be idle.
     /// Returns how the connection ends if there is none.
     async fn await_request(&mut self) -> Option<NextStep> {
+        if !self.connection.input().is_empty() {
+            // It came with what was read before.
+            self.worker.read_file_events();
+            return None;
+        }
         self.connection.start_idle_deadline();
         match self.connection.fill(WhileDraining::Ends).await {
             Ok(ReadOutcome::Bytes) => {
