@@ -34,6 +34,7 @@ const REQUESTS: u64 = 20_000;
 const THREADS: usize = 4;
 const FAILURES_SHOWN: usize = 20;
 pub(crate) const LARGE: usize = 300_000;
+pub(crate) const PAGE: [u8; 8400] = [b'p'; 8400];
 
 const FILES: [&str; 9] = [
     "/f.txt",
@@ -139,7 +140,7 @@ const SAME: &str = "charset utf-8; default_type application/octet-stream;";
 fn site() -> Server {
     let (server, _) = rows::site();
     server.write("large.txt", pattern(LARGE));
-    server.write("page.html", "<p>page</p>\n".repeat(700));
+    server.write("page.html", PAGE);
     server.write("dir/.x/f", "hidden");
     std::fs::write(server.outside().join("secret.txt"), "secret").unwrap();
     make_old(&server.outside().join("secret.txt"));

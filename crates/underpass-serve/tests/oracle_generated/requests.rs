@@ -459,10 +459,13 @@ impl<'d> Draft<'d> {
         self.is_odd("Range");
         let size = match file {
             "/large.txt" => super::LARGE,
+            "/page.html" => super::PAGE.len(),
             "/empty.txt" => {
                 self.is_odd("range of nothing");
                 0
             }
+            "/dir/" | "/dir/f.txt" | "/.well-known/x" => 5,
+            "/a\\b;x=1+" => 3,
             _ => 1000,
         };
         let value = match self.dice.below(100) {
