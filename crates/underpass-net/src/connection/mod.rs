@@ -104,19 +104,26 @@ impl ConnectionState {
 }
 
 impl Connection {
-    /// A connection that `listener` has accepted. Call it first thing in the connection's task.
-    pub(crate) async fn accepted(
+    /// A connection that `listener` has accepted.
+    pub(crate) fn accepted(
         transport: Transport,
         peer: PeerAddress,
         listener: Rc<ListenerIdentity>,
         worker: Rc<WorkerState>,
         guard: ConnectionGuard,
     ) -> Connection {
-        guard.register_waker().await;
         let wait = BoundedWait::of(guard, worker.limits.idle_timeout);
         let mut connection = Connection::new(transport, peer, worker, wait);
         connection.state.listener = Some(listener);
         connection
+    }
+
+    /// Has the calling task woken when its connection is to end. Call it once, first thing in the
+    /// task.
+    pub(crate) async fn enter_task(&self) {
+        if let Some(guard) = &self.state.wait.guard {
+            guard.register_waker().await;
+        }
     }
 
     fn new(
@@ -271,32 +278,33 @@ impl Connection {
         while_draining: WhileDraining,
     ) -> Result<ReadOutcome, ConnectionError> {
         let state = &mut *self.state;
-        let (input, outbox) = (&mut state.input, &mut state.outbox);
-        let worker = &*state.worker;
-        if input.bytes().len() >= worker.limits.input_bytes_max {
+        if state.input.bytes().len() >= state.worker.limits.input_bytes_max {
             return Err(ConnectionError::InputFull);
         }
         // A connection that waits has neither buffer nor outbox: they are the worker's until there
         // is something to read.
-        let mut last_read = LastRead::AtOnce;
+        state.last_read = LastRead::AtOnce;
         let read = poll_fn(|task| {
-            let polled = state
-                .transport
-                .poll_read(task, input.room(&worker.spare_input));
-            if polled.is_pending() {
-                last_read = LastRead::Waited;
-                input.lend_to(&worker.spare_input);
-                worker.take_back(outbox);
-            }
-            polled
+            let state = &mut *self.state;
+            let (wait, worker) = (&mut state.wait, &*state.worker);
+            wait.poll_until(task, &worker.connections, while_draining, |task| {
+                let room = state.input.room(&worker.spare_input);
+                let polled = state.transport.poll_read(task, room);
+                if polled.is_pending() {
+                    state.last_read = LastRead::Waited;
+                    state.input.lend_to(&worker.spare_input);
+                    worker.take_back(&mut state.outbox);
+                }
+                polled
+            })
         });
-        let wait = &mut state.wait;
-        let read = wait.until(&worker.connections, while_draining, read).await;
-        state.last_read = last_read;
+        let read = read.await;
+        let state = &mut *self.state;
         let read = match read {
             // Its request may have arrived, and the event loop not have heard of it.
             Err(ConnectionError::Evicted) => {
-                let read = state.transport.read_now(input.room(&worker.spare_input));
+                let room = state.input.room(&state.worker.spare_input);
+                let read = state.transport.read_now(room);
                 match read {
                     Ok(1..) => read,
                     _ => return Err(ConnectionError::Evicted),
@@ -307,7 +315,7 @@ impl Connection {
         match read {
             Ok(0) => Ok(ReadOutcome::End),
             Ok(_) => {
-                wait.activity = PeerActivity::Received;
+                state.wait.activity = PeerActivity::Received;
                 Ok(ReadOutcome::Bytes)
             }
             Err(error) => Err(read_error(error)),
@@ -454,8 +462,9 @@ impl Connection {
             let connections = &state.worker.connections;
             let ready = state
                 .wait
-                .until(connections, WhileDraining::Continues, writable);
-            ready.await.map_err(|_| io::ErrorKind::TimedOut)??;
+                .until(connections, WhileDraining::Continues, writable)
+                .await;
+            ready.map_err(|_| io::ErrorKind::TimedOut)??;
         }
         Ok(())
     }

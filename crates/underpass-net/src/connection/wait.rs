@@ -43,7 +43,7 @@ pub(crate) struct BoundedWait {
     timer: Option<Pin<Box<Sleep>>>,
     pub(crate) activity: PeerActivity,
     /// None for a connection that this process has opened.
-    guard: Option<ConnectionGuard>,
+    pub(crate) guard: Option<ConnectionGuard>,
     /// None where the connection may not be evicted.
     awaited: Option<Awaited>,
     /// Whether its set knows that it may be.
@@ -89,7 +89,7 @@ impl BoundedWait {
         });
     }
 
-    /// Waits for `work`. Neither clock nor timer is touched if it is ready at once.
+    /// Waits for `work`.
     pub(crate) async fn until<F: Future>(
         &mut self,
         connections: &ConnectionSet,
@@ -97,31 +97,53 @@ impl BoundedWait {
         work: F,
     ) -> Result<F::Output, ConnectionError> {
         let mut work = pin!(work);
-        let ended = poll_fn(|task| {
-            if let Poll::Ready(output) = work.as_mut().poll(task) {
-                return Poll::Ready(Ok(output));
-            }
-            match (connections.phase(), while_draining, self.activity) {
-                (ShutdownPhase::Now, ..)
-                | (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::Received) => {
-                    return Poll::Ready(Err(ConnectionError::Stopped));
-                }
-                // It may have connected, and even sent its request, before the stop.
-                (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::NothingReceived) => {
-                    self.cut(FIRST_REQUEST_TIMEOUT);
-                }
-                _ => {}
-            }
-            self.poll_end(task).map(Err)
-        });
-        let ended = ended.await;
-        self.set_busy();
-        ended
+        let poll = |task: &mut Context<'_>| {
+            self.poll_until(task, connections, while_draining, |task| {
+                work.as_mut().poll(task)
+            })
+        };
+        poll_fn(poll).await
     }
 
-    /// Ready when the deadline has passed, or the connection is to be closed to make room for
-    /// another one.
-    fn poll_end(&mut self, task: &mut Context<'_>) -> Poll<ConnectionError> {
+    /// Ready when `poll` is, or when the wait is to end before. Neither clock nor timer is touched
+    /// if it is ready at once.
+    pub(crate) fn poll_until<T>(
+        &mut self,
+        task: &mut Context<'_>,
+        connections: &ConnectionSet,
+        while_draining: WhileDraining,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<Result<T, ConnectionError>> {
+        let ended = match poll(task) {
+            Poll::Ready(output) => Ok(output),
+            Poll::Pending => match self.poll_end(task, connections.phase(), while_draining) {
+                Poll::Ready(error) => Err(error),
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        self.set_busy();
+        Poll::Ready(ended)
+    }
+
+    /// Ready when the wait is to end: by the phase, by its deadline, or to make room for another
+    /// connection.
+    fn poll_end(
+        &mut self,
+        task: &mut Context<'_>,
+        phase: ShutdownPhase,
+        while_draining: WhileDraining,
+    ) -> Poll<ConnectionError> {
+        match (phase, while_draining, self.activity) {
+            (ShutdownPhase::Now, ..)
+            | (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::Received) => {
+                return Poll::Ready(ConnectionError::Stopped);
+            }
+            // It may have connected, and even sent its request, before the stop.
+            (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::NothingReceived) => {
+                self.cut(FIRST_REQUEST_TIMEOUT);
+            }
+            _ => {}
+        }
         let span = self.span;
         let due = *self.due.get_or_insert_with(|| Instant::now() + span);
         let (Some(guard), Some(awaited)) = (&self.guard, self.awaited) else {

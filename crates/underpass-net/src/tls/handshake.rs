@@ -68,8 +68,9 @@ impl Connection {
         let connections = &state.worker.connections;
         let shaken = state
             .wait
-            .until(connections, WhileDraining::Continues, shaking);
-        let result = shaken.await.map_err(failure)??;
+            .until(connections, WhileDraining::Continues, shaking)
+            .await;
+        let result = shaken.map_err(failure)??;
         self.state()
             .transport
             .secure(Box::new(TlsSession::new(result)));

@@ -200,15 +200,18 @@ async fn work<P: Protocol>(
         let (identity, service) = (Rc::clone(&listener.identity), listener.service.clone());
         let guard = ConnectionGuard::new(Rc::clone(&worker), listener.group);
         let tls = listener.tls.clone();
+        // Not in the task, which would have room for all of this until its end.
+        let connection = Connection::accepted(transport, peer, identity, worker, guard);
         spawn_local(async move {
-            let connection = Connection::accepted(transport, peer, identity, worker, guard);
-            match (admit(connection.await).await, tls) {
-                (Err(why), _) => P::rejected(&state, why),
-                (Ok(connection), None) => P::serve_connection(state, service, connection).await,
+            connection.enter_task().await;
+            let connection = match admit(connection).await {
+                Ok(connection) => connection,
+                Err(why) => return P::rejected(&state, why),
+            };
+            match tls {
+                None => P::serve_connection(state, service, connection).await,
                 // Boxed, so that connections without TLS are not larger for it.
-                (Ok(connection), Some(tls)) => {
-                    Box::pin(serve_secured::<P>(state, service, connection, &tls)).await;
-                }
+                Some(tls) => Box::pin(serve_secured::<P>(state, service, connection, &tls)).await,
             }
         });
     };

@@ -24,7 +24,7 @@ use crate::access::permits::Permits;
 use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
-use crate::connection::exchange::{CpuMeter, Exchange, ObservationLevel};
+use crate::connection::exchange::Exchange;
 use crate::connection::identify::{CredentialUse, Identified};
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::worker::{Answer, AnswerTerms, HashJob, Worker};
@@ -52,25 +52,22 @@ enum NextStep {
 /// Serves a connection until it ends. With `https`, a port, requests are redirected there.
 pub(crate) async fn serve_connection(
     worker: Rc<Worker>,
-    mut connection: Connection,
+    connection: Connection,
     https: Option<u16>,
 ) {
-    let meter = Rc::new(CpuMeter::default());
-    let mut exchange = worker.connected(connection.client().ip(), Rc::clone(&meter));
-    exchange.tls = connection.tls().cloned();
-    let level = worker.shared.observation;
     let open = OpenConnection(Rc::clone(&worker));
-    let exchanges = Exchanges {
+    let mut exchanges = Exchanges {
         worker: &worker,
-        connection: &mut connection,
-        exchange: &mut exchange,
+        exchange: worker.connected(&connection),
+        connection,
         https,
     };
-    let next = match level {
+    let next = match exchanges.exchange.meter() {
+        None => exchanges.run().await,
         // Boxed, so that connections that are not measured are not larger for it.
-        ObservationLevel::ProcessorTime => meter.measure(Box::pin(exchanges.run())).await,
-        _ => exchanges.run().await,
+        Some(meter) => Box::pin(meter.measure(exchanges.run())).await,
     };
+    let connection = exchanges.connection;
     match next {
         NextStep::Close => Box::pin(connection.close()).await,
         NextStep::Reset => connection.abort(),
@@ -91,8 +88,8 @@ impl Drop for OpenConnection {
 /// The exchanges of a connection.
 struct Exchanges<'c> {
     worker: &'c Worker,
-    connection: &'c mut Connection,
-    exchange: &'c mut Exchange,
+    connection: Connection,
+    exchange: Exchange,
     /// The port that requests are redirected to.
     https: Option<u16>,
 }
@@ -126,7 +123,7 @@ const HEAD_TIMED_OUT: HttpError = HttpError::new(
 impl<'c> Exchanges<'c> {
     /// Returns how the connection ends. What a request needs is boxed: a connection is as large as
     /// the largest of the waits that it is made of, and most of the time it waits for a request.
-    async fn run(mut self) -> NextStep {
+    async fn run(&mut self) -> NextStep {
         loop {
             if let Some(end) = self.await_request().await {
                 return end;
@@ -216,7 +213,7 @@ impl<'c> Exchanges<'c> {
         let mut scanner = HeadScanner::within(&worker.shared.limits, scheme);
         let mut has_deadline = false;
         loop {
-            self.exchange.begin();
+            self.exchange.begin(&worker.spare_exchange);
             match scanner.advance(self.connection.input()) {
                 Ok(HeadProgress::Complete) => return Ok(scanner),
                 Ok(HeadProgress::Partial) => {}
@@ -250,15 +247,14 @@ impl<'c> Exchanges<'c> {
         let (input, outbox, room) = self.connection.parts();
         let bytes = &input[..head.length()];
         let request = head.parse(input)?;
-        self.exchange
-            .understand(bytes, Some(&request), || worker.text_buffer.take());
+        self.exchange.understand(bytes, Some(&request));
         self.exchange.client = worker.client(peer, &request);
-        let identified = identify(worker, self.exchange, self.https, &request);
+        let identified = identify(worker, &self.exchange, self.https, &request);
         let is_empty = request.framing == Framing::Empty;
         let (persistence, last) = match (is_empty, request.persistence) {
             (true, Persistence::Close) => (Persistence::Close, LastRequest::Announced),
             (true, Persistence::KeepAlive) => {
-                let persistence = persistence(&request, phase, self.exchange, worker);
+                let persistence = persistence(&request, phase, &self.exchange, worker);
                 (persistence, LastRequest::Open)
             }
             (false, _) => (Persistence::Close, LastRequest::Open),
@@ -297,12 +293,12 @@ impl<'c> Exchanges<'c> {
         let worker = self.worker;
         let is_skipped = body.is_some();
         let skipped = match body {
-            Some(body) => body.skip(self.connection, &worker.shared.limits).await,
+            Some(body) => body.skip(&mut self.connection, &worker.shared.limits).await,
             None => Ok(()),
         };
         let permits = match head.parse(bytes) {
             Ok(request) => {
-                let identified = identify(worker, self.exchange, self.https, &request);
+                let identified = identify(worker, &self.exchange, self.https, &request);
                 self.verified(identified).await
             }
             Err(error) => return self.refuse(method_of(bytes), error).await,
@@ -324,7 +320,7 @@ impl<'c> Exchanges<'c> {
             let is_over = is_skipped || request.framing == Framing::Empty;
             let persistence = match &skipped {
                 Ok(()) if is_over => {
-                    persistence(&request, self.connection.phase(), self.exchange, worker)
+                    persistence(&request, self.connection.phase(), &self.exchange, worker)
                 }
                 Ok(()) | Err(SkipError::TooLong) => Persistence::Close,
                 Err(SkipError::Invalid(error)) => {
@@ -371,9 +367,8 @@ impl<'c> Exchanges<'c> {
 
     /// Answers a head that is invalid or incomplete.
     async fn refuse_head(&mut self, error: HttpError) -> NextStep {
-        let (worker, input) = (self.worker, self.connection.input());
-        self.exchange
-            .understand(input, None, || worker.text_buffer.take());
+        let input = self.connection.input();
+        self.exchange.understand(input, None);
         let method = method_of(input);
         self.refuse(method, error).await
     }
@@ -441,7 +436,7 @@ impl<'c> Exchanges<'c> {
     ) -> NextStep {
         let what = std::mem::take(&mut body.what);
         let sent = body
-            .send(self.connection, &self.worker.producers.turns)
+            .send(&mut self.connection, &self.worker.producers.turns)
             .await;
         self.record(match &sent {
             Ok(_) => ExchangeEnd::Complete,
@@ -511,7 +506,7 @@ impl<'c> Exchanges<'c> {
 
     fn record(&mut self, end: ExchangeEnd) {
         self.worker
-            .record(self.connection.outbox(), self.exchange, end);
+            .record(self.connection.outbox(), &mut self.exchange, end);
     }
 }
 

@@ -9,7 +9,7 @@
 //! The observation level decides how much is recorded: without log and metrics the clock is not
 //! read and no text is kept.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Outbox, Piece, SendStats};
-use underpass_net::TlsInfo;
+use underpass_net::{Connection, TlsInfo};
 
 use crate::access::grantee::Asker;
 use crate::access::links::redacted;
@@ -54,20 +54,24 @@ pub(crate) struct Exchange {
     /// What was agreed on it, where it is encrypted.
     pub(crate) tls: Option<Rc<TlsInfo>>,
     level: ObservationLevel,
-    meter: Rc<CpuMeter>,
+    /// What measures the task of the connection, at the level of processor time.
+    meter: Option<Rc<CpuMeter>>,
     /// Exchanges on this connection that have ended.
     requests: u64,
-    current: ExchangeInProgress,
+    /// None before the first byte of a request. Boxed, and lent by the worker: most connections,
+    /// most of the time, have none.
+    current: Option<Box<ExchangeInProgress>>,
     /// The previous response on the connection, where responses explain themselves.
     pub(crate) previous: Option<Box<PreviousResponse>>,
 }
 
+/// What is recorded of one exchange.
 #[derive(Debug, Default)]
-struct ExchangeInProgress {
+pub(crate) struct ExchangeInProgress {
     start: Option<ExchangeStart>,
     method: Option<Method>,
     /// Where the log has it.
-    text: Option<RequestText>,
+    text: RequestText,
     status: Option<Status>,
     /// Who sent the request, where that matters.
     asker: Option<Arc<Asker>>,
@@ -96,66 +100,73 @@ pub(crate) struct EndedExchange<'e> {
 }
 
 impl Exchange {
-    pub(crate) fn new(
-        connection: u64,
-        client: ClientPlace,
-        level: ObservationLevel,
-        meter: Rc<CpuMeter>,
-    ) -> Exchange {
+    /// No exchange yet, on the connection with this `number`.
+    pub(crate) fn new(number: u64, connection: &Connection, level: ObservationLevel) -> Exchange {
         Exchange {
-            connection,
-            client,
-            tls: None,
+            connection: number,
+            client: ClientPlace::of(connection.client().ip()),
+            tls: connection.tls().cloned(),
             level,
-            meter,
+            meter: (level == ObservationLevel::ProcessorTime).then(Rc::default),
             requests: 0,
-            current: ExchangeInProgress::default(),
+            current: None,
             previous: None,
         }
     }
 
-    /// The first byte of a request is there.
-    pub(crate) fn begin(&mut self) {
-        if self.level < ObservationLevel::Durations || self.current.start.is_some() {
-            return;
-        }
-        self.current.start = Some(ExchangeStart {
-            time: SystemTime::now(),
-            at: Instant::now(),
-            processor: match self.level {
-                ObservationLevel::ProcessorTime => self.meter.spent(),
-                _ => Duration::ZERO,
-            },
-        });
+    /// What is to measure the task of the connection.
+    pub(crate) fn meter(&self) -> Option<Rc<CpuMeter>> {
+        self.meter.clone()
     }
 
-    /// The head is complete; `request` is its meaning, if it is valid. `buffer` is reused.
-    pub(crate) fn understand(
-        &mut self,
-        head: &[u8],
-        request: Option<&RequestHead<'_>>,
-        buffer: impl FnOnce() -> Vec<u8>,
-    ) {
-        self.current.method = request.map(|request| request.method);
-        if self.level >= ObservationLevel::RequestText {
-            self.current.text = Some(RequestText::copied(buffer(), head, request));
+    /// The first byte of a request is there. What is recorded of it is `spare`'s.
+    pub(crate) fn begin(&mut self, spare: &RefCell<Option<Box<ExchangeInProgress>>>) {
+        if self.current.is_some() {
+            return;
+        }
+        let mut current = spare.take().unwrap_or_default();
+        if self.level >= ObservationLevel::Durations {
+            current.start = Some(ExchangeStart {
+                time: SystemTime::now(),
+                at: Instant::now(),
+                processor: self
+                    .meter
+                    .as_ref()
+                    .map_or(Duration::ZERO, |meter| meter.spent()),
+            });
+        }
+        self.current = Some(current);
+    }
+
+    fn current(&mut self) -> &mut ExchangeInProgress {
+        self.current.get_or_insert_default()
+    }
+
+    /// The head is complete; `request` is its meaning, if it is valid.
+    pub(crate) fn understand(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
+        let has_text = self.level >= ObservationLevel::RequestText;
+        let current = self.current();
+        current.method = request.map(|request| request.method);
+        if has_text {
+            current.text.copy(head, request);
         }
     }
 
     /// It is known who sent the request.
     pub(crate) fn identified(&mut self, permits: Option<&Permits>) {
-        self.current.asker = permits.map(|permits| Arc::clone(&permits.asker));
+        self.current().asker = permits.map(|permits| Arc::clone(&permits.asker));
     }
 
     /// The response is in the outbox, and nothing of it has been sent.
     pub(crate) fn ready(&mut self, response: &WrittenResponse, outbox: &mut Outbox) {
-        self.current.status = Some(response.status);
-        self.current.head_bytes = response.head_bytes;
+        let current = self.current();
+        current.status = Some(response.status);
+        current.head_bytes = response.head_bytes;
         if self.level < ObservationLevel::RequestText {
             return;
         }
         let ready = self.duration().unwrap_or_default();
-        let current = &mut self.current;
+        let current = self.current();
         current.promised = match response.body {
             SentBody::Memory | SentBody::File(_) => Some(queued(outbox) - response.head_bytes),
             SentBody::Produced(_) => None,
@@ -166,11 +177,14 @@ impl Exchange {
 
     /// Bytes that were sent before the response and count for no part of it.
     pub(crate) fn bytes_before(&self) -> u64 {
-        self.current.bytes_before
+        self.current
+            .as_ref()
+            .map_or(0, |current| current.bytes_before)
     }
 
     pub(crate) fn method(&self) -> Method {
-        self.current.method.unwrap_or(Method::Unknown)
+        let method = self.current.as_ref().and_then(|current| current.method);
+        method.unwrap_or(Method::Unknown)
     }
 
     /// The number of the exchange on its connection, from 1.
@@ -180,38 +194,47 @@ impl Exchange {
 
     /// The status of the response, if there was one.
     pub(crate) fn status(&self) -> Option<Status> {
-        self.current.status
+        self.current.as_ref()?.status
     }
 
     /// The time since the first byte of the request, where durations are observed.
     pub(crate) fn duration(&self) -> Option<Duration> {
-        self.current.start.map(|start| start.at.elapsed())
+        self.start().map(|start| start.at.elapsed())
     }
 
-    /// Ends the exchange. Returns the buffer for the text of the next one.
-    pub(crate) fn end(&mut self) -> Option<Vec<u8>> {
+    fn start(&self) -> Option<ExchangeStart> {
+        self.current.as_ref()?.start
+    }
+
+    /// Ends the exchange. What recorded it becomes the `spare` one.
+    pub(crate) fn end(&mut self, spare: &RefCell<Option<Box<ExchangeInProgress>>>) {
         self.requests += 1;
-        std::mem::take(&mut self.current)
-            .text
-            .map(|text| text.bytes)
+        if let Some(mut ended) = self.current.take() {
+            let text = std::mem::take(&mut ended.text).emptied();
+            *ended = ExchangeInProgress {
+                text,
+                ..ExchangeInProgress::default()
+            };
+            spare.replace(Some(ended));
+        }
     }
 }
 
 impl EndedExchange<'_> {
     /// When the first byte of the request was seen.
     pub(crate) fn time(&self) -> SystemTime {
-        let start = self.exchange.current.start;
+        let start = self.exchange.start();
         start.map_or_else(SystemTime::now, |start| start.time)
     }
 
     /// A part of what the client sent, if it was sent.
     pub(crate) fn part(&self, part: RequestPart) -> Option<&[u8]> {
-        self.exchange.current.text.as_ref()?.part(part)
+        self.exchange.current.as_ref()?.text.part(part)
     }
 
     /// Who sent the request, if anything is known of him.
     pub(crate) fn asker(&self) -> Option<&Asker> {
-        let asker = self.exchange.current.asker.as_deref();
+        let asker = self.exchange.current.as_ref()?.asker.as_deref();
         asker.filter(|asker| asker.is_known())
     }
 
@@ -223,25 +246,26 @@ impl EndedExchange<'_> {
     /// Bytes of the body that the kernel took.
     pub(crate) fn sent(&self) -> u64 {
         let taken = self.beside.bytes + self.account.bytes();
-        taken.saturating_sub(self.exchange.current.head_bytes)
+        let current = self.exchange.current.as_ref();
+        taken.saturating_sub(current.map_or(0, |current| current.head_bytes))
     }
 
     /// Bytes that the body has, where that is known before it is sent.
     pub(crate) fn promised(&self) -> Option<u64> {
-        self.exchange.current.promised
+        self.exchange.current.as_ref()?.promised
     }
 
     /// From the first byte of the request until the response was ready to be sent.
     pub(crate) fn ready(&self) -> Duration {
-        self.exchange.current.ready
+        let current = self.exchange.current.as_ref();
+        current.map_or(Duration::ZERO, |current| current.ready)
     }
 
     /// Processor time of the worker's thread, where it was measured.
     pub(crate) fn processor(&self) -> Option<Duration> {
-        let Exchange { level, meter, .. } = self.exchange;
-        let before = self.exchange.current.start.map(|start| start.processor);
-        (*level == ObservationLevel::ProcessorTime)
-            .then(|| meter.spent().saturating_sub(before.unwrap_or_default()))
+        let meter = self.exchange.meter.as_ref()?;
+        let before = self.exchange.start().map(|start| start.processor);
+        Some(meter.spent().saturating_sub(before.unwrap_or_default()))
     }
 }
 
@@ -254,7 +278,7 @@ fn queued(outbox: &Outbox) -> u64 {
 }
 
 /// What the client sent, as far as it is logged, in one reused buffer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct RequestText {
     bytes: Vec<u8>,
     /// Where each part ends in `bytes`; it begins where the one before it ends.
@@ -277,14 +301,19 @@ pub(crate) enum RequestPart {
 }
 
 impl RequestText {
-    /// Copies the head of a request that was understood, or as much of it as came, into `buffer`.
-    fn copied(mut buffer: Vec<u8>, head: &[u8], request: Option<&RequestHead<'_>>) -> RequestText {
-        buffer.clear();
-        let mut text = RequestText {
-            bytes: buffer,
-            ends: [0; PARTS],
-            there: [false; PARTS],
-        };
+    /// The same without any part.
+    fn emptied(self) -> RequestText {
+        let mut bytes = self.bytes;
+        bytes.clear();
+        RequestText {
+            bytes,
+            ..RequestText::default()
+        }
+    }
+
+    /// Copies the head of a request that was understood, or as much of it as came.
+    fn copy(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
+        self.bytes.clear();
         let [method, target, version] = split_line(first_line(head));
         let fields = request.map(|request| &request.fields);
         let parts = [
@@ -296,13 +325,12 @@ impl RequestText {
             fields.and_then(|fields| fields.user_agent.as_deref()),
         ];
         for (number, part) in parts.into_iter().enumerate() {
-            text.there[number] = part.is_some();
+            self.there[number] = part.is_some();
             // Whoever reads the log may not have what a link gives.
             let part = part.unwrap_or_default();
-            text.bytes.extend_from_slice(&redacted(part));
-            text.ends[number] = text.bytes.len();
+            self.bytes.extend_from_slice(&redacted(part));
+            self.ends[number] = self.bytes.len();
         }
-        text
     }
 
     /// A part, if it was said.
@@ -390,10 +418,15 @@ mod tests {
 
     #[test]
     fn parts_are_found_again_and_the_room_is_used_again() {
-        let said = RequestText::copied(b"old".to_vec(), b"HEAD /x HTTP/1.0\r\n\r\n", None);
+        let mut said = RequestText::default();
+        said.copy(b"GET /a-long-path HTTP/1.1\r\n\r\n", None);
+        let room = said.bytes.capacity();
+        let mut said = said.emptied();
+        assert_eq!(said.part(RequestPart::Method), None);
+        said.copy(b"HEAD /x HTTP/1.0\r\n\r\n", None);
         assert_eq!(said.part(RequestPart::Method), Some(&b"HEAD"[..]));
         assert_eq!(said.part(RequestPart::Version), Some(&b"HTTP/1.0"[..]));
         assert_eq!(said.part(RequestPart::Agent), None);
-        assert!(said.bytes.capacity() >= 3);
+        assert_eq!(said.bytes.capacity(), room);
     }
 }

@@ -54,14 +54,13 @@ impl Protocol for HttpProtocol {
     }
 
     async fn serve_connection(worker: Rc<Worker>, service: HttpService, connection: Connection) {
-        match service {
-            HttpService::Files => converse::serve_connection(worker, connection, None).await,
-            HttpService::Redirect(port) => {
-                converse::serve_connection(worker, connection, Some(port)).await;
-            }
+        let https = match service {
+            HttpService::Files => None,
+            HttpService::Redirect(port) => Some(port),
             // Boxed, so that connections of clients are not larger for it.
-            HttpService::Metrics(metrics) => Box::pin(metrics.serve(connection)).await,
-        }
+            HttpService::Metrics(metrics) => return Box::pin(metrics.serve(connection)).await,
+        };
+        converse::serve_connection(worker, connection, https).await;
     }
 
     async fn serve_plain(worker: Rc<Worker>, _: HttpService, connection: Connection) {

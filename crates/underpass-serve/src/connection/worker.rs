@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
-use underpass_net::{DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
+use underpass_net::{Connection, DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
 
 use crate::access::permits::Permits;
 use crate::access::rules::AccessRefusal;
@@ -22,7 +22,7 @@ use crate::answer::text::TextResponse;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
 use crate::body::producers::{BodyProducers, UNREADABLE};
-use crate::connection::exchange::{CpuMeter, EndedExchange, Exchange, ObservationLevel};
+use crate::connection::exchange::{EndedExchange, Exchange, ExchangeInProgress, ObservationLevel};
 use crate::http::coding::Coding;
 use crate::http::digest::FileDigest;
 use crate::http::fields::Clock;
@@ -73,8 +73,8 @@ pub struct Worker {
     pub(crate) producers: BodyProducers,
     pub(crate) metrics: Arc<WorkerMetrics>,
     log: Option<LogWriter>,
-    /// The buffer for the text of the next request.
-    pub(crate) text_buffer: RefCell<Vec<u8>>,
+    /// What the next exchange is recorded in.
+    pub(crate) spare_exchange: RefCell<Option<Box<ExchangeInProgress>>>,
 }
 
 /// What a request gets, as far as it is known.
@@ -194,7 +194,7 @@ impl Worker {
             producers: BodyProducers::default(),
             log: shared.registry.log.as_ref().map(AccessLog::writer),
             metrics,
-            text_buffer: RefCell::default(),
+            spare_exchange: RefCell::default(),
             shared: shared.clone(),
         }
     }
@@ -205,16 +205,11 @@ impl Worker {
         self.watcher.read_events();
     }
 
-    /// Counts a connection; `meter` measures its task where processor time is recorded.
-    pub(crate) fn connected(&self, client: Option<IpAddr>, meter: Rc<CpuMeter>) -> Exchange {
+    /// Counts a connection.
+    pub(crate) fn connected(&self, connection: &Connection) -> Exchange {
         self.metrics.connections_accepted.add(1);
         let number = self.shared.registry.next_connection();
-        Exchange::new(
-            number,
-            ClientPlace::of(client),
-            self.shared.observation,
-            meter,
-        )
+        Exchange::new(number, connection, self.shared.observation)
     }
 
     /// The client of a request on a connection of `peer`.
@@ -443,9 +438,7 @@ impl Worker {
             log.write(&ended);
         }
         let memory_bytes = ended.sent().saturating_sub(sent.bytes());
-        if let Some(buffer) = exchange.end() {
-            self.text_buffer.replace(buffer);
-        }
+        exchange.end(&self.spare_exchange);
         if self.shared.registry.explain == Explain::On {
             exchange.previous = Some(Box::new(PreviousResponse {
                 account: sent,
