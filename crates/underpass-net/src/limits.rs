@@ -210,8 +210,8 @@ pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 pub(crate) const EVICTION_GRACE_MIN: Duration = Duration::from_millis(50);
 pub(crate) const EVICTION_GRACE_MAX: Duration = Duration::from_millis(500);
 
-/// How long a worker does not look again for connections whose wait is over. They may wait that much
-/// longer.
+/// How long a worker does not look again for connections whose wait is over: they may wait that
+/// much longer.
 pub(crate) const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 /// How long to wait for a connection that may be closed, unless one ends before.

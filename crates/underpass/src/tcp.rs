@@ -96,13 +96,6 @@ pub fn reached(socket: impl AsFd) -> Result<Reached, Errno> {
     })
 }
 
-/// Returns how long a packet and its acknowledgement take, smoothed (`TCP_INFO`).
-#[cfg(feature = "tokio")]
-pub(crate) fn round_trip(socket: impl AsFd) -> Result<Duration, Errno> {
-    let micros = word(&info(socket)?, ROUND_TRIP_AT);
-    Ok(Duration::from_micros(micros.into()))
-}
-
 fn info(socket: impl AsFd) -> Result<[u8; INFO_BYTES], Errno> {
     let mut info = [0; INFO_BYTES];
     match sys::option(socket.as_fd(), SocketOption::TcpInfo, &mut info)? {
@@ -139,8 +132,6 @@ const MEMORY_BYTES: usize = 6 * 4;
 /// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_unacked` (packets), `tcpi_rtt` (µs),
 /// `tcpi_bytes_acked`, `tcpi_notsent_bytes`. All are there since Linux 4.6.
 const UNACKNOWLEDGED_AT: usize = 24;
-#[cfg(feature = "tokio")]
-const ROUND_TRIP_AT: usize = 68;
 const ACKNOWLEDGED_AT: usize = 120;
 const NOT_SENT_AT: usize = 144;
 const INFO_BYTES: usize = 148;

@@ -37,9 +37,6 @@ pub(super) struct RunRecord {
     pub(super) versions: BTreeMap<String, String>,
     /// Peers and documents, with the reason.
     pub(super) left_out: Vec<String>,
-    /// What else is to be known of it.
-    #[serde(default)]
-    pub(super) remark: String,
 }
 
 /// Writes the pages from the results of the last run. Those of a quick one stay beside its results.
@@ -113,9 +110,8 @@ fn with_table(readme: &str, table: &str) -> Fallible<String> {
 
 impl RunRecord {
     pub(super) fn line(&self) -> String {
-        let (minutes, date) = (self.minutes, &self.date);
-        let (commit, remark) = (&self.commit, &self.remark);
-        format!("One run of {minutes} minutes on {date}, of the build of commit {commit}.{remark}")
+        let (minutes, date, commit) = (self.minutes, &self.date, &self.commit);
+        format!("One run of {minutes} minutes on {date}, of the build of commit {commit}.")
     }
 }
 
@@ -380,7 +376,6 @@ mod tests {
             minutes: 70,
             versions: BTreeMap::from([("nginx".into(), "nginx/1.22.1".into())]),
             left_out: vec!["h2o: not there".into()],
-            ..RunRecord::default()
         };
         page(&run, &table, &results)
     }

@@ -184,6 +184,17 @@ fn runtime<P: Protocol>(
     })
 }
 
+fn report<P: Protocol>(state: &P::Worker, worker: &WorkerState, event: AcceptEvent) {
+    match event {
+        AcceptEvent::Full => P::connections_max_reached(state),
+        AcceptEvent::Evicted(count) => P::evicted(state, count),
+        AcceptEvent::Shortage => {
+            worker.kernel.close_idle_pipes();
+            P::descriptors_short(state);
+        }
+    }
+}
+
 /// The main task of a worker: accepts connections until it is to end, then waits for the last ones.
 async fn work<P: Protocol>(
     listeners: Vec<WorkerListener<P::Service>>,
@@ -215,14 +226,7 @@ async fn work<P: Protocol>(
             }
         });
     };
-    let report = |event| match event {
-        AcceptEvent::Full => P::connections_max_reached(&state),
-        AcceptEvent::Evicted(count) => P::evicted(&state, count),
-        AcceptEvent::Shortage => {
-            worker.kernel.close_idle_pipes();
-            P::descriptors_short(&state);
-        }
-    };
+    let report = |event| report::<P>(&state, &worker, event);
     let (seen, serving) = (phases.clone(), worker.shutdown.serving());
     let is_over = || seen.has_changed().unwrap_or(true);
     let phase = tokio::select! {

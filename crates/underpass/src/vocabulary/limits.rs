@@ -42,18 +42,15 @@ pub const SPLICED_BYTES_MIN: u64 = 256 << 10;
 /// and at 256 KiB more than it saves.
 pub const CORKED_BYTES_MIN: u64 = 512 << 10;
 
-/// The same where bbr paces the socket: up to 4 MiB a cork costs up to twice the processor time,
-/// from 16 MiB on it saves a quarter to a half.
-pub const CORKED_BYTES_MIN_UNDER_BBR: u64 = 8 << 20;
+/// The same where bbr paces the socket: 4 connections that take 100 MiB each need a tenth more
+/// processor time with a cork, and a fifth less for 300 MiB or 1 GiB.
+pub const CORKED_BYTES_MIN_UNDER_BBR: u64 = 256 << 20;
 
-/// What may wait in a TCP socket that bbr paces (`TCP_NOTSENT_LOWAT`), set before the first range
-/// of at least [`CORKED_BYTES_MIN`]: while the buffer is full, its packets wait for a timer each.
-/// Enough for 100 microseconds of 10 Gbit/s; the event loop is woken when half of it is left.
-pub const UNSENT_BYTES_MAX_UNDER_BBR: u32 = 128 << 10;
-
-/// That is not limited where a round trip takes this long: such a path is slower than the server,
-/// and would stand idle whenever that wakes late.
-pub const NEAR_ROUND_TRIP_MAX: Duration = Duration::from_millis(1);
+/// What may wait in a TCP socket that bbr paces and whose peer is on the same machine
+/// (`TCP_NOTSENT_LOWAT`), set before the first range of at least [`CORKED_BYTES_MIN`]. Such a
+/// socket also has turns of [`TURN_BYTES_MIN`] at most. A socket that is empty at its next turn
+/// keeps its rate; one that never is, has a timer for each packet.
+pub const UNSENT_BYTES_MAX_UNDER_BBR: u32 = 32 << 10;
 
 /// Pipes that a kernel has, lent or idle, before large ranges go by `sendfile` first after all. A
 /// user may own 64 MiB of pipe pages before the kernel shrinks new pipes to two pages

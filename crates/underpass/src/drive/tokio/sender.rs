@@ -171,9 +171,10 @@ impl Sender {
     ///
     /// A TCP socket is corked (`TCP_CORK`, tcp(7)) before a large range and its head, and between
     /// turns: no call ends in a packet that is nearly empty. If bbr paces the socket, only very
-    /// large ranges do that, and before the first large one what may wait in the socket is limited
-    /// (`TCP_NOTSENT_LOWAT`) if the peer is near. The turn that empties the outbox pulls the cork;
-    /// where none follows, the kernel does after 200 milliseconds.
+    /// large ranges do that; if the peer also is on this machine, turns are short and what may wait
+    /// in the socket is limited (`TCP_NOTSENT_LOWAT`) from the first large range on. The turn that
+    /// empties the outbox pulls the cork; where none follows, the kernel does after 200
+    /// milliseconds.
     ///
     /// # Errors
     /// [`Error`]: the outbox and the connection are of no further use.
@@ -227,6 +228,8 @@ impl Sender {
             return Ok(Turn::Empty);
         }
         self.cork(sink, CORKED_BYTES_MIN);
+        // Tasks that yield are woken in reverse. Twice, each has its turn after that of all others.
+        ::tokio::task::yield_now().await;
         ::tokio::task::yield_now().await;
         Ok(Turn::More)
     }
@@ -283,6 +286,7 @@ impl Sender {
                 self.range.insert(Box::new(moving))
             }
         };
+        let bytes_max = bytes_max.min(self.cork.turn_bytes_max());
         moving.transfer.machine.limit_calls(bytes_max);
         Ok(moving.make_resident(range).await)
     }
