@@ -20,6 +20,9 @@ use underpass_testkit::{ChildProcess, content, run, sha256, within};
 
 const BODY_BYTES: usize = 5_000_000;
 
+/// What compiles Go's standard library, or tries some hundred handshakes, takes minutes.
+const LONG_WAITS: u32 = 10;
+
 /// A server, its authority, and a folder for what a program needs.
 struct Peer {
     server: Server,
@@ -218,6 +221,40 @@ fn openssl_changes_keys_in_both_directions() {
 }
 
 #[test]
+#[ignore = "needs testssl; run by cargo xtask test"]
+fn testssl_finds_nothing_above_low() {
+    let peer = Peer::new();
+    let findings = peer.server.outside().join("findings.csv");
+    let mut scan = Command::new("testssl");
+    scan.args(["--quiet", "--warnings", "off", "--nodns", "none", "--add-ca"]);
+    scan.arg(peer.authority.path("ca.pem"));
+    scan.arg("--csvfile").arg(&findings);
+    scan.args(["--ip", "127.0.0.1", &peer.url().replace("/body", "")]);
+    let report = ChildProcess::spawn(&mut scan).end_within(LONG_WAITS);
+    report.assert_output(&[" Done "]);
+    let findings = fs::read_to_string(findings).unwrap();
+    // Each is a name, the address, the port, how severe it is, and more.
+    let is_severe = |finding: &[&str]| !["OK", "INFO", "LOW"].contains(&finding[3]);
+    let severe: Vec<_> = findings
+        .lines()
+        .skip(1)
+        .map(|line| line.trim_matches('"').split("\",\"").collect::<Vec<_>>())
+        .filter(|finding| is_severe(finding))
+        .map(|finding| finding[0])
+        .collect();
+    let expected = [
+        // A warning: its own openssl lacks something.
+        "engine_problem",
+        // All suites are strong, so the choice is the client's (docs/tls.md).
+        "cipher_order",
+        // The certificate of this test ends in 4096, and its authority revokes nothing.
+        "cert_validityPeriod",
+        "cert_revocation",
+    ];
+    assert_eq!(severe, expected, "{findings}");
+}
+
+#[test]
 #[ignore = "needs gnutls-cli; run by cargo xtask test"]
 fn gnutls_speaks_both_versions() {
     within(|| {
@@ -234,9 +271,6 @@ fn gnutls_speaks_both_versions() {
     });
 }
 
-/// It compiles the standard library the first time.
-const BUILD_WAITS: u32 = 10;
-
 #[test]
 #[ignore = "needs Go; run by cargo xtask test"]
 fn go_fetches_a_file_and_resumes() {
@@ -248,7 +282,7 @@ fn go_fetches_a_file_and_resumes() {
     let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go");
     build.env("GOCACHE", cache);
     ChildProcess::spawn(&mut build)
-        .end_within(BUILD_WAITS)
+        .end_within(LONG_WAITS)
         .assert_success();
     within(move || {
         let peer = Peer::new();
