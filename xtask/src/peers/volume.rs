@@ -30,7 +30,13 @@ exec "$@""#;
 impl PeerFileSystem {
     /// Why there can't be one here.
     pub(super) fn lack(self) -> Option<String> {
-        lack_of(&["root", "mounts", "loop devices", self.need_and_step().0])
+        lack_of(&[
+            "root",
+            "mounts",
+            "loop devices",
+            "24 GiB of disk",
+            self.need_and_step().0,
+        ])
     }
 
     /// A command that runs `program` with the file system mounted. Millions of small files fit in.

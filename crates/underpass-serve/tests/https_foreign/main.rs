@@ -226,7 +226,14 @@ fn testssl_finds_nothing_above_low() {
     let peer = Peer::new();
     let findings = peer.server.outside().join("findings.csv");
     let mut scan = Command::new("testssl");
-    scan.args(["--quiet", "--warnings", "off", "--nodns", "none", "--add-ca"]);
+    scan.args([
+        "--quiet",
+        "--warnings",
+        "off",
+        "--nodns",
+        "none",
+        "--add-ca",
+    ]);
     scan.arg(peer.authority.path("ca.pem"));
     scan.arg("--csvfile").arg(&findings);
     scan.args(["--ip", "127.0.0.1", &peer.url().replace("/body", "")]);
