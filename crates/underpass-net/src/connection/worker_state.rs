@@ -339,12 +339,11 @@ impl ConnectionSet {
         let (now, entries) = (Instant::now(), self.entries.borrow());
         let mut next: Option<Instant> = None;
         for (_, entry) in entries.iter() {
-            match entry.evictability {
-                Evictability::Waits { due, .. } if due <= now => entry.waker.wake_by_ref(),
-                Evictability::Waits { due, .. } => {
-                    next = Some(next.map_or(due, |next| next.min(due)));
+            if let Evictability::Waits { due, .. } = entry.evictability {
+                match due <= now {
+                    true => entry.waker.wake_by_ref(),
+                    false => next = Some(next.map_or(due, |next| next.min(due))),
                 }
-                Evictability::Busy | Evictability::Evicted => {}
             }
         }
         next.map(|next| next.max(now + LOOK_INTERVAL_MIN))
