@@ -50,8 +50,11 @@ impl PartitionLog {
         }
         if appender.is_full(&header, pending, config) {
             self.write(appender, batches, pending, outcomes, config);
-            let rolled = self.roll(appender);
-            rolled.map_err(|error| AppendError::Disk(Arc::new(error)))?;
+            // Where that failed, the segment may be empty: another one would have its name.
+            if appender.is_full(&header, pending, config) {
+                let rolled = self.roll(appender);
+                rolled.map_err(|error| AppendError::Disk(Arc::new(error)))?;
+            }
         }
         let before = match appender.judge(&header)? {
             // It repeats a batch that is not written yet, and perhaps never will be.
