@@ -50,11 +50,8 @@ impl PartitionLog {
         }
         if appender.is_full(&header, pending, config) {
             self.write(appender, batches, pending, outcomes, config);
-            // Where that failed, the segment may be empty: another one would have its name.
-            if appender.is_full(&header, pending, config) {
-                let rolled = self.roll(appender);
-                rolled.map_err(|error| AppendError::Disk(Arc::new(error)))?;
-            }
+            let rolled = self.roll(appender);
+            rolled.map_err(|error| AppendError::Disk(Arc::new(error)))?;
         }
         let before = match appender.judge(&header)? {
             // It repeats a batch that is not written yet, and perhaps never will be.
@@ -115,9 +112,13 @@ impl PartitionLog {
         published.end = appender.end();
     }
 
-    /// Begins another segment.
+    /// Begins another segment, unless the active one is empty, as after a write that failed: another
+    /// one would have its name.
     pub(crate) fn roll(&self, appender: &mut Appender) -> io::Result<()> {
         let next = appender.next_offset;
+        if next == appender.active.base {
+            return Ok(());
+        }
         let (segment, open, index) = Segment::create(&self.folder, next)?;
         let segment = Arc::new(segment);
         lock(&appender.index).seal();

@@ -239,6 +239,33 @@ fn a_segment_is_followed_by_another_one_when_an_index_is_full() {
     }
 }
 
+#[test]
+fn whichever_write_fails_between_segments_what_was_appended_is_there() {
+    // Two fit in a segment.
+    let batches: Vec<_> = (0..9).map(|number| batch(1, 239, number)).collect();
+    let mut failures = 0;
+    for skipped in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let log = kept(folder.path(), |config| config.segment_bytes = 700);
+        plan(Call::Write, skipped, Errno::NOSPC);
+        let outcomes = append_all(&log, &batches);
+        plan(Call::Write, usize::MAX, Errno::NOSPC);
+        failures += outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        let appended = || batches.iter().zip(&outcomes).filter(|(_, it)| it.is_ok());
+        let end = log.sync().unwrap();
+        assert_eq!(usize::try_from(end.offset).unwrap(), appended().count());
+        log.finish_sealed().unwrap();
+        drop(log);
+        let (log, _) = alone(folder.path(), LastEnd::Unclean);
+        log.show_until(end);
+        for (offset, (batch, _)) in (0..).zip(appended()) {
+            let found = read(&log, offset, 1);
+            assert_eq!(content(&found), content(batch), "{skipped}: {offset}");
+        }
+    }
+    assert!(failures > 9, "{failures}");
+}
+
 /// A log with two records in a segment, of which those that are older than a second go.
 fn kept_for_a_second(folder: &Path, timestamps: &[i64]) -> Arc<PartitionLog> {
     let log = kept(folder, |config| {
