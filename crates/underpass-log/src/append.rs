@@ -112,8 +112,8 @@ impl PartitionLog {
         published.end = appender.end();
     }
 
-    /// Begins another segment, unless the active one is empty, as after a write that failed: another
-    /// one would have its name.
+    /// Begins another segment, unless the active one is empty, as after a write that failed:
+    /// another one would have its name.
     pub(crate) fn roll(&self, appender: &mut Appender) -> io::Result<()> {
         let next = appender.next_offset;
         if next == appender.active.base {

@@ -222,7 +222,7 @@ fn openssl_changes_keys_in_both_directions() {
 
 #[test]
 #[ignore = "needs testssl; run by cargo xtask test"]
-fn testssl_finds_nothing_above_low() {
+fn testssl_finds_nothing_above_low_but_that_clients_choose_the_suite() {
     let peer = Peer::new();
     let findings = peer.server.outside().join("findings.csv");
     let mut scan = Command::new("testssl");
@@ -252,7 +252,7 @@ fn testssl_finds_nothing_above_low() {
     let expected = [
         // A warning: its own openssl lacks something.
         "engine_problem",
-        // All suites are strong, so the choice is the client's (docs/tls.md).
+        // HIGH in 3.0, although all suites are strong; docs/tls.md says why clients have the choice.
         "cipher_order",
         // The certificate of this test ends in 4096, and its authority revokes nothing.
         "cert_validityPeriod",
