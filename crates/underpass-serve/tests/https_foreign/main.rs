@@ -252,7 +252,7 @@ fn testssl_finds_nothing_above_low_but_that_clients_choose_the_suite() {
     let expected = [
         // A warning: its own openssl lacks something.
         "engine_problem",
-        // HIGH in 3.0, although all suites are strong; docs/tls.md says why clients have the choice.
+        // HIGH in 3.0, although all suites are strong (docs/tls.md: the choice is the client's).
         "cipher_order",
         // The certificate of this test ends in 4096, and its authority revokes nothing.
         "cert_validityPeriod",
