@@ -337,17 +337,15 @@ impl ConnectionSet {
     /// Wakes those that are overdue, and returns when to look again.
     fn look(&self) -> Option<Instant> {
         let (now, entries) = (Instant::now(), self.entries.borrow());
-        let dues = entries
-            .iter()
-            .filter_map(|(_, entry)| match entry.evictability {
-                Evictability::Waits { due, .. } => Some((due, &entry.waker)),
-                Evictability::Busy | Evictability::Evicted => None,
-            });
-        let (overdue, others): (Vec<_>, Vec<_>) = dues.partition(|(due, _)| *due <= now);
-        overdue
-            .into_iter()
-            .for_each(|(_, waker)| waker.wake_by_ref());
-        let next = others.into_iter().map(|(due, _)| due).min();
+        let mut next: Option<Instant> = None;
+        for (_, entry) in entries.iter() {
+            if let Evictability::Waits { due, .. } = entry.evictability {
+                match due <= now {
+                    true => entry.waker.wake_by_ref(),
+                    false => next = Some(next.map_or(due, |next| next.min(due))),
+                }
+            }
+        }
         next.map(|next| next.max(now + LOOK_INTERVAL_MIN))
     }
 

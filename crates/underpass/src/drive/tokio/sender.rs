@@ -89,18 +89,18 @@ pub enum Residency {
 /// ```
 #[derive(Debug, Default)]
 pub struct Sender {
-    /// What the socket is, once it has been looked at.
-    socket: Option<SocketFacts>,
+    /// None until a range is sent. Boxed: where only bytes are sent, there is none.
+    socket: Option<Box<SocketState>>,
+}
+
+/// What ranges need to know of the socket, looked at once for all calls.
+#[derive(Debug)]
+struct SocketState {
+    end: Endpoint,
+    raised: Option<UnignoredSignal>,
     cork: Cork,
     /// Boxed: most connections, most of the time, have none.
     range: Option<Box<RangeTransfer>>,
-}
-
-/// What is known of the socket, once for all calls.
-#[derive(Clone, Copy, Debug)]
-struct SocketFacts {
-    end: Endpoint,
-    raised: Option<UnignoredSignal>,
 }
 
 /// The first range of an outbox on its way.
@@ -224,7 +224,9 @@ impl Sender {
             }
         }
         if outbox.is_empty() {
-            self.cork.pull(sink);
+            if let Some(socket) = &mut self.socket {
+                socket.cork.pull(sink);
+            }
             return Ok(Turn::Empty);
         }
         self.cork(sink, CORKED_BYTES_MIN);
@@ -245,7 +247,7 @@ impl Sender {
         policy: &Policy,
         longer: u64,
     ) -> Option<Forecast> {
-        let end = match self.socket {
+        let end = match &self.socket {
             Some(socket) => socket.end,
             None => stream_end(sink).ok()?,
         };
@@ -255,17 +257,17 @@ impl Sender {
     /// Corks the socket if that pays for so many bytes.
     fn cork<S: Stream>(&mut self, sink: &S, owed: u64) {
         if owed >= CORKED_BYTES_MIN
-            && let Ok(socket) = self.facts(sink)
+            && let Ok(socket) = self.socket(sink)
         {
-            self.cork.put_in(sink, socket.end.kind, owed);
+            socket.cork.put_in(sink, socket.end.kind, owed);
         }
     }
 
     /// Looks at the socket, the first time.
-    fn facts<S: Stream>(&mut self, sink: &S) -> Result<SocketFacts, Errno> {
-        match self.socket {
+    fn socket<S: Stream>(&mut self, sink: &S) -> Result<&mut SocketState, Errno> {
+        match &mut self.socket {
             Some(socket) => Ok(socket),
-            None => Ok(*self.socket.insert(SocketFacts::of(sink)?)),
+            none => Ok(none.insert(Box::new(SocketState::of(sink)?))),
         }
     }
 
@@ -279,34 +281,18 @@ impl Sender {
         policy: &Policy,
         bytes_max: u64,
     ) -> Result<Option<Duration>, Errno> {
-        let moving = match &mut self.range {
+        let socket = self.socket(sink)?;
+        let moving = match &mut socket.range {
             Some(moving) if moving.continues(range) => moving,
-            _ => {
-                let moving = self.begin(range, sink, kernel, policy)?;
-                self.range.insert(Box::new(moving))
+            other => {
+                let (end, raised) = (socket.end, socket.raised);
+                let moving = RangeTransfer::new(range, (end, raised), kernel, policy)?;
+                other.insert(Box::new(moving))
             }
         };
-        let bytes_max = bytes_max.min(self.cork.turn_bytes_max());
+        let bytes_max = bytes_max.min(socket.cork.turn_bytes_max());
         moving.transfer.machine.limit_calls(bytes_max);
         Ok(moving.make_resident(range).await)
-    }
-
-    fn begin<S: Stream>(
-        &mut self,
-        range: &FileRange,
-        sink: &S,
-        kernel: &Kernel,
-        policy: &Policy,
-    ) -> Result<RangeTransfer, Errno> {
-        let SocketFacts { end, raised } = self.facts(sink)?;
-        let sink = Sink::of((), end);
-        let source = range.source()?;
-        let plan = kernel.plan(&source, &sink, policy);
-        Ok(RangeTransfer {
-            file: Arc::clone(&range.file),
-            transfer: StreamTransfer::new(&source, &sink, plan, raised),
-            resident_until: 0,
-        })
     }
 
     /// Makes the next call for the range under way.
@@ -316,7 +302,9 @@ impl Sender {
         sink: &S,
         kernel: &Kernel,
     ) -> Result<Moved, Error> {
-        let Some(RangeTransfer { file, transfer, .. }) = self.range.as_deref_mut() else {
+        let socket = self.socket.as_deref_mut();
+        let range = socket.and_then(|socket| socket.range.as_deref_mut());
+        let Some(RangeTransfer { file, transfer, .. }) = range else {
             return Ok(Moved::Nothing);
         };
         let step = transfer.step(&AlwaysReady(file.as_fd()), sink, kernel);
@@ -334,7 +322,8 @@ impl Sender {
 
     /// The transfer is over.
     fn end_range(&mut self, outbox: &mut Outbox, kernel: &Kernel) -> Result<(), Error> {
-        let Some(moving) = self.range.take() else {
+        let socket = self.socket.as_deref_mut();
+        let Some(moving) = socket.and_then(|socket| socket.range.take()) else {
             return Ok(());
         };
         outbox.ended(moving.transfer.finish(kernel))
@@ -405,15 +394,35 @@ impl StreamTransfer {
     }
 }
 
-impl SocketFacts {
+impl SocketState {
     fn of<S: Stream>(socket: &S) -> Result<Self, Errno> {
         let end = stream_end(socket)?;
-        let raised = raised_by(end.kind);
-        Ok(Self { end, raised })
+        Ok(Self {
+            end,
+            raised: raised_by(end.kind),
+            cork: Cork::default(),
+            range: None,
+        })
     }
 }
 
 impl RangeTransfer {
+    /// One to a socket; `raised` is the signal that calls towards it may raise.
+    fn new(
+        range: &FileRange,
+        (end, raised): (Endpoint, Option<UnignoredSignal>),
+        kernel: &Kernel,
+        policy: &Policy,
+    ) -> Result<Self, Errno> {
+        let (source, sink) = (range.source()?, Sink::of((), end));
+        let plan = kernel.plan(&source, &sink, policy);
+        Ok(Self {
+            file: Arc::clone(&range.file),
+            transfer: StreamTransfer::new(&source, &sink, plan, raised),
+            resident_until: 0,
+        })
+    }
+
     /// Whether this range is what the transfer has not moved yet: another driver may have gone on.
     fn continues(&self, range: &FileRange) -> bool {
         Arc::ptr_eq(&self.file, &range.file) && self.transfer.machine.is_at(range.offset, range.len)
