@@ -51,8 +51,8 @@ pub struct ConnectionLimits {
     /// connection.
     #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
-    /// How long a transfer may make no progress at all. It restarts whenever a byte has moved, and
-    /// is a backstop: see `acknowledge_timeout`.
+    /// How long a transfer may make no progress at all. It restarts whenever a byte has moved or
+    /// been acknowledged, and is a backstop: see `acknowledge_timeout`.
     #[serde(with = "humantime_serde")]
     pub stall_timeout: Duration,
     /// How long the peer may acknowledge nothing, or keep its receive window closed. The kernel

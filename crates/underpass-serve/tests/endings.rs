@@ -5,6 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
+#[cfg(feature = "tls")]
+#[path = "support/tls.rs"]
+mod tls;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown as Half, TcpStream};
@@ -124,6 +127,31 @@ fn a_slow_client_is_not() {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     assert!(started.elapsed() > stall_timeout, "it was not slow");
+    assert!(body == content, "the body is another");
+}
+
+/// The socket of such a client takes more only every few seconds, when a good part of its buffer is
+/// free.
+#[cfg(feature = "tls")]
+#[test]
+fn who_reads_less_than_the_socket_takes_at_once_has_not_stalled() {
+    let authority = tls::Authority::new();
+    let stall_timeout = 10 * SHORT;
+    let server = tls::serve(&authority, |options| {
+        options.connections.stall_timeout = stall_timeout;
+    });
+    let content = pattern(SIZE);
+    server.write("f", &content);
+    let plain = HttpClient::connect_slow(server.address());
+    let mut client = tls::secure(plain, &authority.client().config(), "localhost");
+    client.send(GET);
+    client.head();
+    let (started, mut body) = (Instant::now(), Vec::new());
+    while started.elapsed() < 4 * stall_timeout {
+        body.extend(client.read_exact(16 << 10).unwrap());
+        std::thread::sleep(stall_timeout / 40);
+    }
+    body.extend(client.read_exact(SIZE - body.len()).unwrap());
     assert!(body == content, "the body is another");
 }
 

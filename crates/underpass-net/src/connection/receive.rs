@@ -14,7 +14,7 @@ use crate::connection::wait::{PeerActivity, WhileDraining};
 use crate::connection::worker_state::WorkerState;
 use crate::connection::{Connection, read_error};
 use crate::error::ConnectionError;
-use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
+use crate::quota::min_rate::MinRateMonitor;
 
 impl Connection {
     /// Receives the rest of a frame: what is in the input first, the others directly. The deadline
@@ -88,8 +88,7 @@ impl Connection {
         let mut rate = InboundRate::new(worker);
         while body.left() > 0 {
             let before = body.left();
-            let span = rate.until_due();
-            self.state.wait.start(span);
+            self.state.wait.start(rate.until_due());
             let turn = transport.receive(body, &worker.kernel, worker.turn_bytes());
             let turned = self
                 .state
@@ -102,7 +101,7 @@ impl Connection {
             }
             match turned {
                 Ok(turned) => turned.map(drop).map_err(receive_error)?,
-                Err(ConnectionError::TimedOut) => rate.waited(span, received)?,
+                Err(ConnectionError::TimedOut) => {}
                 Err(error) => return Err(error),
             }
             rate.check(received)?;
@@ -114,8 +113,8 @@ impl Connection {
 /// Whether the peer sends fast enough.
 struct InboundRate {
     stall_timeout: Duration,
-    /// How long nothing has come.
-    stalled: Duration,
+    /// When something came.
+    last: Instant,
     monitor: Option<MinRateMonitor>,
     received: u64,
 }
@@ -125,7 +124,7 @@ impl InboundRate {
         let monitor = |min_rate| MinRateMonitor::new(min_rate, Instant::now());
         InboundRate {
             stall_timeout: worker.limits.stall_timeout,
-            stalled: Duration::ZERO,
+            last: Instant::now(),
             monitor: worker.min_rate.map(monitor),
             received: 0,
         }
@@ -133,30 +132,20 @@ impl InboundRate {
 
     /// How long until the peer has to be looked at.
     fn until_due(&self) -> Duration {
-        let left = self.stall_timeout.saturating_sub(self.stalled);
+        let left = self.stall_timeout.saturating_sub(self.last.elapsed());
         let monitor = self.monitor.as_ref();
         let due = monitor.map_or(Duration::MAX, |monitor| monitor.until_due(Instant::now()));
         left.min(due)
     }
 
-    /// A wait of `span` has ended with its deadline.
-    fn waited(&mut self, span: Duration, received: u64) -> Result<(), ConnectionError> {
-        self.stalled = match received {
-            0 => self.stalled + span,
-            _ => Duration::ZERO,
-        };
-        match self.stalled >= self.stall_timeout {
-            true => Err(ConnectionError::TimedOut),
-            false => Ok(()),
-        }
-    }
-
     fn check(&mut self, received: u64) -> Result<(), ConnectionError> {
         self.received += received;
-        if received > 0 {
-            self.stalled = Duration::ZERO;
-        }
         let now = Instant::now();
+        if received > 0 {
+            self.last = now;
+        } else if now - self.last >= self.stall_timeout {
+            return Err(ConnectionError::TimedOut);
+        }
         let Some(monitor) = &mut self.monitor else {
             return Ok(());
         };
@@ -167,10 +156,7 @@ impl InboundRate {
             acknowledged: self.received,
             outstanding: Outstanding::Something,
         };
-        match monitor.judge(reached, now) {
-            RateJudgement::TooSlow => Err(ConnectionError::TooSlow),
-            RateJudgement::Acceptable => Ok(()),
-        }
+        monitor.judge(reached, now)
     }
 }
 

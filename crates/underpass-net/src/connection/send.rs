@@ -16,7 +16,7 @@ use crate::connection::wait::WhileDraining;
 use crate::connection::worker_state::WorkerState;
 use crate::error::ConnectionError;
 use crate::limits::RESERVATION_TIMEOUT;
-use crate::quota::min_rate::{MinRateMonitor, RateJudgement};
+use crate::quota::min_rate::MinRateMonitor;
 use crate::quota::rate_limiter::Reservation;
 use crate::shutdown::ShutdownPhase;
 
@@ -107,7 +107,9 @@ impl Connection {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
             let (sender, outbox) = (&mut state.sender, &mut *outbox);
             let mut turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
-            let mut left = worker.limits.stall_timeout;
+            let stall_timeout = worker.limits.stall_timeout;
+            // The first time soon, to know later whether the peer has taken something.
+            let (mut left, mut acknowledged) = (stall_timeout / 16, None);
             loop {
                 let span = until_rate_check(worker, state.min_rate_monitor.as_deref());
                 let span = span.min(left);
@@ -119,16 +121,22 @@ impl Connection {
                     .until(connections, WhileDraining::Continues, turn)
                     .await
                 {
-                    Err(ConnectionError::TimedOut) if span < left => {}
+                    Err(ConnectionError::TimedOut) => {}
                     outcome => break outcome,
                 }
-                left -= span;
                 if let (Some(reserved), Some(limiters)) = (reserved.take(), &state.rates) {
                     limiters.settle(reserved, 0);
                 }
                 let monitor = &mut state.min_rate_monitor;
                 if let Err(error) = check_min_rate(worker, transport, monitor, span) {
                     break Err(error);
+                }
+                left -= span;
+                if left.is_zero() {
+                    if has_stalled(transport, &mut acknowledged) {
+                        break Err(ConnectionError::TimedOut);
+                    }
+                    left = stall_timeout;
                 }
             }
         };
@@ -168,6 +176,16 @@ impl Drop for ActiveSender<'_> {
     }
 }
 
+/// Whether a peer has acknowledged nothing since it was last looked at. A full socket takes more
+/// only once about a third of its buffer is free, while a slow peer acknowledges all the time.
+fn has_stalled(transport: &Transport, acknowledged: &mut Option<u64>) -> bool {
+    // Where it is no TCP connection, the kernel does not know.
+    let now = tcp::reached(transport).map_or(0, |reached| reached.acknowledged);
+    acknowledged
+        .replace(now)
+        .is_some_and(|before| now <= before)
+}
+
 /// How long until the rate of a peer is checked; for ever where it needn't be.
 fn until_rate_check(worker: &WorkerState, monitor: Option<&MinRateMonitor>) -> Duration {
     match (worker.min_rate, monitor) {
@@ -194,11 +212,8 @@ fn check_min_rate(
     if monitor.until_due(now) > Duration::ZERO {
         return Ok(());
     }
-    match tcp::reached(transport).map(|reached| monitor.judge(reached, now)) {
-        Ok(RateJudgement::TooSlow) => Err(ConnectionError::TooSlow),
-        // Where it is no TCP connection, the kernel does not know.
-        Ok(RateJudgement::Acceptable) | Err(_) => Ok(()),
-    }
+    // Where it is no TCP connection, the kernel does not know.
+    tcp::reached(transport).map_or(Ok(()), |reached| monitor.judge(reached, now))
 }
 
 fn move_error(error: underpass::Error) -> ConnectionError {

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use underpass::tcp::{Outstanding, Reached};
 
+use crate::error::ConnectionError;
+
 /// Monitors one transfer.
 #[derive(Debug)]
 pub(crate) struct MinRateMonitor {
@@ -25,14 +27,6 @@ pub(crate) struct MinRateMonitor {
 pub(crate) struct MinRate {
     pub(crate) bytes_per_second: u64,
     pub(crate) window: Duration,
-}
-
-/// The result of a check.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use]
-pub(crate) enum RateJudgement {
-    Acceptable,
-    TooSlow,
 }
 
 impl MinRateMonitor {
@@ -56,18 +50,21 @@ impl MinRateMonitor {
     }
 
     /// Judges the peer at the end of a window, and begins the next one.
-    pub(crate) fn judge(&mut self, reached: Reached, now: Instant) -> RateJudgement {
+    ///
+    /// # Errors
+    /// `TooSlow`.
+    pub(crate) fn judge(&mut self, reached: Reached, now: Instant) -> Result<(), ConnectionError> {
         let span = now.saturating_duration_since(self.began);
         let before = self.acknowledged.replace(reached.acknowledged);
         self.began = now;
         let (Some(before), Outstanding::Something) = (before, reached.outstanding) else {
-            return RateJudgement::Acceptable;
+            return Ok(());
         };
         let taken = u128::from(reached.acknowledged.saturating_sub(before));
         let wanted = u128::from(self.min_rate.bytes_per_second) * span.as_millis() / 1000;
         match taken < wanted {
-            true => RateJudgement::TooSlow,
-            false => RateJudgement::Acceptable,
+            true => Err(ConnectionError::TooSlow),
+            false => Ok(()),
         }
     }
 }
@@ -96,25 +93,17 @@ mod tests {
     #[test]
     fn the_first_window_only_finds_out_where_the_peer_is() {
         let start = Instant::now();
-        assert_eq!(
-            monitor(start).judge(at(0), start + WINDOW),
-            RateJudgement::Acceptable
-        );
+        assert!(monitor(start).judge(at(0), start + WINDOW).is_ok());
     }
 
     #[test]
     fn a_peer_at_the_border_goes_on_and_below_it_does_not() {
-        for (taken, expected) in [
-            (1000, RateJudgement::Acceptable),
-            (999, RateJudgement::TooSlow),
-        ] {
+        for (taken, is_fast_enough) in [(1000, true), (999, false)] {
             let start = Instant::now();
             let mut monitor = monitor(start);
             let _first = monitor.judge(at(5000), start + WINDOW);
-            assert_eq!(
-                monitor.judge(at(5000 + taken), start + WINDOW * 2),
-                expected
-            );
+            let judged = monitor.judge(at(5000 + taken), start + WINDOW * 2);
+            assert_eq!(judged.is_ok(), is_fast_enough);
         }
     }
 
@@ -126,7 +115,7 @@ mod tests {
         for window in 1..100 {
             reached += 1000;
             let judged = monitor.judge(at(reached), start + WINDOW * window);
-            assert_eq!(judged, RateJudgement::Acceptable);
+            assert!(judged.is_ok());
         }
     }
 
@@ -139,10 +128,7 @@ mod tests {
             acknowledged: 7,
             outstanding: Outstanding::Nothing,
         };
-        assert_eq!(
-            monitor.judge(idle, start + WINDOW * 2),
-            RateJudgement::Acceptable
-        );
+        assert!(monitor.judge(idle, start + WINDOW * 2).is_ok());
     }
 
     #[test]
@@ -153,6 +139,6 @@ mod tests {
         monitor.exclude(WINDOW);
         assert_eq!(monitor.until_due(start + WINDOW * 2), WINDOW);
         let judged = monitor.judge(at(1000), start + WINDOW * 3);
-        assert_eq!(judged, RateJudgement::Acceptable);
+        assert!(judged.is_ok());
     }
 }

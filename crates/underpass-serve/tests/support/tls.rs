@@ -139,11 +139,14 @@ impl ClientBuilder {
 }
 
 pub(crate) fn connect(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> Client {
-    let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    secure(HttpClient::connect(address), config, name)
+}
+
+/// Speaks TLS on a connection from now on.
+pub(crate) fn secure(plain: HttpClient, config: &Arc<ClientConfig>, name: &str) -> Client {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
-    HttpClient::over(StreamOwned::new(connection, socket))
+    HttpClient::over(StreamOwned::new(connection, plain.socket))
 }
 
 /// Shakes hands; the error is the client's.
