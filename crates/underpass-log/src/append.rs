@@ -184,6 +184,7 @@ impl PartitionLog {
     }
 
     /// Writes what has to be written about full segments and the active one. They are synced first.
+    /// What cannot be written is kept for [`finish_rest`](Self::finish_rest).
     pub(crate) fn finish_sealed(&self) -> io::Result<()> {
         let _files = lock(&self.files);
         let (sealed, state) = {
@@ -196,19 +197,48 @@ impl PartitionLog {
         if self.is_deleted() {
             return Ok(());
         }
+        let finished = self.finish_each(sealed);
+        match state {
+            Some(state) => finished.and(state.write(&self.folder)),
+            None => finished,
+        }
+    }
+
+    /// Writes about full segments what could not be written before. Returns whether there was any.
+    pub(crate) fn finish_rest(&self) -> io::Result<bool> {
+        let _files = lock(&self.files);
+        let unfinished = std::mem::take(&mut lock(&self.appender).unfinished);
+        if unfinished.is_empty() || self.is_deleted() {
+            return Ok(false);
+        }
+        self.finish_each(unfinished).map(|()| true)
+    }
+
+    fn finish_each(&self, sealed: Vec<SealedSegment>) -> io::Result<()> {
+        let mut outcome = Ok(());
         for one in sealed {
+            if let Err(error) = self.finish(&one) {
+                lock(&self.appender).unfinished.push(one);
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
+    /// Writes what has to be written about a full segment, while the files are locked.
+    fn finish(&self, one: &SealedSegment) -> io::Result<()> {
+        let segments = self.published().segments.clone();
+        let is_there = segments.iter().any(|it| Arc::ptr_eq(it, &one.segment));
+        if is_there {
             // Blocks behind the end are given back.
             disk::truncate(&*one.open.file, one.segment.size())?;
             // Nothing is added to it any more: the lock is not held over a system call.
             let index = lock(&one.index).clone();
             one.segment.write_index(&index)?;
             one.segment.set_sealed(&one.open)?;
-            write_snapshot(&self.folder, one.next_offset, one.snapshot)?;
-            disk::remove_if_there(&one.segment.path(CHECKPOINT))?;
         }
-        match state {
-            Some(state) => state.write(&self.folder),
-            None => Ok(()),
-        }
+        // Where that one was deleted meanwhile, the log may begin here.
+        write_snapshot(&self.folder, one.next_offset, &one.snapshot)?;
+        disk::remove_if_there(&one.segment.path(CHECKPOINT))
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Appender {
     /// Segments that are full, and what has to be written about each: their indexes, and the
     /// producers at the end of each.
     pub(crate) sealed: Vec<SealedSegment>,
+    /// Those of which it could not be written.
+    pub(crate) unfinished: Vec<SealedSegment>,
 }
 
 /// A segment that is full.
@@ -119,7 +121,7 @@ pub(crate) fn checked(bytes: &[u8], config: &TopicConfig) -> Result<BatchHeader,
 pub(crate) fn write_snapshot(
     folder: &Path,
     offset: i64,
-    producers: ProducerSnapshot,
+    producers: &ProducerSnapshot,
 ) -> io::Result<()> {
     disk::replace(&file_path(folder, offset, SNAPSHOT), &producers.file())
 }

@@ -305,11 +305,26 @@ impl LogManager {
                 self.folder.display()
             );
         }
+        self.finish_rest();
         self.close_segments();
         *retention_due = retention_due.saturating_sub(CHECKPOINT_INTERVAL);
         if *retention_due == Duration::ZERO {
             *retention_due = self.options.retention_check_interval;
             self.retain();
+        }
+    }
+
+    /// Writes what could not be written when a segment was full: on a disk that has room again.
+    fn finish_rest(&self) {
+        if self.is_offline() {
+            return;
+        }
+        for log in self.partitions() {
+            match log.finish_rest() {
+                Ok(false) => {}
+                Ok(true) => tracing::info!("{}: full segments have their indexes now", log.name()),
+                Err(error) => tracing::debug!("{}: {error}", log.name()),
+            }
         }
     }
 
@@ -441,6 +456,7 @@ impl Checkpoints {
 fn finish(log: &PartitionLog) -> io::Result<()> {
     log.sync()?;
     log.finish_sealed()?;
+    log.finish_rest()?;
     let (segment, index, next, snapshot, state) = {
         let appender = lock(&log.appender);
         let mut index = lock(&appender.index).clone();
@@ -456,7 +472,7 @@ fn finish(log: &PartitionLog) -> io::Result<()> {
     };
     disk::truncate(&*segment.open()?.file, segment.size())?;
     segment.write_index(&index)?;
-    write_snapshot(&log.folder, next, snapshot)?;
+    write_snapshot(&log.folder, next, &snapshot)?;
     if let Some(state) = state {
         state.write(&log.folder)?;
     }

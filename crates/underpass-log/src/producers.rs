@@ -241,11 +241,12 @@ impl ProducerStates {
 
 impl ProducerSnapshot {
     /// The content of a snapshot file.
-    pub(crate) fn file(mut self) -> Vec<u8> {
+    pub(crate) fn file(&self) -> Vec<u8> {
+        let mut entries: Vec<_> = self.0.iter().collect();
         // Those of one producer stay in their order.
-        self.0.sort_by(|one, other| one[..8].cmp(&other[..8]));
+        entries.sort_by(|one, other| one[..8].cmp(&other[..8]));
         let mut file = vec![0; SNAPSHOT_HEADER_BYTES];
-        file.extend_from_slice(self.0.as_flattened());
+        file.extend(entries.into_iter().flatten());
         file[..2].copy_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
         file[6..10].copy_from_slice(&(self.0.len() as i32).to_be_bytes());
         let crc = crc32c::crc32c(&file[6..]);

@@ -456,8 +456,8 @@ impl LogThreads {
     fn finish_sealed(&self, log: &PartitionLog) {
         if let Err(error) = log.finish_sealed() {
             tracing::warn!(
-                "{}: what is known of a full segment cannot be written, and has to be found again \
-                 at the next start: {error}",
+                "{}: the indexes of a full segment cannot be written, which is tried again every \
+                 second: {error}",
                 log.name()
             );
         }

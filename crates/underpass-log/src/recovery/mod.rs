@@ -241,9 +241,9 @@ fn finish(
     }
     let path = active.path(LOG);
     let (open, index) = active.set_active(disk::open(&path).map_err(at(&path))?, last.index);
-    let first = segments.first().map_or(0, |segment| segment.base);
     let is_clean = before.last_end == LastEnd::Clean && !repairs.lost_something();
-    let start = log_start(folder, before.log_start, first..=next_offset, is_clean);
+    let log = segments[0].base..=next_offset;
+    let start = log_start(folder, before.log_start, log, is_clean);
     let epoch = next_epoch(&epochs, next_offset, is_clean);
     epochs.cut_end(next_offset);
     epochs.cut_start(start);
@@ -256,8 +256,8 @@ fn finish(
     // The epoch is on the disk before a record has it. Otherwise a second crash that loses all its
     // records would lose it too, and others would get the same offsets in the same epoch. This
     // syncs the names in the folder, too.
-    let written = epochs.write(folder);
-    written.map_err(at(&folder.join(epochs::NAME)))?;
+    let path = folder.join(epochs::NAME);
+    epochs.write(folder).map_err(at(&path))?;
     let appender = Appender {
         producers,
         active,
@@ -274,17 +274,17 @@ fn finish(
         unsynced_records: 0,
         folder_changed: false,
         sealed: Vec::new(),
-    };
-    let published = Published {
-        start,
-        end,
-        synced: end,
-        high_watermark: end,
-        segments,
-        epochs,
+        unfinished: Vec::new(),
     };
     Ok(Opened {
-        published,
+        published: Published {
+            start,
+            end,
+            synced: end,
+            high_watermark: end,
+            segments,
+            epochs,
+        },
         appender,
         repairs,
     })

@@ -1,11 +1,12 @@
 //! When records are synced, when a segment is followed by another one, and when it goes.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use underpass_testkit::wait_until;
 
 use super::*;
-use crate::segment::{INDEX, TIME_INDEX, lock};
+use crate::segment::{INDEX, SNAPSHOT, TIME_INDEX, lock};
 
 /// A log with a configuration that differs from that of small segments.
 fn kept(folder: &Path, change: impl FnOnce(&mut TopicConfig)) -> Arc<PartitionLog> {
@@ -264,6 +265,69 @@ fn whichever_write_fails_between_segments_what_was_appended_is_there() {
         }
     }
     assert!(failures > 9, "{failures}");
+}
+
+/// The files that are written about the full segments before the last one, where they are there.
+fn finished_files(log: &PartitionLog) -> Vec<PathBuf> {
+    let bases = bases(log);
+    let full = bases.iter().zip(&bases[1..]);
+    let names = full.flat_map(|(base, next)| [(base, INDEX), (base, TIME_INDEX), (next, SNAPSHOT)]);
+    let paths = names.map(|(base, extension)| file_path(&log.folder, *base, extension));
+    paths.filter(|path| path.exists()).collect()
+}
+
+#[test]
+fn what_cannot_be_written_of_full_segments_is_written_when_the_disk_has_room() {
+    let mut missing = 0;
+    for (call, calls) in [
+        (Call::Open, 12),
+        (Call::Write, 24),
+        (Call::Sync, 12),
+        (Call::Rename, 12),
+    ] {
+        for skipped in 0..calls {
+            let folder = tempfile::tempdir().unwrap();
+            let options = DataFolderOptions::default();
+            let config = |_: &str| small_segments();
+            let prepared =
+                LogManager::prepare(folder.path(), options, &config, Box::new(|_| ()), 1);
+            let (manager, _) = prepared.unwrap();
+            let log = manager.create(TopicPartition::new("t", 0), "id", small_segments());
+            let log = log.unwrap();
+            configure(&log, |config| config.segment_bytes = 700);
+            append_times(&log, 239, &[1; 9]);
+            log.sync().unwrap();
+            plan(call, skipped, Errno::NOSPC);
+            assert!(log.finish_sealed().is_err(), "{call:?} {skipped}");
+            let full = bases(&log).len() - 1;
+            missing += 3 * full - finished_files(&log).len();
+            let mut never = Duration::MAX;
+            manager.tend(&mut never);
+            assert_eq!(finished_files(&log).len(), 3 * full, "{call:?} {skipped}");
+            assert!(!log.finish_rest().unwrap());
+        }
+    }
+    assert!(missing > 60, "{missing}");
+}
+
+#[test]
+fn of_a_segment_that_is_gone_nothing_is_written_but_the_producers_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept(folder.path(), |config| {
+        config.segment_bytes = 700;
+        config.retention_ms = 1000;
+    });
+    append_times(&log, 239, &[10, 20, 5000]);
+    let end = log.sync().unwrap();
+    plan(Call::Write, 0, Errno::NOSPC);
+    assert!(log.finish_sealed().is_err());
+    log.show_until(end);
+    crate::retention::retain(&log, 5000).unwrap();
+    assert_eq!(bases(&log), [2]);
+    assert!(log.finish_rest().unwrap());
+    let is_there = |base, extension| file_path(folder.path(), base, extension).exists();
+    assert!(!is_there(0, INDEX) && !is_there(0, TIME_INDEX));
+    assert!(is_there(2, SNAPSHOT));
 }
 
 /// A log with two records in a segment, of which those that are older than a second go.
