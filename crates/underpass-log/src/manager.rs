@@ -1,6 +1,6 @@
 //! A data folder: its partitions, its threads, and what is written about all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::files::properties::{self, MetaProperties};
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
 use crate::recovery::{self, Before, LastEnd, Repairs};
-use crate::retention;
+use crate::retention::{self, DeletedFiles};
 use crate::segment::lock;
 use crate::threads::{
     Append, Completion, LogThreads, SYNCERS, SyncStats, WatermarkObserver, unix_ms,
@@ -33,6 +33,8 @@ const CLEAN: &str = ".kafka_cleanshutdown";
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+/// Kafka's, of what it has compacted.
+const CLEANED: &str = "cleaner-offset-checkpoint";
 
 /// How often it is written how far everything is synced.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,6 +59,7 @@ pub struct LogManager {
     checkpoints: Mutex<Checkpoints>,
     /// Held while segments are deleted: by one thread at a time.
     retaining: Mutex<()>,
+    deleted: DeletedFiles,
     /// Ends the thread that looks after everything when it is dropped.
     tending: Mutex<Option<mpsc::Sender<()>>>,
     _lock: File,
@@ -64,10 +67,10 @@ pub struct LogManager {
 
 /// Offsets of all partitions, as files of the data folder have them.
 #[derive(Debug, Default, PartialEq)]
-struct Checkpoints([OffsetCheckpoint; 3]);
+struct Checkpoints([OffsetCheckpoint; 4]);
 
 /// The files, in the same order.
-const CHECKPOINTS: [&str; 3] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS];
+const CHECKPOINTS: [&str; 4] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED];
 
 /// What was found in a data folder.
 #[derive(Debug)]
@@ -121,6 +124,11 @@ impl LogManager {
         disk::sync_folder(folder).map_err(at(folder))?;
         let checkpoints = Checkpoints::read(folder);
         let found = open_all(folder, last_end, &checkpoints, config, opening_threads)?;
+        for (name, synced) in checkpoints.missing(folder, &found) {
+            tracing::warn!(
+                "{name}: its folder is gone, and with it what was synced up to offset {synced}"
+            );
+        }
         let partitions = found
             .iter()
             .map(|one| (one.log.name().clone(), Arc::clone(&one.log)));
@@ -134,6 +142,7 @@ impl LogManager {
             running: Mutex::default(),
             checkpoints: Mutex::new(checkpoints),
             retaining: Mutex::default(),
+            deleted: DeletedFiles::left_in(folder),
             tending: Mutex::default(),
             _lock: lock_file,
         });
@@ -285,6 +294,7 @@ impl LogManager {
         log.is_deleted.store(true, Ordering::Release);
         let gone = self.folder.join(retention::deleted_folder(&log));
         disk::rename(&log.folder, &gone).map_err(at(&log.folder))?;
+        self.deleted.add(gone, log.config().file_delete_delay_ms);
         disk::sync_folder(&self.folder).map_err(at(&self.folder))
     }
 
@@ -305,6 +315,8 @@ impl LogManager {
                 self.folder.display()
             );
         }
+        // Partitions that are deleted are not in the checkpoints any more: a start misses none.
+        self.deleted.remove_due();
         self.finish_rest();
         self.close_segments();
         *retention_due = retention_due.saturating_sub(CHECKPOINT_INTERVAL);
@@ -343,32 +355,49 @@ impl LogManager {
         }
     }
 
-    /// Deletes what is too old or too much, and files that were to be deleted.
+    /// Deletes what is too old or too much.
     pub fn retain(&self) {
         let _alone = lock(&self.retaining);
         let now_ms = unix_ms();
         let expired = self.options.producer_id_expiration;
         let expired = i64::try_from(expired.as_millis()).unwrap_or(i64::MAX);
+        let mut expired_segments = Vec::new();
         for log in self.partitions() {
             lock(&log.appender)
                 .producers
                 .expire(now_ms.saturating_sub(expired));
-            if let Err(error) = retention::retain(&log, now_ms) {
-                tracing::warn!("{}: old segments cannot be deleted: {error}", log.name());
+            match retention::take_expired(&log, now_ms) {
+                Ok(segments) if segments.is_empty() => {}
+                Ok(segments) => expired_segments.push((log, segments)),
+                Err(error) => warn_retention(&log, &error),
             }
         }
-        retention::remove_deleted(&self.folder);
+        if expired_segments.is_empty() {
+            return;
+        }
+        // On a full disk this fails, and must not keep room from being made.
+        if let Err(error) = self.write_checkpoints() {
+            tracing::debug!("checkpoints cannot be written: {error}");
+        }
+        for (log, segments) in expired_segments {
+            if let Err(error) = retention::delete(&log, &segments, &self.deleted) {
+                warn_retention(&log, &error);
+            }
+        }
     }
 
     fn write_checkpoints(&self) -> io::Result<()> {
         let mut checkpoints = lock(&self.checkpoints);
         let mut present = Checkpoints::default();
-        let [synced, starts, seen] = &mut present.0;
+        let [synced, starts, seen, cleaned] = &mut present.0;
         for log in self.partitions() {
             let offsets = log.offsets();
             let name = log.name().clone();
             synced.insert(name.clone(), offsets.synced);
             seen.insert(name.clone(), offsets.high_watermark);
+            if let Some(until) = checkpoints.0[3].get(&name) {
+                cleaned.insert(name.clone(), *until);
+            }
             if offsets.start > 0 {
                 starts.insert(name, offsets.start);
             }
@@ -438,6 +467,19 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Partitions that are neither there nor deleted, and up to where something of them was synced.
+    fn missing(&self, folder: &Path, found: &[FoundPartition]) -> Vec<(&TopicPartition, i64)> {
+        let found: BTreeSet<_> = found.iter().map(|one| one.log.name()).collect();
+        let synced = self.0[0].iter().map(|(name, synced)| (name, *synced));
+        let missing = synced.filter(|(name, synced)| *synced > 0 && !found.contains(name));
+        let mut missing: Vec<_> = missing.collect();
+        if !missing.is_empty() {
+            let deleted = retention::deleted_partitions(folder);
+            missing.retain(|(name, _)| !deleted.contains(retention::cut_name(&name.to_string())));
+        }
+        missing
+    }
+
     /// Removes a partition. Offsets of one that had the same name would hide what is appended to
     /// this one, and would have it taken for synced.
     fn forget(&mut self, name: &TopicPartition, folder: &Path) -> io::Result<()> {
@@ -450,6 +492,10 @@ impl Checkpoints {
         }
         self.replace(without, folder)
     }
+}
+
+fn warn_retention(log: &PartitionLog, error: &io::Error) {
+    tracing::warn!("{}: old segments cannot be deleted: {error}", log.name());
 }
 
 /// What the next start needs of a partition.
@@ -496,7 +542,7 @@ fn take_lock(folder: &Path) -> Result<File, LogError> {
 fn open_all(
     folder: &Path,
     last_end: LastEnd,
-    Checkpoints([synced, starts, _]): &Checkpoints,
+    Checkpoints([synced, starts, _, cleaned]): &Checkpoints,
     config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
     threads: usize,
 ) -> Result<Vec<FoundPartition>, LogError> {
@@ -524,6 +570,7 @@ fn open_all(
                 last_end,
                 recovery_point: synced.get(name).copied().unwrap_or(0),
                 log_start: starts.get(name).copied().unwrap_or(0),
+                cleaned: cleaned.get(name).copied().unwrap_or(0),
                 index_interval: config.index_interval_bytes,
             };
             let opened = open_one(&folder.join(name.to_string()), name, before, config);
@@ -557,4 +604,89 @@ fn open_one(
         log: Arc::new(log),
         repairs: opened.repairs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(folder: &Path, delay_ms: u64) -> (Arc<LogManager>, Vec<FoundPartition>) {
+        let config = TopicConfig {
+            file_delete_delay_ms: delay_ms,
+            ..TopicConfig::default()
+        };
+        let config = Arc::new(config);
+        let options = DataFolderOptions::default();
+        let config = |_: &str| Arc::clone(&config);
+        LogManager::prepare(folder, options, &config, Box::new(|_| ()), 1).unwrap()
+    }
+
+    fn create(manager: &LogManager, topic: &str, delay_ms: u64) -> TopicPartition {
+        let name = TopicPartition::new(topic, 0);
+        let config = TopicConfig {
+            file_delete_delay_ms: delay_ms,
+            ..TopicConfig::default()
+        };
+        manager
+            .create(name.clone(), "id", Arc::new(config))
+            .unwrap();
+        name
+    }
+
+    fn deleted(folder: &Path) -> usize {
+        retention::deleted_partitions(folder).len()
+    }
+
+    #[test]
+    fn what_was_deleted_goes_when_its_topic_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let (manager, _) = opened(folder.path(), 0);
+        let now = create(&manager, "now", 0);
+        let later = create(&manager, "later", 3_600_000);
+        let never = create(&manager, "never", u64::MAX);
+        for name in [&now, &later, &never] {
+            manager.delete(name).unwrap();
+        }
+        assert_eq!(deleted(folder.path()), 3);
+        manager.tend(&mut Duration::from_secs(3600));
+        assert_eq!(deleted(folder.path()), 2);
+        // What is left goes some time after the next start.
+        drop(manager);
+        let (manager, _) = opened(folder.path(), 0);
+        manager.tend(&mut Duration::from_secs(3600));
+        assert_eq!(deleted(folder.path()), 2);
+        assert_eq!(lock(&manager.deleted.0).len(), 2);
+    }
+
+    #[test]
+    fn partitions_whose_folders_are_gone_are_missed_unless_they_were_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = "t".repeat(240);
+        let (manager, _) = opened(folder.path(), 60_000);
+        for topic in ["lost", "empty", "deleted", "kept", &long] {
+            create(&manager, topic, 60_000);
+        }
+        let synced = |topic| (TopicPartition::new(topic, 0), 7);
+        let synced = ["lost", "deleted", "kept", &long].map(synced);
+        let mut synced = OffsetCheckpoint::from(synced);
+        synced.insert(TopicPartition::new("empty", 0), 0);
+        for topic in ["deleted", &long] {
+            manager.delete(&TopicPartition::new(topic, 0)).unwrap();
+        }
+        drop(manager);
+        fs::remove_dir_all(folder.path().join("lost-0")).unwrap();
+        fs::remove_dir_all(folder.path().join("empty-0")).unwrap();
+        let checkpoints = Checkpoints([
+            synced,
+            Default::default(),
+            Default::default(),
+            Default::default(),
+        ]);
+        let (_, found) = opened(folder.path(), 60_000);
+        let missing = checkpoints.missing(folder.path(), &found);
+        assert_eq!(missing, [(&TopicPartition::new("lost", 0), 7)]);
+        fs::remove_dir_all(folder.path().join("kept-0")).unwrap();
+        let missing = checkpoints.missing(folder.path(), &[]);
+        assert_eq!(missing.len(), 2);
+    }
 }

@@ -10,6 +10,7 @@
 //! is never held over a system call.
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,6 +54,8 @@ pub(crate) struct Published {
     /// In order; the last one is the active one.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) epochs: LeaderEpochs,
+    /// Offsets of records that were lost.
+    pub(crate) gaps: Vec<Range<i64>>,
 }
 
 /// The offsets of a partition at one moment.
@@ -104,6 +107,16 @@ pub enum ReadError {
         offset: i64,
         /// What there is.
         offsets: LogOffsets,
+    },
+    /// The record was lost: it was synced, and a start has not found it.
+    #[error(
+        "the records from {} to {} were synced, and are missing or damaged",
+        gap.start,
+        gap.end - 1
+    )]
+    Lost {
+        /// What was lost.
+        gap: Range<i64>,
     },
     /// The file could not be read.
     #[error("the log cannot be read: {0}")]
@@ -214,6 +227,9 @@ impl PartitionLog {
         }
         if offset >= watermark.offset {
             return Ok(None);
+        }
+        if let Some(gap) = published.gaps.iter().find(|gap| gap.contains(&offset)) {
+            return Err(ReadError::Lost { gap: gap.clone() });
         }
         let behind = published
             .segments

@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// room to add to it.
 pub(crate) const OFFSET_MAX: i64 = i64::MAX / 2;
 
+/// The longest name of a topic.
+const TOPIC_BYTES_MAX: usize = 249;
+
 /// An offset as files have it in words.
 pub(crate) fn parse_offset(text: &str) -> Option<i64> {
     let offset = text.parse().ok()?;
@@ -31,12 +34,16 @@ impl TopicPartition {
         }
     }
 
-    /// That of a folder `TOPIC-PARTITION`.
+    /// That of a folder `TOPIC-PARTITION`, where the topic has a name that Kafka allows.
     pub(crate) fn of_folder(name: &str) -> Option<TopicPartition> {
         let (topic, partition) = name.rsplit_once('-')?;
         let number: i32 = partition.parse().ok()?;
-        let is_plain = number >= 0 && number.to_string() == partition && !topic.is_empty();
-        is_plain.then(|| TopicPartition::new(topic, number))
+        let is_plain = number >= 0 && number.to_string() == partition;
+        let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let is_topic = (1..=TOPIC_BYTES_MAX).contains(&topic.len())
+            && topic.bytes().all(is_legal)
+            && ![".", ".."].contains(&topic);
+        (is_plain && is_topic).then(|| TopicPartition::new(topic, number))
     }
 }
 
@@ -71,6 +78,9 @@ mod tests {
             ("-1", None),
             ("orders-x", None),
             ("orders-0.5f3e-delete", None),
+            ("my orders-0", None),
+            ("..-0", None),
+            (&format!("{}-0", "t".repeat(250)), None),
         ] {
             let of = TopicPartition::of_folder(name);
             let expected = expected.map(|(topic, partition)| TopicPartition::new(topic, partition));

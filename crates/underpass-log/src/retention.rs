@@ -1,30 +1,75 @@
 //! Deletes what is too old or too much.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::files::disk;
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
-use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock, parse_name};
+use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock};
 
 const DELETED: &str = "deleted";
 
-/// Files that were to be deleted go after this time, as `file.delete.delay.ms` by default.
-const DELETE_DELAY: Duration = Duration::from_secs(60);
+/// Files and folders that were deleted. They stay for some time under other names
+/// (`file.delete.delay.ms`), for those who find out late.
+#[derive(Debug, Default)]
+pub(crate) struct DeletedFiles(pub(crate) Mutex<Vec<(PathBuf, Instant)>>);
 
-/// Deletes the oldest segments of a partition as far as its configuration has it. The active one is
-/// followed by another one first, if it is to go too.
+/// `file.delete.delay.ms` by default: of folders that an earlier process has deleted.
+const DELAY_MS: u64 = 60_000;
+
+impl DeletedFiles {
+    /// Folders that were deleted before.
+    pub(crate) fn left_in(folder: &Path) -> DeletedFiles {
+        let left = DeletedFiles::default();
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().and_then(of_deleted_folder).is_some() {
+                left.add(entry.path(), DELAY_MS);
+            }
+        }
+        left
+    }
+
+    /// What has another name now is removed after a delay.
+    pub(crate) fn add(&self, path: PathBuf, delay_ms: u64) {
+        // What would take longer than there are numbers for is left to the next start.
+        if let Some(due) = Instant::now().checked_add(Duration::from_millis(delay_ms)) {
+            lock(&self.0).push((path, due));
+        }
+    }
+
+    /// Removes what has been there for long enough.
+    pub(crate) fn remove_due(&self) {
+        let now = Instant::now();
+        let due: Vec<_> = lock(&self.0)
+            .extract_if(.., |(_, due)| *due <= now)
+            .collect();
+        for (path, _) in due {
+            let removed = match path.is_dir() {
+                true => disk::remove_folder(&path),
+                false => disk::remove_if_there(&path),
+            };
+            if let Err(error) = removed {
+                tracing::warn!("{}: {error}", path.display());
+            }
+        }
+    }
+}
+
+/// Takes the oldest segments out of the log of a partition, as far as its configuration has it. The
+/// active one is followed by another one first, if it is to go too. Who reads one goes on.
 ///
 /// # Errors
 /// Of the kernel.
-pub(crate) fn retain(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
+pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Arc<Segment>>> {
     let _files = lock(&log.files);
     if log.is_deleted() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let config = log.config();
     let (segments, start, seen, log_end) = {
@@ -40,7 +85,8 @@ pub(crate) fn retain(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
         let end = next.unwrap_or(log_end.offset);
         let is_too_much = u64::try_from(config.retention_bytes)
             .is_ok_and(|max| size.saturating_sub(segment.size()) >= max);
-        let is_empty = segment.size() == 0;
+        // Others may be empty by damage.
+        let is_empty = next.is_none() && segment.size() == 0;
         let goes = end <= seen
             && !is_empty
             && (end <= start || is_too_much || is_too_old(segment, config.retention_ms, now_ms)?);
@@ -58,7 +104,13 @@ pub(crate) fn retain(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
             false => expired -= 1,
         }
     }
-    delete(log, &segments[..expired])
+    let mut published = log.published();
+    let expired: Vec<_> = published.segments.drain(..expired).collect();
+    let first = published.segments.first().map_or(0, |segment| segment.base);
+    let start = published.start.max(first);
+    published.start = start;
+    published.epochs.cut_start(start);
+    Ok(expired)
 }
 
 /// Whether the latest record of a segment is older than it may be.
@@ -86,29 +138,31 @@ fn modified_ms(path: &Path) -> io::Result<i64> {
     Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Takes segments out of the log, and gives their files another name. Who reads one goes on.
+/// Gives the files of segments that were taken out of the log another name. Where the log begins
+/// now is to be written before: a start takes what is missing behind that for lost.
 ///
 /// A crash may undo changes of names in any order. It must leave neither a gap, behind which
 /// everything would be taken for lost, nor no segment at all, by which the next offset would be
 /// lost: the segment that stays is synced first, and then each one that goes, from the oldest on.
-fn delete(log: &PartitionLog, segments: &[Arc<Segment>]) -> io::Result<()> {
-    if segments.is_empty() {
+///
+/// # Errors
+/// Of the kernel.
+pub(crate) fn delete(
+    log: &PartitionLog,
+    segments: &[Arc<Segment>],
+    deleted: &DeletedFiles,
+) -> io::Result<()> {
+    let _files = lock(&log.files);
+    if log.is_deleted() {
         return Ok(());
-    }
-    {
-        let mut published = log.published();
-        published.segments.drain(..segments.len());
-        let first = published.segments.first().map_or(0, |segment| segment.base);
-        published.start = published.start.max(first);
-        let start = published.start;
-        published.epochs.cut_start(start);
     }
     let first = log
         .published()
         .segments
         .first()
-        .map_or(0, |segment| segment.base);
+        .map_or(0, |first| first.base);
     disk::sync_folder(&log.folder)?;
+    let delay_ms = log.config().file_delete_delay_ms;
     for segment in segments {
         segment.close();
         for extension in [LOG, INDEX, TIME_INDEX, SNAPSHOT] {
@@ -117,14 +171,15 @@ fn delete(log: &PartitionLog, segments: &[Arc<Segment>]) -> io::Result<()> {
                 continue;
             }
             let path = segment.path(extension);
-            match disk::rename(&path, &deleted_file(&path)) {
+            let gone = deleted_file(&path);
+            match disk::rename(&path, &gone) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+                _ => deleted.add(gone, delay_ms),
             }
         }
         disk::sync_folder(&log.folder)?;
     }
-    remove_old_files(&log.folder, log.config().file_delete_delay_ms)
+    Ok(())
 }
 
 fn deleted_file(path: &Path) -> PathBuf {
@@ -134,69 +189,43 @@ fn deleted_file(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Removes files that got their other name some time ago.
-fn remove_old_files(folder: &Path, delay_ms: u64) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_deleted = name
-            .to_str()
-            .and_then(parse_name)
-            .is_some_and(|(_, extension)| extension.ends_with(DELETED));
-        if is_deleted && is_old(&entry.path(), Duration::from_millis(delay_ms)) {
-            disk::remove(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether the name of a file or folder was changed so long ago.
-fn is_old(path: &Path, delay: Duration) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(found) = fs::symlink_metadata(path) else {
-        return false;
-    };
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(found.ctime().unsigned_abs());
-    changed.elapsed().is_ok_and(|elapsed| elapsed >= delay)
-}
-
 /// The name that the folder of a partition gets when it is deleted: Kafka's, with a number that no
 /// other one has in place of its id.
 pub(crate) fn deleted_folder(log: &PartitionLog) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unique = since.unwrap_or_default().as_nanos() ^ u128::from(log.number()) << 96;
-    let end = format!(".{unique:032x}-delete");
-    // As Kafka does, where the name is so long that no folder could have both.
     let name = log.name().to_string();
-    let fits = (0..=FOLDER_NAME_BYTES_MAX - end.len()).rev();
-    let name = { fits }.find_map(|length| name.get(..length.min(name.len())));
-    name.unwrap_or_default().to_owned() + &end
+    format!("{}.{unique:032x}-delete", cut_name(&name))
 }
 
-/// The longest name of a folder (`NAME_MAX`).
-const FOLDER_NAME_BYTES_MAX: usize = 255;
-
-fn is_deleted_folder(folder: &str) -> bool {
-    let name = folder.strip_suffix("-delete");
-    let Some((partition, unique)) = name.and_then(|name| name.rsplit_once('.')) else {
-        return false;
-    };
-    let is_unique = unique.len() == 32 && unique.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let is_cut = folder.len() == FOLDER_NAME_BYTES_MAX && is_unique;
-    is_cut || TopicPartition::of_folder(partition).is_some()
+/// As much of the name of a partition as its folder keeps when it is deleted: what leaves room for
+/// the rest of a name of 255 bytes (`NAME_MAX`).
+pub(crate) fn cut_name(partition: &str) -> &str {
+    partition.get(..CUT_NAME_BYTES).unwrap_or(partition)
 }
 
-/// Removes the folders of partitions that were deleted some time ago.
-pub(crate) fn remove_deleted(folder: &Path) {
+const CUT_NAME_BYTES: usize = 255 - ".-delete".len() - UNIQUE_DIGITS;
+
+const UNIQUE_DIGITS: usize = 32;
+
+/// The partitions whose folders were deleted and are not removed yet, with their names as far as
+/// they are kept.
+pub(crate) fn deleted_partitions(folder: &Path) -> BTreeSet<String> {
+    let mut deleted = BTreeSet::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        if name.to_str().is_some_and(is_deleted_folder)
-            && is_old(&entry.path(), DELETE_DELAY)
-            && let Err(error) = disk::remove_folder(&entry.path())
-        {
-            tracing::warn!("{}: {error}", entry.path().display());
-        }
+        deleted.extend(name.to_str().and_then(of_deleted_folder).map(str::to_owned));
     }
+    deleted
+}
+
+/// The name of the partition, as far as it is kept, of a folder that was deleted.
+fn of_deleted_folder(folder: &str) -> Option<&str> {
+    let (partition, unique) = folder.strip_suffix("-delete")?.rsplit_once('.')?;
+    let is_unique =
+        unique.len() == UNIQUE_DIGITS && unique.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_cut = partition.len() == CUT_NAME_BYTES && is_unique;
+    (is_cut || TopicPartition::of_folder(partition).is_some()).then_some(partition)
 }
 
 #[cfg(test)]
@@ -206,7 +235,7 @@ mod tests {
     #[test]
     fn only_folders_of_partitions_are_removed() {
         let cut = format!("{}.{:032x}-delete", "t".repeat(215), 7);
-        assert_eq!(cut.len(), FOLDER_NAME_BYTES_MAX);
+        assert_eq!(cut.len(), 255);
         for (name, is_one) in [
             ("t-0.5f3e-delete", true),
             ("a.b-12.00000000000000000000000000000001-delete", true),
@@ -217,7 +246,7 @@ mod tests {
             ("t-0-delete", false),
             ("t-delete-0", false),
         ] {
-            assert_eq!(is_deleted_folder(name), is_one, "{name}");
+            assert_eq!(of_deleted_folder(name).is_some(), is_one, "{name}");
         }
     }
 }

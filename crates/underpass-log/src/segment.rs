@@ -35,6 +35,13 @@ pub(crate) struct OpenSegment {
     index: OpenIndex,
 }
 
+/// Where the whole batches of a segment end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct SegmentEnd {
+    pub(crate) position: u64,
+    pub(crate) next_offset: i64,
+}
+
 /// The indexes of a segment to which batches are appended.
 pub(crate) type ActiveIndex = Arc<Mutex<SegmentIndex>>;
 
@@ -164,27 +171,57 @@ impl Segment {
         }
     }
 
-    /// Whether there are index files that can be right, of a segment that ends at an offset.
-    pub(crate) fn is_indexed(&self, end: i64) -> bool {
-        let offsets = end - self.base;
-        let check = || -> io::Result<bool> {
-            let times: TimeFile = self.open_index(TIME_INDEX)?;
-            let is_time_right = match times.largest()? {
-                Some((_, offset)) => i64::from(offset) < offsets,
-                None => self.size() == 0,
-            };
-            Ok(is_time_right && self.open_index(INDEX)?.ends_within(self.size(), offsets)?)
-        };
-        match check() {
-            Ok(true) => true,
+    /// Where a full segment ends that is followed by one at `next`; nothing where there are no
+    /// index files that can be right. No more is read than is behind the last entry. Waits for the
+    /// disk.
+    pub(crate) fn indexed_end(&self, next: i64) -> Option<SegmentEnd> {
+        match self.end_by_index(next) {
+            Ok(end) => Some(end),
             // A crash may have taken them, or they were never written.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            outcome => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
                 let path = self.path(INDEX);
-                let wrong = outcome.map_or_else(|error| error.to_string(), |_| "wrong".to_owned());
-                tracing::warn!("{}: {wrong}; the indexes are made again", path.display());
-                false
+                tracing::warn!("{}: {error}; the indexes are made again", path.display());
+                None
             }
+        }
+    }
+
+    fn end_by_index(&self, next: i64) -> io::Result<SegmentEnd> {
+        let offsets = next - self.base;
+        let times: TimeFile = self.open_index(TIME_INDEX)?;
+        let is_time_right = match times.largest()? {
+            Some((_, offset)) => i64::from(offset) < offsets,
+            None => self.size() == 0,
+        };
+        let index: OffsetFile = self.open_index(INDEX)?;
+        let last = index.last_within(self.size(), offsets)?;
+        let (expected, from) = match last {
+            Some((offset, position)) => (Some(self.base + i64::from(offset)), position),
+            None => (None, 0),
+        };
+        let mut is_right = is_time_right;
+        let mut end = SegmentEnd {
+            position: from,
+            next_offset: self.base,
+        };
+        let file = File::open(self.path(LOG))?;
+        let (size, wait) = (self.size(), DiskWait::Allowed);
+        walk(&file, from, size, wait, &mut |place, header| {
+            if place.position == from {
+                is_right &= expected.is_none_or(|last| header.last_offset() == last);
+            }
+            if !header.is_within(self.base, end.next_offset) || header.next_offset() > next {
+                return ControlFlow::Break(());
+            }
+            end.position = place.position + place.size;
+            end.next_offset = header.next_offset();
+            ControlFlow::Continue(())
+        })?;
+        // An entry is of a batch.
+        match is_right && (expected.is_none() || end.position > from) {
+            true => Ok(end),
+            false => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 

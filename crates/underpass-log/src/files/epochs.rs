@@ -34,6 +34,11 @@ impl LeaderEpochs {
         checkpoints::write(&folder.join(NAME), entries)
     }
 
+    /// Where the first epoch begins: with the log, unless that has lost its beginning.
+    pub(crate) fn start(&self) -> Option<i64> {
+        self.0.first().map(|(_, begin)| *begin)
+    }
+
     /// The latest epoch.
     pub(crate) fn latest(&self) -> Option<i32> {
         self.0.last().map(|(epoch, _)| *epoch)

@@ -90,13 +90,21 @@ impl OffsetFile {
             .map(|entry| (entry.offset, entry.position.into())))
     }
 
-    /// Whether the last entry can be of a segment that has so many bytes and offsets.
-    pub(crate) fn ends_within(&self, size: u64, offsets: i64) -> io::Result<bool> {
-        Ok(self.last()?.is_none_or(|entry| {
-            let OffsetEntry { offset, position } = OffsetEntry::of(&entry);
-            // No entry is of the first batch.
-            (1..size).contains(&position.into()) && i64::from(offset) < offsets
-        }))
+    /// The last entry: the last offset of a batch above the base, and its position.
+    ///
+    /// # Errors
+    /// `InvalidData` where it is of no segment that has so many bytes and offsets; those of the
+    /// kernel.
+    pub(crate) fn last_within(&self, size: u64, offsets: i64) -> io::Result<Option<(u32, u64)>> {
+        let entry = self.last()?.map(|entry| OffsetEntry::of(&entry));
+        let last = entry.map(|entry| (entry.offset, u64::from(entry.position)));
+        // No entry is of the first batch.
+        let is_within =
+            |(offset, position)| (1..size).contains(&position) && i64::from(offset) < offsets;
+        match last.is_none_or(is_within) {
+            true => Ok(last),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 }
 
@@ -162,8 +170,8 @@ mod tests {
             prop_assert_eq!(largest, index.largest_timestamp());
             let last = places.last().unwrap();
             let (end, size) = (last.last_offset - 99, last.position + last.size);
-            prop_assert!(offsets.ends_within(size, end).unwrap());
-            prop_assert!(places.len() == 1 || !offsets.ends_within(last.position, end).unwrap());
+            prop_assert!(offsets.last_within(size, end).is_ok());
+            prop_assert!(places.len() == 1 || offsets.last_within(last.position, end).is_err());
             prop_assert!(OffsetFile::open(&paths[0], places.len() as u64 - 1).is_ok());
             prop_assert!(places.len() < 3 || OffsetFile::open(&paths[0], 1).is_err());
         }

@@ -9,6 +9,10 @@
 //! batch may be torn: what is no whole batch is cut off, and kept in a file beside. A wrong
 //! checksum with whole batches behind it is damage and no torn end: it is cut off as well, and
 //! reported as that.
+//!
+//! Where records before the recovery point are missing or damaged, the disk has lost what was
+//! synced, or somebody has removed a file. Whatever is behind them stays where it is: the gap is
+//! reported, and readers get an error there instead of what follows.
 
 pub(crate) mod checkpoint;
 mod cut;
@@ -17,7 +21,7 @@ mod leftovers;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::{ControlFlow, Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -55,6 +59,8 @@ pub(crate) struct Before {
     pub(crate) recovery_point: i64,
     /// What was deleted at the beginning.
     pub(crate) log_start: i64,
+    /// Before it records may be missing: Kafka has compacted them.
+    pub(crate) cleaned: i64,
     /// `index.interval.bytes` of the topic.
     pub(crate) index_interval: u64,
 }
@@ -66,6 +72,7 @@ impl Before {
             last_end: LastEnd::Clean,
             recovery_point: 0,
             log_start: 0,
+            cleaned: 0,
             index_interval,
         }
     }
@@ -84,6 +91,10 @@ pub struct Repairs {
     pub indexed_segments: usize,
     /// How many offsets at the end were synced, and are not there.
     pub missing_offsets: u64,
+    /// Offsets at the beginning that were not deleted, and are not there.
+    pub missing_start: Option<Range<i64>>,
+    /// Offsets before the end that were synced, and are not there, or whose batches are damaged.
+    pub gaps: Vec<Range<i64>>,
 }
 
 impl fmt::Display for Repairs {
@@ -112,6 +123,24 @@ impl fmt::Display for Repairs {
                 self.missing_offsets
             ));
         }
+        if let Some(missing) = &self.missing_start {
+            parts.push(format!(
+                "the log begins at {}, and its records from {} on are not there",
+                missing.end, missing.start
+            ));
+        }
+        if let [first, others @ ..] = &self.gaps[..] {
+            let others = match others.len() {
+                0 => String::new(),
+                count => format!(" and {count} other ranges"),
+            };
+            parts.push(format!(
+                "the records from {} to {}{others} were synced, and are missing or damaged: \
+                 consumers get an error there",
+                first.start,
+                first.end - 1
+            ));
+        }
         f.write_str(&parts.join("; "))
     }
 }
@@ -119,6 +148,11 @@ impl fmt::Display for Repairs {
 impl Repairs {
     /// Whether anything was lost.
     pub fn lost_something(&self) -> bool {
+        self.lost_end() || self.missing_start.is_some() || !self.gaps.is_empty()
+    }
+
+    /// Whether the log may end where it did not end before: others get the same offsets.
+    fn lost_end(&self) -> bool {
         self.cut_bytes > 0 || self.dropped_segments > 0 || self.missing_offsets > 0
     }
 }
@@ -152,6 +186,8 @@ pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
         dropped_segments: scanned.dropped.len(),
         indexed_segments: scanned.indexed,
         missing_offsets: u64::try_from(missing).unwrap_or(0),
+        missing_start: scanned.missing_start(before, bases[0]),
+        gaps: scanned.gaps.clone(),
         ..Repairs::default()
     };
     // Segments go before what they are behind is cut off. Otherwise a crash in between would leave
@@ -174,10 +210,11 @@ pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
 
 /// Looks through all segments, again as long as what was relied on turns out to be wrong.
 fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, LogError> {
-    let mut recovery_point = match before.last_end {
+    let recovery_point = match before.last_end {
         LastEnd::Clean => i64::MAX,
         LastEnd::Unclean => before.recovery_point,
     };
+    let mut checked_from = recovery_point;
     let mut snapshot_max = i64::MAX;
     let mut active = bases
         .last()
@@ -190,17 +227,18 @@ fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, 
             Some(active) => (active.producers.clone(), active.next_offset),
             None => latest_producers(folder, bases[0], snapshot_max),
         };
+        // It was written after a sync.
+        let known = active.as_ref().map_or(0, |active| active.next_offset);
         let scan = Scan {
             index_interval: before.index_interval,
-            // It was written after a sync.
-            recovery_point: match &active {
-                Some(active) => recovery_point.max(active.next_offset),
-                None => recovery_point,
-            },
+            recovery_point: recovery_point.max(known),
+            checked_from: checked_from.max(known),
+            cleaned: before.cleaned,
             active,
             from,
             producers,
             next_offset: bases[0],
+            gaps: Vec::new(),
             are_epochs_known: epochs.is_some(),
             epochs: epochs.unwrap_or_default(),
         };
@@ -210,9 +248,9 @@ fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, 
         if from > end {
             // The snapshot has batches that are not there.
             snapshot_max = end;
-        } else if recovery_point > end && (is_promised || !scanned.cuts.is_empty()) {
+        } else if checked_from > end && (is_promised || !scanned.cuts.is_empty()) {
             // What is there is not what was synced.
-            recovery_point = 0;
+            checked_from = 0;
         } else {
             return Ok(scanned);
         }
@@ -231,6 +269,7 @@ fn finish(
         next_offset,
         producers,
         mut epochs,
+        gaps,
         ..
     } = scanned;
     let active = Arc::new(last.segment);
@@ -241,7 +280,7 @@ fn finish(
     }
     let path = active.path(LOG);
     let (open, index) = active.set_active(disk::open(&path).map_err(at(&path))?, last.index);
-    let is_clean = before.last_end == LastEnd::Clean && !repairs.lost_something();
+    let is_clean = before.last_end == LastEnd::Clean && !repairs.lost_end();
     let log = segments[0].base..=next_offset;
     let start = log_start(folder, before.log_start, log, is_clean);
     let epoch = next_epoch(&epochs, next_offset, is_clean);
@@ -284,6 +323,7 @@ fn finish(
             high_watermark: end,
             segments,
             epochs,
+            gaps,
         },
         appender,
         repairs,
@@ -327,6 +367,16 @@ struct ScannedLog {
     next_offset: i64,
     producers: ProducerStates,
     epochs: LeaderEpochs,
+    gaps: Vec<Range<i64>>,
+}
+
+impl ScannedLog {
+    /// What was not deleted at the beginning, and is not there. Where the log begins is written
+    /// before anything is deleted; Kafka writes it into its file of epochs.
+    fn missing_start(&self, before: Before, first: i64) -> Option<Range<i64>> {
+        let start = self.epochs.start()?.max(before.log_start);
+        (start < first).then_some(start..first)
+    }
 }
 
 /// A segment that was looked through.
@@ -343,6 +393,11 @@ struct Scan {
     index_interval: u64,
     /// Up to where everything is synced.
     recovery_point: i64,
+    /// From where on checksums are looked at in the last segment. Those of others are from the
+    /// recovery point on: whether they are followed must not depend on what is damaged in them.
+    checked_from: i64,
+    /// Before it gaps are no loss.
+    cleaned: i64,
     /// From where on producers are recorded.
     from: i64,
     /// The last segment, as far as it is known.
@@ -351,6 +406,7 @@ struct Scan {
     next_offset: i64,
     epochs: LeaderEpochs,
     are_epochs_known: bool,
+    gaps: Vec<Range<i64>>,
 }
 
 impl Scan {
@@ -365,9 +421,14 @@ impl Scan {
                 continue;
             }
             let state = self.active.take_if(|_| next.is_none());
-            let mut scanned = self.segment(folder, *base, state)?;
-            cuts.extend(scanned.cut.clone());
-            if next.is_none_or(|next| !self.is_followed_by(next, &scanned)) {
+            let mut scanned = self.segment(folder, (*base, next), state)?;
+            let end = self.next_offset;
+            let is_followed = next.is_some_and(|next| self.follow(next));
+            // What is behind a gap may be of records that are lost, and stays where it is.
+            if !is_followed || self.next_offset == end {
+                cuts.extend(scanned.cut.clone());
+            }
+            if !is_followed {
                 return Ok(ScannedLog {
                     segments,
                     last: scanned,
@@ -377,6 +438,7 @@ impl Scan {
                     next_offset: self.next_offset,
                     producers: self.producers,
                     epochs: self.epochs,
+                    gaps: self.gaps,
                 });
             }
             scanned.index.seal();
@@ -397,24 +459,41 @@ impl Scan {
         }
         let size = disk::regular_size(&file_path(folder, base, LOG)).ok()?;
         let segment = Segment::closed(folder, base, size);
-        segment.is_indexed(next).then_some(())?;
-        self.next_offset = next;
+        let end = segment.indexed_end(next)?;
+        // Otherwise there is something behind all of its records.
+        (end.position == size || end.next_offset < next).then_some(())?;
+        segment.set_size(end.position);
+        self.next_offset = end.next_offset;
+        self.skip_to(next);
         Some(segment)
     }
 
-    /// Whether the segment at `next` goes on where this one ends. Up to the recovery point there
-    /// may be gaps, of what was deleted; behind it a gap is what a crash has taken, and whatever is
-    /// behind the gap was not synced either.
-    fn is_followed_by(&self, next: i64, scanned: &ScannedSegment) -> bool {
-        let is_whole = scanned.cut.is_none() && self.next_offset < self.recovery_point;
-        next == self.next_offset || is_whole && next > self.next_offset
+    /// Goes on with the segment at `next`, if what was looked through is followed by it. Behind the
+    /// recovery point a gap is what a crash has taken, and whatever is behind the gap was not
+    /// synced either.
+    fn follow(&mut self, next: i64) -> bool {
+        let is_synced = self.next_offset < self.recovery_point;
+        let is_followed = next == self.next_offset || is_synced && next > self.next_offset;
+        if is_followed {
+            self.skip_to(next);
+        }
+        is_followed
+    }
+
+    /// Goes on at `next`: what is missing before it is a gap, unless it was compacted.
+    fn skip_to(&mut self, next: i64) {
+        let missing = self.next_offset.max(self.cleaned)..next;
+        if !missing.is_empty() {
+            self.gaps.push(missing);
+        }
+        self.next_offset = next;
     }
 
     /// Looks through a segment, behind what is known of it.
     fn segment(
         &mut self,
         folder: &Path,
-        base: i64,
+        (base, next): (i64, Option<i64>),
         known: Option<KnownState>,
     ) -> Result<ScannedSegment, LogError> {
         let path = file_path(folder, base, LOG);
@@ -435,8 +514,9 @@ impl Scan {
             scanned.first_timestamp = Some(known.first_timestamp);
             scanned.known = known.position;
         }
-        self.batches(&file, size, &mut scanned).map_err(at(&path))?;
-        if self.recovery_point < i64::MAX {
+        let looked = self.batches(&file, (size, next), &mut scanned);
+        looked.map_err(at(&path))?;
+        if self.recovery_point.min(self.checked_from) < i64::MAX {
             // What is found may be in memory only, left by a process that has ended; and so may be
             // that an end was cut off.
             disk::sync(&file).map_err(at(&path))?;
@@ -450,10 +530,14 @@ impl Scan {
     fn batches(
         &mut self,
         file: &fs::File,
-        size: u64,
+        (size, next): (u64, Option<i64>),
         scanned: &mut ScannedSegment,
     ) -> io::Result<()> {
         let base = scanned.segment.base;
+        let checked_from = match next {
+            Some(_) => self.recovery_point,
+            None => self.checked_from,
+        };
         let mut wrong = Ok(());
         walk(
             file,
@@ -461,16 +545,18 @@ impl Scan {
             size,
             DiskWait::Allowed,
             &mut |place, header| {
-                let is_right = match header.is_within(base, self.next_offset) {
-                    true if header.last_offset() >= self.recovery_point => {
-                        let checked = is_intact_at(file, place, header);
-                        checked.unwrap_or_else(|error| {
-                            wrong = Err(error);
-                            false
-                        })
-                    }
-                    is_expected => is_expected,
+                // Before the recovery point nothing reaches into the next segment.
+                let is_expected = header.is_within(base, self.next_offset)
+                    && (self.next_offset >= self.recovery_point
+                        || next.is_none_or(|next| header.next_offset() <= next));
+                let mut is_intact = || {
+                    let checked = is_intact_at(file, place, header);
+                    checked.unwrap_or_else(|error| {
+                        wrong = Err(error);
+                        false
+                    })
                 };
+                let is_right = is_expected && (header.last_offset() < checked_from || is_intact());
                 if !is_right {
                     return ControlFlow::Break(());
                 }

@@ -2,6 +2,7 @@
 //! that is in its way. Nothing is lost without a message, and nothing panics.
 
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -17,6 +18,7 @@ use crate::*;
 
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
+const CLEANED: &str = "cleaner-offset-checkpoint";
 const EPOCHS: &str = "t-0/leader-epoch-checkpoint";
 const CLEAN: &str = ".kafka_cleanshutdown";
 
@@ -246,8 +248,10 @@ fn an_index_that_leads_elsewhere_is_not_followed() {
         for segment in 0..folder.bases.len() - 1 {
             let path = folder.file(segment, "index");
             let mut index = fs::read(&path).unwrap();
-            assert!(index.len() > 8);
-            index.chunks_mut(8).for_each(change);
+            // By the last entry a start finds out that it is wrong.
+            let last = index.len() - 8;
+            assert!(last > 0);
+            index[..last].chunks_mut(8).for_each(change);
             fs::write(path, index).unwrap();
             let path = folder.file(segment, "timeindex");
             let mut times = fs::read(&path).unwrap();
@@ -452,21 +456,148 @@ fn zeros_behind_the_end_are_no_loss() {
     }
 }
 
+/// Everything that consumers get who go on behind what was lost.
+fn served_around(log: &PartitionLog, gaps: &[Range<i64>]) -> Vec<u8> {
+    let (mut content, mut offset) = (Vec::new(), log.offsets().start);
+    while offset < log.offsets().end {
+        let read = log.read(offset, 1, FirstBatch::Whole, DiskWait::Allowed);
+        if let Err(ReadError::Lost { gap }) = &read {
+            assert!(gaps.contains(gap) && gap.contains(&offset));
+            offset = gap.end;
+            continue;
+        }
+        let bytes = super::read(log, offset, 1);
+        offset = BatchHeader::parse(&bytes).unwrap().next_offset();
+        content.extend(bytes);
+    }
+    content
+}
+
+/// What is left of a folder of which segments are damaged: the others, at this start and the next
+/// ones, and an error instead of what was lost.
+fn has_all_but(folder: &Folder, gap: &Range<i64>, what: &str) {
+    let expected = {
+        let mut rest = &folder.content[..];
+        let mut left = Vec::new();
+        while let Some(header) = BatchHeader::parse(rest) {
+            let (one, behind) = rest.split_at(header.size);
+            if !gap.contains(&header.base_offset) {
+                left.extend_from_slice(one);
+            }
+            rest = behind;
+        }
+        left
+    };
+    let mut appended = Vec::new();
+    for turn in 0..3i32 {
+        let (manager, found) = folder.open();
+        let what = format!("{what}, start {turn}");
+        assert_eq!(found.repairs.gaps, std::slice::from_ref(gap), "{what}");
+        assert!(found.repairs.lost_something(), "{what}");
+        assert_eq!(found.log.offsets().end, END + i64::from(turn), "{what}");
+        let served = served_around(&found.log, &found.repairs.gaps);
+        assert!(served == [&expected[..], &appended].concat(), "{what}");
+        super::appended(&manager, &found.log, batch(1, 10, 0));
+        appended.extend(super::read(&found.log, END + i64::from(turn), 1));
+        match turn {
+            0 => drop(manager),
+            _ => manager.close().unwrap(),
+        }
+    }
+}
+
 #[test]
-fn segments_that_are_empty_or_overlap_end_or_leave_gaps_and_nothing_is_removed() {
+fn what_is_missing_before_the_end_is_reported_and_nothing_behind_it_is_given_up() {
+    let whole = Folder::written(Ended::Cleanly);
+    let second = fs::read(whole.file(2, LOG)).unwrap();
+    let first = BatchHeader::parse(&second).unwrap();
+    let from = whole.bases[2];
+    let damages: [(&str, i64, Damage); 5] = [
+        ("removed", 0, |path, _| fs::remove_file(path).unwrap()),
+        ("emptied", 0, |path, _| fs::write(path, "").unwrap()),
+        ("zeros", 0, |path, old| {
+            fs::write(path, vec![0; old.len()]).unwrap();
+        }),
+        ("cut within a batch", 2, |path, old| {
+            let size = BatchHeader::parse(old).unwrap().size;
+            fs::write(path, &old[..size + 30]).unwrap();
+        }),
+        ("cut between batches", 2, |path, old| {
+            let size = BatchHeader::parse(old).unwrap().size;
+            fs::write(path, &old[..size]).unwrap();
+        }),
+    ];
+    assert_eq!(first.next_offset(), from + 2);
+    for ended in [Ended::Cleanly, Ended::ByCrash] {
+        for (what, left, damage) in &damages {
+            for (indexes, remove) in [("indexes", false), ("no indexes", true)] {
+                let folder = Folder::written(ended);
+                damage(&folder.file(2, LOG), &second);
+                if remove {
+                    fs::remove_file(folder.file(2, "index")).unwrap();
+                }
+                let gap = from + left..folder.bases[3];
+                has_all_but(&folder, &gap, &format!("{what}, {indexes}, {ended:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_kafka_has_compacted_is_no_gap() {
+    let folder = Folder::written(Ended::Cleanly);
+    let last = folder.bases.len() - 1;
+    let behind = fs::read(folder.file(last, LOG)).unwrap();
+    let before = fs::read(folder.file(0, LOG)).unwrap();
+    for segment in 1..last {
+        fs::write(folder.file(segment, LOG), "").unwrap();
+    }
+    let cleaned = format!("0\n1\nt 0 {}\n", folder.bases[last]);
+    fs::write(folder.path(CLEANED), &cleaned).unwrap();
+    for _ in 0..2 {
+        let (_manager, found) = folder.open();
+        assert!(!found.repairs.lost_something());
+        // A fetch gets over any number of empty segments.
+        assert!(served(&found.log) == [&before[..], &behind].concat());
+        for offset in folder.bases[1]..folder.bases[last] {
+            let bytes = read(&found.log, offset, 1);
+            let header = BatchHeader::parse(&bytes).unwrap();
+            assert_eq!(header.base_offset, folder.bases[last]);
+        }
+    }
+    assert_eq!(fs::read_to_string(folder.path(CLEANED)).unwrap(), cleaned);
+    // Without it these are lost, or those that were not compacted.
+    for (offset, gap) in [(0, 1), (2, 2)] {
+        let from = folder.bases[gap];
+        fs::write(
+            folder.path(CLEANED),
+            format!("0\n1\nt 0 {}\n", folder.bases[offset]),
+        )
+        .unwrap();
+        let (_manager, found) = folder.open();
+        let gaps = &found.repairs.gaps;
+        assert_eq!(gaps.first().map(|gap| gap.start), Some(from));
+        assert_eq!(gaps.last().map(|gap| gap.end), Some(folder.bases[last]));
+    }
+}
+
+#[test]
+fn a_segment_that_was_removed_at_the_beginning_is_reported_once() {
     for ended in [Ended::Cleanly, Ended::ByCrash] {
         let folder = Folder::written(ended);
-        fs::write(folder.file(2, LOG), "").unwrap();
-        fs::remove_file(folder.file(2, "index")).unwrap();
-        let (_manager, found) = folder.open();
-        let served = served(&found.log);
-        let gap = folder.bases[2];
-        match ended {
-            // A gap within what was synced.
-            Ended::Cleanly => assert_eq!(found.log.offsets().end, END),
-            Ended::ByCrash => assert!(found.log.offsets().end >= gap),
+        fs::remove_file(folder.file(0, LOG)).unwrap();
+        let start = folder.bases[1];
+        for missing in [Some(0..start), None] {
+            let (_manager, found) = folder.open();
+            assert_eq!(found.repairs.missing_start, missing);
+            assert_eq!(found.log.offsets().start, start);
         }
-        assert!(served.len() < folder.content.len());
+    }
+}
+
+#[test]
+fn a_segment_that_overlaps_others_does_not_end_the_log() {
+    for ended in [Ended::Cleanly, Ended::ByCrash] {
         let folder = Folder::written(ended);
         fs::copy(folder.file(1, LOG), file_path(&folder.partition(), 1, LOG)).unwrap();
         let kept = |folder: &Folder| -> u64 {
@@ -480,27 +611,26 @@ fn segments_that_are_empty_or_overlap_end_or_leave_gaps_and_nothing_is_removed()
         };
         let before = kept(&folder);
         let (_manager, found) = folder.open();
-        assert!(found.repairs.lost_something() || found.log.offsets().end == END);
+        assert!(found.repairs.lost_something() && found.log.offsets().end == END);
         assert_eq!(kept(&folder), before);
+        drop(_manager);
+        // Without it everything is there again.
+        fs::remove_file(file_path(&folder.partition(), 1, LOG)).unwrap();
+        folder.has_everything("without it");
     }
 }
 
 #[test]
-fn a_fetch_gets_over_any_number_of_empty_segments() {
+fn an_empty_segment_does_not_keep_others_from_being_deleted() {
     let folder = Folder::written(Ended::Cleanly);
-    let last = folder.bases.len() - 1;
-    let behind = fs::read(folder.file(last, LOG)).unwrap();
-    let before = fs::read(folder.file(0, LOG)).unwrap();
-    for segment in 1..last {
-        fs::write(folder.file(segment, LOG), "").unwrap();
-    }
+    fs::write(folder.file(1, LOG), "").unwrap();
     let (_manager, found) = folder.open();
-    assert!(served(&found.log) == [before, behind].concat());
-    for offset in folder.bases[1]..folder.bases[last] {
-        let bytes = read(&found.log, offset, 1);
-        let header = BatchHeader::parse(&bytes).unwrap();
-        assert_eq!(header.base_offset, folder.bases[last]);
-    }
+    found.log.set_config(Arc::new(TopicConfig {
+        retention_bytes: 1,
+        ..TopicConfig::clone(&small_segments())
+    }));
+    super::retain(&found.log, 0);
+    assert_eq!(found.log.offsets().start, *folder.bases.last().unwrap());
 }
 
 #[test]

@@ -322,7 +322,7 @@ fn of_a_segment_that_is_gone_nothing_is_written_but_the_producers_behind_it() {
     plan(Call::Write, 0, Errno::NOSPC);
     assert!(log.finish_sealed().is_err());
     log.show_until(end);
-    crate::retention::retain(&log, 5000).unwrap();
+    retain(&log, 5000);
     assert_eq!(bases(&log), [2]);
     assert!(log.finish_rest().unwrap());
     let is_there = |base, extension| file_path(folder.path(), base, extension).exists();
@@ -359,7 +359,7 @@ fn segments_go_whose_latest_record_is_too_old() {
         (4002, 8),
         (5000, 8),
     ] {
-        crate::retention::retain(&log, now).unwrap();
+        retain(&log, now);
         assert_eq!((log.offsets().start, log.offsets().end), (start, 9));
         let is_there = |base: &i64| file_path(folder.path(), *base, LOG).exists();
         let there: Vec<_> = [0, 2, 4, 6, 8].into_iter().filter(is_there).collect();
@@ -367,7 +367,7 @@ fn segments_go_whose_latest_record_is_too_old() {
         assert_eq!(there[0], start, "{now}");
     }
     // The one that is written goes, too, and its offsets stay taken.
-    crate::retention::retain(&log, 5001).unwrap();
+    retain(&log, 5001);
     assert_eq!((log.offsets().start, log.offsets().end), (9, 9));
     append_times(&log, 10, &[5000]);
     assert_eq!((log.offsets().start, log.offsets().end), (9, 10));
@@ -382,11 +382,11 @@ fn what_nobody_has_seen_does_not_go() {
     });
     append_times(&log, 239, &[10; 5]);
     assert_eq!(bases(&log), [0, 2, 4]);
-    crate::retention::retain(&log, 1_000_000).unwrap();
+    retain(&log, 1_000_000);
     assert_eq!(bases(&log), [0, 2, 4]);
     let end = log.published().end;
     log.show_until(end);
-    crate::retention::retain(&log, 1_000_000).unwrap();
+    retain(&log, 1_000_000);
     assert_eq!(bases(&log), [5]);
 }
 
@@ -403,7 +403,7 @@ fn records_without_times_are_as_old_as_their_file() {
     }
     // The second one has a time.
     for (now, start) in [(4000, 0), (4001, 4), (6000, 4), (6001, 6), (10_000, 6)] {
-        crate::retention::retain(&log, now).unwrap();
+        retain(&log, now);
         assert_eq!(log.offsets().start, start, "{now}");
     }
 }
