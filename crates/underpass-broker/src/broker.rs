@@ -36,7 +36,7 @@ pub(crate) struct BrokerWorker {
     pub(crate) broker: Arc<Broker>,
     pub(crate) waiters: Rc<FetchWaiters>,
     pub(crate) counts: Arc<WorkerCounts>,
-    /// Batches that are not appended.
+    /// Batches that are not appended, and offsets that cannot be read.
     pub(crate) refusals: RefusalLog,
     /// Connections that are closed because of what was sent on them.
     pub(crate) disconnections: RefusalLog,

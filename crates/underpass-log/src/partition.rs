@@ -216,6 +216,22 @@ impl PartitionLog {
         }
     }
 
+    /// The first offset that may be read again behind one that cannot be, because records are lost
+    /// or damaged there; nothing for other errors.
+    pub fn readable_behind(&self, offset: i64, error: &ReadError) -> Option<i64> {
+        match error {
+            ReadError::Lost { gap } => Some(gap.end),
+            ReadError::Disk(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let published = lock(&self.published);
+                let mut bases = published.segments.iter().map(|segment| segment.base);
+                bases
+                    .find(|base| *base > offset)
+                    .or(Some(published.end.offset))
+            }
+            _ => None,
+        }
+    }
+
     /// The segments that may have an offset, the first one first, and how far the last one of them
     /// may be read; nothing where there is nothing to be seen yet.
     fn readable(&self, offset: i64) -> Result<Option<ReadableSegments>, ReadError> {

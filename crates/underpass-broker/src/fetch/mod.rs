@@ -2,7 +2,7 @@
 
 pub(crate) mod waiters;
 
-use std::rc::Rc;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use underpass::FileRange;
 use underpass_log::{DiskWait, FirstBatch, LogRead, PartitionLog, ReadError};
 
-use crate::fetch::waiters::FetchWaiters;
+use crate::broker::BrokerWorker;
+use crate::connection::refusals::RefusalLog;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{Topic, TopicMap};
 use crate::protocol::tables::fetch::{
@@ -47,7 +48,7 @@ pub(crate) struct Fetched<'a> {
 pub(crate) async fn fetch<'a>(
     request: &FetchRequest<'a>,
     version: i16,
-    (topics, waiters): (&TopicMap, &Rc<FetchWaiters>),
+    (topics, worker): (&TopicMap, &BrokerWorker),
     wait_max: Duration,
 ) -> Fetched<'a> {
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
@@ -64,14 +65,14 @@ pub(crate) async fn fetch<'a>(
     let mut waiter = None;
     loop {
         let begun = Instant::now();
-        let found = read(request, &logs).await;
+        let found = read(request, &logs, &worker.refusals).await;
         let took = begun.elapsed();
         let is_over = numbers.is_empty() || Instant::now() >= until;
         if found.is_urgent || found.bytes >= wanted || is_over {
             return found;
         }
         match &waiter {
-            None => waiter = Some(waiters.wait_for(numbers.clone())),
+            None => waiter = Some(worker.waiters.wait_for(numbers.clone())),
             Some(waiter) => {
                 drop(timeout_at(until, waiter.moved()).await);
                 // A look at very many partitions must not be all that the worker does.
@@ -116,7 +117,11 @@ fn topic_of<'t>(
 }
 
 /// What there is at this moment.
-async fn read<'a>(request: &FetchRequest<'a>, logs: &[Vec<FetchedLog>]) -> Fetched<'a> {
+async fn read<'a>(
+    request: &FetchRequest<'a>,
+    logs: &[Vec<FetchedLog>],
+    refusals: &RefusalLog,
+) -> Fetched<'a> {
     let mut left = u64::try_from(request.max_bytes)
         .unwrap_or(0)
         .min(RESPONSE_BYTES_MAX);
@@ -134,7 +139,7 @@ async fn read<'a>(request: &FetchRequest<'a>, logs: &[Vec<FetchedLog>]) -> Fetch
             if looked_at % PARTITIONS_PER_TURN == 0 {
                 yield_now().await;
             }
-            let data = fetched.partition(partition, log, &mut left);
+            let data = fetched.partition(partition, log, (&mut left, refusals));
             partitions.push(data.await);
         }
         fetched.response.responses.push(FetchableTopicResponse {
@@ -152,7 +157,7 @@ impl Fetched<'_> {
         &mut self,
         asked: &FetchPartition,
         log: &FetchedLog,
-        left: &mut u64,
+        (left, refusals): (&mut u64, &RefusalLog),
     ) -> FetchResponsePartitionData<'a> {
         let mut data = FetchResponsePartitionData {
             partition_index: asked.partition,
@@ -178,7 +183,18 @@ impl Fetched<'_> {
             .unwrap_or(0)
             .min(*left);
         let read = match check_epoch(log, asked.current_leader_epoch) {
-            Ok(()) => read_log(log, asked.fetch_offset, max, first).await,
+            Ok(()) => match read_log(log, asked.fetch_offset, max, first).await {
+                Ok(LogRead::Records(range)) => Ok(Some(range)),
+                Ok(LogRead::Empty | LogRead::NeedsDisk) => Ok(None),
+                Err(ReadError::OutOfRange { .. }) => Err(ErrorCode::OffsetOutOfRange),
+                Err(error) => {
+                    let (name, offset) = (log.name(), asked.fetch_offset);
+                    refusals.report(format_args!(
+                        "{name}: a fetch from offset {offset}: {error}"
+                    ));
+                    Err(ErrorCode::KafkaStorageError)
+                }
+            },
             Err(code) => Err(code),
         };
         let offsets = log.offsets();
@@ -219,24 +235,14 @@ async fn read_log(
     offset: i64,
     bytes_max: u64,
     first: FirstBatch,
-) -> Result<Option<FileRange>, ErrorCode> {
-    let read = log.read(offset, bytes_max, first, DiskWait::Forbidden);
-    let read = match read {
+) -> Result<LogRead, ReadError> {
+    match log.read(offset, bytes_max, first, DiskWait::Forbidden) {
         Ok(LogRead::NeedsDisk) => {
             let log = Arc::clone(log);
             let read = move || log.read(offset, bytes_max, first, DiskWait::Allowed);
             let read = tokio::task::spawn_blocking(read).await;
-            read.map_err(|_| ErrorCode::KafkaStorageError)?
+            read.map_err(io::Error::other)?
         }
         read => read,
-    };
-    match read {
-        Ok(LogRead::Records(range)) => Ok(Some(range)),
-        Ok(LogRead::Empty | LogRead::NeedsDisk) => Ok(None),
-        Err(ReadError::OutOfRange { .. }) => Err(ErrorCode::OffsetOutOfRange),
-        Err(ReadError::Disk(error)) => {
-            tracing::warn!("{}: {error}", log.name());
-            Err(ErrorCode::KafkaStorageError)
-        }
     }
 }

@@ -200,6 +200,16 @@ impl Topics {
             .map(|one| (one.log.name().clone(), Arc::clone(&one.log)));
         let logs: HashMap<_, _> = logs.collect();
         for (name, topic) in &record.topics {
+            let there = (0..topic.partitions)
+                .filter(|number| logs.contains_key(&TopicPartition::new(name, *number)));
+            let missing = topic.partitions as usize - there.count();
+            if missing > 0 {
+                tracing::warn!(
+                    "topic {name}: the folders of {missing} of its {} partitions are not there; \
+                     these are made again, and empty",
+                    topic.partitions
+                );
+            }
             map.add(Arc::new(topics.assembled(name, topic, &logs)?));
         }
         *lock(&topics.present) = Arc::new(map);
@@ -302,7 +312,7 @@ impl Topics {
     ///
     /// # Errors
     /// [`TopicError::Unknown`]; `Disk` and `Log`: it is gone, and may come back with the next
-    /// start.
+    /// start, unless another change is written before.
     pub(crate) fn delete(&self, name: &str) -> Result<(), TopicError> {
         let mut record = lock(&self.record);
         if !record.written.topics.contains_key(name) {
@@ -314,12 +324,17 @@ impl Topics {
             map.by_name.remove(name);
             map.by_id.remove(&topic.id);
         });
-        self.write(&mut record, |next| {
+        let written = self.write(&mut record, |next| {
             next.topics.remove(name);
-        })?;
-        for partition in &topic.partitions {
-            self.log.delete(partition.name())?;
-        }
+        });
+        // On a full disk that fails, and this makes room: with the next start the topic would be
+        // there again, and empty.
+        record.written.topics.remove(name);
+        let partitions = topic.partitions.iter();
+        let deleted = partitions.map(|partition| self.log.delete(partition.name()));
+        let deleted: Vec<_> = deleted.collect();
+        written?;
+        deleted.into_iter().collect::<Result<(), _>>()?;
         Ok(())
     }
 
@@ -493,6 +508,23 @@ mod tests {
         assert!(log.partitions().is_empty() && topics.present().named("t").is_none());
         std::fs::remove_file(obstacle).unwrap();
         assert_eq!(topics.create(&new("t", 4)).unwrap().partitions.len(), 4);
+    }
+
+    #[test]
+    fn a_topic_goes_though_the_metadata_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        topics.create(&new("t", 2)).unwrap();
+        let file = MetadataFile::of(folder.path()).path();
+        let obstacle = file.with_extension("json.new");
+        std::fs::create_dir(&obstacle).unwrap();
+        assert!(matches!(topics.delete("t"), Err(TopicError::Disk(_))));
+        assert!(log.partitions().is_empty() && topics.present().named("t").is_none());
+        assert!(!folder.path().join("t-1").exists());
+        std::fs::remove_dir(obstacle).unwrap();
+        // It is gone for good with the next change.
+        topics.create(&new("other", 1)).unwrap();
+        assert!(!std::fs::read_to_string(file).unwrap().contains("\"t\""));
     }
 
     #[test]

@@ -348,9 +348,21 @@ fn read_all(log: &PartitionLog, found: &mut Vec<CoordinatorRecord>) -> io::Resul
     const BYTES: u64 = 1 << 20;
     let mut offset = log.offsets().start;
     loop {
-        let read = log.read(offset, BYTES, FirstBatch::Whole, DiskWait::Allowed);
-        let LogRead::Records(range) = read.map_err(io::Error::other)? else {
-            return Ok(());
+        let range = match log.read(offset, BYTES, FirstBatch::Whole, DiskWait::Allowed) {
+            Ok(LogRead::Records(range)) => range,
+            Ok(_) => return Ok(()),
+            // What is behind holds all the same.
+            Err(error) => match log.readable_behind(offset, &error) {
+                Some(next) => {
+                    let name = log.name();
+                    tracing::warn!(
+                        "{name}: {error}; commits at offset {offset} to {next} are lost"
+                    );
+                    offset = next;
+                    continue;
+                }
+                None => return Err(io::Error::other(error)),
+            },
         };
         let bytes = content(&range)?;
         let mut rest = &bytes[..];

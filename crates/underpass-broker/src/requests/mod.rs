@@ -241,7 +241,7 @@ impl BrokerWorker {
                     true => Duration::MAX,
                     false => LARGE_FETCH_WAIT_MAX,
                 };
-                let fetched = fetch(&body, version, (&topics, &self.waiters), wait_max).await;
+                let fetched = fetch(&body, version, (&topics, self), wait_max).await;
                 responder.response(&fetched.response, fetched.ranges)
             }
             "ListOffsets" => {

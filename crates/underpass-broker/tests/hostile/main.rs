@@ -7,6 +7,7 @@ mod crowds;
 mod fetches;
 mod frames;
 mod groups;
+mod lost_files;
 mod memory;
 mod nulls;
 mod produces;

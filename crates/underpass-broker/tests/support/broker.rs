@@ -103,11 +103,17 @@ impl BrokerProcess {
     /// Stops it; returns its folder.
     #[track_caller]
     pub(crate) fn stop(self) -> TempDir {
+        self.stop_and_read().0
+    }
+
+    /// Stops it; returns its folder, and what it has logged.
+    #[track_caller]
+    pub(crate) fn stop_and_read(self) -> (TempDir, String) {
         drop(self.stop);
         let report = self.process.end();
         assert_eq!(report.code, Some(0), "{report:#?}");
         assert!(!report.errors.contains("panicked"), "{report:#?}");
-        self.folder
+        (self.folder, report.errors)
     }
 }
 

@@ -130,9 +130,10 @@ impl fmt::Display for Repairs {
             ));
         }
         if let [first, others @ ..] = &self.gaps[..] {
-            let others = match others.len() {
+            let others: u64 = others.iter().map(|gap| gap.start.abs_diff(gap.end)).sum();
+            let others = match others {
                 0 => String::new(),
-                count => format!(" and {count} other ranges"),
+                count => format!(", and {count} others behind,"),
             };
             parts.push(format!(
                 "the records from {} to {}{others} were synced, and are missing or damaged: \
@@ -483,8 +484,10 @@ impl Scan {
     /// Goes on at `next`: what is missing before it is a gap, unless it was compacted.
     fn skip_to(&mut self, next: i64) {
         let missing = self.next_offset.max(self.cleaned)..next;
-        if !missing.is_empty() {
-            self.gaps.push(missing);
+        match self.gaps.last_mut() {
+            _ if missing.is_empty() => {}
+            Some(before) if before.end == missing.start => before.end = next,
+            _ => self.gaps.push(missing),
         }
         self.next_offset = next;
     }
