@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::appender::write_snapshot;
 use crate::config::{DataFolderOptions, TopicConfig};
 use crate::error::{LogError, at};
-use crate::files::checkpoints::{OffsetCheckpoint, read_offsets, write_offsets};
+use crate::files::checkpoints::{Checkpoints, OffsetCheckpoint};
 use crate::files::disk;
 use crate::files::properties::{self, MetaProperties};
 use crate::partition::PartitionLog;
@@ -30,12 +30,6 @@ use crate::threads::{
 const LOCK: &str = ".lock";
 const SYNC_TRIAL: &str = ".sync-trial";
 const CLEAN: &str = ".kafka_cleanshutdown";
-const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
-const LOG_STARTS: &str = "log-start-offset-checkpoint";
-const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
-/// Kafka's, of what it has compacted.
-const CLEANED: &str = "cleaner-offset-checkpoint";
-
 /// How often it is written how far everything is synced.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -64,13 +58,6 @@ pub struct LogManager {
     tending: Mutex<Option<mpsc::Sender<()>>>,
     _lock: File,
 }
-
-/// Offsets of all partitions, as files of the data folder have them.
-#[derive(Debug, Default, PartialEq)]
-struct Checkpoints([OffsetCheckpoint; 4]);
-
-/// The files, in the same order.
-const CHECKPOINTS: [&str; 4] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED];
 
 /// What was found in a data folder.
 #[derive(Debug)]
@@ -124,7 +111,7 @@ impl LogManager {
         disk::sync_folder(folder).map_err(at(folder))?;
         let checkpoints = Checkpoints::read(folder);
         let found = open_all(folder, last_end, &checkpoints, config, opening_threads)?;
-        for (name, synced) in checkpoints.missing(folder, &found) {
+        for (name, synced) in missing(checkpoints.synced(), folder, &found) {
             tracing::warn!(
                 "{name}: its folder is gone, and with it what was synced up to offset {synced}"
             );
@@ -395,7 +382,7 @@ impl LogManager {
             let name = log.name().clone();
             synced.insert(name.clone(), offsets.synced);
             seen.insert(name.clone(), offsets.high_watermark);
-            if let Some(until) = checkpoints.0[3].get(&name) {
+            if let Some(until) = checkpoints.cleaned().get(&name) {
                 cleaned.insert(name.clone(), *until);
             }
             if offsets.start > 0 {
@@ -449,53 +436,25 @@ impl Drop for LogManager {
     }
 }
 
-impl Checkpoints {
-    fn read(folder: &Path) -> Checkpoints {
-        Checkpoints(CHECKPOINTS.map(|name| read_offsets(&folder.join(name))))
-    }
-
-    /// Writes those that have changed, or are not there.
-    fn replace(&mut self, present: Checkpoints, folder: &Path) -> io::Result<()> {
-        let pairs = self.0.iter_mut().zip(present.0).zip(CHECKPOINTS);
-        for ((written, present), name) in pairs {
-            let path = folder.join(name);
-            if *written != present || !path.exists() {
-                write_offsets(&path, &present)?;
-                *written = present;
-            }
-        }
-        Ok(())
-    }
-
-    /// Partitions that are neither there nor deleted, and up to where something of them was synced.
-    fn missing(&self, folder: &Path, found: &[FoundPartition]) -> Vec<(&TopicPartition, i64)> {
-        let found: BTreeSet<_> = found.iter().map(|one| one.log.name()).collect();
-        let synced = self.0[0].iter().map(|(name, synced)| (name, *synced));
-        let missing = synced.filter(|(name, synced)| *synced > 0 && !found.contains(name));
-        let mut missing: Vec<_> = missing.collect();
-        if !missing.is_empty() {
-            let deleted = retention::deleted_partitions(folder);
-            missing.retain(|(name, _)| !deleted.contains(retention::cut_name(&name.to_string())));
-        }
-        missing
-    }
-
-    /// Removes a partition. Offsets of one that had the same name would hide what is appended to
-    /// this one, and would have it taken for synced.
-    fn forget(&mut self, name: &TopicPartition, folder: &Path) -> io::Result<()> {
-        if self.0.iter().all(|offsets| !offsets.contains_key(name)) {
-            return Ok(());
-        }
-        let mut without = Checkpoints(self.0.clone());
-        for offsets in &mut without.0 {
-            offsets.remove(name);
-        }
-        self.replace(without, folder)
-    }
-}
-
 fn warn_retention(log: &PartitionLog, error: &io::Error) {
     tracing::warn!("{}: old segments cannot be deleted: {error}", log.name());
+}
+
+/// Partitions that are neither there nor deleted, and up to where something of them was synced.
+fn missing<'c>(
+    synced: &'c OffsetCheckpoint,
+    folder: &Path,
+    found: &[FoundPartition],
+) -> Vec<(&'c TopicPartition, i64)> {
+    let found: BTreeSet<_> = found.iter().map(|one| one.log.name()).collect();
+    let synced = synced.iter().map(|(name, synced)| (name, *synced));
+    let missing = synced.filter(|(name, synced)| *synced > 0 && !found.contains(name));
+    let mut missing: Vec<_> = missing.collect();
+    if !missing.is_empty() {
+        let deleted = retention::deleted_partitions(folder);
+        missing.retain(|(name, _)| !deleted.contains(retention::cut_name(&name.to_string())));
+    }
+    missing
 }
 
 /// What the next start needs of a partition.
@@ -676,17 +635,10 @@ mod tests {
         drop(manager);
         fs::remove_dir_all(folder.path().join("lost-0")).unwrap();
         fs::remove_dir_all(folder.path().join("empty-0")).unwrap();
-        let checkpoints = Checkpoints([
-            synced,
-            Default::default(),
-            Default::default(),
-            Default::default(),
-        ]);
         let (_, found) = opened(folder.path(), 60_000);
-        let missing = checkpoints.missing(folder.path(), &found);
-        assert_eq!(missing, [(&TopicPartition::new("lost", 0), 7)]);
+        let gone = missing(&synced, folder.path(), &found);
+        assert_eq!(gone, [(&TopicPartition::new("lost", 0), 7)]);
         fs::remove_dir_all(folder.path().join("kept-0")).unwrap();
-        let missing = checkpoints.missing(folder.path(), &[]);
-        assert_eq!(missing.len(), 2);
+        assert_eq!(missing(&synced, folder.path(), &[]).len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Data folders of which parts are lost: what is there is served, and nothing is skipped in silence.
+//! Data folders of which parts are lost: what is there is served, and nothing is skipped unsaid.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -22,9 +22,64 @@ const BYTES_MAX: u64 = 32 << 20;
 /// An offset of each partition, under a name such as `recovery-point-offset-checkpoint`.
 pub(crate) type OffsetCheckpoint = BTreeMap<TopicPartition, i64>;
 
+const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
+const LOG_STARTS: &str = "log-start-offset-checkpoint";
+const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+/// Kafka's, of what it has compacted.
+const CLEANED: &str = "cleaner-offset-checkpoint";
+
+/// Offsets of all partitions, as files of the data folder have them.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Checkpoints(pub(crate) [OffsetCheckpoint; 4]);
+
+/// The files, in the same order.
+const CHECKPOINTS: [&str; 4] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED];
+
+impl Checkpoints {
+    /// Up to where everything is synced.
+    pub(crate) fn synced(&self) -> &OffsetCheckpoint {
+        &self.0[0]
+    }
+
+    /// Up to where Kafka has compacted.
+    pub(crate) fn cleaned(&self) -> &OffsetCheckpoint {
+        &self.0[3]
+    }
+
+    pub(crate) fn read(folder: &Path) -> Checkpoints {
+        Checkpoints(CHECKPOINTS.map(|name| read_offsets(&folder.join(name))))
+    }
+
+    /// Writes those that have changed, or are not there.
+    pub(crate) fn replace(&mut self, present: Checkpoints, folder: &Path) -> io::Result<()> {
+        let pairs = self.0.iter_mut().zip(present.0).zip(CHECKPOINTS);
+        for ((written, present), name) in pairs {
+            let path = folder.join(name);
+            if *written != present || !path.exists() {
+                write_offsets(&path, &present)?;
+                *written = present;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a partition. Offsets of one that had the same name would hide what is appended to
+    /// this one, and would have it taken for synced.
+    pub(crate) fn forget(&mut self, name: &TopicPartition, folder: &Path) -> io::Result<()> {
+        if self.0.iter().all(|offsets| !offsets.contains_key(name)) {
+            return Ok(());
+        }
+        let mut without = Checkpoints(self.0.clone());
+        for offsets in &mut without.0 {
+            offsets.remove(name);
+        }
+        self.replace(without, folder)
+    }
+}
+
 /// Reads offsets; none where the file does not exist or is damaged: what is missing is found out
 /// again.
-pub(crate) fn read_offsets(path: &Path) -> OffsetCheckpoint {
+fn read_offsets(path: &Path) -> OffsetCheckpoint {
     let entries = read(path, |words| match words {
         [topic, partition, offset] => {
             let partition = partition.parse().ok().filter(|number| *number >= 0)?;
@@ -36,7 +91,7 @@ pub(crate) fn read_offsets(path: &Path) -> OffsetCheckpoint {
 }
 
 /// Replaces a file of offsets.
-pub(crate) fn write_offsets(path: &Path, offsets: &OffsetCheckpoint) -> io::Result<()> {
+fn write_offsets(path: &Path, offsets: &OffsetCheckpoint) -> io::Result<()> {
     let entries = offsets
         .iter()
         .map(|(of, offset)| format!("{} {} {offset}", of.topic, of.partition));

@@ -17,8 +17,8 @@
 pub(crate) mod checkpoint;
 mod cut;
 mod leftovers;
+mod repairs;
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::ops::{ControlFlow, Range, RangeInclusive};
@@ -33,11 +33,11 @@ use crate::files::disk::{self, DiskWait};
 use crate::files::epochs::{self, LeaderEpochs};
 use crate::index::SegmentIndex;
 use crate::partition::Published;
-use crate::position::LogPosition;
 use crate::producers::{ProducerStates, SNAPSHOT_BYTES_MAX};
 use crate::recovery::checkpoint::KnownState;
 use crate::recovery::cut::{Cut, cut_end};
 use crate::recovery::leftovers::{clear_leftovers, drop_segment, remove_if_there};
+pub use crate::recovery::repairs::Repairs;
 use crate::segment::{
     INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk,
 };
@@ -75,86 +75,6 @@ impl Before {
             cleaned: 0,
             index_interval,
         }
-    }
-}
-
-/// What was found, and is worth a message.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Repairs {
-    /// Bytes behind the last whole batch, which are in a file beside now.
-    pub cut_bytes: u64,
-    /// Whether whole batches were among them: the disk has damaged what was before.
-    pub is_damaged: bool,
-    /// Segments behind what was cut off, which have another name now.
-    pub dropped_segments: usize,
-    /// Segments whose indexes were made again.
-    pub indexed_segments: usize,
-    /// How many offsets at the end were synced, and are not there.
-    pub missing_offsets: u64,
-    /// Offsets at the beginning that were not deleted, and are not there.
-    pub missing_start: Option<Range<i64>>,
-    /// Offsets before the end that were synced, and are not there, or whose batches are damaged.
-    pub gaps: Vec<Range<i64>>,
-}
-
-impl fmt::Display for Repairs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = Vec::new();
-        if self.cut_bytes > 0 {
-            let damaged = match self.is_damaged {
-                true => ", whole batches among them: the disk has damaged what is before",
-                false => "",
-            };
-            parts.push(format!(
-                "{} bytes behind the last whole batch were cut off, into a file *.cut beside the \
-                 segment{damaged}",
-                self.cut_bytes
-            ));
-        }
-        if self.dropped_segments > 0 {
-            parts.push(format!(
-                "{} later segments were renamed to *.cut",
-                self.dropped_segments
-            ));
-        }
-        if self.missing_offsets > 0 {
-            parts.push(format!(
-                "{} records at the end were synced and are not there",
-                self.missing_offsets
-            ));
-        }
-        if let Some(missing) = &self.missing_start {
-            parts.push(format!(
-                "the log begins at {}, and its records from {} on are not there",
-                missing.end, missing.start
-            ));
-        }
-        if let [first, others @ ..] = &self.gaps[..] {
-            let others: u64 = others.iter().map(|gap| gap.start.abs_diff(gap.end)).sum();
-            let others = match others {
-                0 => String::new(),
-                count => format!(", and {count} others behind,"),
-            };
-            parts.push(format!(
-                "the records from {} to {}{others} were synced, and are missing or damaged: \
-                 consumers get an error there",
-                first.start,
-                first.end - 1
-            ));
-        }
-        f.write_str(&parts.join("; "))
-    }
-}
-
-impl Repairs {
-    /// Whether anything was lost.
-    pub fn lost_something(&self) -> bool {
-        self.lost_end() || self.missing_start.is_some() || !self.gaps.is_empty()
-    }
-
-    /// Whether the log may end where it did not end before: others get the same offsets.
-    fn lost_end(&self) -> bool {
-        self.cut_bytes > 0 || self.dropped_segments > 0 || self.missing_offsets > 0
     }
 }
 
@@ -288,11 +208,6 @@ fn finish(
     epochs.cut_end(next_offset);
     epochs.cut_start(start);
     epochs.begin(epoch, next_offset);
-    let end = LogPosition {
-        offset: next_offset,
-        segment: active.base,
-        position: active.size(),
-    };
     // The epoch is on the disk before a record has it. Otherwise a second crash that loses all its
     // records would lose it too, and others would get the same offsets in the same epoch. This
     // syncs the names in the folder, too.
@@ -300,6 +215,7 @@ fn finish(
     epochs.write(folder).map_err(at(&path))?;
     let appender = Appender {
         producers,
+        reserved: active.size(),
         active,
         open,
         index,
@@ -307,7 +223,6 @@ fn finish(
         next_offset,
         first_timestamp: last.first_timestamp,
         active_since: Instant::now(),
-        reserved: end.position,
         checkpointed: last.known,
         state: None,
         unsynced: Vec::new(),
@@ -316,6 +231,7 @@ fn finish(
         sealed: Vec::new(),
         unfinished: Vec::new(),
     };
+    let end = appender.end();
     Ok(Opened {
         published: Published {
             start,

@@ -1,0 +1,84 @@
+//! What a start has found wrong with a partition.
+
+use std::fmt;
+use std::ops::Range;
+
+/// What was found, and is worth a message.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Repairs {
+    /// Bytes behind the last whole batch, which are in a file beside now.
+    pub cut_bytes: u64,
+    /// Whether whole batches were among them: the disk has damaged what was before.
+    pub is_damaged: bool,
+    /// Segments behind what was cut off, which have another name now.
+    pub dropped_segments: usize,
+    /// Segments whose indexes were made again.
+    pub indexed_segments: usize,
+    /// How many offsets at the end were synced, and are not there.
+    pub missing_offsets: u64,
+    /// Offsets at the beginning that were not deleted, and are not there.
+    pub missing_start: Option<Range<i64>>,
+    /// Offsets before the end that were synced, and are not there, or whose batches are damaged.
+    pub gaps: Vec<Range<i64>>,
+}
+
+impl fmt::Display for Repairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.cut_bytes > 0 {
+            let damaged = match self.is_damaged {
+                true => ", whole batches among them: the disk has damaged what is before",
+                false => "",
+            };
+            parts.push(format!(
+                "{} bytes behind the last whole batch were cut off, into a file *.cut beside the \
+                 segment{damaged}",
+                self.cut_bytes
+            ));
+        }
+        if self.dropped_segments > 0 {
+            parts.push(format!(
+                "{} later segments were renamed to *.cut",
+                self.dropped_segments
+            ));
+        }
+        if self.missing_offsets > 0 {
+            parts.push(format!(
+                "{} records at the end were synced and are not there",
+                self.missing_offsets
+            ));
+        }
+        if let Some(missing) = &self.missing_start {
+            parts.push(format!(
+                "the log begins at {}, and its records from {} on are not there",
+                missing.end, missing.start
+            ));
+        }
+        if let [first, others @ ..] = &self.gaps[..] {
+            let others: u64 = others.iter().map(|gap| gap.start.abs_diff(gap.end)).sum();
+            let others = match others {
+                0 => String::new(),
+                count => format!(", and {count} others behind,"),
+            };
+            parts.push(format!(
+                "the records from {} to {}{others} were synced, and are missing or damaged: \
+                 consumers get an error there",
+                first.start,
+                first.end - 1
+            ));
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+impl Repairs {
+    /// Whether anything was lost.
+    pub fn lost_something(&self) -> bool {
+        self.lost_end() || self.missing_start.is_some() || !self.gaps.is_empty()
+    }
+
+    /// Whether the log may end where it did not end before: others get the same offsets.
+    pub(super) fn lost_end(&self) -> bool {
+        self.cut_bytes > 0 || self.dropped_segments > 0 || self.missing_offsets > 0
+    }
+}
