@@ -244,7 +244,8 @@ impl PartitionLog {
         if offset >= watermark.offset {
             return Ok(None);
         }
-        if let Some(gap) = published.gaps.iter().find(|gap| gap.contains(&offset)) {
+        let behind = published.gaps.partition_point(|gap| gap.end <= offset);
+        if let Some(gap) = published.gaps.get(behind).filter(|gap| gap.start <= offset) {
             return Err(ReadError::Lost { gap: gap.clone() });
         }
         let behind = published

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Extensions of files of a partition. Those of batches come first.
-const EXTENSIONS: [&str; 12] = [
+const EXTENSIONS: [&str; 11] = [
     "log",
     "log",
     "log.swap",
@@ -27,16 +27,16 @@ const EXTENSIONS: [&str; 12] = [
     "index",
     "timeindex",
     "snapshot",
-    "snapshot",
     "index.swap",
     "log.deleted",
     "log.cut",
     "checkpoint",
 ];
 
-const CHECKPOINTS: [&str; 4] = [
+const CHECKPOINTS: [&str; 5] = [
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
     "t-0/leader-epoch-checkpoint",
     "t-0/partition.metadata",
 ];
