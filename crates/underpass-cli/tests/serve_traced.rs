@@ -64,6 +64,46 @@ fn a_popular_small_file_costs_three_calls() {
     );
 }
 
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_connection_for_one_request_costs_seven_calls() {
+    const CONNECTIONS: usize = 100;
+    const SECONDS_MAX: usize = 5;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let server = Server::traced(log.path(), &["trace=!futex"], &[]);
+    server.write("f", vec![b'f'; 1024]);
+    let file = fs::File::open(server.path("f")).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    for _ in 0..CONNECTIONS {
+        let mut socket = server.connect();
+        socket.send("GET /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert_eq!(socket.response().body, vec![b'f'; 1024]);
+    }
+    server.stop().assert_success();
+    let log = fs::read_to_string(log.path()).unwrap();
+    let calls = calls(&log);
+    let count = |name: &str| calls.iter().filter(|call| **call == name).count();
+    // Some requests arrive later than their connections: these are registered, and waited for.
+    let late = count("epoll_ctl") / 2;
+    let of_each = [
+        "accept4",
+        "accept4",
+        "recvfrom",
+        "read",
+        "sendto",
+        "close",
+        "epoll_wait",
+    ];
+    let of_late = ["epoll_ctl", "epoll_ctl", "epoll_wait", "recvfrom"];
+    let most = of_each.len() * CONNECTIONS + of_late.len() * late + 40 + 12 * SECONDS_MAX;
+    let total = calls.len();
+    assert!(
+        total <= most,
+        "{total}, {late} of them late: {:?}",
+        &calls[total - 20..]
+    );
+}
+
 /// What a popular path costs beyond the calls of a file under its own name.
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
