@@ -98,18 +98,20 @@ fn write_offsets(path: &Path, offsets: &OffsetCheckpoint) -> io::Result<()> {
     write(path, entries)
 }
 
-/// The lines behind version and count, as `entry` reads their words. Nothing if the file is missing
-/// or damaged, even in one line: then a warning says what is wrong with it.
+/// The lines behind version and count, as `entry` reads their words. Nothing if the file is missing,
+/// empty or damaged, even in one line: then a warning says what is wrong with it.
 pub(crate) fn read<T>(path: &Path, entry: impl FnMut(&[&str]) -> Option<T>) -> Option<Vec<T>> {
     let content = match disk::read(path, BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        // Kafka makes some of them before there is anything to be written.
+        Ok(content) if content.is_empty() => return None,
         content => content.map_err(|error| error.to_string()),
     };
     match content.and_then(|content| parse(&content, entry)) {
         Ok(entries) => Some(entries),
         Err(wrong) => {
             let path = path.display();
-            tracing::warn!("{path}: {wrong}; what it said is found out from the log");
+            tracing::warn!("{path}: {wrong}; nothing of it is used");
             None
         }
     }
