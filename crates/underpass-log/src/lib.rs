@@ -12,6 +12,7 @@ mod append;
 mod appender;
 pub mod batch;
 mod config;
+mod damage;
 mod error;
 mod files;
 #[cfg(any(test, feature = "fuzz"))]

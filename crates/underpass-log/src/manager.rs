@@ -14,6 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::appender::write_snapshot;
 use crate::config::{DataFolderOptions, TopicConfig};
+use crate::damage::Numbering;
 use crate::error::{LogError, at};
 use crate::files::checkpoints::{Checkpoints, OffsetCheckpoint};
 use crate::files::disk;
@@ -235,6 +236,35 @@ impl LogManager {
         topic_id: &str,
         config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>, LogError> {
+        let before = Before::new(config.index_interval_bytes);
+        self.create_after(before, name, topic_id, config)
+    }
+
+    /// Makes a partition again whose folder was lost: its leader epoch is later than those were, so
+    /// that consumers that had read further find out. Blocks.
+    ///
+    /// # Errors
+    /// As of [`create`](LogManager::create).
+    pub fn create_again(
+        &self,
+        name: TopicPartition,
+        topic_id: &str,
+        config: Arc<TopicConfig>,
+    ) -> Result<Arc<PartitionLog>, LogError> {
+        let before = Before {
+            replaces_lost: true,
+            ..Before::new(config.index_interval_bytes)
+        };
+        self.create_after(before, name, topic_id, config)
+    }
+
+    fn create_after(
+        &self,
+        before: Before,
+        name: TopicPartition,
+        topic_id: &str,
+        config: Arc<TopicConfig>,
+    ) -> Result<Arc<PartitionLog>, LogError> {
         if lock(&self.partitions).contains_key(&name) {
             return Err(LogError::Exists(name));
         }
@@ -245,7 +275,7 @@ impl LogManager {
         let made = || {
             disk::create_folder(&folder).map_err(at(&folder))?;
             properties::write_topic_id(&folder, topic_id).map_err(at(&folder))?;
-            recovery::open(&folder, Before::new(config.index_interval_bytes))
+            recovery::open(&folder, before)
         };
         let opened = made().inspect_err(|_| {
             // What is there of it would be adopted by the next start.
@@ -514,7 +544,7 @@ fn open_all(
         };
         let path = entry.path();
         // A link may lead to a folder elsewhere.
-        match fs::metadata(&path).map_err(at(&path))?.is_dir() {
+        match path.is_dir() {
             true => names.push(name),
             false => tracing::warn!("{}: this is no folder, and no partition", path.display()),
         }
@@ -529,8 +559,12 @@ fn open_all(
                 last_end,
                 recovery_point: synced.get(name).copied().unwrap_or(0),
                 log_start: starts.get(name).copied().unwrap_or(0),
-                cleaned: cleaned.get(name).copied().unwrap_or(0),
+                numbering: match cleaned.contains_key(name) {
+                    true => Numbering::Compacted,
+                    false => Numbering::Consecutive,
+                },
                 index_interval: config.index_interval_bytes,
+                replaces_lost: false,
             };
             let opened = open_one(&folder.join(name.to_string()), name, before, config);
             lock(&found).push(opened);

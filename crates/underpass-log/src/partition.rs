@@ -19,6 +19,7 @@ use underpass::FileRange;
 
 use crate::appender::Appender;
 use crate::config::TopicConfig;
+use crate::damage::{Damaged, Gap};
 use crate::files::disk::DiskWait;
 use crate::files::epochs::LeaderEpochs;
 use crate::position::{LogPosition, TopicPartition};
@@ -54,8 +55,8 @@ pub(crate) struct Published {
     /// In order; the last one is the active one.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) epochs: LeaderEpochs,
-    /// Offsets of records that were lost.
-    pub(crate) gaps: Vec<Range<i64>>,
+    /// Records that were lost, in order.
+    pub(crate) gaps: Vec<Gap>,
 }
 
 /// The offsets of a partition at one moment.
@@ -85,8 +86,15 @@ pub enum LogRead {
     NeedsDisk,
 }
 
-/// Segments, and how far the last one that has something to be seen may be read.
-type ReadableSegments = (Vec<Arc<Segment>>, LogPosition);
+/// What a read may look at.
+struct Readable {
+    /// Those that may have the offset, the first one first.
+    segments: Vec<Arc<Segment>>,
+    /// How far the last one that has something to be seen may be read.
+    watermark: LogPosition,
+    /// What is lost next.
+    gap: Option<Gap>,
+}
 
 /// Whether one batch is read even where it is larger than what was asked for (KIP-74).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,7 +116,7 @@ pub enum ReadError {
         /// What there is.
         offsets: LogOffsets,
     },
-    /// The record was lost: it was synced, and a start has not found it.
+    /// The record was lost: it was synced, and is missing or damaged.
     #[error(
         "the records from {} to {} were synced, and are missing or damaged",
         gap.start,
@@ -207,34 +215,49 @@ impl PartitionLog {
         first: FirstBatch,
         wait: DiskWait,
     ) -> Result<LogRead, ReadError> {
-        let Some((segments, limit)) = self.readable(offset)? else {
+        let Some(readable) = self.readable(offset)? else {
             return Ok(LogRead::Empty);
         };
-        match Self::read_segments(&segments, limit, (offset, bytes_max, first), wait) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(LogRead::NeedsDisk),
-            read => Ok(read?),
-        }
-    }
-
-    /// The first offset that may be read again behind one that cannot be, because records are lost
-    /// or damaged there; nothing for other errors.
-    pub fn readable_behind(&self, offset: i64, error: &ReadError) -> Option<i64> {
-        match error {
-            ReadError::Lost { gap } => Some(gap.end),
-            ReadError::Disk(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let published = lock(&self.published);
-                let mut bases = published.segments.iter().map(|segment| segment.base);
-                bases
-                    .find(|base| *base > offset)
-                    .or(Some(published.end.offset))
+        match readable.read((offset, bytes_max, first), wait) {
+            Err(ReadError::Disk(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                Ok(LogRead::NeedsDisk)
             }
-            _ => None,
+            Err(ReadError::Disk(error)) => Err(match Damaged::of(&error) {
+                Some(damaged) => self.lose(damaged, readable.watermark.offset),
+                None => error.into(),
+            }),
+            read => read,
         }
     }
 
-    /// The segments that may have an offset, the first one first, and how far the last one of them
-    /// may be read; nothing where there is nothing to be seen yet.
-    fn readable(&self, offset: i64) -> Result<Option<ReadableSegments>, ReadError> {
+    /// Remembers records of which a read has found out that they are lost.
+    fn lose(&self, damaged: &Damaged, end: i64) -> ReadError {
+        let mut published = lock(&self.published);
+        let bases = published.segments.iter().map(|segment| segment.base);
+        let next = bases.filter(|base| *base > damaged.place.0).min();
+        let offsets = damaged.offsets.start..damaged.offsets.end.min(next.unwrap_or(end));
+        let gaps = &mut published.gaps;
+        let at = gaps.partition_point(|gap| gap.offsets.start < offsets.start);
+        if gaps
+            .get(at)
+            .is_none_or(|gap| gap.offsets.start > offsets.start)
+        {
+            let (name, last) = (&self.name, offsets.end - 1);
+            let first = offsets.start;
+            tracing::warn!("{name}: {damaged}; the records from {first} to {last} are lost");
+            gaps.insert(
+                at,
+                Gap {
+                    offsets: offsets.clone(),
+                    place: damaged.place,
+                },
+            );
+        }
+        ReadError::Lost { gap: offsets }
+    }
+
+    /// What may be looked at for an offset; nothing where there is nothing to be seen yet.
+    fn readable(&self, offset: i64) -> Result<Option<Readable>, ReadError> {
         let published = lock(&self.published);
         let watermark = published.high_watermark;
         if offset < published.start || offset > published.end.offset {
@@ -244,9 +267,11 @@ impl PartitionLog {
         if offset >= watermark.offset {
             return Ok(None);
         }
-        let behind = published.gaps.partition_point(|gap| gap.end <= offset);
-        if let Some(gap) = published.gaps.get(behind).filter(|gap| gap.start <= offset) {
-            return Err(ReadError::Lost { gap: gap.clone() });
+        let gaps = &published.gaps;
+        let gap = gaps.get(gaps.partition_point(|gap| gap.offsets.end <= offset));
+        if let Some(Gap { offsets, .. }) = gap.filter(|gap| gap.offsets.start <= offset) {
+            let gap = offsets.clone();
+            return Err(ReadError::Lost { gap });
         }
         let behind = published
             .segments
@@ -258,47 +283,11 @@ impl PartitionLog {
             .iter()
             .take_while(|segment| segment.base <= watermark.segment)
             .filter(|segment| segment.size() > 0);
-        Ok(Some((visible.take(2).cloned().collect(), watermark)))
-    }
-
-    fn read_segments(
-        segments: &[Arc<Segment>],
-        watermark: LogPosition,
-        (offset, bytes_max, first): (i64, u64, FirstBatch),
-        wait: DiskWait,
-    ) -> io::Result<LogRead> {
-        for (number, segment) in segments.iter().enumerate() {
-            let limit = match segment.base == watermark.segment {
-                true => watermark.position,
-                false => segment.size(),
-            };
-            let open = match (segment.opened(), wait) {
-                (Some(open), _) => open,
-                (None, DiskWait::Allowed) => segment.open()?,
-                (None, DiskWait::Forbidden) => return Ok(LogRead::NeedsDisk),
-            };
-            let Some(batch) = open.find(offset, limit, wait)? else {
-                continue;
-            };
-            let next = segments.get(number + 1);
-            if next.is_some_and(|next| batch.last_offset >= next.base) {
-                // Offsets are not covered by checksums. Consumers would skip what is there.
-                let wrong = format!("the batch at byte {} reaches into the next", batch.position);
-                let wrong = format!("segment {}: {wrong}", segment.base);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
-            }
-            let len = match first {
-                FirstBatch::Whole => bytes_max.max(batch.size),
-                FirstBatch::Fitting if batch.size > bytes_max => return Ok(LogRead::Empty),
-                FirstBatch::Fitting => bytes_max,
-            };
-            return Ok(LogRead::Records(FileRange {
-                file: Arc::clone(&open.file),
-                offset: batch.position,
-                len: len.min(limit - batch.position),
-            }));
-        }
-        Ok(LogRead::Empty)
+        Ok(Some(Readable {
+            segments: visible.take(2).cloned().collect(),
+            watermark,
+            gap: gap.cloned(),
+        }))
     }
 
     /// The first record that has a timestamp of at least `timestamp`, as its offset and its
@@ -407,6 +396,57 @@ impl PartitionLog {
             published.high_watermark = position;
         }
         moves
+    }
+}
+
+impl Readable {
+    fn read(
+        &self,
+        (offset, bytes_max, first): (i64, u64, FirstBatch),
+        wait: DiskWait,
+    ) -> Result<LogRead, ReadError> {
+        for (number, segment) in self.segments.iter().enumerate() {
+            let mut limit = match segment.base == self.watermark.segment {
+                true => self.watermark.position,
+                false => segment.size(),
+            };
+            let open = match (segment.opened(), wait) {
+                (Some(open), _) => open,
+                (None, DiskWait::Allowed) => segment.open()?,
+                (None, DiskWait::Forbidden) => return Ok(LogRead::NeedsDisk),
+            };
+            let Some(batch) = open.find(offset, limit, wait)? else {
+                continue;
+            };
+            let next = self.segments.get(number + 1);
+            if next.is_some_and(|next| batch.last_offset >= next.base) {
+                // Offsets are not covered by checksums. Consumers would skip what is there.
+                let wrong = format!("the batch at byte {} reaches into the next", batch.position);
+                let wrong = format!("segment {}: {wrong}", segment.base);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, wrong).into());
+            }
+            if let Some(Gap { offsets, place }) = &self.gap {
+                if offsets.start < batch.base_offset {
+                    let gap = offsets.clone();
+                    return Err(ReadError::Lost { gap });
+                }
+                // Consumers do not see what is no batch, and come back for what is lost.
+                if place.0 == segment.base && place.1 > batch.position {
+                    limit = limit.min(place.1);
+                }
+            }
+            let len = match first {
+                FirstBatch::Whole => bytes_max.max(batch.size),
+                FirstBatch::Fitting if batch.size > bytes_max => return Ok(LogRead::Empty),
+                FirstBatch::Fitting => bytes_max,
+            };
+            return Ok(LogRead::Records(FileRange {
+                file: Arc::clone(&open.file),
+                offset: batch.position,
+                len: len.min(limit - batch.position),
+            }));
+        }
+        Ok(LogRead::Empty)
     }
 }
 

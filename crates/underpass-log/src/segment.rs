@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use underpass::SharedFile;
 
 use crate::batch::{BatchHeader, CRC_FROM, HEADER_BYTES, records};
+use crate::damage::{Damaged, Numbering, intact_from};
 use crate::files::disk::{self, DiskWait};
 use crate::index::sealed::{IndexFile, OffsetFile, TimeFile};
 use crate::index::{BatchPlace, SegmentIndex};
@@ -23,6 +24,7 @@ pub(crate) struct Segment {
     folder: PathBuf,
     /// Bytes that are whole batches and published.
     size: AtomicU64,
+    numbering: Numbering,
     /// The files, while they are in use.
     open: Mutex<Option<Arc<OpenSegment>>>,
 }
@@ -32,14 +34,8 @@ pub(crate) struct Segment {
 pub(crate) struct OpenSegment {
     pub(crate) file: Arc<SharedFile>,
     base: i64,
+    numbering: Numbering,
     index: OpenIndex,
-}
-
-/// Where the whole batches of a segment end.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct SegmentEnd {
-    pub(crate) position: u64,
-    pub(crate) next_offset: i64,
 }
 
 /// The indexes of a segment to which batches are appended.
@@ -60,11 +56,12 @@ const READ_BYTES_MAX: usize = 64 << 10;
 
 impl Segment {
     /// A segment whose files are not open.
-    pub(crate) fn closed(folder: &Path, base: i64, size: u64) -> Segment {
+    pub(crate) fn closed(folder: &Path, base: i64, size: u64, numbering: Numbering) -> Segment {
         Segment {
             base,
             folder: folder.to_owned(),
             size: AtomicU64::new(size),
+            numbering,
             open: Mutex::new(None),
         }
     }
@@ -74,7 +71,7 @@ impl Segment {
         folder: &Path,
         base: i64,
     ) -> io::Result<(Segment, Arc<OpenSegment>, ActiveIndex)> {
-        let segment = Segment::closed(folder, base, 0);
+        let segment = Segment::closed(folder, base, 0, Numbering::default());
         let file = disk::open(&segment.path(LOG))?;
         // Leftovers of a segment that a crash has made unknown.
         disk::truncate(&file, 0)?;
@@ -102,8 +99,12 @@ impl Segment {
     }
 
     fn set_open(&self, file: Arc<SharedFile>, index: OpenIndex) -> Arc<OpenSegment> {
-        let base = self.base;
-        self.keep_open(Arc::new(OpenSegment { file, base, index }))
+        self.keep_open(Arc::new(OpenSegment {
+            file,
+            base: self.base,
+            numbering: self.numbering,
+            index,
+        }))
     }
 
     fn keep_open(&self, open: Arc<OpenSegment>) -> Arc<OpenSegment> {
@@ -151,8 +152,12 @@ impl Segment {
                 OpenIndex::InMemory(Arc::new(Mutex::new(self.indexed(&file, INTERVAL_BYTES)?)))
             }
         };
-        let (file, base) = (SharedFile::new(file.into()), self.base);
-        Ok(Arc::new(OpenSegment { file, base, index }))
+        Ok(Arc::new(OpenSegment {
+            file: SharedFile::new(file.into()),
+            base: self.base,
+            numbering: self.numbering,
+            index,
+        }))
     }
 
     /// Closes the files: whoever uses them keeps them. They are opened again when they are needed.
@@ -171,23 +176,22 @@ impl Segment {
         }
     }
 
-    /// Where a full segment ends that is followed by one at `next`; nothing where there are no
-    /// index files that can be right. No more is read than is behind the last entry. Waits for the
-    /// disk.
-    pub(crate) fn indexed_end(&self, next: i64) -> Option<SegmentEnd> {
-        match self.end_by_index(next) {
-            Ok(end) => Some(end),
+    /// Whether a full segment ends where the next one begins, and has index files that can be right.
+    /// No more is read than is behind the last entry. Waits for the disk.
+    pub(crate) fn is_whole(&self, next: i64) -> bool {
+        match self.ends_at(next) {
+            Ok(is_whole) => is_whole,
             // A crash may have taken them, or they were never written.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => {
                 let path = self.path(INDEX);
                 tracing::warn!("{}: {error}; the indexes are made again", path.display());
-                None
+                false
             }
         }
     }
 
-    fn end_by_index(&self, next: i64) -> io::Result<SegmentEnd> {
+    fn ends_at(&self, next: i64) -> io::Result<bool> {
         let offsets = next - self.base;
         let times: TimeFile = self.open_index(TIME_INDEX)?;
         let is_time_right = match times.largest()? {
@@ -196,31 +200,28 @@ impl Segment {
         };
         let index: OffsetFile = self.open_index(INDEX)?;
         let last = index.last_within(self.size(), offsets)?;
-        let (expected, from) = match last {
+        let (entry, from) = match last {
             Some((offset, position)) => (Some(self.base + i64::from(offset)), position),
             None => (None, 0),
         };
-        let mut is_right = is_time_right;
-        let mut end = SegmentEnd {
-            position: from,
-            next_offset: self.base,
-        };
+        let mut end = self.base;
+        let mut is_entry_right = entry.is_none();
         let file = File::open(self.path(LOG))?;
         let (size, wait) = (self.size(), DiskWait::Allowed);
-        walk(&file, from, size, wait, &mut |place, header| {
-            if place.position == from {
-                is_right &= expected.is_none_or(|last| header.last_offset() == last);
-            }
-            if !header.is_within(self.base, end.next_offset) || header.next_offset() > next {
+        let position = walk(&file, from, size, wait, &mut |place, header| {
+            let is_right = match entry.filter(|_| place.position == from) {
+                Some(last) => header.last_offset() == last,
+                None => self.numbering.allows(header.base_offset, end),
+            };
+            if !is_right {
                 return ControlFlow::Break(());
             }
-            end.position = place.position + place.size;
-            end.next_offset = header.next_offset();
+            is_entry_right = true;
+            end = header.next_offset();
             ControlFlow::Continue(())
         })?;
-        // An entry is of a batch.
-        match is_right && (expected.is_none() || end.position > from) {
-            true => Ok(end),
+        match is_time_right && is_entry_right {
+            true => Ok(position == size && self.numbering.allows(next, end)),
             false => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -284,7 +285,16 @@ impl Segment {
         }
         let times: io::Result<TimeFile> = self.open_index(TIME_INDEX);
         let before = times.and_then(|times| times.before(timestamp));
-        self.base + before.ok().flatten().map_or(0, i64::from)
+        // The file has no checksum. Where it is wrong, all of the segment is searched.
+        let before = before.ok().flatten().map(|(latest, offset)| {
+            let offset = self.base + i64::from(offset);
+            let found = self
+                .open_once()?
+                .find_header(offset, self.size(), DiskWait::Allowed)?;
+            let is_right = found.is_some_and(|(_, header)| header.max_timestamp == latest);
+            io::Result::Ok(if is_right { offset } else { self.base })
+        });
+        before.and_then(Result::ok).unwrap_or(self.base)
     }
 
     /// The first record from the offset `start` on that has a timestamp of at least `timestamp`, as
@@ -303,7 +313,7 @@ impl Segment {
             _ => return Ok(None),
         }
         let open = self.open()?;
-        let from = open.before_offset(self.before_time(timestamp), DiskWait::Allowed)?;
+        let (from, _) = open.before_offset(self.before_time(timestamp), DiskWait::Allowed)?;
         open.first_since(from, (timestamp, start), limit)
     }
 
@@ -333,8 +343,8 @@ impl OpenSegment {
     /// first `limit` bytes.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for, `InvalidData` where there is no batch
-    /// before; those of the kernel.
+    /// `WouldBlock` where the disk had to be waited for, [`Damaged`] where the batch is; those of the
+    /// kernel.
     pub(crate) fn find(
         &self,
         offset: i64,
@@ -356,42 +366,57 @@ impl OpenSegment {
         limit: u64,
         wait: DiskWait,
     ) -> io::Result<Option<(BatchPlace, BatchHeader)>> {
-        let from = self.before_offset(offset, wait)?;
-        let mut found = None;
-        let end = walk(
-            &*self.file,
-            from,
-            limit,
-            wait,
-            &mut |place, header| match place.last_offset >= offset {
-                true => {
-                    found = Some((*place, *header));
-                    ControlFlow::Break(())
+        let (mut from, mut expected) = self.before_offset(offset, wait)?;
+        loop {
+            let mut found = None;
+            let mut visit = |place: &BatchPlace, header: &BatchHeader| {
+                let begins = header.base_offset;
+                if !expected.is_none_or(|expected| self.numbering.allows(begins, expected)) {
+                    return ControlFlow::Break(());
                 }
-                false => ControlFlow::Continue(()),
-            },
-        )?;
-        match found.is_none() && end < limit {
-            true => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("there is no batch at byte {end}"),
-            )),
-            false => Ok(found),
+                expected = Some(header.next_offset());
+                if place.last_offset < offset {
+                    return ControlFlow::Continue(());
+                }
+                found = Some((*place, *header));
+                ControlFlow::Break(())
+            };
+            let end = walk(&*self.file, from, limit, wait, &mut visit)?;
+            if found.is_some() || end >= limit {
+                return Ok(found);
+            }
+            if wait == DiskWait::Forbidden {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let lost = expected.unwrap_or(self.base);
+            let behind = intact_from(&*self.file, end, limit, (&(lost..i64::MAX), self.numbering))?;
+            let next = behind.map_or(i64::MAX, |(place, _)| place.base_offset);
+            match behind {
+                Some((place, _)) if next <= offset => (from, expected) = (place.position, None),
+                _ => {
+                    return Err(io::Error::from(Damaged {
+                        offsets: lost..next,
+                        place: (self.base, end),
+                    }));
+                }
+            }
         }
     }
 
-    /// The position to look for a batch from that has this offset, or the first one behind it.
+    /// The position to look for a batch from that has this offset, or the first one behind it, and
+    /// the offset that the batch there has to begin with, where that is not known to be right.
     ///
     /// # Errors
     /// `WouldBlock` where the disk had to be waited for; those of the kernel.
-    fn before_offset(&self, offset: i64, wait: DiskWait) -> io::Result<u64> {
+    fn before_offset(&self, offset: i64, wait: DiskWait) -> io::Result<(u64, Option<i64>)> {
+        let first = (0, Some(self.base));
         let offset = offset - self.base;
         let entry = match &self.index {
             OpenIndex::InMemory(index) => lock(index).before_offset(offset),
             OpenIndex::InFile(file) => file.before(offset, wait)?,
         };
         let Some((last, position)) = entry else {
-            return Ok(0);
+            return Ok(first);
         };
         // The file has no checksum. Where it is wrong, all of the segment is searched.
         let mut header = [0; HEADER_BYTES];
@@ -401,7 +426,7 @@ impl OpenSegment {
         };
         let last = self.base + i64::from(last);
         let is_right = header.is_some_and(|header| header.last_offset() == last);
-        Ok(if is_right { position } else { 0 })
+        Ok(if is_right { (position, None) } else { first })
     }
 
     fn first_since(

@@ -212,8 +212,9 @@ fn alone(folder: &Path, last_end: LastEnd) -> (Arc<PartitionLog>, Repairs) {
         last_end,
         recovery_point: 0,
         log_start: 0,
-        cleaned: 0,
+        numbering: Default::default(),
         index_interval: 300,
+        replaces_lost: false,
     };
     let Opened {
         published,
@@ -258,8 +259,8 @@ fn what_is_no_whole_batch_is_cut_off_and_kept() {
         };
         assert_eq!(log.offsets().end, end, "{length}");
         // Zeros at the end may be blocks that were only reserved.
-        let last = whole[kept..length].iter().rposition(|byte| *byte != 0);
-        let cut = last.map_or(0, |last| last + 1);
+        let is_reserved = whole[kept..length].iter().all(|byte| *byte == 0);
+        let cut = if is_reserved { 0 } else { length - kept };
         assert_eq!(repairs.cut_bytes, cut as u64, "{length}");
         assert!(!repairs.is_damaged, "{length}");
         if cut > 0 {

@@ -211,7 +211,8 @@ impl Fetched<'_> {
             }
             Ok(None) => {}
             Err(code) => {
-                self.is_urgent = true;
+                // Clients come back at once for what cannot be read, and do not say that.
+                self.is_urgent |= code != ErrorCode::KafkaStorageError;
                 data.error_code = code.number();
             }
         }

@@ -157,10 +157,17 @@ impl Topics {
             path: file.path(),
             source,
         })?;
-        let mut adopted = false;
+        let unfinished = std::mem::take(&mut record.unfinished);
+        let mut adopted = !unfinished.is_empty();
+        let mut logs = HashMap::new();
         for one in found {
             let (name, id) = (one.log.name(), one.log.topic_id());
             let id = TopicId::try_from(id.to_owned()).unwrap_or_else(|_| TopicId::random());
+            if unfinished.contains(&id) {
+                log.delete(name)?;
+                continue;
+            }
+            logs.insert(name.clone(), Arc::clone(&one.log));
             let topic = record.topics.entry(name.topic.to_string());
             let topic = topic.or_insert_with(|| {
                 adopted = true;
@@ -195,10 +202,6 @@ impl Topics {
             partitions_max: partitions_max(),
         };
         let mut map = TopicMap::default();
-        let logs = found
-            .iter()
-            .map(|one| (one.log.name().clone(), Arc::clone(&one.log)));
-        let logs: HashMap<_, _> = logs.collect();
         for (name, topic) in &record.topics {
             let there = (0..topic.partitions)
                 .filter(|number| logs.contains_key(&TopicPartition::new(name, *number)));
@@ -210,7 +213,14 @@ impl Topics {
                     topic.partitions
                 );
             }
-            map.add(Arc::new(topics.assembled(name, topic, &logs)?));
+            let log = |partition, id: &str, config| match logs.get(&partition) {
+                Some(log) => {
+                    log.set_config(config);
+                    Ok(Arc::clone(log))
+                }
+                None => topics.log.create_again(partition, id, config),
+            };
+            map.add(Arc::new(topics.assembled(name, topic, log)?));
         }
         *lock(&topics.present) = Arc::new(map);
         lock(&topics.record).written = record;
@@ -227,12 +237,16 @@ impl Topics {
     /// # Errors
     /// [`TopicError`]; there is no topic.
     pub(crate) fn create(&self, new: &NewTopic) -> Result<Arc<Topic>, TopicError> {
+        let id = TopicId::random();
         {
             let mut record = lock(&self.record);
             self.check(&record, new)?;
+            self.write(&mut record, |next| {
+                next.unfinished.insert(id);
+            })?;
             record.coming.insert(new.name.clone(), new.partitions);
         }
-        let created = self.create_checked(new);
+        let created = self.create_checked(new, id);
         if created.is_err() {
             // Those that were made; what cannot be removed either is adopted by the next start.
             let partitions =
@@ -243,15 +257,17 @@ impl Topics {
         created
     }
 
-    fn create_checked(&self, new: &NewTopic) -> Result<Arc<Topic>, TopicError> {
+    fn create_checked(&self, new: &NewTopic, id: TopicId) -> Result<Arc<Topic>, TopicError> {
         let topic = TopicRecord {
-            id: TopicId::random(),
+            id,
             partitions: new.partitions,
             config: new.config.clone(),
         };
-        let made = Arc::new(self.assembled(&new.name, &topic, &HashMap::new())?);
+        let log = |partition, id: &str, config| self.log.create(partition, id, config);
+        let made = Arc::new(self.assembled(&new.name, &topic, log)?);
         self.write(&mut lock(&self.record), |next| {
             next.topics.insert(new.name.clone(), topic);
+            next.unfinished.remove(&id);
         })?;
         self.change(|map| map.add(Arc::clone(&made)));
         Ok(made)
@@ -326,6 +342,7 @@ impl Topics {
         });
         let written = self.write(&mut record, |next| {
             next.topics.remove(name);
+            next.unfinished.insert(topic.id);
         });
         // On a full disk that fails, and this makes room: with the next start the topic would be
         // there again, and empty.
@@ -335,6 +352,8 @@ impl Topics {
         let deleted: Vec<_> = deleted.collect();
         written?;
         deleted.into_iter().collect::<Result<(), _>>()?;
+        // For the next change.
+        record.written.unfinished.remove(&topic.id);
         Ok(())
     }
 
@@ -357,12 +376,12 @@ impl Topics {
         change(Arc::make_mut(&mut present));
     }
 
-    /// A topic with its logs; those that are not there are made.
+    /// A topic with its logs.
     fn assembled(
         &self,
         name: &str,
         topic: &TopicRecord,
-        found: &HashMap<TopicPartition, Arc<PartitionLog>>,
+        log: impl Fn(TopicPartition, &str, Arc<TopicConfig>) -> Result<Arc<PartitionLog>, LogError>,
     ) -> Result<Topic, TopicError> {
         let config = match is_internal(name) {
             true => TopicConfig::default().with(&kept_forever()),
@@ -370,16 +389,8 @@ impl Topics {
         };
         let config = Arc::new(config.map_err(TopicError::Config)?);
         let id = topic.id.to_string();
-        let partitions = (0..topic.partitions).map(|number| {
-            let partition = TopicPartition::new(name, number);
-            match found.get(&partition) {
-                Some(log) => {
-                    log.set_config(Arc::clone(&config));
-                    Ok(Arc::clone(log))
-                }
-                None => self.log.create(partition, &id, Arc::clone(&config)),
-            }
-        });
+        let partitions = (0..topic.partitions)
+            .map(|number| log(TopicPartition::new(name, number), &id, Arc::clone(&config)));
         Ok(Topic {
             name: name.into(),
             id: topic.id,
@@ -508,6 +519,35 @@ mod tests {
         assert!(log.partitions().is_empty() && topics.present().named("t").is_none());
         std::fs::remove_file(obstacle).unwrap();
         assert_eq!(topics.create(&new("t", 4)).unwrap().partitions.len(), 4);
+    }
+
+    #[test]
+    fn what_was_being_made_or_deleted_is_not_adopted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        topics.create(&new("made", 2)).unwrap();
+        let metadata = MetadataFile::of(folder.path());
+        let mut record = metadata.read().unwrap();
+        let id = topics.create(&new("coming", 2)).unwrap().id;
+        log.close().unwrap();
+        drop((topics, log));
+        // A crash between the folders and what says that they are a topic, or none any more.
+        record.unfinished.insert(id);
+        metadata.write(&record).unwrap();
+        for _ in 0..2 {
+            let (topics, log) = opened(folder.path());
+            let present = topics.present();
+            let names: Vec<_> = present.all().map(|topic| &*topic.name).collect();
+            assert_eq!(names, ["made"]);
+            assert_eq!(log.partitions().len(), 2);
+            assert!(metadata.read().unwrap().unfinished.is_empty());
+            let id = topics.create(&new("coming", 1)).unwrap().id;
+            assert!(metadata.read().unwrap().unfinished.is_empty());
+            topics.delete("coming").unwrap();
+            // Until the next change.
+            assert_eq!(metadata.read().unwrap().unfinished, [id].into());
+            log.close().unwrap();
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use underpass::FileRange;
 use underpass_log::batch::BatchHeader;
 use underpass_log::{
-    Acks, Append, AppendError, DiskWait, FirstBatch, LogManager, LogRead, PartitionLog,
+    Acks, Append, AppendError, DiskWait, FirstBatch, LogManager, LogRead, PartitionLog, ReadError,
 };
 
 use crate::group::{
@@ -352,17 +352,16 @@ fn read_all(log: &PartitionLog, found: &mut Vec<CoordinatorRecord>) -> io::Resul
             Ok(LogRead::Records(range)) => range,
             Ok(_) => return Ok(()),
             // What is behind holds all the same.
-            Err(error) => match log.readable_behind(offset, &error) {
-                Some(next) => {
-                    let name = log.name();
-                    tracing::warn!(
-                        "{name}: {error}; commits at offset {offset} to {next} are lost"
-                    );
-                    offset = next;
-                    continue;
-                }
-                None => return Err(io::Error::other(error)),
-            },
+            Err(ReadError::Lost { gap }) => {
+                let (name, last) = (log.name(), gap.end - 1);
+                tracing::warn!(
+                    "{name}: commits at the offsets {} to {last} are lost",
+                    gap.start
+                );
+                offset = gap.end;
+                continue;
+            }
+            Err(error) => return Err(io::Error::other(error)),
         };
         let bytes = content(&range)?;
         let mut rest = &bytes[..];

@@ -41,7 +41,7 @@ impl Checkpoints {
         &self.0[0]
     }
 
-    /// Up to where Kafka has compacted.
+    /// Up to where Kafka has compacted; only partitions that it has are in it.
     pub(crate) fn cleaned(&self) -> &OffsetCheckpoint {
         &self.0[3]
     }

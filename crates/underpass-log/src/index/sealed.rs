@@ -109,15 +109,16 @@ impl OffsetFile {
 }
 
 impl TimeFile {
-    /// The last entry of before a timestamp, as the offset above the base.
+    /// The last entry of before a timestamp, and its offset above the base.
     ///
     /// # Errors
     /// Of the kernel.
-    pub(crate) fn before(&self, timestamp: i64) -> io::Result<Option<u32>> {
+    pub(crate) fn before(&self, timestamp: i64) -> io::Result<Option<(i64, u32)>> {
         let entry = self.last_before(DiskWait::Allowed, |entry| {
             TimeEntry::of(entry).timestamp < timestamp
         })?;
-        Ok(entry.map(|entry| TimeEntry::of(&entry).offset))
+        let entry = entry.map(|entry| TimeEntry::of(&entry));
+        Ok(entry.map(|entry| (entry.timestamp, entry.offset)))
     }
 
     /// The largest timestamp, and the last offset of its batch above the base.
@@ -162,7 +163,7 @@ mod tests {
             }
             for timestamp in 0..101 {
                 let found = times.before(timestamp).unwrap();
-                let before = found.map_or(100, |offset| 100 + i64::from(offset));
+                let before = found.map_or(100, |(_, offset)| 100 + i64::from(offset));
                 prop_assert_eq!(before, index.before_time(timestamp));
             }
             let largest = times.largest().unwrap();

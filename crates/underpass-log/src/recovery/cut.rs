@@ -23,6 +23,15 @@ pub(super) struct Cut {
     pub(super) range: Range<u64>,
 }
 
+impl Cut {
+    /// Whether nothing is known to be there but zeros.
+    pub(super) fn is_zeros(&self) -> bool {
+        let file = File::open(&self.path);
+        let end = file.and_then(|file| written_end(&file, &self.range));
+        end.is_ok_and(|end| end == self.range.start)
+    }
+}
+
 /// What was cut off.
 pub(super) struct KeptEnd {
     pub(super) bytes: u64,
@@ -38,10 +47,9 @@ pub(super) fn cut_end(cut: &Cut) -> Result<Option<KeptEnd>, LogError> {
     let mut end = None;
     if written > cut.range.start {
         let kept = unused_name(&cut.path);
-        let range = cut.range.start..written;
-        copy(&file, &range, &kept).map_err(at(&kept))?;
+        copy(&file, &cut.range, &kept).map_err(at(&kept))?;
         end = Some(KeptEnd {
-            bytes: written - cut.range.start,
+            bytes: cut.range.end - cut.range.start,
             is_damaged: has_whole_batch(&file, &cut.range).map_err(at(&cut.path))?,
         });
     }
@@ -117,7 +125,8 @@ fn copy(from: &File, range: &Range<u64>, to: &Path) -> io::Result<()> {
         }
         at += len;
     }
-    // The last piece was written: it does not end with zeros.
+    // The last batch may end with zeros.
+    disk::truncate(&file, range.end - range.start)?;
     disk::sync(&file)?;
     disk::rename(&unfinished, to)?;
     to.parent().map_or(Ok(()), disk::sync_folder)

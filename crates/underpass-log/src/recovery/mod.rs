@@ -28,6 +28,7 @@ use std::time::Instant;
 
 use crate::appender::Appender;
 use crate::batch::BatchHeader;
+use crate::damage::{Gap, Numbering, intact_from};
 use crate::error::{LogError, at};
 use crate::files::disk::{self, DiskWait};
 use crate::files::epochs::{self, LeaderEpochs};
@@ -41,6 +42,7 @@ pub use crate::recovery::repairs::Repairs;
 use crate::segment::{
     INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk,
 };
+use crate::threads::unix_ms;
 
 /// How the broker ended before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,10 +61,11 @@ pub(crate) struct Before {
     pub(crate) recovery_point: i64,
     /// What was deleted at the beginning.
     pub(crate) log_start: i64,
-    /// Before it records may be missing: Kafka has compacted them.
-    pub(crate) cleaned: i64,
+    pub(crate) numbering: Numbering,
     /// `index.interval.bytes` of the topic.
     pub(crate) index_interval: u64,
+    /// Whether the folder is made in the place of one that was lost, with its offsets and epochs.
+    pub(crate) replaces_lost: bool,
 }
 
 impl Before {
@@ -72,8 +75,9 @@ impl Before {
             last_end: LastEnd::Clean,
             recovery_point: 0,
             log_start: 0,
-            cleaned: 0,
+            numbering: Numbering::default(),
             index_interval,
+            replaces_lost: false,
         }
     }
 }
@@ -108,7 +112,7 @@ pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
         indexed_segments: scanned.indexed,
         missing_offsets: u64::try_from(missing).unwrap_or(0),
         missing_start: scanned.missing_start(before, bases[0]),
-        gaps: scanned.gaps.clone(),
+        gaps: scanned.gaps.iter().map(|gap| gap.offsets.clone()).collect(),
         ..Repairs::default()
     };
     // Segments go before what they are behind is cut off. Otherwise a crash in between would leave
@@ -154,7 +158,7 @@ fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, 
             index_interval: before.index_interval,
             recovery_point: recovery_point.max(known),
             checked_from: checked_from.max(known),
-            cleaned: before.cleaned,
+            numbering: before.numbering,
             active,
             from,
             producers,
@@ -204,7 +208,12 @@ fn finish(
     let is_clean = before.last_end == LastEnd::Clean && !repairs.lost_end();
     let log = segments[0].base..=next_offset;
     let start = log_start(folder, before.log_start, log, is_clean);
-    let epoch = next_epoch(&epochs, next_offset, is_clean);
+    let epoch = match epochs.latest() {
+        // Others had the same offsets, in epochs that are not known: this one is later.
+        None if before.replaces_lost || repairs.missing_offsets > 0 => late_epoch(),
+        None if next_offset == 0 => 0,
+        latest => latest.unwrap_or(0).saturating_add(i32::from(!is_clean)),
+    };
     epochs.cut_end(next_offset);
     epochs.cut_start(start);
     epochs.begin(epoch, next_offset);
@@ -247,12 +256,10 @@ fn finish(
     })
 }
 
-/// The epoch of what is appended: another one where something may have been lost.
-fn next_epoch(epochs: &LeaderEpochs, next_offset: i64, is_clean: bool) -> i32 {
-    match epochs.latest() {
-        None if next_offset == 0 => 0,
-        latest => latest.unwrap_or(0).saturating_add(i32::from(!is_clean)),
-    }
+/// An epoch that none is later than that has begun with 0 and risen by one with each unclean start:
+/// the minutes since 1970.
+fn late_epoch() -> i32 {
+    i32::try_from(unix_ms() / 60_000).unwrap_or(i32::MAX / 2)
 }
 
 /// Where the log begins that has these offsets.
@@ -284,7 +291,7 @@ struct ScannedLog {
     next_offset: i64,
     producers: ProducerStates,
     epochs: LeaderEpochs,
-    gaps: Vec<Range<i64>>,
+    gaps: Vec<Gap>,
 }
 
 impl ScannedLog {
@@ -313,8 +320,7 @@ struct Scan {
     /// From where on checksums are looked at in the last segment. Those of others are from the
     /// recovery point on: whether they are followed must not depend on what is damaged in them.
     checked_from: i64,
-    /// Before it gaps are no loss.
-    cleaned: i64,
+    numbering: Numbering,
     /// From where on producers are recorded.
     from: i64,
     /// The last segment, as far as it is known.
@@ -323,7 +329,7 @@ struct Scan {
     next_offset: i64,
     epochs: LeaderEpochs,
     are_epochs_known: bool,
-    gaps: Vec<Range<i64>>,
+    gaps: Vec<Gap>,
 }
 
 impl Scan {
@@ -339,12 +345,10 @@ impl Scan {
             }
             let state = self.active.take_if(|_| next.is_none());
             let mut scanned = self.segment(folder, (*base, next), state)?;
-            let end = self.next_offset;
-            let is_followed = next.is_some_and(|next| self.follow(next));
-            // What is behind a gap may be of records that are lost, and stays where it is.
-            if !is_followed || self.next_offset == end {
-                cuts.extend(scanned.cut.clone());
-            }
+            let is_followed = next.is_some_and(|next| self.follow(next, &scanned));
+            // What is behind in others may be of records that are lost, and stays where it is.
+            let cut = scanned.cut.take();
+            cuts.extend(cut.filter(|cut| !is_followed || cut.is_zeros()));
             if !is_followed {
                 return Ok(ScannedLog {
                     segments,
@@ -375,35 +379,45 @@ impl Scan {
             return None;
         }
         let size = disk::regular_size(&file_path(folder, base, LOG)).ok()?;
-        let segment = Segment::closed(folder, base, size);
-        let end = segment.indexed_end(next)?;
-        // Otherwise there is something behind all of its records.
-        (end.position == size || end.next_offset < next).then_some(())?;
-        segment.set_size(end.position);
-        self.next_offset = end.next_offset;
-        self.skip_to(next);
+        let segment = Segment::closed(folder, base, size, self.numbering);
+        segment.is_whole(next).then_some(())?;
+        self.next_offset = next;
         Some(segment)
     }
 
     /// Goes on with the segment at `next`, if what was looked through is followed by it. Behind the
     /// recovery point a gap is what a crash has taken, and whatever is behind the gap was not
-    /// synced either.
-    fn follow(&mut self, next: i64) -> bool {
-        let is_synced = self.next_offset < self.recovery_point;
-        let is_followed = next == self.next_offset || is_synced && next > self.next_offset;
+    /// synced either. Where Kafka has compacted, only what is no batch tells that.
+    fn follow(&mut self, next: i64, scanned: &ScannedSegment) -> bool {
+        let is_whole = scanned.cut.is_none();
+        let is_followed = next == self.next_offset
+            || next > self.next_offset && self.next_offset < self.recovery_point
+            || is_whole && self.numbering.allows(next, self.next_offset);
         if is_followed {
-            self.skip_to(next);
+            let place = (scanned.segment.base, scanned.segment.size());
+            match is_whole {
+                true => self.go_on(next, place),
+                false => self.skip(next, place),
+            }
         }
         is_followed
     }
 
     /// Goes on at `next`: what is missing before it is a gap, unless it was compacted.
-    fn skip_to(&mut self, next: i64) {
-        let missing = self.next_offset.max(self.cleaned)..next;
+    fn go_on(&mut self, next: i64, place: (i64, u64)) {
+        match self.numbering.allows(next, self.next_offset) {
+            true => self.next_offset = next,
+            false => self.skip(next, place),
+        }
+    }
+
+    /// Goes on at `next`: what is missing before it is a gap.
+    fn skip(&mut self, next: i64, place: (i64, u64)) {
+        let offsets = self.next_offset..next;
         match self.gaps.last_mut() {
-            _ if missing.is_empty() => {}
-            Some(before) if before.end == missing.start => before.end = next,
-            _ => self.gaps.push(missing),
+            _ if offsets.is_empty() => {}
+            Some(before) if before.offsets.end == offsets.start => before.offsets.end = next,
+            _ => self.gaps.push(Gap { offsets, place }),
         }
         self.next_offset = next;
     }
@@ -419,7 +433,7 @@ impl Scan {
         let size = disk::regular_size(&path).map_err(at(&path))?;
         let file = disk::open(&path).map_err(at(&path))?;
         let mut scanned = ScannedSegment {
-            segment: Segment::closed(folder, base, 0),
+            segment: Segment::closed(folder, base, 0, self.numbering),
             index: SegmentIndex::new(base),
             first_timestamp: None,
             cut: None,
@@ -457,17 +471,13 @@ impl Scan {
             Some(_) => self.recovery_point,
             None => self.checked_from,
         };
-        let mut wrong = Ok(());
-        walk(
-            file,
-            scanned.known,
-            size,
-            DiskWait::Allowed,
-            &mut |place, header| {
-                // Before the recovery point nothing reaches into the next segment.
-                let is_expected = header.is_within(base, self.next_offset)
-                    && (self.next_offset >= self.recovery_point
-                        || next.is_none_or(|next| header.next_offset() <= next));
+        let (mut from, mut resumed) = (scanned.known, None);
+        loop {
+            let mut wrong = Ok(());
+            let wait = DiskWait::Allowed;
+            let end = walk(file, from, size, wait, &mut |place, header| {
+                let is_right =
+                    resumed == Some(place.position) || self.is_expected(header, (base, next));
                 let mut is_intact = || {
                     let checked = is_intact_at(file, place, header);
                     checked.unwrap_or_else(|error| {
@@ -475,19 +485,42 @@ impl Scan {
                         false
                     })
                 };
-                let is_right = is_expected && (header.last_offset() < checked_from || is_intact());
-                if !is_right {
+                if !is_right || header.last_offset() >= checked_from && !is_intact() {
                     return ControlFlow::Break(());
                 }
+                self.go_on(header.base_offset, (base, place.position));
                 scanned.first_timestamp.get_or_insert(header.base_timestamp);
                 let index = &mut scanned.index;
                 index.add(header, place.position, self.index_interval);
                 self.record(header);
                 scanned.segment.set_size(place.position + place.size);
                 ControlFlow::Continue(())
-            },
-        )?;
-        wrong
+            })?;
+            wrong?;
+            if end >= size || self.next_offset >= self.recovery_point {
+                return Ok(());
+            }
+            // What was synced is damaged. The log may go on behind it.
+            let offsets_max = base + i64::from(i32::MAX);
+            let offsets = self.next_offset..next.unwrap_or(offsets_max).min(offsets_max);
+            let Some((place, header)) = intact_from(file, end, size, (&offsets, self.numbering))?
+            else {
+                return Ok(());
+            };
+            self.skip(header.base_offset, (base, end));
+            (from, resumed) = (place.position, Some(place.position));
+        }
+    }
+
+    /// Whether a batch may be the next one. Of what was synced nothing is missing before it, and
+    /// nothing reaches into the next segment.
+    fn is_expected(&self, header: &BatchHeader, (base, next): (i64, Option<i64>)) -> bool {
+        let is_synced = self.next_offset < self.recovery_point;
+        let reaches_over =
+            |next| (is_synced || next <= self.recovery_point) && header.next_offset() > next;
+        header.is_within(base, self.next_offset)
+            && (!is_synced || self.numbering.allows(header.base_offset, self.next_offset))
+            && !next.is_some_and(reaches_over)
     }
 
     fn record(&mut self, header: &BatchHeader) {

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
+/// How many ranges a message names, beside the first.
+const NAMED_GAPS_MAX: usize = 30;
+
 /// What was found, and is worth a message.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Repairs {
@@ -55,16 +58,17 @@ impl fmt::Display for Repairs {
             ));
         }
         if let [first, others @ ..] = &self.gaps[..] {
-            let others: u64 = others.iter().map(|gap| gap.start.abs_diff(gap.end)).sum();
-            let others = match others {
-                0 => String::new(),
-                count => format!(", and {count} others behind,"),
-            };
+            let mut records = format!("the records from {} to {}", first.start, first.end - 1);
+            let (named, others) = others.split_at(others.len().min(NAMED_GAPS_MAX));
+            for gap in named {
+                records += &format!(", {} to {}", gap.start, gap.end - 1);
+            }
+            if !others.is_empty() {
+                let count: u64 = others.iter().map(|gap| gap.start.abs_diff(gap.end)).sum();
+                records += &format!(", and {count} in {} ranges behind,", others.len());
+            }
             parts.push(format!(
-                "the records from {} to {}{others} were synced, and are missing or damaged: \
-                 consumers get an error there",
-                first.start,
-                first.end - 1
+                "{records} were synced, and are missing or damaged: consumers get an error there"
             ));
         }
         f.write_str(&parts.join("; "))

@@ -271,44 +271,108 @@ fn an_index_that_leads_elsewhere_is_not_followed() {
     }
 }
 
-#[test]
-fn what_is_no_batch_within_a_full_segment_is_an_error_and_not_skipped() {
-    let folder = Folder::written(Ended::Cleanly);
+/// Damages the second batch of a full segment, which has the offsets 18 and 19.
+fn with_damaged_batch(ended: Ended, damage: impl Fn(&mut [u8])) -> Folder {
+    let folder = Folder::written(ended);
     let path = folder.file(1, LOG);
     let mut content = fs::read(&path).unwrap();
     let size = BatchHeader::parse(&content).unwrap().size;
-    content[size + 16] = 0;
-    fs::write(&path, content).unwrap();
-    let (_manager, found) = folder.open();
-    let offset = folder.bases[1] + 2;
-    let at = |offset| {
-        found
-            .log
-            .read(offset, 1, FirstBatch::Whole, DiskWait::Allowed)
-    };
-    assert!(at(offset - 1).is_ok());
-    let refused = at(offset).unwrap_err().to_string();
-    assert!(
-        refused.contains(&format!("no batch at byte {size}")),
-        "{refused}"
-    );
+    damage(&mut content[size..]);
+    fs::write(path, content).unwrap();
+    folder
 }
 
 #[test]
-fn a_batch_that_claims_offsets_of_the_next_segment_is_an_error() {
-    let folder = Folder::written(Ended::Cleanly);
-    let path = folder.file(1, LOG);
-    let mut content = fs::read(&path).unwrap();
-    let size = BatchHeader::parse(&content).unwrap().size;
-    batch::tests::put_place(&mut content[size..], END - 1, 0);
-    fs::write(&path, content).unwrap();
-    let (_manager, found) = folder.open();
-    let offset = folder.bases[1] + 2;
-    let read = found
-        .log
-        .read(offset, 1, FirstBatch::Whole, DiskWait::Allowed);
-    let refused = read.unwrap_err().to_string();
-    assert!(refused.contains("reaches into the next"), "{refused}");
+fn damaged_batches_within_a_segment_are_an_error_and_those_around_them_are_served() {
+    type Change = fn(&mut [u8]);
+    let damages: [(&str, Change); 5] = [
+        ("no magic", |batch| batch[16] = 0),
+        ("zeros", |batch| batch[..HEADER_BYTES].fill(0)),
+        ("an offset before", |batch| {
+            batch::tests::put_place(batch, 3, 0);
+        }),
+        ("an offset further on", |batch| {
+            batch::tests::put_place(batch, 19, 0);
+        }),
+        ("an offset of the next segment", |batch| {
+            batch::tests::put_place(batch, END - 1, 0);
+        }),
+    ];
+    for (what, damage) in damages {
+        for ended in [Ended::Cleanly, Ended::ByCrash] {
+            let folder = with_damaged_batch(ended, damage);
+            assert_eq!(folder.bases[1], 16);
+            for turn in 0..3 {
+                let what = format!("{what}, {ended:?}, start {turn}");
+                let (_manager, found) = folder.open();
+                // It is found out by a start that makes the index again, or else by a fetch.
+                let gap = 18..20;
+                let gaps = std::slice::from_ref(&gap);
+                assert_eq!(
+                    found.repairs.gaps,
+                    if turn == 2 { gaps } else { &[] },
+                    "{what}"
+                );
+                assert_eq!(found.log.offsets().end, END, "{what}");
+                for offset in [17, 18, 19, 20, 18] {
+                    let read =
+                        found
+                            .log
+                            .read(offset, 1 << 20, FirstBatch::Whole, DiskWait::Allowed);
+                    match read {
+                        Err(ReadError::Lost { gap }) => assert_eq!(gap, 18..20, "{what}"),
+                        Ok(LogRead::Records(_)) => {
+                            let batch = super::read(&found.log, offset, 1);
+                            let header = BatchHeader::parse(&batch).unwrap();
+                            let offsets = header.base_offset..=header.last_offset();
+                            assert!(offsets.contains(&offset) && offset != 18, "{what}");
+                        }
+                        other => panic!("{what}: {other:?}"),
+                    }
+                }
+                // From now on a fetch from before ends where it begins.
+                let before = super::read(&found.log, 16, 1 << 20);
+                let header = BatchHeader::parse(&before).unwrap();
+                assert_eq!(
+                    (header.next_offset(), header.size),
+                    (18, before.len()),
+                    "{what}"
+                );
+                let served = served_around(&found.log, gaps);
+                assert_eq!(served, left_of(&folder, &gap), "{what}");
+                if turn == 1 {
+                    fs::remove_file(folder.file(1, "index")).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_synced_behind_damage_of_the_last_segment_is_kept() {
+    for ended in [Ended::Cleanly, Ended::ByCrash] {
+        let folder = Folder::written(ended);
+        let last = folder.bases.len() - 1;
+        let path = folder.file(last, LOG);
+        let mut content = fs::read(&path).unwrap();
+        let first = BatchHeader::parse(&content).unwrap();
+        content[first.size + 16] = 0;
+        fs::write(&path, content).unwrap();
+        fs::remove_file(folder.file(last, "checkpoint")).unwrap();
+        let gap = first.next_offset()..first.next_offset() + 2;
+        for turn in 0..3 {
+            let (manager, found) = folder.open();
+            // Later ones know the segment already, and find it out as fetches do.
+            assert!(turn > 0 || found.repairs.gaps == std::slice::from_ref(&gap));
+            assert_eq!(found.log.offsets().end, END);
+            let served = served_around(&found.log, std::slice::from_ref(&gap));
+            assert!(served == left_of(&folder, &gap), "{ended:?}, start {turn}");
+            match turn {
+                0 => drop(manager),
+                _ => manager.close().unwrap(),
+            }
+        }
+    }
 }
 
 type Damage = fn(&Path, &[u8]);
@@ -473,21 +537,24 @@ fn served_around(log: &PartitionLog, gaps: &[Range<i64>]) -> Vec<u8> {
     content
 }
 
+/// What was appended, without some offsets.
+fn left_of(folder: &Folder, gap: &Range<i64>) -> Vec<u8> {
+    let mut rest = &folder.content[..];
+    let mut left = Vec::new();
+    while let Some(header) = BatchHeader::parse(rest) {
+        let (one, behind) = rest.split_at(header.size);
+        if !gap.contains(&header.base_offset) {
+            left.extend_from_slice(one);
+        }
+        rest = behind;
+    }
+    left
+}
+
 /// What is left of a folder of which segments are damaged: the others, at this start and the next
 /// ones, and an error instead of what was lost.
 fn has_all_but(folder: &Folder, gap: &Range<i64>, what: &str) {
-    let expected = {
-        let mut rest = &folder.content[..];
-        let mut left = Vec::new();
-        while let Some(header) = BatchHeader::parse(rest) {
-            let (one, behind) = rest.split_at(header.size);
-            if !gap.contains(&header.base_offset) {
-                left.extend_from_slice(one);
-            }
-            rest = behind;
-        }
-        left
-    };
+    let expected = left_of(folder, gap);
     let mut appended = Vec::new();
     for turn in 0..3i32 {
         let (manager, found) = folder.open();
@@ -566,18 +633,31 @@ fn what_kafka_has_compacted_is_no_gap() {
         }
     }
     assert_eq!(fs::read_to_string(folder.path(CLEANED)).unwrap(), cleaned);
-    // Without it these are lost, or those that were not compacted.
-    for (offset, gap) in [(0, 1), (2, 2)] {
-        let from = folder.bases[gap];
-        fs::write(
-            folder.path(CLEANED),
-            format!("0\n1\nt 0 {}\n", folder.bases[offset]),
-        )
-        .unwrap();
+    fs::remove_file(folder.path(CLEANED)).unwrap();
+    let (_manager, found) = folder.open();
+    let gap = folder.bases[1]..folder.bases[last];
+    assert_eq!(found.repairs.gaps, std::slice::from_ref(&gap));
+}
+
+#[test]
+fn what_kafka_was_compacting_when_it_was_killed_is_not_set_aside() {
+    // What it has synced it writes down once a minute, and what it has compacted when all of it is.
+    for checkpoint in [None, Some(RECOVERY_POINTS)] {
+        let folder = Folder::written(Ended::ByCrash);
+        match checkpoint {
+            None => fs::remove_file(folder.path(RECOVERY_POINTS)).unwrap(),
+            Some(name) => fs::write(folder.path(name), "0\n1\nt 0 2\n").unwrap(),
+        }
+        fs::remove_file(folder.file(folder.bases.len() - 1, "checkpoint")).unwrap();
+        let gap = folder.bases[1]..folder.bases[3];
+        for segment in [1, 2] {
+            fs::write(folder.file(segment, LOG), "").unwrap();
+        }
+        fs::write(folder.path(CLEANED), "0\n1\nt 0 2\n").unwrap();
         let (_manager, found) = folder.open();
-        let gaps = &found.repairs.gaps;
-        assert_eq!(gaps.first().map(|gap| gap.start), Some(from));
-        assert_eq!(gaps.last().map(|gap| gap.end), Some(folder.bases[last]));
+        assert!(!found.repairs.lost_something());
+        assert!(served(&found.log) == left_of(&folder, &gap));
+        assert_eq!(found.log.offsets().end, END);
     }
 }
 
