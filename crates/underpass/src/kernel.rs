@@ -47,8 +47,7 @@ impl Kernel {
         let kernel = Self::unprobed();
         for mechanism in [Mechanism::CopyRange, Mechanism::Sendfile, Mechanism::Splice] {
             if let Some(errno) = call_missing(probe(mechanism)) {
-                let cause = Cause::Errno(errno);
-                kernel.remember(Key::Kernel(mechanism), cause);
+                kernel.remember(Key::Kernel(mechanism), errno);
             }
         }
         kernel
@@ -62,20 +61,17 @@ impl Kernel {
     /// Remembers a refusal between two ends, as far as it holds.
     pub fn learn(&self, refusal: &Refusal, source: &Endpoint, sink: &Endpoint) {
         let mechanism = refusal.mechanism;
-        match refusal.scope {
-            Scope::Kernel => self.remember(Key::Kernel(mechanism), refusal.cause),
-            Scope::Devices => {
-                self.remember(
-                    Key::Devices(mechanism, source.device, sink.device),
-                    refusal.cause,
-                );
-            }
-            Scope::Once => (),
+        let key = match refusal.scope {
+            Scope::Kernel => Key::Kernel(mechanism),
+            Scope::Devices => Key::Devices(mechanism, source.device, sink.device),
+            Scope::Once => return,
+        };
+        if let Cause::Errno(errno) = refusal.cause {
+            self.remember(key, errno);
         }
     }
 
-    fn remember(&self, key: Key, cause: Cause) {
-        let Cause::Errno(errno) = cause else { return };
+    fn remember(&self, key: Key, errno: Errno) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.len() < REMEMBERED_REFUSALS_MAX {
             refused.insert(key, errno);

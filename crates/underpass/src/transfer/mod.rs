@@ -444,8 +444,7 @@ impl Transfer {
         self.plan.includes(reading).then_some(reading)
     }
 
-    /// The next one takes over. Splice is the last before read/write wherever it has a middle, so
-    /// that a pipe that holds bytes is always read out.
+    /// The next one takes over, once a pipe that holds bytes is read out.
     fn refused(
         &mut self,
         mechanism: Mechanism,
@@ -463,17 +462,12 @@ impl Transfer {
         if self.relay.held() > 0 {
             self.relay.read_out();
         }
-        match next {
-            Some(next) => self.phase = Phase::Moving(next),
-            None => {
-                let errno = if let Cause::Errno(errno) = cause {
-                    Some(errno)
-                } else {
-                    None
-                };
-                self.phase = Phase::Failed(Some(mechanism), Fault::Refused, errno);
-            }
-        }
+        let failed = |errno| Phase::Failed(Some(mechanism), Fault::Refused, errno);
+        self.phase = match (next, cause) {
+            (Some(next), _) => Phase::Moving(next),
+            (None, Cause::Errno(errno)) => failed(Some(errno)),
+            (None, Cause::SaidNothing) => failed(None),
+        };
         Step::Refused(refusal)
     }
 

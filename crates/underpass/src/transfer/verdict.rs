@@ -219,21 +219,17 @@ fn terminal(errno: Errno, folder: Fault) -> Option<Verdict> {
 /// out; from a file it is a refusal like others, for which `otherwise` stands.
 fn wait_or_timeout(wait: Wait, at: &Situation, otherwise: Verdict) -> Verdict {
     let (source, sink) = ((at.source, at.source_waits), (at.sink, at.sink_waits));
-    let asked = match wait {
-        Wait::Source => [Some(source), None],
-        Wait::Sink => [None, Some(sink)],
-        Wait::Both => [Some(source), Some(sink)],
+    let asked: &[_] = match wait {
+        Wait::Source => &[source],
+        Wait::Sink => &[sink],
+        Wait::Both => &[source, sink],
     };
-    let polls = |(kind, waits)| {
+    let polls = |&(kind, waits): &(EndpointKind, Waits)| {
         waits == Waits::Polls && !matches!(kind, EndpointKind::File | EndpointKind::Block)
     };
-    if asked.into_iter().flatten().any(polls) {
+    if asked.iter().any(polls) {
         Verdict::Wait(wait)
-    } else if asked
-        .into_iter()
-        .flatten()
-        .any(|(kind, _)| kind.is_socket())
-    {
+    } else if asked.iter().any(|(kind, _)| kind.is_socket()) {
         Verdict::Fatal(Fault::TimedOut)
     } else {
         otherwise
