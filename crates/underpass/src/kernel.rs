@@ -18,7 +18,8 @@ use crate::transfer::verdict::call_missing;
 use crate::vocabulary::account::{Cause, Mechanism, Refusal, Scope};
 use crate::vocabulary::endpoint::{Endpoint, Sink, Source};
 use crate::vocabulary::limits::{
-    BUFFER_BYTES, IDLE_BUFFERS_MAX, PIPE_BYTES, PIPES_MAX, REMEMBERED_REFUSALS_MAX,
+    BUFFER_ALIGNMENT, BUFFER_BYTES, IDLE_BUFFERS_MAX, PIPE_BYTES, PIPES_MAX,
+    REMEMBERED_REFUSALS_MAX,
 };
 
 /// What this kernel is known to refuse, and a pool of idle pipes and buffers.
@@ -178,7 +179,7 @@ impl RelayPool {
 
     pub(crate) fn take_buffer(&self) -> Box<[u8]> {
         let idle = lock(&self.buffers).pop();
-        idle.unwrap_or_else(|| vec![0; BUFFER_BYTES].into())
+        idle.unwrap_or_else(|| vec![0; BUFFER_BYTES + BUFFER_ALIGNMENT].into())
     }
 
     pub(crate) fn put_buffer(&self, buffer: Box<[u8]>) {
@@ -262,7 +263,7 @@ mod tests {
         let taken: Vec<_> = (0..=IDLE_BUFFERS_MAX).map(|_| idle.take_buffer()).collect();
         let first = taken[0].as_ptr();
         for buffer in taken {
-            assert_eq!(buffer.len(), BUFFER_BYTES);
+            assert_eq!(buffer.len(), BUFFER_BYTES + BUFFER_ALIGNMENT);
             idle.put_buffer(buffer);
         }
         let kept = idle.buffers.lock().expect("nobody panicked").len();

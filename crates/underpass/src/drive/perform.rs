@@ -13,6 +13,7 @@ use crate::sys::{self, UnignoredSignal};
 use crate::transfer::extents::BlockContent;
 use crate::transfer::op::{Op, RelayBuffer};
 use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Side, Sink, Source, Waits};
+use crate::vocabulary::limits::{BUFFER_ALIGNMENT, BUFFER_BYTES, KERNEL_CALL_BYTES_MAX};
 
 /// The pipe and the buffer of one relayed transfer, taken from the pool of the [`Kernel`] when they
 /// are first needed.
@@ -51,9 +52,10 @@ impl RelayBuffers {
         kernel: &Kernel,
     ) -> CallResult {
         let buffer = self.buffer.get_or_insert_with(|| kernel.idle.take_buffer());
-        let len = count(len).min(buffer.len());
-        let read = read(&mut buffer[..len])?;
-        self.filled = 0..read;
+        let start = buffer.as_ptr().addr().wrapping_neg() % BUFFER_ALIGNMENT;
+        let len = count(len).min(BUFFER_BYTES);
+        let read = read(&mut buffer[start..start + len])?;
+        self.filled = start..start + read;
         Ok(read as u64)
     }
 
@@ -245,7 +247,7 @@ fn drain(
 
 /// Counts are bounded by what a call takes, which fits every `usize`.
 fn count(len: u64) -> usize {
-    usize::try_from(len.min(crate::vocabulary::limits::KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
+    usize::try_from(len.min(KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
 }
 
 /// The signal that calls towards such a sink may raise, as long as the program leaves its signal

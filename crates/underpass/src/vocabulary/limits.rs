@@ -24,6 +24,10 @@ pub const TURN_BYTES_MIN: u64 = 256 << 10;
 /// ones gain nothing.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
+/// Where in memory such a buffer begins, a multiple of a cache line: elsewhere the processor copies
+/// between it and the page cache a third slower (AMD EPYC).
+pub const BUFFER_ALIGNMENT: usize = 64;
+
 /// The smallest block of zeros that is looked for: no disk has smaller ones.
 pub const ZERO_BLOCK_BYTES_MIN: u64 = 512;
 
