@@ -57,7 +57,7 @@ fn between_two_file_systems_clones_are_refused_and_copies_go_on() {
             .unwrap()
             .contains("two file")
     );
-    assert_eq!(between["auto"]["uses"], serde_json::json!(["sendfile"]));
+    assert_eq!(between["auto"]["uses"], serde_json::json!(["splice"]));
     let mount = &paths(&report)[0]["file_system"]["mount"];
     assert_eq!(
         (&mount["file_system"], &mount["device"]),

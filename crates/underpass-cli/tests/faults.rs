@@ -89,9 +89,9 @@ enum Source {
 
 const ROUTES: [Route; 9] = [
     route("ioctl", &[], &[], Source::File),
-    route("copy_file_range", &[], &[], Source::File),
-    route("sendfile", &[], &[NO_COPY_RANGE], Source::File),
-    route("splice", &[], &[NO_COPY_RANGE, NO_SENDFILE], Source::File),
+    route("copy_file_range", &[], &[NO_SPLICE], Source::File),
+    route("sendfile", &[], &[NO_COPY_RANGE, NO_SPLICE], Source::File),
+    route("splice", &[], &[NO_COPY_RANGE], Source::File),
     route("splice", &[], &[], Source::Fifo),
     route("ioctl", &["--only", "clone"], &[], Source::File),
     route(
@@ -118,7 +118,7 @@ const SERVED: [Route; 2] = [
 const RECEIVED: [Route; 1] = [route("splice", &[], &[], Source::Socket)];
 
 const NO_COPY_RANGE: &str = "inject=copy_file_range:error=EXDEV:when=2+";
-const NO_SENDFILE: &str = "inject=sendfile:error=EINVAL:when=2+";
+const NO_SPLICE: &str = "inject=splice:error=EINVAL:when=2+";
 
 const fn route(
     call: &'static str,

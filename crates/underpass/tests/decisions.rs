@@ -93,6 +93,22 @@ fn special(text: &mut String) {
         "range of less than 256 KiB → TCP socket, or no pipe left",
         &planned(&small, &Sink::sample(EndpointKind::Tcp)),
     );
+    small.end.size = SPLICED_BYTES_MIN - 1;
+    row(
+        text,
+        "range of less than 256 KiB → file, or no pipe left",
+        &planned(&small, &Sink::sample(EndpointKind::File)),
+    );
+    let (mut on_disk, mut to_disk) = (
+        Source::sample(EndpointKind::File),
+        Sink::sample(EndpointKind::File),
+    );
+    (on_disk.end.device, to_disk.end.device) = (0x801, 0x801);
+    row(
+        text,
+        "file → file, both in file systems on block devices",
+        &planned(&on_disk, &to_disk),
+    );
     let mut appending = Sink::sample(EndpointKind::File);
     appending.end.writes = Writes::Appends;
     row(

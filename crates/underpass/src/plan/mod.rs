@@ -271,16 +271,24 @@ pub fn plan<F, G>(
     plan
 }
 
+/// The major number in `st_dev`: 0 for network, stacked, FUSE and memory file systems, and Btrfs.
+const MAJOR_BITS: u64 = 0xffff_f000_000f_ff00;
+
 /// Into a pipe splice is the native call, and sendfile the same thing with a detour; into a TCP
-/// socket it moves more at once, which pays for ranges that are large enough.
+/// socket or a file it moves more at once, which pays for ranges that are large enough. So it does
+/// compared with `copy_file_range`, whose only other way on a block device is to clone: where a
+/// clone is tried first, nothing is lost.
 fn order<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &KernelFacts) -> [Mechanism; 5] {
     use Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
-    let is_large = || matches!(source.owed, Owed::Exactly(len) if len >= SPLICED_BYTES_MIN);
+    let is_large = matches!(source.owed, Owed::Exactly(len) if len >= SPLICED_BYTES_MIN);
+    let on_disks = source.end.device & MAJOR_BITS != 0 && sink.end.device & MAJOR_BITS != 0;
     match sink.end.kind {
         EndpointKind::Pipe => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
-        EndpointKind::Tcp if is_large() && kernel.pipes == Pipes::Available => {
-            [Clone, CopyRange, Splice, Sendfile, ReadWrite]
+        _ if !is_large || kernel.pipes == Pipes::Exhausted => Mechanism::ALL,
+        EndpointKind::File if on_disks && clonable(source, sink).is_ok() => {
+            [Clone, Splice, CopyRange, Sendfile, ReadWrite]
         }
+        EndpointKind::Tcp | EndpointKind::File => [Clone, CopyRange, Splice, Sendfile, ReadWrite],
         _ => Mechanism::ALL,
     }
 }
@@ -467,7 +475,7 @@ mod tests {
         let ladder = |from, to| tiers(&Source::sample(from), &Sink::sample(to), &auto);
         assert_eq!(
             ladder(EndpointKind::File, EndpointKind::File),
-            [Clone, CopyRange, Sendfile, Splice, ReadWrite]
+            [Clone, CopyRange, Splice, Sendfile, ReadWrite]
         );
         assert_eq!(
             ladder(EndpointKind::File, EndpointKind::Tcp),
@@ -478,6 +486,11 @@ mod tests {
         assert_eq!(
             tiers(&small, &Sink::sample(EndpointKind::Tcp), &auto),
             [Sendfile, Splice, ReadWrite]
+        );
+        small.end.size = SPLICED_BYTES_MIN - 1;
+        assert_eq!(
+            tiers(&small, &Sink::sample(EndpointKind::File), &auto),
+            [Clone, CopyRange, Sendfile, Splice, ReadWrite]
         );
         assert_eq!(
             ladder(EndpointKind::File, EndpointKind::Pipe),
@@ -495,6 +508,39 @@ mod tests {
     }
 
     #[test]
+    fn copy_file_range_comes_before_splice_where_it_may_do_more() {
+        let on = |device| {
+            let mut ends = (
+                Source::sample(EndpointKind::File),
+                Sink::sample(EndpointKind::File),
+            );
+            (ends.0.end.device, ends.1.end.device) = device;
+            ends
+        };
+        let (disk, other, memory) = (0x801, 0x802, 0x1f);
+        let planned = |(source, sink)| tiers(&source, &sink, &Policy::default());
+        for devices in [(disk, disk), (disk, other)] {
+            assert_eq!(
+                planned(on(devices)),
+                [Clone, Splice, CopyRange, Sendfile, ReadWrite]
+            );
+        }
+        for devices in [(disk, memory), (memory, disk), (memory, memory)] {
+            assert_eq!(
+                planned(on(devices)),
+                [Clone, CopyRange, Splice, Sendfile, ReadWrite]
+            );
+        }
+        let (mut part, sink) = on((disk, disk));
+        part.owed = Owed::Exactly((1 << 20) - 1);
+        assert_eq!(
+            planned((part, sink)),
+            [CopyRange, Splice, Sendfile, ReadWrite],
+            "it clones the whole blocks of a part"
+        );
+    }
+
+    #[test]
     fn copy_file_range_leaks_clones_so_never_excludes_it() {
         let never = Policy {
             cloning: Cloning::Never,
@@ -505,7 +551,7 @@ mod tests {
             &Sink::sample(EndpointKind::File),
             &never,
         );
-        assert_eq!(ladder, [Sendfile, Splice, ReadWrite]);
+        assert_eq!(ladder, [Splice, Sendfile, ReadWrite]);
         let always = Policy {
             cloning: Cloning::Always,
             ..Policy::default()
@@ -528,20 +574,19 @@ mod tests {
         appending.end.writes = Writes::Appends;
         let tcp = Sink::sample(EndpointKind::Tcp);
         let (never, always) = (Cloning::Never, Cloning::Always);
-        let kept = [Clone, CopyRange, Sendfile, Splice, ReadWrite];
-        let piped = [Splice, Sendfile, ReadWrite];
+        let kept = [Clone, CopyRange, Splice, Sendfile, ReadWrite];
         let rows: [(Holes, Cloning, &Sink<()>, &[Mechanism]); 11] = [
             (Holes::Keep, Cloning::Auto, &file(), &kept),
             (Holes::Fill, Cloning::Auto, &file(), &kept[2..]),
             (Holes::Fill, never, &file(), &kept[2..]),
             (Holes::Fill, always, &file(), &[]),
-            (Holes::Fill, Cloning::Auto, &tcp, &piped),
+            (Holes::Fill, Cloning::Auto, &tcp, &kept[2..]),
             (Holes::Find, Cloning::Auto, &file(), &[ReadWrite]),
             (Holes::Find, never, &file(), &[ReadWrite]),
             (Holes::Find, always, &file(), &[]),
             (Holes::Find, Cloning::Auto, &old, &kept),
             (Holes::Find, Cloning::Auto, &appending, &[ReadWrite]),
-            (Holes::Find, Cloning::Auto, &tcp, &piped),
+            (Holes::Find, Cloning::Auto, &tcp, &kept[2..]),
         ];
         for (holes, cloning, sink, expected) in rows {
             let policy = Policy {

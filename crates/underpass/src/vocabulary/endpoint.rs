@@ -136,8 +136,8 @@ pub struct Endpoint {
     pub waits: Waits,
     /// Where its writes land.
     pub writes: Writes,
-    /// `st_dev`. Only ever a key to remember refusals by, never a reason to try or not to try:
-    /// Btrfs subvolumes differ and still clone.
+    /// `st_dev`. A key to remember refusals by, and a reason to try one mechanism before another,
+    /// never one to leave it out: Btrfs subvolumes differ and still clone.
     pub device: u64,
     /// `st_ino`: with the device it shows that both ends are one file, whose ranges must not
     /// overlap. 0 where it is not known.

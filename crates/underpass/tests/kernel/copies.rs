@@ -81,9 +81,12 @@ fn the_free_choice_is_the_first_that_works() {
     for (from, to) in pairs() {
         let source = file_at(from, 2, LEN);
         let sink = to.file();
-        let account = copy(Policy::default(), &source, &sink).expect("copies");
         let works = |mechanism: &Mechanism| known(*mechanism, from.family, to.family).is_none();
-        let first = Mechanism::ALL.into_iter().find(works).expect("read/write");
+        let ends = (Source::whole(&source), Sink::new(&sink));
+        let (whole, empty) = (ends.0.expect("a source"), ends.1.expect("a sink"));
+        let plan = Kernel::unprobed().plan(&whole, &empty, &Policy::default());
+        let first = plan.tiers().find(works).expect("read/write");
+        let account = copy(Policy::default(), &source, &sink).expect("copies");
         let what = format!("{} → {}: {account}", from.name, to.name);
         assert_eq!(account.of(first).bytes, LEN as u64, "{what}");
         assert_eq!(account.crossed(), 0, "{what}");
@@ -126,7 +129,9 @@ fn what_one_pair_refused_is_asked_of_another() {
     assert_eq!(copied("ext4", "ext4").of(Mechanism::Clone).calls, 1);
     assert_eq!(copied("ext4", "ext4").of(Mechanism::Clone).calls, 0);
     assert_eq!(copied("ext4", "xfs").of(Mechanism::Clone).calls, 1);
-    assert_eq!(copied("ext4", "xfs").of(Mechanism::CopyRange).calls, 0);
+    assert_eq!(copied("ext4", "xfs").of(Mechanism::Clone).calls, 0);
+    assert_eq!(copied("ext4", "tmpfs").of(Mechanism::CopyRange).calls, 1);
+    assert_eq!(copied("ext4", "tmpfs").of(Mechanism::CopyRange).calls, 0);
     for name in ["xfs", "bind", "btrfs", "btrfs/subvolume", "overlay"] {
         assert_eq!(
             copied(name, name).of(Mechanism::Clone).bytes,
