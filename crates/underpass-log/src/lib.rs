@@ -12,7 +12,6 @@ mod append;
 mod appender;
 pub mod batch;
 mod config;
-mod damage;
 mod error;
 mod files;
 #[cfg(any(test, feature = "fuzz"))]

@@ -14,7 +14,6 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::appender::write_snapshot;
 use crate::config::{DataFolderOptions, TopicConfig};
-use crate::damage::Numbering;
 use crate::error::{LogError, at};
 use crate::files::checkpoints::{Checkpoints, OffsetCheckpoint};
 use crate::files::disk;
@@ -23,6 +22,7 @@ use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
 use crate::recovery::{self, Before, LastEnd, Repairs};
 use crate::retention::{self, DeletedFiles};
+use crate::segment::damage::Numbering;
 use crate::segment::lock;
 use crate::threads::{
     Append, Completion, LogThreads, SYNCERS, SyncStats, WatermarkObserver, unix_ms,
@@ -237,7 +237,7 @@ impl LogManager {
         config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>, LogError> {
         let before = Before::new(config.index_interval_bytes);
-        self.create_after(before, name, topic_id, config)
+        self.create_after(before, (name, topic_id), config)
     }
 
     /// Makes a partition again whose folder was lost: its leader epoch is later than those were, so
@@ -255,14 +255,13 @@ impl LogManager {
             replaces_lost: true,
             ..Before::new(config.index_interval_bytes)
         };
-        self.create_after(before, name, topic_id, config)
+        self.create_after(before, (name, topic_id), config)
     }
 
     fn create_after(
         &self,
         before: Before,
-        name: TopicPartition,
-        topic_id: &str,
+        (name, topic_id): (TopicPartition, &str),
         config: Arc<TopicConfig>,
     ) -> Result<Arc<PartitionLog>, LogError> {
         if lock(&self.partitions).contains_key(&name) {

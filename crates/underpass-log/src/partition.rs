@@ -19,10 +19,10 @@ use underpass::FileRange;
 
 use crate::appender::Appender;
 use crate::config::TopicConfig;
-use crate::damage::{Damaged, Gap};
 use crate::files::disk::DiskWait;
 use crate::files::epochs::LeaderEpochs;
 use crate::position::{LogPosition, TopicPartition};
+use crate::segment::damage::{Damaged, OffsetGap};
 use crate::segment::{Segment, lock};
 
 /// The log of a partition.
@@ -56,7 +56,7 @@ pub(crate) struct Published {
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) epochs: LeaderEpochs,
     /// Records that were lost, in order.
-    pub(crate) gaps: Vec<Gap>,
+    pub(crate) gaps: Vec<OffsetGap>,
 }
 
 /// The offsets of a partition at one moment.
@@ -93,7 +93,7 @@ struct Readable {
     /// How far the last one that has something to be seen may be read.
     watermark: LogPosition,
     /// What is lost next.
-    gap: Option<Gap>,
+    gap: Option<OffsetGap>,
 }
 
 /// Whether one batch is read even where it is larger than what was asked for (KIP-74).
@@ -247,7 +247,7 @@ impl PartitionLog {
             tracing::warn!("{name}: {damaged}; the records from {first} to {last} are lost");
             gaps.insert(
                 at,
-                Gap {
+                OffsetGap {
                     offsets: offsets.clone(),
                     place: damaged.place,
                 },
@@ -269,7 +269,7 @@ impl PartitionLog {
         }
         let gaps = &published.gaps;
         let gap = gaps.get(gaps.partition_point(|gap| gap.offsets.end <= offset));
-        if let Some(Gap { offsets, .. }) = gap.filter(|gap| gap.offsets.start <= offset) {
+        if let Some(OffsetGap { offsets, .. }) = gap.filter(|gap| gap.offsets.start <= offset) {
             let gap = offsets.clone();
             return Err(ReadError::Lost { gap });
         }
@@ -425,7 +425,7 @@ impl Readable {
                 let wrong = format!("segment {}: {wrong}", segment.base);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, wrong).into());
             }
-            if let Some(Gap { offsets, place }) = &self.gap {
+            if let Some(OffsetGap { offsets, place }) = &self.gap {
                 if offsets.start < batch.base_offset {
                     let gap = offsets.clone();
                     return Err(ReadError::Lost { gap });

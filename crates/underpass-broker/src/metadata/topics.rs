@@ -145,7 +145,7 @@ impl Topics {
     /// elsewhere, which are adopted with the defaults.
     ///
     /// # Errors
-    /// Of the file, and of partitions that have to be made.
+    /// Of the file, and of partitions that have to be made or deleted.
     pub(crate) fn open(
         folder: &Path,
         log: Arc<LogManager>,
@@ -157,39 +157,7 @@ impl Topics {
             path: file.path(),
             source,
         })?;
-        let unfinished = std::mem::take(&mut record.unfinished);
-        let mut adopted = !unfinished.is_empty();
-        let mut logs = HashMap::new();
-        for one in found {
-            let (name, id) = (one.log.name(), one.log.topic_id());
-            let id = TopicId::try_from(id.to_owned()).unwrap_or_else(|_| TopicId::random());
-            if unfinished.contains(&id) {
-                log.delete(name)?;
-                continue;
-            }
-            logs.insert(name.clone(), Arc::clone(&one.log));
-            let topic = record.topics.entry(name.topic.to_string());
-            let topic = topic.or_insert_with(|| {
-                adopted = true;
-                // What it was configured to be is not in its folder: nothing of it is deleted.
-                tracing::warn!(
-                    "topic {} was found in the data folder: it is adopted, and kept for ever",
-                    name.topic
-                );
-                TopicRecord {
-                    id,
-                    partitions: 0,
-                    config: kept_forever(),
-                }
-            });
-            adopted |= topic.partitions <= name.partition;
-            topic.partitions = topic.partitions.max(name.partition + 1);
-            // An id that another broker has handed out: batches of a new producer with the same id
-            // would be taken for repetitions.
-            let unused = one.log.largest_producer_id().map_or(0, |id| id + 1);
-            adopted |= record.next_producer_id < unused;
-            record.next_producer_id = record.next_producer_id.max(unused);
-        }
+        let (logs, adopted) = adopt(&mut record, &log, found)?;
         if adopted {
             file.write(&record)?;
         }
@@ -397,6 +365,49 @@ impl Topics {
             partitions: partitions.collect::<Result<_, _>>()?,
         })
     }
+}
+
+/// The logs of the partitions that were found, by their names, and whether the record has changed:
+/// those that it has not are adopted, and those that were being made or deleted are deleted.
+fn adopt(
+    record: &mut MetadataRecord,
+    log: &LogManager,
+    found: &[FoundPartition],
+) -> Result<(HashMap<TopicPartition, Arc<PartitionLog>>, bool), LogError> {
+    let unfinished = std::mem::take(&mut record.unfinished);
+    let mut adopted = !unfinished.is_empty();
+    let mut logs = HashMap::new();
+    for one in found {
+        let (name, id) = (one.log.name(), one.log.topic_id());
+        let id = TopicId::try_from(id.to_owned()).unwrap_or_else(|_| TopicId::random());
+        if unfinished.contains(&id) {
+            log.delete(name)?;
+            continue;
+        }
+        logs.insert(name.clone(), Arc::clone(&one.log));
+        let topic = record.topics.entry(name.topic.to_string());
+        let topic = topic.or_insert_with(|| {
+            adopted = true;
+            // What it was configured to be is not in its folder: nothing of it is deleted.
+            tracing::warn!(
+                "topic {} was found in the data folder: it is adopted, and kept for ever",
+                name.topic
+            );
+            TopicRecord {
+                id,
+                partitions: 0,
+                config: kept_forever(),
+            }
+        });
+        adopted |= topic.partitions <= name.partition;
+        topic.partitions = topic.partitions.max(name.partition + 1);
+        // An id that another broker has handed out: batches of a new producer with the same id
+        // would be taken for repetitions.
+        let unused = one.log.largest_producer_id().map_or(0, |id| id + 1);
+        adopted |= record.next_producer_id < unused;
+        record.next_producer_id = record.next_producer_id.max(unused);
+    }
+    Ok((logs, adopted))
 }
 
 fn partitions_max() -> usize {

@@ -98,8 +98,8 @@ fn write_offsets(path: &Path, offsets: &OffsetCheckpoint) -> io::Result<()> {
     write(path, entries)
 }
 
-/// The lines behind version and count, as `entry` reads their words. Nothing if the file is missing,
-/// empty or damaged, even in one line: then a warning says what is wrong with it.
+/// The lines behind version and count, as `entry` reads their words. Nothing if the file is
+/// missing, empty or damaged, even in one line: then a warning says what is wrong with it.
 pub(crate) fn read<T>(path: &Path, entry: impl FnMut(&[&str]) -> Option<T>) -> Option<Vec<T>> {
     let content = match disk::read(path, BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,

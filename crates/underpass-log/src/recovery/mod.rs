@@ -28,7 +28,6 @@ use std::time::Instant;
 
 use crate::appender::Appender;
 use crate::batch::BatchHeader;
-use crate::damage::{Gap, Numbering, intact_from};
 use crate::error::{LogError, at};
 use crate::files::disk::{self, DiskWait};
 use crate::files::epochs::{self, LeaderEpochs};
@@ -39,6 +38,7 @@ use crate::recovery::checkpoint::KnownState;
 use crate::recovery::cut::{Cut, cut_end};
 use crate::recovery::leftovers::{clear_leftovers, drop_segment, remove_if_there};
 pub use crate::recovery::repairs::Repairs;
+use crate::segment::damage::{Numbering, OffsetGap, intact_from};
 use crate::segment::{
     INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk,
 };
@@ -208,12 +208,8 @@ fn finish(
     let is_clean = before.last_end == LastEnd::Clean && !repairs.lost_end();
     let log = segments[0].base..=next_offset;
     let start = log_start(folder, before.log_start, log, is_clean);
-    let epoch = match epochs.latest() {
-        // Others had the same offsets, in epochs that are not known: this one is later.
-        None if before.replaces_lost || repairs.missing_offsets > 0 => late_epoch(),
-        None if next_offset == 0 => 0,
-        latest => latest.unwrap_or(0).saturating_add(i32::from(!is_clean)),
-    };
+    let were_others = before.replaces_lost || repairs.missing_offsets > 0;
+    let epoch = next_epoch(epochs.latest(), next_offset, (is_clean, were_others));
     epochs.cut_end(next_offset);
     epochs.cut_start(start);
     epochs.begin(epoch, next_offset);
@@ -256,6 +252,16 @@ fn finish(
     })
 }
 
+/// The epoch of what is appended: another one where something may have been lost.
+fn next_epoch(latest: Option<i32>, next_offset: i64, (is_clean, were_others): (bool, bool)) -> i32 {
+    match latest {
+        // There were the same offsets in epochs that are not known: this one is later.
+        None if were_others => late_epoch(),
+        None if next_offset == 0 => 0,
+        latest => latest.unwrap_or(0).saturating_add(i32::from(!is_clean)),
+    }
+}
+
 /// An epoch that none is later than that has begun with 0 and risen by one with each unclean start:
 /// the minutes since 1970.
 fn late_epoch() -> i32 {
@@ -291,7 +297,7 @@ struct ScannedLog {
     next_offset: i64,
     producers: ProducerStates,
     epochs: LeaderEpochs,
-    gaps: Vec<Gap>,
+    gaps: Vec<OffsetGap>,
 }
 
 impl ScannedLog {
@@ -329,7 +335,7 @@ struct Scan {
     next_offset: i64,
     epochs: LeaderEpochs,
     are_epochs_known: bool,
-    gaps: Vec<Gap>,
+    gaps: Vec<OffsetGap>,
 }
 
 impl Scan {
@@ -417,7 +423,7 @@ impl Scan {
         match self.gaps.last_mut() {
             _ if offsets.is_empty() => {}
             Some(before) if before.offsets.end == offsets.start => before.offsets.end = next,
-            _ => self.gaps.push(Gap { offsets, place }),
+            _ => self.gaps.push(OffsetGap { offsets, place }),
         }
         self.next_offset = next;
     }

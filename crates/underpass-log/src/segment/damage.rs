@@ -12,11 +12,11 @@ use std::os::fd::AsFd;
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::files::disk::{self, DiskWait};
 use crate::index::BatchPlace;
-use crate::segment::is_intact_at;
+use crate::segment::walk::is_intact_at;
 
 /// Records that are lost.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Gap {
+pub(crate) struct OffsetGap {
     pub(crate) offsets: Range<i64>,
     /// The base of the segment in which they would begin, and where.
     pub(crate) place: (i64, u64),

@@ -1,0 +1,87 @@
+//! Reads the headers of batches one after the other, and checks what is behind them.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+
+use crate::batch::{BatchHeader, CRC_FROM, HEADER_BYTES};
+use crate::files::disk::{self, DiskWait};
+use crate::index::BatchPlace;
+
+/// What headers are read with: those between two entries of an index, mostly.
+const READ_BYTES: usize = 4096 + HEADER_BYTES;
+
+/// The same where many small batches are walked over: a start does that.
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// How many bytes of a batch are checked at a time.
+const CHECKED_BYTES: usize = 64 << 10;
+
+/// Whether a batch has the checksum that it claims.
+///
+/// # Errors
+/// Of the kernel.
+pub(crate) fn is_intact_at(
+    file: impl AsFd,
+    place: &BatchPlace,
+    header: &BatchHeader,
+) -> io::Result<bool> {
+    let mut piece = [0; CHECKED_BYTES];
+    let (mut at, end) = (place.position + CRC_FROM, place.position + place.size);
+    let mut crc = 0;
+    while at < end {
+        let len = (end - at).min(CHECKED_BYTES as u64) as usize;
+        match disk::read_exact(&file, &mut piece[..len], at, DiskWait::Allowed) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            read => read?,
+        }
+        crc = crc32c::crc32c_append(crc, &piece[..len]);
+        at += len as u64;
+    }
+    Ok(crc == header.crc)
+}
+
+/// Visits the headers of the batches from a position on, up to `limit`. Returns where it has ended:
+/// behind them, where there is no whole batch, or at the one with which the visitor ended it.
+///
+/// # Errors
+/// `WouldBlock` where the disk had to be waited for; those of the kernel.
+pub(crate) fn walk(
+    file: impl AsFd,
+    from: u64,
+    limit: u64,
+    wait: DiskWait,
+    visit: &mut dyn FnMut(&BatchPlace, &BatchHeader) -> ControlFlow<()>,
+) -> io::Result<u64> {
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut start, mut filled, mut position) = (from, 0, from);
+    let mut read_bytes = READ_BYTES;
+    while position + HEADER_BYTES as u64 <= limit {
+        let at = usize::try_from(position - start).unwrap_or(usize::MAX);
+        let header = match buffer[..filled].get(at..).and_then(BatchHeader::parse) {
+            Some(header) => header,
+            None if at.saturating_add(HEADER_BYTES) <= filled => return Ok(position),
+            None => {
+                buffer.resize(read_bytes, 0);
+                let room = &mut buffer[..];
+                filled = disk::read_at_least(&file, room, HEADER_BYTES, position, wait)?;
+                start = position;
+                match filled < HEADER_BYTES {
+                    true => return Ok(position),
+                    false => continue,
+                }
+            }
+        };
+        let place = BatchPlace::of(&header, position);
+        if position + place.size > limit || visit(&place, &header).is_break() {
+            return Ok(position);
+        }
+        position += place.size;
+        // Of large batches nothing but the headers is read next; small ones come together.
+        read_bytes = match header.size < READ_BYTES {
+            true => READ_BYTES_MAX,
+            false => READ_BYTES,
+        };
+    }
+    Ok(position)
+}
