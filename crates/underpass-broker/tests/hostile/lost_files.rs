@@ -13,6 +13,7 @@ use crate::support::client::{Client, fetch_request, topic_name};
 const NONE: i16 = 0;
 const OFFSET_OUT_OF_RANGE: i16 = 1;
 const KAFKA_STORAGE_ERROR: i16 = 56;
+const FENCED_LEADER_EPOCH: i16 = 74;
 
 /// Batches of 100 KiB in segments of 1 MiB.
 const BATCHES: i64 = 45;
@@ -103,7 +104,15 @@ fn a_partition_whose_folder_is_gone_is_reported_and_made_again() {
     let broker = BrokerProcess::start_in(folder);
     let mut client = broker.connect();
     assert_eq!(fetched(&mut client, 1, 5).0, OFFSET_OUT_OF_RANGE);
-    assert_eq!(client.produce("t", 1, batch(1, 10)), (NONE, 0));
+    for offset in 0..10 {
+        assert_eq!(client.produce("t", 1, batch(1, 10)), (NONE, offset));
+    }
+    // Who had read further in the epoch before does not go on here.
+    let mut request = fetch_request("t", 1, 5);
+    request.topics[0].partitions[0].current_leader_epoch = 0;
+    let response = client.ask(11, &request);
+    let code = response.responses[0].partitions[0].error_code;
+    assert_eq!(code, FENCED_LEADER_EPOCH);
     assert_eq!(fetched(&mut client, 0, 5), (NONE, Some(5)));
     let (folder, log) = broker.stop_and_read();
     for warning in [

@@ -792,6 +792,7 @@ fn what_only_looks_like_a_partition_is_left_alone() {
     let folder = Folder::written(Ended::Cleanly);
     fs::write(folder.path("backup-2026"), "a file").unwrap();
     fs::create_dir(folder.path("please-delete")).unwrap();
+    symlink("nowhere", folder.path("gone-0")).unwrap();
     fs::create_dir(folder.partition().join("notes")).unwrap();
     fs::write(folder.partition().join("99999999999999999999.log"), "x").unwrap();
     folder.has_everything("others");
