@@ -428,23 +428,32 @@ impl OpenSegment {
 
     fn first_since(
         &self,
-        from: u64,
+        mut from: u64,
         (timestamp, start): (i64, i64),
         limit: u64,
     ) -> io::Result<Option<(i64, i64)>> {
-        let mut found = Ok(None);
-        let wait = DiskWait::Allowed;
-        walk(&*self.file, from, limit, wait, &mut |place, header| {
-            if header.max_timestamp < timestamp || header.last_offset() < start {
-                return ControlFlow::Continue(());
+        let (offsets, wait) = (self.base..i64::MAX, DiskWait::Allowed);
+        loop {
+            let mut found = Ok(None);
+            let end = walk(&*self.file, from, limit, wait, &mut |place, header| {
+                if header.max_timestamp < timestamp || header.last_offset() < start {
+                    return ControlFlow::Continue(());
+                }
+                found = self.first_of_batch(place, header, (start, timestamp));
+                match found {
+                    Ok(None) => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                }
+            })?;
+            if end >= limit || !matches!(found, Ok(None)) {
+                return found;
             }
-            found = self.first_of_batch(place, header, (start, timestamp));
-            match found {
-                Ok(None) => ControlFlow::Continue(()),
-                _ => ControlFlow::Break(()),
+            // What is intact behind damage.
+            match intact_from(&*self.file, end, limit, (&offsets, self.numbering))? {
+                Some((place, _)) => from = place.position,
+                None => return Ok(None),
             }
-        })?;
-        found
+        }
     }
 
     fn first_of_batch(

@@ -349,6 +349,24 @@ fn damaged_batches_within_a_segment_are_an_error_and_those_around_them_are_serve
 }
 
 #[test]
+fn times_behind_damage_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = super::alone(folder.path(), recovery::LastEnd::Clean);
+    let batches: Vec<_> = (0..6).map(|time| batch(1, 50, time)).collect();
+    append_all(&log, &batches);
+    let end = log.published().end;
+    log.show_until(end);
+    let path = file_path(folder.path(), 0, LOG);
+    let file = File::options().write(true).open(path).unwrap();
+    file.write_all_at(&[0], 2 * batches[0].len() as u64 + 16)
+        .unwrap();
+    for (time, offset) in [(0, 0), (1, 1), (2, 3), (3, 3), (5, 5)] {
+        let found = log.offset_of_time(time).unwrap();
+        assert_eq!(found, Some((offset, offset)), "{time}");
+    }
+}
+
+#[test]
 fn what_was_synced_behind_damage_of_the_last_segment_is_kept() {
     for ended in [Ended::Cleanly, Ended::ByCrash] {
         let folder = Folder::written(ended);
