@@ -88,8 +88,8 @@ pub enum LogRead {
 
 /// What a read may look at.
 struct Readable {
-    /// Those that may have the offset, the first one first.
-    segments: Vec<Arc<Segment>>,
+    /// Those that may have the offset, the first one first, with the offset at the end of each.
+    segments: Vec<(Arc<Segment>, i64)>,
     /// How far the last one that has something to be seen may be read.
     watermark: LogPosition,
     /// What is lost next.
@@ -277,14 +277,20 @@ impl PartitionLog {
             .segments
             .partition_point(|segment| segment.base <= offset);
         let from = &published.segments[behind.saturating_sub(1)..];
+        let ends = from.iter().skip(1).map(|next| next.base);
+        let ends = ends.chain([published.end.offset]);
         // Mostly one has it; a gap at its end is what the next one is for. Damage has left empty
         // ones, any number of them.
         let visible = from
             .iter()
-            .take_while(|segment| segment.base <= watermark.segment)
-            .filter(|segment| segment.size() > 0);
+            .zip(ends)
+            .take_while(|(segment, _)| segment.base <= watermark.segment)
+            .filter(|(segment, _)| segment.size() > 0);
         Ok(Some(Readable {
-            segments: visible.take(2).cloned().collect(),
+            segments: visible
+                .take(2)
+                .map(|(segment, end)| (Arc::clone(segment), end.min(watermark.offset)))
+                .collect(),
             watermark,
             gap: gap.cloned(),
         }))
@@ -379,7 +385,7 @@ impl PartitionLog {
             .find(|segment| segment.base < offset)?;
         let open = segment.open().ok()?;
         let batch = open
-            .find(offset - 1, segment.size(), DiskWait::Allowed)
+            .find(offset - 1, (segment.size(), None), DiskWait::Allowed)
             .ok()??;
         Some(LogPosition {
             offset,
@@ -405,7 +411,7 @@ impl Readable {
         (offset, bytes_max, first): (i64, u64, FirstBatch),
         wait: DiskWait,
     ) -> Result<LogRead, ReadError> {
-        for (number, segment) in self.segments.iter().enumerate() {
+        for (segment, end) in &self.segments {
             let mut limit = match segment.base == self.watermark.segment {
                 true => self.watermark.position,
                 false => segment.size(),
@@ -415,16 +421,9 @@ impl Readable {
                 (None, DiskWait::Allowed) => segment.open()?,
                 (None, DiskWait::Forbidden) => return Ok(LogRead::NeedsDisk),
             };
-            let Some(batch) = open.find(offset, limit, wait)? else {
+            let Some(batch) = open.find(offset, (limit, Some(*end)), wait)? else {
                 continue;
             };
-            let next = self.segments.get(number + 1);
-            if next.is_some_and(|next| batch.last_offset >= next.base) {
-                // Offsets are not covered by checksums. Consumers would skip what is there.
-                let wrong = format!("the batch at byte {} reaches into the next", batch.position);
-                let wrong = format!("segment {}: {wrong}", segment.base);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, wrong).into());
-            }
             if let Some(OffsetGap { offsets, place }) = &self.gap {
                 if offsets.start < batch.base_offset {
                     let gap = offsets.clone();

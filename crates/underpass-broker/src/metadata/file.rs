@@ -1,6 +1,6 @@
 //! The file beside the partitions that names the topics: it is small, and replaced as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ pub(crate) struct MetadataRecord {
     pub(crate) next_producer_id: i64,
     pub(crate) topics: BTreeMap<String, TopicRecord>,
     /// Topics that are being made or deleted: a start deletes what is there of them.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) unfinished: BTreeSet<TopicId>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) unfinished: BTreeMap<TopicId, String>,
 }
 
 /// A topic, as the file has it.
@@ -107,7 +107,7 @@ mod tests {
             version: VERSION,
             next_producer_id: 2000,
             topics: BTreeMap::from([("t".to_owned(), topic)]),
-            unfinished: [TopicId::random()].into(),
+            unfinished: [(TopicId::random(), "u".to_owned())].into(),
         }
     }
 

@@ -210,7 +210,7 @@ impl Topics {
             let mut record = lock(&self.record);
             self.check(&record, new)?;
             self.write(&mut record, |next| {
-                next.unfinished.insert(id);
+                next.unfinished.insert(id, new.name.clone());
             })?;
             record.coming.insert(new.name.clone(), new.partitions);
         }
@@ -310,7 +310,7 @@ impl Topics {
         });
         let written = self.write(&mut record, |next| {
             next.topics.remove(name);
-            next.unfinished.insert(topic.id);
+            next.unfinished.insert(topic.id, name.to_owned());
         });
         // On a full disk that fails, and this makes room: with the next start the topic would be
         // there again, and empty.
@@ -379,11 +379,20 @@ fn adopt(
     let mut logs = HashMap::new();
     for one in found {
         let (name, id) = (one.log.name(), one.log.topic_id());
-        let id = TopicId::try_from(id.to_owned()).unwrap_or_else(|_| TopicId::random());
-        if unfinished.contains(&id) {
+        let id = TopicId::try_from(id.to_owned()).ok();
+        let is_unfinished = match id {
+            Some(id) => unfinished.contains_key(&id),
+            // It was not written yet.
+            None => {
+                let mut names = unfinished.values();
+                !record.topics.contains_key(&*name.topic) && names.any(|one| **one == *name.topic)
+            }
+        };
+        if is_unfinished {
             log.delete(name)?;
             continue;
         }
+        let id = id.unwrap_or_else(TopicId::random);
         logs.insert(name.clone(), Arc::clone(&one.log));
         let topic = record.topics.entry(name.topic.to_string());
         let topic = topic.or_insert_with(|| {
@@ -543,7 +552,8 @@ mod tests {
         log.close().unwrap();
         drop((topics, log));
         // A crash between the folders and what says that they are a topic, or none any more.
-        record.unfinished.insert(id);
+        std::fs::remove_file(folder.path().join("coming-1/partition.metadata")).unwrap();
+        record.unfinished.insert(id, "coming".to_owned());
         metadata.write(&record).unwrap();
         for _ in 0..2 {
             let (topics, log) = opened(folder.path());
@@ -556,7 +566,8 @@ mod tests {
             assert!(metadata.read().unwrap().unfinished.is_empty());
             topics.delete("coming").unwrap();
             // Until the next change.
-            assert_eq!(metadata.read().unwrap().unfinished, [id].into());
+            let unfinished = metadata.read().unwrap().unfinished;
+            assert_eq!(unfinished, [(id, "coming".to_owned())].into());
             log.close().unwrap();
         }
     }

@@ -18,6 +18,7 @@ pub(crate) mod checkpoint;
 mod cut;
 mod leftovers;
 mod repairs;
+mod snapshots;
 
 use std::fs;
 use std::io;
@@ -33,15 +34,14 @@ use crate::files::disk::{self, DiskWait};
 use crate::files::epochs::{self, LeaderEpochs};
 use crate::index::SegmentIndex;
 use crate::partition::Published;
-use crate::producers::{ProducerStates, SNAPSHOT_BYTES_MAX};
+use crate::producers::ProducerStates;
 use crate::recovery::checkpoint::KnownState;
 use crate::recovery::cut::{Cut, cut_end};
 use crate::recovery::leftovers::{clear_leftovers, drop_segment, remove_if_there};
 pub use crate::recovery::repairs::Repairs;
-use crate::segment::damage::{Numbering, OffsetGap, intact_from};
-use crate::segment::{
-    INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk,
-};
+use crate::recovery::snapshots::{latest_producers, remove_snapshots};
+use crate::segment::damage::{Numbering, OffsetGap, Search, intact_from};
+use crate::segment::{INDEX, LOG, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk};
 use crate::threads::unix_ms;
 
 /// How the broker ended before.
@@ -156,6 +156,7 @@ fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, 
         let known = active.as_ref().map_or(0, |active| active.next_offset);
         let scan = Scan {
             index_interval: before.index_interval,
+            synced: before.recovery_point,
             recovery_point: recovery_point.max(known),
             checked_from: checked_from.max(known),
             numbering: before.numbering,
@@ -321,6 +322,8 @@ struct ScannedSegment {
 
 struct Scan {
     index_interval: u64,
+    /// An offset at which a batch has ended, as far as that is known.
+    synced: i64,
     /// Up to where everything is synced.
     recovery_point: i64,
     /// From where on checksums are looked at in the last segment. Those of others are from the
@@ -478,8 +481,12 @@ impl Scan {
             None => self.checked_from,
         };
         let (mut from, mut resumed) = (scanned.known, None);
+        let mut search = Search::of((base, self.numbering), size, next);
+        if next.is_none() && self.synced > 0 {
+            search.end = Some(self.synced);
+        }
         loop {
-            let mut wrong = Ok(());
+            let (mut wrong, mut last) = (Ok(()), None);
             let wait = DiskWait::Allowed;
             let end = walk(file, from, size, wait, &mut |place, header| {
                 let is_right =
@@ -499,21 +506,28 @@ impl Scan {
                 let index = &mut scanned.index;
                 index.add(header, place.position, self.index_interval);
                 self.record(header);
+                last = Some((*place, *header));
                 scanned.segment.set_size(place.position + place.size);
                 ControlFlow::Continue(())
             })?;
             wrong?;
-            if end >= size || self.next_offset >= self.recovery_point {
+            let is_complete = next.is_none_or(|next| self.numbering.allows(next, self.next_offset));
+            if end >= size && is_complete || self.next_offset >= self.recovery_point {
                 return Ok(());
             }
-            // What was synced is damaged. The log may go on behind it.
-            let offsets_max = base + i64::from(i32::MAX);
-            let offsets = self.next_offset..next.unwrap_or(offsets_max).min(offsets_max);
-            let Some((place, header)) = intact_from(file, end, size, (&offsets, self.numbering))?
-            else {
+            // What was synced is damaged, and the log may go on behind it. Where the last batch is
+            // damaged itself, it has not ended there.
+            let (damaged, lost) = match last {
+                Some((place, header)) if !is_intact_at(file, &place, &header)? => {
+                    (place.position, header.base_offset)
+                }
+                _ => (end, self.next_offset),
+            };
+            let Some((place, header)) = intact_from(file, damaged, lost, &search)? else {
                 return Ok(());
             };
-            self.skip(header.base_offset, (base, end));
+            self.next_offset = lost;
+            self.skip(header.base_offset, (base, damaged));
             (from, resumed) = (place.position, Some(place.position));
         }
     }
@@ -550,49 +564,4 @@ fn bases(folder: &Path) -> Result<Vec<i64>, LogError> {
     }
     bases.sort_unstable();
     Ok(bases)
-}
-
-/// The producers of the latest snapshot from `first` to `last` that can be read, and its offset;
-/// those at the beginning where there is none.
-fn latest_producers(folder: &Path, first: i64, last: i64) -> (ProducerStates, i64) {
-    let mut offsets = snapshots(folder);
-    offsets.retain(|offset| (first..=last).contains(offset));
-    let read = |offset: &i64| {
-        let path = file_path(folder, *offset, SNAPSHOT);
-        let content = disk::read(&path, SNAPSHOT_BYTES_MAX);
-        let content = content.map_err(|error| error.to_string());
-        let producers = content.and_then(|content| {
-            let producers = ProducerStates::of_snapshot(&content);
-            producers.ok_or("the snapshot is damaged".to_owned())
-        });
-        let warn = |wrong: &String| {
-            let path = path.display();
-            tracing::warn!("{path}: {wrong}; producers are found out from the log");
-        };
-        Some((producers.inspect_err(warn).ok()?, *offset))
-    };
-    let found = offsets.iter().rev().find_map(read);
-    found.unwrap_or((ProducerStates::default(), first))
-}
-
-/// The offsets of the snapshots, in order.
-fn snapshots(folder: &Path) -> Vec<i64> {
-    let mut offsets = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if let Some((offset, SNAPSHOT)) = entry.file_name().to_str().and_then(parse_name) {
-            offsets.push(offset);
-        }
-    }
-    offsets.sort_unstable();
-    offsets
-}
-
-/// Removes snapshots of what is not there: once the log gets there again, they would be wrong.
-fn remove_snapshots(folder: &Path, log: RangeInclusive<i64>) -> Result<(), LogError> {
-    for offset in snapshots(folder) {
-        if !log.contains(&offset) {
-            remove_if_there(&file_path(folder, offset, SNAPSHOT))?;
-        }
-    }
-    Ok(())
 }

@@ -6,13 +6,13 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::os::fd::AsFd;
 
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::files::disk::{self, DiskWait};
 use crate::index::BatchPlace;
-use crate::segment::walk::is_intact_at;
+use crate::segment::walk::{is_intact_at, walk};
 
 /// Records that are lost.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -70,57 +70,175 @@ impl Numbering {
     }
 }
 
+/// Where batches are looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    /// The bytes end there.
+    pub(crate) limit: u64,
+    /// Offsets are below.
+    pub(crate) offsets_max: i64,
+    /// The offset at `limit`, where it is known.
+    pub(crate) end: Option<i64>,
+    pub(crate) numbering: Numbering,
+}
+
+impl Search {
+    /// In a segment, up to `limit`, at which is the offset `end`, if that is known.
+    pub(crate) fn of((base, numbering): (i64, Numbering), limit: u64, end: Option<i64>) -> Search {
+        Search {
+            limit,
+            offsets_max: end.unwrap_or(i64::MAX).min(base + i64::from(i32::MAX)),
+            end,
+            numbering,
+        }
+    }
+}
+
+/// Batches one behind the other.
+struct Chain {
+    first: (BatchPlace, BatchHeader),
+    /// What is behind the last one.
+    position: u64,
+    offset: i64,
+}
+
 /// How many bytes are looked through at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The first batch of the file from `damaged` on, up to `limit`, that has offsets within `offsets`
-/// and is what it was: its checksum is right, and what follows goes on behind it. One at `damaged`
-/// itself does not begin where the one before has ended: it has to be followed. Waits for the disk.
+/// How often each byte is looked at for a checksum, on average.
+const CHECKED_TIMES_MAX: u64 = 8;
+
+/// The first batch from the byte `damaged` on that is what it was, and has offsets from `lost` on.
+/// Its checksum is right; and since the value of a record may be a batch as well, it is followed
+/// by others up to the end, or lies between what is lost before one that is. One at `damaged`
+/// itself does not begin where the one before has ended: it has to be followed. Gives up where
+/// records are full of headers, so that whoever wrote them does not keep it busy. Waits for the
+/// disk.
 ///
 /// # Errors
 /// Of the kernel.
 pub(crate) fn intact_from(
     file: impl AsFd,
     damaged: u64,
-    limit: u64,
-    (offsets, numbering): (&Range<i64>, Numbering),
+    lost: i64,
+    search: &Search,
 ) -> io::Result<Option<(BatchPlace, BatchHeader)>> {
+    let mut chains: Vec<Chain> = Vec::new();
     let mut piece = vec![0; PIECE_BYTES];
     let mut from = damaged;
-    while from + HEADER_BYTES as u64 <= limit {
+    let mut checked_max = CHECKED_TIMES_MAX * (search.limit - damaged.min(search.limit));
+    while from + HEADER_BYTES as u64 <= search.limit {
         let filled = disk::read_at_least(&file, &mut piece, HEADER_BYTES, from, DiskWait::Allowed)?;
         let Some(last) = filled.checked_sub(HEADER_BYTES) else {
             break;
         };
+        let mut next = from + last as u64 + 1;
         for at in 0..=last {
             let Some(header) = BatchHeader::parse(&piece[at..filled]) else {
                 continue;
             };
             let place = BatchPlace::of(&header, from + at as u64);
-            let end = place.position + place.size;
-            let is_within =
-                header.base_offset >= offsets.start && header.next_offset() <= offsets.end;
-            if !is_within || end > limit {
+            let is_within = header.base_offset >= lost
+                && header.next_offset() <= search.offsets_max
+                && place.position + place.size <= search.limit;
+            if !is_within || checked_max < place.size {
                 continue;
             }
-            let is_followed = match end == limit {
-                true => place.position > damaged || header.next_offset() == offsets.end,
-                false => header_at(&file, end)?.is_some_and(|behind| {
-                    numbering.allows(behind.base_offset, header.next_offset())
-                }),
-            };
-            if is_followed && is_intact_at(&file, &place, &header)? {
-                return Ok(Some((place, header)));
+            checked_max -= place.size;
+            if !is_intact_at(&file, &place, &header)? {
+                continue;
             }
+            let chain = chain(&file, (place, header), search)?;
+            let is_odd = place.position == damaged && chain.position == place.position + place.size;
+            let is_last = chain.position == search.limit;
+            let ends_right = search.end.is_none_or(|end| end == chain.offset);
+            if is_odd && !(is_last && search.end == Some(chain.offset)) {
+                continue;
+            }
+            next = chain.position;
+            chains.push(chain);
+            if is_last && ends_right {
+                return Ok(first_until(&chains, chains.len() - 1, (damaged, lost)));
+            }
+            break;
         }
-        from += last as u64 + 1;
+        from = next;
     }
-    Ok(None)
+    let longest = chains
+        .iter()
+        .map(|chain| chain.position - chain.first.0.position);
+    let longest = longest.enumerate().max_by_key(|(_, bytes)| *bytes);
+    Ok(longest.and_then(|(number, _)| first_until(&chains, number, (damaged, lost))))
 }
 
-fn header_at(file: impl AsFd, position: u64) -> io::Result<Option<BatchHeader>> {
-    let mut bytes = [0; HEADER_BYTES];
+/// Visits the headers of the batches from a position on that are whole, until the visitor ends it.
+/// Waits for the disk.
+///
+/// # Errors
+/// Of the kernel.
+pub(crate) fn walk_intact(
+    file: impl AsFd,
+    mut from: u64,
+    search: &Search,
+    visit: &mut dyn FnMut(&BatchPlace, &BatchHeader) -> ControlFlow<()>,
+) -> io::Result<()> {
+    loop {
+        let mut is_over = false;
+        let mut visit = |place: &BatchPlace, header: &BatchHeader| {
+            let flow = visit(place, header);
+            is_over = flow.is_break();
+            flow
+        };
+        let end = walk(&file, from, search.limit, DiskWait::Allowed, &mut visit)?;
+        if is_over || end >= search.limit {
+            return Ok(());
+        }
+        match intact_from(&file, end, 0, search)? {
+            Some((place, _)) => from = place.position,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The first one, up to the one with this number, that may be between what is lost before and
+/// behind it: bytes without offsets are no batch.
+fn first_until(
+    chains: &[Chain],
+    number: usize,
+    (damaged, lost): (u64, i64),
+) -> Option<(BatchPlace, BatchHeader)> {
+    let base = chains[number].first.1.base_offset;
+    let is_between = |chain: &&Chain| {
+        let (place, header) = &chain.first;
+        chain.offset < base && (header.base_offset > lost || place.position == damaged)
+    };
+    let before = chains[..number].iter().find(is_between);
+    before.or(chains.get(number)).map(|chain| chain.first)
+}
+
+/// The batches that follow a batch.
+fn chain(file: impl AsFd, first: (BatchPlace, BatchHeader), search: &Search) -> io::Result<Chain> {
+    let mut chain = Chain {
+        first,
+        position: first.0.position,
+        offset: first.1.base_offset,
+    };
     let wait = DiskWait::Allowed;
-    let filled = disk::read_at_least(file, &mut bytes, HEADER_BYTES, position, wait)?;
-    Ok(BatchHeader::parse(&bytes[..filled]))
+    walk(
+        file,
+        first.0.position,
+        search.limit,
+        wait,
+        &mut |place, header| {
+            if !search.numbering.allows(header.base_offset, chain.offset)
+                || header.next_offset() > search.offsets_max
+            {
+                return ControlFlow::Break(());
+            }
+            chain.position = place.position + place.size;
+            chain.offset = header.next_offset();
+            ControlFlow::Continue(())
+        },
+    )?;
+    Ok(chain)
 }

@@ -17,7 +17,7 @@ use crate::files::disk::{self, DiskWait};
 use crate::index::sealed::{IndexFile, OffsetFile, TimeFile};
 use crate::index::{BatchPlace, SegmentIndex};
 use crate::position::parse_offset;
-use crate::segment::damage::{Damaged, Numbering, intact_from};
+use crate::segment::damage::{Damaged, Numbering, Search, intact_from, walk_intact};
 pub(crate) use crate::segment::walk::{is_intact_at, walk};
 
 /// A segment of a partition. Its size only grows, and only the last one of a partition grows.
@@ -262,7 +262,7 @@ impl Segment {
     fn has_timestamp(&self, offset: i64, timestamp: i64) -> io::Result<bool> {
         // All segments of a partition may be asked, one after another.
         let open = self.open_once()?;
-        let found = open.find_header(offset, self.size(), DiskWait::Allowed)?;
+        let found = open.find_header(offset, (self.size(), None), DiskWait::Allowed)?;
         Ok(found.is_some_and(|(_, header)| {
             header.last_offset() == offset && header.max_timestamp == timestamp
         }))
@@ -285,9 +285,9 @@ impl Segment {
         // The file has no checksum. Where it is wrong, all of the segment is searched.
         let before = before.ok().flatten().map(|(latest, offset)| {
             let offset = self.base + i64::from(offset);
-            let found = self
-                .open_once()?
-                .find_header(offset, self.size(), DiskWait::Allowed)?;
+            let found =
+                self.open_once()?
+                    .find_header(offset, (self.size(), None), DiskWait::Allowed)?;
             let is_right = found.is_some_and(|(_, header)| header.max_timestamp == latest);
             io::Result::Ok(if is_right { offset } else { self.base })
         });
@@ -329,7 +329,12 @@ impl Segment {
             index.add(header, place.position, interval);
             ControlFlow::Continue(())
         };
-        walk(file, 0, self.size(), DiskWait::Allowed, &mut add)?;
+        walk_intact(
+            file,
+            0,
+            &Search::of((self.base, self.numbering), self.size(), None),
+            &mut add,
+        )?;
         index.seal();
         Ok(index)
     }
@@ -337,7 +342,7 @@ impl Segment {
 
 impl OpenSegment {
     /// The batch that has an offset, or the first one behind it; nothing if it is not within the
-    /// first `limit` bytes.
+    /// first `limit` bytes, at whose end is the offset `end`, if that is known.
     ///
     /// # Errors
     /// `WouldBlock` where the disk had to be waited for, [`Damaged`] where the batch is; those of
@@ -345,7 +350,7 @@ impl OpenSegment {
     pub(crate) fn find(
         &self,
         offset: i64,
-        limit: u64,
+        (limit, end): (u64, Option<i64>),
         wait: DiskWait,
     ) -> io::Result<Option<BatchPlace>> {
         if let OpenIndex::InMemory(index) = &self.index
@@ -353,47 +358,59 @@ impl OpenSegment {
         {
             return Ok(Some(place).filter(|place| place.position + place.size <= limit));
         }
-        let found = self.find_header(offset, limit, wait)?;
+        let found = self.find_header(offset, (limit, end), wait)?;
         Ok(found.map(|(place, _)| place))
     }
 
     fn find_header(
         &self,
         offset: i64,
-        limit: u64,
+        (limit, end): (u64, Option<i64>),
         wait: DiskWait,
     ) -> io::Result<Option<(BatchPlace, BatchHeader)>> {
+        let search = Search::of((self.base, self.numbering), limit, end);
         let (mut from, mut expected) = self.before_offset(offset, wait)?;
         loop {
-            let mut found = None;
+            let (mut found, mut last) = (None, None);
             let mut visit = |place: &BatchPlace, header: &BatchHeader| {
-                let begins = header.base_offset;
-                if !expected.is_none_or(|expected| self.numbering.allows(begins, expected)) {
+                let is_right = self.numbering.allows(header.base_offset, expected)
+                    && header.next_offset() <= search.offsets_max;
+                if !is_right {
                     return ControlFlow::Break(());
                 }
-                expected = Some(header.next_offset());
+                expected = header.next_offset();
+                last = Some((*place, *header));
                 if place.last_offset < offset {
                     return ControlFlow::Continue(());
                 }
-                found = Some((*place, *header));
+                found = last;
                 ControlFlow::Break(())
             };
-            let end = walk(&*self.file, from, limit, wait, &mut visit)?;
-            if found.is_some() || end >= limit {
+            let position = walk(&*self.file, from, limit, wait, &mut visit)?;
+            let is_over =
+                position >= limit && end.is_none_or(|end| self.numbering.allows(end, expected));
+            if found.is_some() || is_over {
                 return Ok(found);
             }
             if wait == DiskWait::Forbidden {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let lost = expected.unwrap_or(self.base);
-            let behind = intact_from(&*self.file, end, limit, (&(lost..i64::MAX), self.numbering))?;
-            let next = behind.map_or(i64::MAX, |(place, _)| place.base_offset);
-            match behind {
-                Some((place, _)) if next <= offset => (from, expected) = (place.position, None),
-                _ => {
+            // Where the last one is damaged itself, it has not ended there.
+            let (position, lost) = match last {
+                Some((place, header)) if !is_intact_at(&*self.file, &place, &header)? => {
+                    (place.position, header.base_offset)
+                }
+                _ => (position, expected),
+            };
+            match intact_from(&*self.file, position, lost, &search)? {
+                Some((place, header)) if header.base_offset <= offset => {
+                    (from, expected) = (place.position, header.base_offset);
+                }
+                behind => {
+                    let next = behind.map_or(i64::MAX, |(_, header)| header.base_offset);
                     return Err(io::Error::from(Damaged {
                         offsets: lost..next,
-                        place: (self.base, end),
+                        place: (self.base, position),
                     }));
                 }
             }
@@ -401,12 +418,12 @@ impl OpenSegment {
     }
 
     /// The position to look for a batch from that has this offset, or the first one behind it, and
-    /// the offset that the batch there has to begin with, where that is not known to be right.
+    /// the offset that the batch there has to begin with.
     ///
     /// # Errors
     /// `WouldBlock` where the disk had to be waited for; those of the kernel.
-    fn before_offset(&self, offset: i64, wait: DiskWait) -> io::Result<(u64, Option<i64>)> {
-        let first = (0, Some(self.base));
+    fn before_offset(&self, offset: i64, wait: DiskWait) -> io::Result<(u64, i64)> {
+        let first = (0, self.base);
         let offset = offset - self.base;
         let entry = match &self.index {
             OpenIndex::InMemory(index) => lock(index).before_offset(offset),
@@ -422,20 +439,22 @@ impl OpenSegment {
             read => read.map(|()| BatchHeader::parse(&header))?,
         };
         let last = self.base + i64::from(last);
-        let is_right = header.is_some_and(|header| header.last_offset() == last);
-        Ok(if is_right { (position, None) } else { first })
+        let header = header.filter(|header| header.last_offset() == last);
+        Ok(header.map_or(first, |header| (position, header.base_offset)))
     }
 
     fn first_since(
         &self,
-        mut from: u64,
+        from: u64,
         (timestamp, start): (i64, i64),
         limit: u64,
     ) -> io::Result<Option<(i64, i64)>> {
-        let (offsets, wait) = (self.base..i64::MAX, DiskWait::Allowed);
-        loop {
-            let mut found = Ok(None);
-            let end = walk(&*self.file, from, limit, wait, &mut |place, header| {
+        let mut found = Ok(None);
+        walk_intact(
+            &*self.file,
+            from,
+            &Search::of((self.base, self.numbering), limit, None),
+            &mut |place, header| {
                 if header.max_timestamp < timestamp || header.last_offset() < start {
                     return ControlFlow::Continue(());
                 }
@@ -444,16 +463,9 @@ impl OpenSegment {
                     Ok(None) => ControlFlow::Continue(()),
                     _ => ControlFlow::Break(()),
                 }
-            })?;
-            if end >= limit || !matches!(found, Ok(None)) {
-                return found;
-            }
-            // What is intact behind damage.
-            match intact_from(&*self.file, end, limit, (&offsets, self.numbering))? {
-                Some((place, _)) => from = place.position,
-                None => return Ok(None),
-            }
-        }
+            },
+        )?;
+        found
     }
 
     fn first_of_batch(
@@ -549,9 +561,9 @@ mod tests {
                 let open = segment.open().unwrap();
                 for place in &places {
                     for offset in [place.base_offset, place.last_offset] {
-                        let found = open.find(offset, segment.size(), DiskWait::Forbidden);
+                        let found = open.find(offset, (segment.size(), None), DiskWait::Forbidden);
                         prop_assert_eq!(found.unwrap(), Some(*place), "turn {}", turn);
-                        let cut = open.find(offset, place.position + 1, DiskWait::Allowed);
+                        let cut = open.find(offset, (place.position + 1, None), DiskWait::Allowed);
                         prop_assert!(!matches!(cut, Ok(Some(_))));
                     }
                 }

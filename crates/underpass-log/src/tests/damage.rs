@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::batch::tests::{batch, batch_of};
 use crate::batch::{self, BatchHeader, HEADER_BYTES};
 use crate::files::trace::{Call, plan};
+use crate::recovery::Before;
 use crate::segment::{LOG, file_path, parse_name};
 use crate::tests::{append_all, opened, read, small_segments};
 use crate::*;
@@ -344,6 +345,114 @@ fn damaged_batches_within_a_segment_are_an_error_and_those_around_them_are_serve
                     fs::remove_file(folder.file(1, "index")).unwrap();
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_header_that_leads_elsewhere_takes_nothing_intact_with_it() {
+    type Change = fn(&mut [u8], [usize; 2]);
+    let damages: [(&str, Change); 5] = [
+        ("the next one, too", |batch, [first, second]| {
+            set_size(batch, first + second);
+        }),
+        ("too much", |batch, [first, _]| {
+            set_size(batch, first + (1 << 20));
+        }),
+        ("too little", |batch, [first, _]| set_size(batch, first - 1)),
+        ("fewer records", |batch, _| batch[26] = 0),
+        ("more records", |batch, _| batch[26] = 9),
+    ];
+    let last = Folder::written(Ended::Cleanly).bases[2] - 2;
+    for (what, damage) in damages {
+        // One in the middle, and the last one of the segment.
+        for damaged in [18, last] {
+            for indexed in [true, false] {
+                let folder = Folder::written(Ended::ByCrash);
+                let path = folder.file(1, LOG);
+                let mut content = fs::read(&path).unwrap();
+                let at = position_of(&content, damaged);
+                let size = |at: usize| BatchHeader::parse(&content[at..]).map(|one| one.size);
+                let first = size(at).unwrap();
+                let sizes = [first, size(at + first).unwrap_or(0)];
+                damage(&mut content[at..], sizes);
+                fs::write(&path, content).unwrap();
+                if !indexed {
+                    fs::remove_file(folder.file(1, "index")).unwrap();
+                }
+                let (_manager, found) = folder.open();
+                let what = format!("{what}, {damaged}, {indexed}");
+                assert_eq!(found.log.offsets().end, END, "{what}");
+                for offset in (16..damaged).chain(damaged + 2..END) {
+                    let bytes = read(&found.log, offset, 1);
+                    let header = BatchHeader::parse(&bytes).unwrap();
+                    let offsets = header.base_offset..=header.last_offset();
+                    assert!(offsets.contains(&offset), "{what}: {offset} is {offsets:?}");
+                    assert_eq!(bytes.len(), header.size, "{what}: {offset}");
+                }
+                // What is wrong itself is an error, or sent as it is.
+                let read = found
+                    .log
+                    .read(damaged + 1, 1, FirstBatch::Whole, DiskWait::Allowed);
+                match read {
+                    Err(ReadError::Lost { gap }) => {
+                        assert!(gap == (damaged..damaged + 2) || gap == (damaged + 1..damaged + 2));
+                    }
+                    read => assert!(matches!(read, Ok(LogRead::Records(_))), "{what}: {read:?}"),
+                }
+            }
+        }
+    }
+}
+
+fn set_size(batch: &mut [u8], size: usize) {
+    let length = u32::try_from(size - 12).unwrap();
+    batch[8..12].copy_from_slice(&length.to_be_bytes());
+}
+
+fn position_of(content: &[u8], offset: i64) -> usize {
+    let mut at = 0;
+    loop {
+        let header = BatchHeader::parse(&content[at..]).unwrap();
+        if header.base_offset == offset {
+            return at;
+        }
+        at += header.size;
+    }
+}
+
+#[test]
+fn a_batch_in_the_value_of_a_record_is_none_of_the_log() {
+    for base in [3, 5, 30, 1_000_000] {
+        for ended in [recovery::LastEnd::Clean, recovery::LastEnd::Unclean] {
+            let folder = tempfile::tempdir().unwrap();
+            let (log, _) = super::alone(folder.path(), recovery::LastEnd::Clean);
+            log.set_config(Arc::new(TopicConfig::default()));
+            let mut batches: Vec<_> = (0..8).map(|time| batch(1, 1000, time)).collect();
+            let mut at = batches[4].len() - 900;
+            for offset in [base, base + 1] {
+                let mut inner = batch(1, 50, 9);
+                batch::tests::put_place(&mut inner, offset, 0);
+                batches[4][at..at + inner.len()].copy_from_slice(&inner);
+                at += inner.len();
+            }
+            let crc = crc32c::crc32c(&batches[4][21..]);
+            batches[4][17..21].copy_from_slice(&crc.to_be_bytes());
+            append_all(&log, &batches);
+            let path = file_path(folder.path(), 0, LOG);
+            let file = File::options().write(true).open(path).unwrap();
+            let damaged = 4 * batches[0].len() as u64;
+            file.write_all_at(&[0; HEADER_BYTES], damaged).unwrap();
+            let gap = 4..5;
+            drop(log);
+            let before = Before {
+                last_end: ended,
+                recovery_point: 8,
+                ..Before::new(300)
+            };
+            let opened = recovery::open(folder.path(), before).unwrap();
+            assert_eq!(opened.repairs.gaps, std::slice::from_ref(&gap), "{base}");
+            assert_eq!(opened.published.end.offset, 8, "{base}");
         }
     }
 }
