@@ -25,6 +25,16 @@ fn calls(log: &str) -> Vec<&str> {
     names[first..last].to_vec()
 }
 
+/// A traced server of the file `f`, of 1 KiB, whose content it keeps.
+fn with_popular_file(log: &Path) -> Server {
+    let server = Server::traced(log, &["trace=!futex"], &[]);
+    server.write("f", vec![b'f'; 1024]);
+    // Content is kept once its date has settled.
+    let file = fs::File::open(server.path("f")).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    server
+}
+
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn a_popular_small_file_costs_three_calls() {
@@ -32,11 +42,7 @@ fn a_popular_small_file_costs_three_calls() {
     /// Traced requests are slow; each second the file is opened anew.
     const SECONDS_MAX: usize = 5;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let server = Server::traced(log.path(), &["trace=!futex"], &[]);
-    server.write("f", vec![b'f'; 1024]);
-    // Content is kept once its date has settled.
-    let file = fs::File::open(server.path("f")).unwrap();
-    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let server = with_popular_file(log.path());
     let mut socket = server.connect();
     for _ in 0..REQUESTS {
         assert_eq!(socket.get("/f").body, vec![b'f'; 1024]);
@@ -70,10 +76,7 @@ fn a_connection_for_one_request_costs_seven_calls() {
     const CONNECTIONS: usize = 100;
     const SECONDS_MAX: usize = 5;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let server = Server::traced(log.path(), &["trace=!futex"], &[]);
-    server.write("f", vec![b'f'; 1024]);
-    let file = fs::File::open(server.path("f")).unwrap();
-    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let server = with_popular_file(log.path());
     for _ in 0..CONNECTIONS {
         let mut socket = server.connect();
         socket.send("GET /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

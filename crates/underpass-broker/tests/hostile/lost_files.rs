@@ -121,7 +121,7 @@ fn a_partition_whose_folder_is_gone_is_reported_and_made_again() {
     ] {
         assert!(log.contains(warning), "{log}");
     }
-    // It is told once.
+    // The next start does not warn again.
     let (_, log) = BrokerProcess::start_in(folder).stop_and_read();
     assert!(!log.contains("WARN"), "{log}");
 }

@@ -396,7 +396,8 @@ impl Scan {
 
     /// Goes on with the segment at `next`, if what was looked through is followed by it. Behind the
     /// recovery point a gap is what a crash has taken, and whatever is behind the gap was not
-    /// synced either. Where Kafka has compacted, only what is no batch tells that.
+    /// synced either. In a compacted partition a gap is no sign of that; bytes that are no batch
+    /// are.
     fn follow(&mut self, next: i64, scanned: &ScannedSegment) -> bool {
         let is_whole = scanned.cut.is_none();
         let is_followed = next == self.next_offset
