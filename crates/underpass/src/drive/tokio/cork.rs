@@ -50,6 +50,15 @@ impl Cork {
         }
     }
 
+    /// Has what waits in a limited socket leave: a packet that is not full may use up the limit,
+    /// and would wait for the kernel's timer.
+    pub(super) fn push<S: Stream>(&mut self, sink: &S) {
+        if self.turn_bytes_max() < u64::MAX {
+            let _ = set_tcp_cork(sink.descriptor(), false);
+            self.is_in = false;
+        }
+    }
+
     /// The largest turn that pays.
     pub(super) fn turn_bytes_max(&self) -> u64 {
         self.pays.map_or(u64::MAX, |pays| pays.turn_bytes_max)
@@ -93,13 +102,20 @@ fn is_on_this_machine(socket: BorrowedFd<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::os::fd::AsFd;
 
+    use rustix::io::{Errno, ioctl_fionread};
+    use rustix::net::SendFlags;
     use rustix::net::sockopt::{set_tcp_congestion, tcp_cork};
+    use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, pipe, splice};
+
+    use underpass_testkit::wait_until;
 
     use super::*;
     use crate::drive::tokio::stream::AlwaysReady;
     use crate::tcp;
+    use crate::vocabulary::limits::PIPE_BYTES;
 
     /// What may wait in a socket, whether it is corked, and its largest turn, once it was prepared
     /// for so many bytes.
@@ -133,5 +149,42 @@ mod tests {
             let limits = (UNSENT_BYTES_MAX_UNDER_BBR, is_large, TURN_BYTES_MIN);
             assert_eq!(prepared("bbr", owed), limits, "{owed}");
         }
+    }
+
+    /// QUIRK(large-ranges-under-bbr)
+    #[test]
+    #[ignore = "needs bbr; run by cargo xtask test"]
+    fn a_packet_that_is_not_full_leaves_before_the_socket_is_waited_for() {
+        let (mut socket, mut peer) = tcp::loopback_pair().expect("a connection");
+        set_tcp_congestion(&socket, "bbr").expect("congestion control");
+        // Packets are half as large as the peer's window until that has grown.
+        for _ in 0..64 {
+            socket.write_all(&[7; 1 << 15]).expect("room");
+            peer.read_exact(&mut [0; 1 << 15]).expect("content");
+        }
+        wait_until("acknowledgement", || {
+            tcp::reached(&socket).is_ok_and(|one| one.outstanding == tcp::Outstanding::Nothing)
+        });
+        let mut cork = Cork::default();
+        let sink = AlwaysReady(socket.as_fd());
+        cork.put_in(&sink, EndpointKind::Tcp, CORKED_BYTES_MIN);
+        socket.set_nonblocking(true).expect("an option");
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[7; 1 << 18]).expect("content");
+        // The kernel divides it into calls of 16 pages, the first of which begins within a page.
+        let mut at = 2048;
+        let (output, input) = pipe().expect("a pipe");
+        fcntl_setpipe_size(&input, PIPE_BYTES).expect("a size");
+        let flags = SpliceFlags::empty();
+        splice(&file, Some(&mut at), &input, None, 1 << 17, flags).expect("pages");
+        let head = rustix::net::send(&socket, b"head", SendFlags::MORE);
+        assert_eq!(head, Ok(4));
+        let send = || splice(&output, None, &socket, None, 1 << 17, flags);
+        assert_eq!(send(), Ok((1 << 16) - 2048));
+        assert_eq!(send(), Err(Errno::AGAIN));
+        let arrived = || ioctl_fionread(&peer).expect("a number");
+        assert_eq!(arrived(), 0);
+        cork.push(&sink);
+        assert_eq!(arrived(), 4 + (1 << 16) - 2048);
     }
 }

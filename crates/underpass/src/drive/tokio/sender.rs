@@ -218,7 +218,12 @@ impl Sender {
                     match self.move_on(outbox, sink, kernel)? {
                         Moved::Some => break,
                         Moved::Nothing => (),
-                        Moved::Blocked => ready(sink, Interest::WRITABLE).await?,
+                        Moved::Blocked => {
+                            if let Some(socket) = &mut self.socket {
+                                socket.cork.push(sink);
+                            }
+                            ready(sink, Interest::WRITABLE).await?;
+                        }
                     }
                 }
             }
