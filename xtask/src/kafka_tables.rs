@@ -157,10 +157,7 @@ impl<'s> Table<'s> {
         for (structure, fields) in &structures {
             self.write_structure(out, structure, fields, &borrowing)?;
         }
-        let life = match borrowing.contains(name) {
-            true => "<'a>",
-            false => "",
-        };
+        let life = if borrowing.contains(name) { "<'a>" } else { "" };
         let key = match self.schema.get("apiKey") {
             Some(key) => format!("Some({key})"),
             None => "None".to_owned(),
@@ -185,10 +182,7 @@ impl<'s> Table<'s> {
         fields: &[Value],
         borrowing: &BTreeSet<String>,
     ) -> Result<(), String> {
-        let life = |name: &str| match borrowing.contains(name) {
-            true => "<'a>",
-            false => "",
-        };
+        let life = |name: &str| if borrowing.contains(name) { "<'a>" } else { "" };
         let full = self.full_name(name);
         let _ = writeln!(out, "\ntable! {{\n    pub struct {full}{} {{", life(name));
         for field in fields {

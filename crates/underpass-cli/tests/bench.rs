@@ -297,6 +297,38 @@ fn a_server_that_starts_no_more_is_left_out_and_the_others_go_on() {
     assert_contains(&notes, &["tired failed in round 2 of 2"]);
 }
 
+#[test]
+#[ignore = "needs root, network namespaces, TUN, bbr and gcc; run by cargo xtask test"]
+fn a_path_makes_every_answer_take_its_time_and_spares_the_machine() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("path");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../peers/c/path.c");
+    run(Command::new("gcc").arg("-o").arg(&program).arg(source));
+    let path = format!("30 ms=env {} 30 100", program.display());
+    let few = ["http", "--quick", "--rounds", "1", "--connections", "2"];
+    let load = ["--sizes", "1KiB,1MiB", "--requests", "4", "--only", "none"];
+    let document = bench(&[&few[..], &load, &["--path", &path]].concat());
+    let experiments = list(&document, "experiments");
+    assert_eq!(experiments.len(), 2);
+    for experiment in experiments {
+        let title = experiment["title"].as_str().expect("a title");
+        assert_contains(title, &["2 connections over 30 ms under"]);
+        // A MiB takes 80 ms at this rate.
+        for (case, head_min, body_min) in [(0, 0.03, 0.03), (1, 0.03, 0.11)] {
+            let case = &list(experiment, "cases")[case];
+            for (name, at_least) in [("head", head_min), ("p50", body_min)] {
+                let rounds = &metric(case, name)["figures"][0]["rounds"];
+                let took = rounds[0].as_f64().expect("seconds");
+                assert!(took >= at_least, "{name}: {took}");
+            }
+        }
+    }
+    // Where there is more than a loopback, nothing is led elsewhere.
+    let mut refused = Command::new(&program);
+    let refused = refused.args(["30", "100"]).output().expect("a result");
+    assert_eq!(refused.status.code(), Some(1));
+}
+
 /// Serves files with its own congestion control, whatever that of the route is.
 const STUBBORN: &str = "\
 import http.server, sys

@@ -12,18 +12,12 @@ pub(crate) struct PeersArguments {
     /// Measure only what these documents hold, such as serve-small [default: all]
     #[arg(long = "document", value_name = "NAME")]
     pub(super) documents: Vec<String>,
-    /// Measure beside this peer, by its name in --list; more than once for several [default: all]
-    #[arg(long, value_name = "PEER")]
-    pub(super) beside: Vec<String>,
     /// List every peer, whether it is installed, and its version
     #[arg(long)]
     pub(super) list: bool,
     /// Install what is missing: Debian packages, as root, and packages of crates.io
     #[arg(long)]
     pub(super) install: bool,
-    /// Compile what one kit has in `peers/` and print the commands
-    #[arg(long, value_name = "KIT", hide = true)]
-    pub(super) commands: Option<String>,
     /// Only write the pages anew, from what was measured
     #[arg(long)]
     pub(super) page: bool,
@@ -39,9 +33,9 @@ pub(crate) struct PeersArguments {
 }
 
 impl PeersArguments {
-    /// Whether everything is measured, beside everybody.
+    /// Whether everything is measured.
     pub(super) fn is_whole(&self) -> bool {
-        self.experiments.is_empty() && self.documents.is_empty() && self.beside.is_empty()
+        self.experiments.is_empty() && self.documents.is_empty()
     }
 
     /// Whether a document is to be measured. Those that are apart have to be asked for.
@@ -79,10 +73,8 @@ impl PeersArguments {
         Self {
             experiments: Vec::new(),
             documents: Vec::new(),
-            beside: Vec::new(),
             list: false,
             install: false,
-            commands: None,
             page: false,
             quick: true,
             rounds: None,

@@ -72,11 +72,10 @@ pub(super) fn measure(
         }
         let mut bench = bench(document, installation, arguments);
         for (option, peer) in table.peers() {
-            let is_beside = arguments.beside.is_empty() || arguments.beside.contains(&peer.name);
             let takes_part = peer.experiments.contains(&document.experiment)
                 && !document.without.contains(&peer.name)
                 && run.versions.contains_key(&peer.kit);
-            if is_beside && takes_part {
+            if takes_part {
                 bench.args([option, &format!("{}={}", peer.name, peer.command)]);
             }
         }
@@ -133,14 +132,14 @@ fn bench(
     installation: &Installation<'_>,
     arguments: &PeersArguments,
 ) -> Command {
-    let mut bench = match document.on {
-        Some(on) => on.command(installation, "underpass"),
-        None => installation.command("underpass"),
-    };
+    let plain = || installation.command("underpass");
+    let on = document.on.map(|on| on.command(installation, "underpass"));
+    let mut bench = on.unwrap_or_else(plain);
     // Where caddy leaves things otherwise.
     let home = installation.workspace.root.join(FOLDER).join("home");
     bench.env("XDG_CONFIG_HOME", &home).env("STEPPATH", &home);
     bench.arg("bench").args(document.bench.split_whitespace());
+    bench.args(document.path.iter().flat_map(|path| ["--path", path]));
     let (rounds, more) = match arguments.quick {
         true => (document.quick_rounds.max(1), &document.quick),
         false => (document.rounds.max(6), &document.full),

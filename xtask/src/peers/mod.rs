@@ -29,9 +29,7 @@ use crate::workspace::{Fallible, Workspace};
 pub(crate) fn run(workspace: &Workspace, arguments: &PeersArguments) -> Fallible<ExitCode> {
     let installation = Installation::open(workspace)?;
     let table = PeerTable::read()?;
-    if let Some(name) = &arguments.commands {
-        commands(&installation, &table, name)?;
-    } else if arguments.list {
+    if arguments.list {
         list(&installation, &table);
     } else if arguments.install {
         installation.install(&table.kits)?;
@@ -64,16 +62,4 @@ fn list(installation: &Installation<'_>, table: &PeerTable) {
             }
         }
     }
-}
-
-/// A line for each peer of the kit: experiment, name and command, with tabs between.
-fn commands(installation: &Installation<'_>, table: &PeerTable, name: &str) -> Fallible<()> {
-    let kit = table.kit(name)?;
-    installation.build(kit)?;
-    for (_, peer) in table.peers().filter(|(_, peer)| peer.kit == kit.name) {
-        for experiment in &peer.experiments {
-            println!("{experiment}\t{}\t{}", peer.name, peer.command);
-        }
-    }
-    Ok(())
 }

@@ -12,6 +12,7 @@ use super::serving::{ServerContenders, ServerSet, ServerVariant};
 use super::sizes::{parse_size, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
+use crate::contender::worker_process::WorkerProcess;
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::Result;
 use crate::load::{ConnectionReuse, Quota, allow_connections};
@@ -59,6 +60,10 @@ pub struct HttpOptions {
     resume: bool,
     #[command(flatten)]
     tls: TlsLoadOptions,
+    /// Have this program lead a separate loopback over another path, as in '40 ms=path 40 100'
+    /// (docs/bench.md)
+    #[arg(long, value_name = "NAME=COMMAND")]
+    path: Option<NamedCommand>,
     /// Send this many requests in each round [default: those that begin within about a second]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
@@ -82,6 +87,7 @@ fn mechanism_or_none(text: &str) -> Result<Option<Mechanism>, String> {
 }
 
 const METRICS_LARGE: [PlayMetric; 3] = [read::CPU_PER_GIB, read::THROUGHPUT, read::REQUESTS];
+const METRICS_FAR: [PlayMetric; 3] = [read::P50, read::HEAD, read::CPU_PER_GIB];
 
 const METRICS_SMALL: [PlayMetric; 4] = [
     read::REQUESTS_PER_CPU,
@@ -91,8 +97,9 @@ const METRICS_SMALL: [PlayMetric; 4] = [
 ];
 
 /// The metrics of files of any size.
-const METRICS_FURTHER: [PlayMetric; 8] = [
+const METRICS_FURTHER: [PlayMetric; 9] = [
     read::CPU_SHARE,
+    read::HEAD,
     read::P50,
     read::P90,
     read::P99,
@@ -101,15 +108,6 @@ const METRICS_FURTHER: [PlayMetric; 8] = [
     read::PAGE_FAULTS,
     read::CONTEXT_SWITCHES,
 ];
-
-/// The most important for files of that size first.
-fn metrics(size: u64) -> impl Iterator<Item = &'static PlayMetric> {
-    let first: &[_] = match size {
-        LARGE.. => &METRICS_LARGE,
-        _ => &METRICS_SMALL,
-    };
-    first.iter().chain(&METRICS_FURTHER)
-}
 
 impl Measurable for HttpOptions {
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
@@ -144,13 +142,8 @@ impl Measurable for HttpOptions {
             reuse: self.reuse(),
             quota: Quota::of(self.requests, scale.pick(SPAN_FULL, SPAN_QUICK)),
         };
-        let case_of = |bytes| ClosedCase {
-            bytes,
-            metrics: metrics(bytes).collect(),
-            extra: ExtraPasses::All,
-            weight: self.weight_of(bytes, scale),
-        };
-        let cases = self.sizes(scale).into_iter().map(case_of);
+        let sizes = self.sizes(scale).into_iter();
+        let cases = sizes.map(|bytes| self.case(bytes, scale));
         let resumption = match self.resume {
             true => TlsResumption::Tickets,
             false => TlsResumption::Never,
@@ -160,6 +153,9 @@ impl Measurable for HttpOptions {
             others: &self.servers,
             tls: Some((&self.tls, resumption)),
         };
+        let mut path = self.path.as_ref().map(|path| path.command(&[]));
+        let path = path.as_mut().map(|path| WorkerProcess::start(path, None));
+        let _path = path.transpose()?;
         ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             let mut cases = load.cases(cases, servers, &setting.runner)?;
             for case in &mut cases {
@@ -202,6 +198,21 @@ impl HttpOptions {
         note_of_sealing(rounds, sealing_seconds_per_gib(cipher)?)
     }
 
+    /// The most important metrics for files of that size come first.
+    fn case(&self, bytes: u64, scale: RunScale) -> ClosedCase {
+        let (first, further, extra): (&[_], &[_], _) = match (&self.path, bytes) {
+            (Some(_), _) => (&METRICS_FAR, &[], ExtraPasses::Nothing),
+            (_, LARGE..) => (&METRICS_LARGE, &METRICS_FURTHER, ExtraPasses::All),
+            _ => (&METRICS_SMALL, &METRICS_FURTHER, ExtraPasses::All),
+        };
+        ClosedCase {
+            bytes,
+            metrics: first.iter().chain(further).collect(),
+            extra,
+            weight: self.weight_of(bytes, scale),
+        }
+    }
+
     fn reuse(&self) -> ConnectionReuse {
         match self.reconnect {
             true => ConnectionReuse::PerRequest,
@@ -239,10 +250,13 @@ impl HttpOptions {
         if self.resume {
             variant += ", resumed";
         }
+        let path = self.path.as_ref();
+        let over = path.map_or(String::new(), |path| format!(" over {}", path.name));
+        variant += &over;
         Experiment {
             name: "http".into(),
             variant,
-            title: format!("Files over HTTP to {connections} connections"),
+            title: format!("Files over HTTP to {connections} connections{over}"),
             measured: format!(
                 "Every connection requests a file, receives the whole response {then}. A server \
                  has one processor, the client another. Bodies were compared by hash beforehand \

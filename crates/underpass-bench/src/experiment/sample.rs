@@ -27,8 +27,9 @@ pub(crate) struct PlaySample {
     /// Bytes of body of all streams, or of all transfers together; 0 where moving bytes is not the
     /// point.
     pub(crate) bytes: u64,
-    /// In ascending order.
+    /// In ascending order: of whole responses, and of their heads.
     pub(crate) latencies_ns: Vec<u64>,
+    pub(crate) heads_ns: Vec<u64>,
     /// Peak resident memory of the contender's processes since they started.
     pub(crate) peak_resident_bytes: Option<u64>,
     /// The largest observed kernel memory in TCP buffers, machine-wide.
@@ -77,6 +78,7 @@ impl PlaySample {
             files: 1,
             bytes,
             latencies_ns: Vec::new(),
+            heads_ns: Vec::new(),
             peak_resident_bytes: None,
             tcp_buffer_bytes: None,
             storage_read_bytes: None,
@@ -268,6 +270,10 @@ pub(crate) const REQUESTS: PlayMetric =
     });
 pub(crate) const P50: PlayMetric =
     PlayMetric::seconds("p50", "response time, median", |s| s.latency(0.5));
+pub(crate) const HEAD: PlayMetric =
+    PlayMetric::seconds("head", "time to the head of a response, median", |s| {
+        quantile(&s.heads_ns, 0.5)
+    });
 pub(crate) const P90: PlayMetric =
     PlayMetric::seconds("p90", "response time, 90th percentile", |s| s.latency(0.9));
 pub(crate) const P99: PlayMetric =

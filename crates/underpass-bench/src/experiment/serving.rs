@@ -179,11 +179,7 @@ impl ServerSet {
         contenders: ServerContenders<'_>,
         directory: impl Fn(&str) -> Result<PathBuf>,
     ) -> Result<()> {
-        let ServerContenders {
-            own: variants,
-            others,
-            ..
-        } = contenders;
+        let (variants, others) = (contenders.own, contenders.others);
         for (index, variant) in variants.iter().enumerate() {
             let own = directory(&format!("server-{index}"))?;
             let site = (&*self.site, self.tls_of(variant.scheme));
@@ -207,11 +203,10 @@ impl ServerSet {
 
     fn admit(&mut self, setup: ServerSetup, scheme: VariantScheme) -> Result<()> {
         let index = self.entries.len();
-        let server = None;
         self.entries.push(ServerEntry {
             setup,
             scheme,
-            server,
+            server: None,
         });
         let admitted = self.restart(index).and_then(|()| {
             let tried = self.try_out(index);
@@ -383,9 +378,12 @@ pub(crate) fn observe_work(
     let first = results.swap_remove(0);
     let mut latencies_ns = first.latencies_ns;
     latencies_ns.sort_unstable();
+    let mut heads_ns = first.heads_ns;
+    heads_ns.sort_unstable();
     Ok(PlaySample {
         residency,
         latencies_ns,
+        heads_ns,
         peak_resident_bytes: Some(proc::peak_resident_bytes(pid)?),
         storage_read_bytes: read.map(|(now, then)| now.saturating_sub(then)),
         ..PlaySample::of(window, first.requests, body_bytes)

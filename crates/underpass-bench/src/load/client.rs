@@ -85,6 +85,8 @@ pub(crate) struct StreamResult {
     pub(crate) requests: u64,
     pub(crate) body_bytes: u64,
     pub(crate) latencies_ns: Vec<u64>,
+    /// Until the head of each response.
+    pub(crate) heads_ns: Vec<u64>,
 }
 
 /// A load whose connections are open, ready to run.
@@ -196,10 +198,8 @@ impl<'a> LoadClient<'a> {
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
         let is_open =
             |stream: &RunningStream<'_>| matches!(stream.stream.pace, LoadPace::Open { .. });
-        let timeout = match self.streams.iter().any(is_open) {
-            true => OPEN_WAIT,
-            false => STALL_TIMEOUT,
-        };
+        let is_open = self.streams.iter().any(is_open);
+        let timeout = if is_open { OPEN_WAIT } else { STALL_TIMEOUT };
         let timeout = Timespec::try_from(timeout).ok();
         events.clear();
         let space = rustix::buffer::spare_capacity(events);
@@ -230,6 +230,7 @@ impl<'a> LoadClient<'a> {
         let now = Instant::now();
         let result = &mut stream.result;
         result.latencies_ns.push(nanoseconds(now - exchange.since));
+        result.heads_ns.push(nanoseconds(exchange.head_after));
         result.requests += 1;
         result.body_bytes += exchange.body_bytes();
         if exchange.is_over() {

@@ -63,8 +63,9 @@ pub(crate) struct ClientExchange {
     state: ExchangeState,
     body_bytes: u64,
     reuse: ConnectionReuse,
-    /// When the current request was due.
+    /// When the current request was due, and how long the head of its response then took.
     pub(crate) since: Instant,
+    pub(crate) head_after: Duration,
 }
 
 impl BodySink {
@@ -100,6 +101,7 @@ impl ClientExchange {
             body_bytes: 0,
             reuse: ConnectionReuse::KeepAlive,
             since: Instant::now(),
+            head_after: Duration::ZERO,
         })
     }
 
@@ -251,6 +253,7 @@ impl ClientExchange {
             );
             return Err(Error::Answer(what));
         }
+        self.head_after = self.since.elapsed();
         let start = &self.head[head.head_bytes..received];
         body.hash.iter_mut().for_each(|hash| hash.update(start));
         let with_head = (received - head.head_bytes) as u64;

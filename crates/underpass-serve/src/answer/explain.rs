@@ -28,10 +28,7 @@ pub enum Explain {
 
 impl From<bool> for Explain {
     fn from(wanted: bool) -> Explain {
-        match wanted {
-            true => Explain::On,
-            false => Explain::Off,
-        }
+        if wanted { Explain::On } else { Explain::Off }
     }
 }
 

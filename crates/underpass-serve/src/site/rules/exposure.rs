@@ -50,10 +50,7 @@ pub(crate) enum Offer {
 
 impl From<bool> for Offer {
     fn from(on: bool) -> Offer {
-        match on {
-            true => Offer::On,
-            false => Offer::Off,
-        }
+        if on { Offer::On } else { Offer::Off }
     }
 }
 
