@@ -60,8 +60,7 @@ pub struct HttpOptions {
     resume: bool,
     #[command(flatten)]
     tls: TlsLoadOptions,
-    /// Have this program lead a separate loopback over another path, as in '40 ms=path 40 100'
-    /// (docs/bench.md)
+    /// Lead a separate loopback over another path, as in '40 ms=path 40 100' (docs/bench.md)
     #[arg(long, value_name = "NAME=COMMAND")]
     path: Option<NamedCommand>,
     /// Send this many requests in each round [default: those that begin within about a second]

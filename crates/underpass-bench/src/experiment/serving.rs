@@ -375,15 +375,13 @@ pub(crate) fn observe_work(
     let stored_now = proc::storage_read_bytes(pid)?;
     let read = stored_now.zip(stored);
     let body_bytes = results.iter().map(|result| result.body_bytes).sum();
-    let first = results.swap_remove(0);
-    let mut latencies_ns = first.latencies_ns;
-    latencies_ns.sort_unstable();
-    let mut heads_ns = first.heads_ns;
-    heads_ns.sort_unstable();
+    let mut first = results.swap_remove(0);
+    first.latencies_ns.sort_unstable();
+    first.heads_ns.sort_unstable();
     Ok(PlaySample {
         residency,
-        latencies_ns,
-        heads_ns,
+        latencies_ns: first.latencies_ns,
+        heads_ns: first.heads_ns,
         peak_resident_bytes: Some(proc::peak_resident_bytes(pid)?),
         storage_read_bytes: read.map(|(now, then)| now.saturating_sub(then)),
         ..PlaySample::of(window, first.requests, body_bytes)

@@ -140,12 +140,14 @@ fn contradictions(options: &CopyOptions) -> Result<(), UsageError> {
         return Ok(());
     };
     let clones = matches!(only, Mechanism::Clone | Mechanism::CopyRange);
-    let reflink = match options.cloning {
-        Cloning::Never if clones => "never",
-        Cloning::Always if only != Mechanism::Clone => "always",
+    let option = match (options.cloning, options.holes) {
+        (Cloning::Never, _) if clones => "--reflink=never",
+        (Cloning::Always, _) if only != Mechanism::Clone => "--reflink=always",
+        (_, Holes::Fill) if clones => "--sparse=never",
+        (_, Holes::Find) if only != Mechanism::ReadWrite => "--sparse=always",
         _ => return Ok(()),
     };
-    let message = format!("--only={only} contradicts --reflink={reflink}");
+    let message = format!("--only={only} contradicts {option}");
     Err(UsageError::with_hint(message))
 }
 

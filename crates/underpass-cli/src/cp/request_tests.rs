@@ -250,6 +250,14 @@ fn contradictions_are_reported() {
             "--only sendfile --reflink",
             "--only=sendfile contradicts --reflink=always",
         ),
+        (
+            "--only copy_range --sparse=never",
+            "--only=copy_range contradicts --sparse=never",
+        ),
+        (
+            "--only splice --sparse=always",
+            "--only=splice contradicts --sparse=always",
+        ),
         ("-j x", "invalid number of jobs 'x': use 1 to 128"),
         ("-j 0", "invalid number of jobs '0': use 1 to 128"),
         ("-j 129", "invalid number of jobs '129': use 1 to 128"),

@@ -130,6 +130,24 @@ fn devices_and_pipes_take_what_they_can() {
 }
 
 #[test]
+fn what_is_in_a_pipe_stays_what_the_file_was() {
+    let folder = disk_folder();
+    let source = file(&folder.path().join("source"), 1, 60_000);
+    let mut command = underpass();
+    command
+        .args([source.as_path(), Path::new("/dev/stdout")])
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().expect("starts");
+    assert!(child.wait().expect("a child").success());
+    let mut written = File::options().write(true).open(&source).expect("opens");
+    written.write_all(&[7; 60_000]).expect("writes");
+    let mut got = Vec::new();
+    let mut pipe = child.stdout.take().expect("a pipe");
+    pipe.read_to_end(&mut got).expect("reads");
+    assert!(got == content(1, 60_000));
+}
+
+#[test]
 fn a_fifo_is_written_to_and_read_from() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);

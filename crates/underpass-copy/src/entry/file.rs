@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{
-    Account, Choice, Cloning, Endpoint, EndpointKind, Error, Fault, Holes, Mechanism, Owed, Plan,
+    Account, Aliasing, Cloning, Endpoint, EndpointKind, Error, Fault, Holes, Mechanism, Owed, Plan,
     Policy, Side, Sink, Source,
 };
 
@@ -160,13 +160,15 @@ impl FileCopy<'_> {
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
-        let policy = Policy::default()
-            .choice(options.only.map_or(Choice::Auto, Choice::Only))
+        // Who reads a pipe may do so long after this program has ended.
+        let copied = Policy::default().aliasing(Aliasing::Refused);
+        let policy = options
+            .only
+            .map_or(copied, Policy::only)
             .cloning(options.cloning)
             .holes(options.holes);
-        let plan = Driver::new(entry.run.context.kernel)
-            .policy(policy)
-            .plan(&input, &output);
+        let driver = Driver::new(entry.run.context.kernel).policy(policy);
+        let plan = driver.plan(&input, &output);
         let account =
             drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
         Ok(TransferReport {
