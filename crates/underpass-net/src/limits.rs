@@ -52,14 +52,10 @@ pub struct ConnectionLimits {
     #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
     /// How long a transfer may make no progress at all. It restarts whenever a byte has moved or
-    /// been acknowledged, and is a backstop: see `acknowledge_timeout`.
+    /// been acknowledged: with megabytes of send buffer a slow reader can need minutes before the
+    /// socket is writable again, while its acknowledgements arrive every second.
     #[serde(with = "humantime_serde")]
     pub stall_timeout: Duration,
-    /// How long the peer may acknowledge nothing, or keep its receive window closed. The kernel
-    /// measures it (`TCP_USER_TIMEOUT`): with megabytes of send buffer a slow reader can need
-    /// minutes before the socket is writable again, while its acknowledgements arrive every second.
-    #[serde(with = "humantime_serde")]
-    pub acknowledge_timeout: Duration,
     /// The minimum rate of a transfer, in acknowledged (sending) or received bytes per second,
     /// averaged over `rate_min_window`; a slower peer is reset. 0 disables it. It ends connections
     /// that read a byte a minute to occupy a connection and a socket buffer; the slowest mobile
@@ -113,8 +109,7 @@ impl Default for ConnectionLimits {
             joined_bytes_max: JOINED_BYTES_MAX,
             input_bytes_max: 64 << 10,
             idle_timeout: Duration::from_secs(75),
-            stall_timeout: Duration::from_secs(300),
-            acknowledge_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(60),
             rate_min: 256,
             rate_min_window: Duration::from_secs(60),
             rate_max: None,

@@ -163,7 +163,7 @@ fn limits_that_contradict_each_other_are_reported_before_anything_listens() {
 
 #[test]
 fn a_time_longer_than_the_kernel_can_wait_is_its_longest() {
-    let server = server(|options| options.connections.acknowledge_timeout = Duration::MAX);
+    let server = server(|options| options.connections.stall_timeout = Duration::MAX);
     server.write("f", "content");
     assert_eq!(server.get("/f").body, b"content");
 }
