@@ -25,22 +25,29 @@ pub(crate) struct Variant {
 
 /// Compiles the programs of a language and returns the command of each variant.
 pub(crate) fn variants(kit: &str) -> Vec<Variant> {
-    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(["peers", "--commands", kit])
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("xtask starts");
-    assert!(output.status.success(), "the programs of {kit} are built");
-    let lines = String::from_utf8(output.stdout).expect("a text");
-    let variant = |line: &str| {
-        let mut words = line.split('\t').map(str::to_owned);
-        Some(Variant {
-            experiment: words.next()?,
-            name: words.next()?,
-            command: words.next()?,
+    let table = include_str!("../../../peers/peers.toml");
+    let table: toml::Table = table.parse().expect("a table");
+    let entries = |list: &str| table[list].as_array().expect("a list").iter();
+    let text = |value: &toml::Value| value.as_str().expect("a text").to_owned();
+    let kits = entries("kits").filter(|one| text(&one["name"]) == kit);
+    for step in kits
+        .filter_map(|one| one.get("build")?.as_array())
+        .flatten()
+    {
+        let status = start(&text(step)).status().expect("it starts");
+        assert!(status.success(), "{}", text(step));
+    }
+    let peers = entries("servers").chain(entries("porters"));
+    let peers = peers.filter(|one| text(&one["kit"]) == kit);
+    let variants = peers.flat_map(|one| {
+        let experiments = one["in"].as_array().expect("a list").iter();
+        experiments.map(move |experiment| Variant {
+            experiment: text(experiment),
+            name: text(&one["name"]),
+            command: text(&one["command"]),
         })
-    };
-    let variants: Vec<_> = lines.lines().filter_map(variant).collect();
+    });
+    let variants: Vec<_> = variants.collect();
     assert!(!variants.is_empty());
     variants
 }

@@ -52,10 +52,12 @@ impl Cork {
 
     /// Has what waits in a limited socket leave: a packet that is not full may use up the limit,
     /// and would wait for the kernel's timer.
-    pub(super) fn push<S: Stream>(&mut self, sink: &S) {
+    pub(super) fn push<S: Stream>(&self, sink: &S) {
         if self.turn_bytes_max() < u64::MAX {
             let _ = set_tcp_cork(sink.descriptor(), false);
-            self.is_in = false;
+            if self.is_in {
+                let _ = set_tcp_cork(sink.descriptor(), true);
+            }
         }
     }
 

@@ -219,7 +219,7 @@ impl Sender {
                         Moved::Some => break,
                         Moved::Nothing => (),
                         Moved::Blocked => {
-                            if let Some(socket) = &mut self.socket {
+                            if let Some(socket) = &self.socket {
                                 socket.cork.push(sink);
                             }
                             ready(sink, Interest::WRITABLE).await?;

@@ -210,7 +210,8 @@ func group(args arguments) {
 		if fetches.NumRecords() == 0 {
 			continue
 		}
-		if client.CommitRecords(context.Background(), fetches.Records()...) != nil {
+		if err := client.CommitRecords(context.Background(), fetches.Records()...); err != nil {
+			fmt.Fprintln(os.Stderr, "a commit:", err)
 			continue
 		}
 		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
