@@ -24,9 +24,6 @@ pub(crate) struct PeersArguments {
     /// Run few short rounds, to see that all of it works; results go to `target/peers/quick`
     #[arg(long)]
     pub(super) quick: bool,
-    /// Run this many rounds that count, instead of those that fit
-    #[arg(long, value_name = "N")]
-    pub(super) rounds: Option<usize>,
     /// More arguments for `underpass bench`
     #[arg(last = true)]
     pub(super) more: Vec<String>,
@@ -77,7 +74,6 @@ impl PeersArguments {
             install: false,
             page: false,
             quick: true,
-            rounds: None,
             more: Vec::new(),
         }
     }

@@ -132,9 +132,8 @@ fn bench(
     installation: &Installation<'_>,
     arguments: &PeersArguments,
 ) -> Command {
-    let plain = || installation.command("underpass");
     let on = document.on.map(|on| on.command(installation, "underpass"));
-    let mut bench = on.unwrap_or_else(plain);
+    let mut bench = on.unwrap_or_else(|| installation.command("underpass"));
     // Where caddy leaves things otherwise.
     let home = installation.workspace.root.join(FOLDER).join("home");
     bench.env("XDG_CONFIG_HOME", &home).env("STEPPATH", &home);
@@ -147,7 +146,6 @@ fn bench(
     if arguments.quick {
         bench.arg("--quick");
     }
-    let rounds = arguments.rounds.unwrap_or(rounds);
     bench.args(["--rounds", &rounds.to_string()]);
     bench.args(more.split_whitespace());
     if is_root() {

@@ -83,7 +83,11 @@ pub(crate) async fn serve<R: Requests>(requests: Rc<R>, mut connection: Connecti
             Err(FrameError::Connection(ConnectionError::Stopped))
                 if responses.len() > 0 && !mem::replace(&mut is_draining, true) => {}
             // Nothing is owed any more, or nobody is there to get it.
-            Err(FrameError::End | FrameError::Connection(_)) => return connection.end(),
+            Err(FrameError::Connection(_)) => {
+                connection.limit_undelivered();
+                return connection.end();
+            }
+            Err(FrameError::End) => return connection.end(),
         }
     }
 }

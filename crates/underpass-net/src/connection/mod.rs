@@ -431,9 +431,17 @@ impl Connection {
                     let span = self.state.worker.limits.linger_timeout;
                     self.state.wait.start(span);
                 }
-                Ok(ReadOutcome::End) | Err(_) => return,
+                Ok(ReadOutcome::End) => return,
+                Err(_) => return self.limit_undelivered(),
             }
         }
+    }
+
+    /// Has the kernel give up what the peer takes too slowly once this is closed and not counted.
+    pub fn limit_undelivered(&self) {
+        let limits = &self.state.worker.limits;
+        let millis = limits.stall_timeout.as_millis().min(i32::MAX as u128);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&self.state.transport, millis as u32);
     }
 
     /// Whether the peer has acknowledged more since this was asked before, at the minimum rate if

@@ -153,8 +153,10 @@ impl<'c> Exchanges<'c> {
             }
             Err(ConnectionError::TimedOut) if self.connection.phase() < ShutdownPhase::Draining => {
                 self.worker.metrics.late(SlowClient::Idle);
+                self.connection.limit_undelivered();
             }
-            Ok(ReadOutcome::End) | Err(_) => {}
+            Err(_) => self.connection.limit_undelivered(),
+            Ok(ReadOutcome::End) => {}
         }
         Some(NextStep::Drop)
     }
