@@ -323,6 +323,12 @@ fn a_path_makes_every_answer_take_its_time_and_spares_the_machine() {
             }
         }
     }
+    // What ends before is missed.
+    let gone = ["--path", "gone=sh -c 'echo ready gone'"];
+    let json = folder.path().join("gone.json");
+    let arguments = [&few[..], &load, &gone].concat();
+    let ended = spawn_into(&mut Command::new(BINARY), &arguments, &json).end_within(WAITS);
+    ended.assert_failed(1, &["gone ended too early"]);
     // Where there is more than a loopback, nothing is led elsewhere.
     let mut refused = Command::new(&program);
     let refused = refused.args(["30", "100"]).output().expect("a result");

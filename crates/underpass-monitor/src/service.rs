@@ -83,7 +83,7 @@ impl MetricsService {
                 Err(BadRequest::Partial) => {}
             }
             match connection.fill(WhileDraining::Continues).await {
-                Ok(ReadOutcome::Bytes) => {}
+                Ok(ReadOutcome::Bytes(_)) => {}
                 Ok(ReadOutcome::End) | Err(_) => return,
             }
         };

@@ -47,7 +47,7 @@ pub use connection::input::FrameBuffer;
 pub use connection::socket::{Registered, register};
 pub use connection::wait::{WakeHandle, WhileDraining};
 pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
-pub use connection::{Connection, LastRead, ReadOutcome};
+pub use connection::{Arrival, Connection, ReadOutcome};
 pub use error::{ConnectionError, Error};
 pub use handover::inherit::{Inherited, Predecessor};
 pub use limits::ConnectionLimits;

@@ -66,7 +66,7 @@ impl Protocol for Obedient {
                 stream.flush().await.unwrap();
             } else if !matches!(
                 stream.fill(WhileDraining::Ends).await,
-                Ok(ReadOutcome::Bytes)
+                Ok(ReadOutcome::Bytes(_))
             ) {
                 return;
             }

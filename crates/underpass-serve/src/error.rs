@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::thread;
 
 use rustix::io::Errno;
 
@@ -134,4 +135,16 @@ pub enum Error {
     /// Cannot listen, or cannot start a worker.
     #[error("{0}")]
     Net(#[from] underpass_net::Error),
+}
+
+/// Starts a thread, which nobody waits for.
+pub(crate) fn start_thread(
+    name: &str,
+    doing: &'static str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<(), Error> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    started
+        .map(drop)
+        .map_err(|source| Error::Thread { doing, source })
 }

@@ -19,7 +19,7 @@ use underpass_net::{
     forbid_core_dumps,
 };
 
-use crate::error::Error;
+use crate::error::{Error, start_thread};
 use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
 use crate::request::Scheme;
@@ -165,12 +165,8 @@ impl HttpsState {
                 refresh(&state);
             }
         };
-        let thread = thread::Builder::new().name("certificates".to_owned());
         let doing = "start the thread that reads certificates";
-        let started = thread.spawn(watch);
-        started
-            .map(drop)
-            .map_err(|source| Error::Thread { doing, source })
+        start_thread("certificates", doing, watch)
     }
 }
 

@@ -22,15 +22,13 @@ pub(crate) const CHUNK_EXTRAS_BYTES_MAX: usize = 16 << 10;
 /// costs next to nothing, short enough that a new version shows soon.
 pub(crate) const OPEN_FILE_KEPT: Duration = Duration::from_secs(1);
 
-/// Files a worker keeps open. More than that many different ones a second are not worth keeping.
+/// Files of a site that a worker keeps open. More than that many different ones a second are not
+/// worth keeping.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
 
 /// A file whose content is kept in memory while it is kept open. Larger ones leave by sendfile,
 /// which costs less than copying them.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 16 << 10;
-
-/// What a worker keeps of contents in all. A sweep ends it with the files.
-pub(crate) const CONTENTS_BYTES_MAX: usize = 8 << 20;
 
 /// Events about files that are read at a time: each is 16 bytes, without a name.
 pub(crate) const WATCH_EVENTS_BYTES: usize = 4 << 10;

@@ -107,6 +107,14 @@ impl WorkerProcess {
         self.process.stop()
     }
 
+    /// Stops it. That it has ended before is an error: what needed it went on without it.
+    pub(crate) fn end(mut self) -> Result<()> {
+        match self.process.has_ended()? {
+            true => Err(Error::Contender(format!("{} ended too early", self.name))),
+            false => self.stop(),
+        }
+    }
+
     fn answer(&mut self, timeout: Duration) -> Result<String> {
         self.answers.recv_timeout(timeout).map_err(|_| {
             let ended = self.process.has_ended().unwrap_or(true);

@@ -154,15 +154,17 @@ impl Measurable for HttpOptions {
         };
         let mut path = self.path.as_ref().map(|path| path.command(&[]));
         let path = path.as_mut().map(|path| WorkerProcess::start(path, None));
-        let _path = path.transpose()?;
-        ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
+        let path = path.transpose()?;
+        let measured = ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             let mut cases = load.cases(cases, servers, &setting.runner)?;
             for case in &mut cases {
                 let note = self.note_of_sealing(case, &variants);
                 case.notes.extend(note);
             }
             Ok(cases)
-        })
+        });
+        let led_to_the_end = path.map_or(Ok(()), WorkerProcess::end);
+        measured.and_then(|measured| led_to_the_end.map(|()| measured))
     }
 }
 

@@ -256,7 +256,7 @@ async fn receive_length(connection: &mut Connection, idle: IdleWait) -> Result<u
         }
         let filled = connection.fill(WhileDraining::Ends).await;
         match filled.map_err(FrameError::Connection)? {
-            ReadOutcome::Bytes => {}
+            ReadOutcome::Bytes(_) => {}
             ReadOutcome::End => return Err(FrameError::End),
         }
     };

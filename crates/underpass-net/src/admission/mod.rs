@@ -154,7 +154,7 @@ async fn read_header(connection: &mut Connection) -> Result<ConnectionOrigin, Re
             ProxyHeaderParse::Partial => {}
         }
         match connection.fill(WhileDraining::Ends).await {
-            Ok(ReadOutcome::Bytes) => {}
+            Ok(ReadOutcome::Bytes(_)) => {}
             Err(ConnectionError::TimedOut) => return Err(Rejected::HeaderLate),
             Err(ConnectionError::Stopped) => return Err(Rejected::Stopped),
             Ok(ReadOutcome::End) | Err(_) => return Err(Rejected::HeaderMissing),

@@ -71,7 +71,6 @@ pub(crate) struct ConnectionState {
     /// The rates that it shares with others, if any is limited.
     rates: Option<RateLimiters>,
     input: Input,
-    last_read: LastRead,
     pub(crate) wait: BoundedWait,
     wake: Option<WakeHandle>,
     /// Whether the peer takes the present answer fast enough, once that has taken some time.
@@ -83,14 +82,14 @@ pub(crate) struct ConnectionState {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReadOutcome {
     /// There is more input than before.
-    Bytes,
+    Bytes(Arrival),
     /// The peer will send no more.
     End,
 }
 
-/// Whether the last read had to wait for the event loop.
+/// Whether a read had to wait for the event loop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LastRead {
+pub enum Arrival {
     /// It waited: what the event loop reported with it or before has woken its tasks first.
     Waited,
     /// It found the bytes there: they may be younger than what the event loop has reported.
@@ -142,7 +141,6 @@ impl Connection {
             permit: None,
             rates: None,
             input: Input::default(),
-            last_read: LastRead::AtOnce,
             wait,
             wake: None,
             min_rate_monitor: None,
@@ -283,7 +281,7 @@ impl Connection {
         }
         // A connection that waits has neither buffer nor outbox: they are the worker's until there
         // is something to read.
-        state.last_read = LastRead::AtOnce;
+        let mut arrival = Arrival::AtOnce;
         let read = poll_fn(|task| {
             let state = &mut *self.state;
             let (wait, worker) = (&mut state.wait, &*state.worker);
@@ -291,7 +289,7 @@ impl Connection {
                 let room = state.input.room(&worker.spare_input);
                 let polled = state.transport.poll_read(task, room);
                 if polled.is_pending() {
-                    state.last_read = LastRead::Waited;
+                    arrival = Arrival::Waited;
                     state.input.lend_to(&worker.spare_input);
                     worker.take_back(&mut state.outbox);
                 }
@@ -303,10 +301,10 @@ impl Connection {
         let read = match read {
             // Its request may have arrived, and the event loop not have heard of it.
             Err(ConnectionError::Evicted) => {
+                arrival = Arrival::AtOnce;
                 let room = state.input.room(&state.worker.spare_input);
-                let read = state.transport.read_now(room);
-                match read {
-                    Ok(1..) => read,
+                match state.transport.read_now(room) {
+                    read @ Ok(1..) => read,
                     _ => return Err(ConnectionError::Evicted),
                 }
             }
@@ -316,15 +314,10 @@ impl Connection {
             Ok(0) => Ok(ReadOutcome::End),
             Ok(_) => {
                 state.wait.activity = PeerActivity::Received;
-                Ok(ReadOutcome::Bytes)
+                Ok(ReadOutcome::Bytes(arrival))
             }
             Err(error) => Err(read_error(error)),
         }
-    }
-
-    /// Whether the last [`fill`](Connection::fill) waited.
-    pub fn last_read(&self) -> LastRead {
-        self.state.last_read
     }
 
     /// A handle by which any thread wakes this connection from
@@ -426,7 +419,7 @@ impl Connection {
                 return;
             }
             match self.fill(WhileDraining::Continues).await {
-                Ok(ReadOutcome::Bytes) => {}
+                Ok(ReadOutcome::Bytes(_)) => {}
                 Err(ConnectionError::TimedOut) if self.is_read_on(&mut acknowledged) => {
                     let span = self.state.worker.limits.linger_timeout;
                     self.state.wait.start(span);

@@ -21,6 +21,15 @@ use crate::quota::rate_limiter::Reservation;
 use crate::shutdown::ShutdownPhase;
 
 impl Connection {
+    /// What is owed now is the last, and the connection ends at once when it is flushed: its last
+    /// packet leaves with the end. A caller that does anything else holds it back.
+    pub fn end_follows(&mut self) {
+        // The end of TLS is a message of its own.
+        if self.tls().is_none() {
+            self.state.sender.end_follows();
+        }
+    }
+
     /// Sends everything that the outbox owes, in turns, and lets other connections go on between
     /// two of them. The deadline counts from the last turn that moved something. After a
     /// cancellation what was sent stays sent, and the outbox holds the rest.

@@ -52,7 +52,7 @@ impl Connection {
         self.start_request_deadline(self.worker().limits.handshake_timeout);
         while self.input().is_empty() {
             match self.fill(WhileDraining::Ends).await {
-                Ok(ReadOutcome::Bytes) => {}
+                Ok(ReadOutcome::Bytes(_)) => {}
                 Ok(ReadOutcome::End) => return Err(HandshakeError::PeerGone),
                 Err(error) => return Err(failure(error)),
             }

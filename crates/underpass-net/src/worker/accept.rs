@@ -61,7 +61,7 @@ pub(crate) async fn accept<S>(
         match next(listeners, connections, first, next_eviction).await {
             NextEvent::Accepted(listener, Ok((socket, peer))) => take(listener, socket, peer),
             NextEvent::Accepted(_, Err(error)) => {
-                if failure_of(&error) == AcceptFailure::Persistent {
+                if is_persistent(&error) {
                     warn(&failures, &error);
                     let is_shortage = is_shortage(Errno::from_io_error(&error));
                     if !is_shortage || connections.is_short() {
@@ -166,7 +166,7 @@ pub(crate) async fn take_rest<S>(
                 taken += 1;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) if failure_of(&error) == AcceptFailure::Persistent => {
+            Err(error) if is_persistent(&error) => {
                 warn(&throttle, &error);
                 pause(connections).await;
             }
@@ -180,35 +180,27 @@ async fn pause(connections: &ConnectionSet) {
     let _ = timeout(ACCEPT_BACKOFF, connections.one_ended()).await;
 }
 
-#[derive(Debug, Eq, PartialEq)]
-enum AcceptFailure {
-    /// It concerns one connection only, or is over.
-    OneConnection,
-    /// It would occur again at once.
-    Persistent,
-}
-
-/// accept(2): errors already pending on the new connection are reported by the call and are to be
-/// treated like "try again".
-fn failure_of(error: &io::Error) -> AcceptFailure {
-    match Errno::from_io_error(error) {
+/// Whether an error would occur again at once. accept(2): errors already pending on the new
+/// connection are reported by the call and are to be treated like "try again".
+fn is_persistent(error: &io::Error) -> bool {
+    !matches!(
+        Errno::from_io_error(error),
         Some(
             Errno::CONNABORTED
-            | Errno::CONNRESET
-            | Errno::INTR
-            | Errno::AGAIN
-            | Errno::PROTO
-            | Errno::PERM
-            | Errno::NETDOWN
-            | Errno::NETUNREACH
-            | Errno::HOSTDOWN
-            | Errno::HOSTUNREACH
-            | Errno::NOPROTOOPT
-            | Errno::NONET
-            | Errno::TIMEDOUT,
-        ) => AcceptFailure::OneConnection,
-        _ => AcceptFailure::Persistent,
-    }
+                | Errno::CONNRESET
+                | Errno::INTR
+                | Errno::AGAIN
+                | Errno::PROTO
+                | Errno::PERM
+                | Errno::NETDOWN
+                | Errno::NETUNREACH
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::NOPROTOOPT
+                | Errno::NONET
+                | Errno::TIMEDOUT,
+        )
+    )
 }
 
 /// Whether a call has failed because the process, or the system, has no descriptor left.
@@ -242,20 +234,18 @@ mod tests {
 
     #[test]
     fn persistent_errors_make_it_wait() {
-        let failure_of = |errno: Errno| failure_of(&errno.into());
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
-            assert_eq!(failure_of(errno), AcceptFailure::Persistent, "{errno}");
+            assert!(is_persistent(&errno.into()), "{errno}");
         }
         for errno in [Errno::BADF, Errno::INVAL, Errno::OPNOTSUPP] {
-            assert_eq!(failure_of(errno), AcceptFailure::Persistent, "{errno}");
+            assert!(is_persistent(&errno.into()), "{errno}");
         }
     }
 
     #[test]
     fn errors_of_one_connection_do_not() {
-        let failure_of = |errno: Errno| failure_of(&errno.into());
         for errno in [Errno::CONNABORTED, Errno::PROTO, Errno::HOSTUNREACH] {
-            assert_eq!(failure_of(errno), AcceptFailure::OneConnection, "{errno}");
+            assert!(!is_persistent(&errno.into()), "{errno}");
         }
     }
 }

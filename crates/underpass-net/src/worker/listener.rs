@@ -1,5 +1,6 @@
 //! A listener as one worker has it.
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -79,52 +80,64 @@ pub(crate) fn group_maxima<S>(
 }
 
 /// A listening socket in a worker's event loop.
-pub(crate) struct Acceptor(Registered);
+pub(crate) struct Acceptor {
+    socket: Registered,
+    /// Whether what the event loop reports next is somebody who was not accepted yet.
+    is_news: Cell<bool>,
+}
 
 impl Acceptor {
     /// Takes a listening socket, which does not block, into the runtime that this is called in.
     pub(crate) fn open(socket: OwnedFd) -> io::Result<Acceptor> {
-        register(&Rc::new(socket), Interest::READABLE).map(Acceptor)
+        Ok(Acceptor {
+            socket: register(&Rc::new(socket), Interest::READABLE)?,
+            is_news: Cell::new(true),
+        })
     }
 
+    /// The next connection. Looks whether there is another one before it asks for it: `accept4`
+    /// makes a socket first, so a call for nothing costs ten times as much as a look.
     pub(crate) fn poll_accept(
         &self,
         task: &mut Context<'_>,
     ) -> Poll<io::Result<(Transport, PeerAddress)>> {
         loop {
-            let mut readable = ready!(self.0.poll_read_ready(task))?;
-            if let Ok(accepted) = readable.try_io(|socket| accept(socket.get_ref())) {
+            let mut readable = ready!(self.socket.poll_read_ready(task))?;
+            if !self.is_news.take() && !self.has_waiting()? {
+                readable.clear_ready();
+            } else if let Ok(accepted) = readable.try_io(|_| self.accept()) {
                 return Poll::Ready(accepted);
             }
+            self.is_news.set(true);
         }
     }
 
     /// Ready when a connection waits to be accepted.
     pub(crate) fn poll_waiting(&self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let mut readable = ready!(self.0.poll_read_ready(task))?;
-            // The event loop does not know that the last one was accepted.
-            let mut asked = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
-            match poll(&mut asked, Some(&Timespec::default()))? {
-                0 => readable.clear_ready(),
-                _ => return Poll::Ready(Ok(())),
+            let mut readable = ready!(self.socket.poll_read_ready(task))?;
+            match self.has_waiting()? {
+                false => readable.clear_ready(),
+                true => return Poll::Ready(Ok(())),
             }
         }
+    }
+
+    /// Asks the kernel: the event loop does not know that the last one was accepted.
+    fn has_waiting(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(self.socket.get_ref(), PollFlags::IN)];
+        Ok(poll(&mut asked, Some(&Timespec::default()))? > 0)
     }
 
     /// The next connection, `WouldBlock` when there is none. Asks the kernel itself: an event loop
     /// may not have heard of the last ones yet.
     pub(crate) fn accept(&self) -> io::Result<(Transport, PeerAddress)> {
-        accept(self.0.get_ref())
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, address) = acceptfrom_with(self.socket.get_ref(), flags)?;
+        let peer = match address.map(SocketAddr::try_from) {
+            Some(Ok(address)) => PeerAddress::from(address),
+            _ => PeerAddress::Unix,
+        };
+        Ok((Transport::plain(socket), peer))
     }
-}
-
-fn accept(listener: &OwnedFd) -> io::Result<(Transport, PeerAddress)> {
-    let (socket, address) =
-        acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
-    let peer = match address.map(SocketAddr::try_from) {
-        Some(Ok(address)) => PeerAddress::from(address),
-        _ => PeerAddress::Unix,
-    };
-    Ok((Transport::plain(socket), peer))
 }

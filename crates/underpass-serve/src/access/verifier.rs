@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -22,7 +21,7 @@ use tokio::sync::oneshot;
 use crate::access::credentials::Login;
 use crate::access::failures::LoginFailures;
 use crate::access::passwords::{LoginKey, PasswordFile};
-use crate::error::Error;
+use crate::error::{Error, start_thread};
 use crate::limits::{LOGIN_KEPT, LOGIN_THREADS_MAX, LOGINS_KEPT_MAX, LOGINS_WAITING_MAX};
 
 /// What became of a login.
@@ -121,13 +120,8 @@ impl PasswordVerifier {
         let (sender, receiver) = bounded(LOGINS_WAITING_MAX);
         for _ in 0..(underpass_net::cores() / 2).clamp(1, LOGIN_THREADS_MAX) {
             let (receiver, shared) = (receiver.clone(), Arc::clone(&self.shared));
-            let started = thread::Builder::new()
-                .name("passwords".to_owned())
-                .spawn(move || shared.run(&receiver));
-            started.map_err(|source| Error::Thread {
-                doing: "start a thread that verifies passwords",
-                source,
-            })?;
+            let doing = "start a thread that verifies passwords";
+            start_thread("passwords", doing, move || shared.run(&receiver))?;
         }
         *queue = Some(sender);
         Ok(())

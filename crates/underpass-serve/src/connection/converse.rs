@@ -17,7 +17,7 @@ use std::rc::Rc;
 use underpass::drive::tokio::Forecast;
 use underpass::{Fault, Piece};
 use underpass_net::{
-    Connection, ConnectionError, LastRead, ReadOutcome, ShutdownPhase, WhileDraining,
+    Arrival, Connection, ConnectionError, ReadOutcome, ShutdownPhase, WhileDraining,
 };
 
 use crate::access::permits::Permits;
@@ -145,10 +145,8 @@ impl<'c> Exchanges<'c> {
         }
         self.connection.start_idle_deadline();
         match self.connection.fill(WhileDraining::Ends).await {
-            Ok(ReadOutcome::Bytes) => {
-                if self.connection.last_read() == LastRead::AtOnce {
-                    self.worker.read_file_events();
-                }
+            Ok(ReadOutcome::Bytes(arrival)) => {
+                self.note_arrival(arrival);
                 return None;
             }
             Err(ConnectionError::TimedOut) if self.connection.phase() < ShutdownPhase::Draining => {
@@ -159,6 +157,13 @@ impl<'c> Exchanges<'c> {
             Ok(ReadOutcome::End) => {}
         }
         Some(NextStep::Drop)
+    }
+
+    /// What the event loop has not reported may be younger than what it has reported of files.
+    fn note_arrival(&self, arrival: Arrival) {
+        if arrival == Arrival::AtOnce {
+            self.worker.read_file_events();
+        }
     }
 
     /// Answers the request that has begun, and those that have arrived behind it.
@@ -226,11 +231,7 @@ impl<'c> Exchanges<'c> {
                 self.connection.start_request_deadline(head_timeout);
             }
             match self.connection.fill(WhileDraining::Continues).await {
-                Ok(ReadOutcome::Bytes) => {
-                    if self.connection.last_read() == LastRead::AtOnce {
-                        worker.read_file_events();
-                    }
-                }
+                Ok(ReadOutcome::Bytes(arrival)) => self.note_arrival(arrival),
                 Err(ConnectionError::TimedOut) => {
                     worker.metrics.late(SlowClient::Head);
                     return Err(HeadError::Invalid(HEAD_TIMED_OUT));
@@ -415,6 +416,9 @@ impl<'c> Exchanges<'c> {
                 return Box::pin(self.send_produced(persistence, body)).await;
             }
         };
+        if persistence == Persistence::Close {
+            self.connection.end_follows();
+        }
         let sent = self.connection.flush().await;
         self.record(
             sent.as_ref()

@@ -85,7 +85,7 @@ impl RequestBody {
                 return Ok(());
             }
             match stream.fill(WhileDraining::Continues).await {
-                Ok(ReadOutcome::Bytes) => {}
+                Ok(ReadOutcome::Bytes(_)) => {}
                 Err(ConnectionError::TimedOut) => return Err(SkipError::Invalid(LATE)),
                 Ok(ReadOutcome::End) | Err(_) => return Err(SkipError::Gone),
             }

@@ -17,7 +17,7 @@ use underpass_net::{LogThrottle, Occurrence, User};
 
 use super::buffer::{LogBuffers, count_lines};
 use super::options::{Access, LogOptions, LogReopen};
-use crate::error::Error;
+use crate::error::{Error, start_thread};
 use crate::limits::LOG_LINGER;
 
 /// The mode of a new log: addresses and names of files are confidential.
@@ -99,12 +99,8 @@ pub(super) fn start(
         reopened: options.reopen.times(),
         reopen: options.reopen.clone(),
     };
-    let thread = thread::Builder::new().name("access-log".into());
-    let spawned = thread.spawn(move || writer.run());
-    spawned.map(drop).map_err(|source| Error::Thread {
-        doing: "start the access log's thread",
-        source,
-    })
+    let doing = "start the access log's thread";
+    start_thread("access-log", doing, move || writer.run())
 }
 
 struct LogThread<T> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use crate::error::Error;
+use crate::error::{Error, start_thread};
 use crate::limits::ACCESS_FILES_INTERVAL;
 use crate::site::sites::ServedSites;
 
@@ -18,12 +18,11 @@ pub(crate) fn watch(sites: &Arc<ServedSites>) -> Result<(), Error> {
             thread::sleep(ACCESS_FILES_INTERVAL);
         }
     };
-    let thread = thread::Builder::new().name("access".to_owned());
-    let doing = "start the thread that reads files of users";
-    let started = thread.spawn(watch);
-    started
-        .map(drop)
-        .map_err(|source| Error::Thread { doing, source })
+    start_thread(
+        "access",
+        "start the thread that reads files of users",
+        watch,
+    )
 }
 
 /// Nothing once the sites are gone.

@@ -16,7 +16,7 @@
 //! Whatever is answered is one state of one file that had this name within that time. An open file
 //! that was deleted keeps its space on disk; a sweep closes what is too old without a request.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
@@ -32,7 +32,7 @@ use crate::access::rules::AccessRefusal;
 use crate::http::coding::Coding;
 use crate::http::fields::push_field;
 use crate::http::validator::{FileStamp, Validators};
-use crate::limits::{CONTENT_BYTES_MAX, CONTENTS_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
+use crate::limits::{CONTENT_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::metrics::worker_metrics::WorkerMetrics;
 use crate::request::path::SitePath;
 use crate::site::folder::SiteFolder;
@@ -203,18 +203,15 @@ impl FileSnapshot {
     }
 
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
-    /// shows could go unseen), and it is in the page cache. Returns how many bytes that takes.
-    pub(crate) fn keep_content(&self) -> usize {
-        if self.stamp.size > CONTENT_BYTES_MAX
-            || self.validators.modified.is_none()
-            || self.content.get().is_some()
-        {
-            return 0;
-        }
-        let content = read_cached(&self.descriptor, self.stamp.size as usize).unwrap_or_default();
-        match content.is_empty() {
-            true => 0,
-            false => self.content.get_or_init(|| content).len(),
+    /// shows could go unseen), and it is in the page cache.
+    pub(crate) fn keep_content(&self) {
+        let is_small = self.stamp.size <= CONTENT_BYTES_MAX;
+        if is_small && self.validators.modified.is_some() && self.content.get().is_none() {
+            let content = read_cached(&self.descriptor, self.stamp.size as usize);
+            let content = content.filter(|content| !content.is_empty());
+            content
+                .into_iter()
+                .for_each(|content| _ = self.content.set(content));
         }
     }
 }
@@ -245,8 +242,6 @@ pub(crate) struct OpenFileCache {
     metrics: Arc<WorkerMetrics>,
     /// By [`SitePath::key`] of what was asked for.
     kept: RefCell<HashMap<Vec<u8>, CachedFile>>,
-    /// Bytes of contents that were kept since there were no files.
-    contents: Cell<usize>,
     watcher: Rc<WorkerWatcher>,
 }
 
@@ -281,12 +276,13 @@ impl OpenFileCache {
         now: SystemTime,
         open: impl Fn(SitePath) -> Resolved,
     ) -> Resolved {
-        if let Some(kept) = self.kept(&path, now) {
-            self.metrics.files.hits.add(1);
-            let file = SiteFile::known(kept.path.unwrap_or(path), kept.state);
-            let settled = kept.settled;
-            return Resolved::File(SiteFile { settled, ..file });
-        }
+        let path = match self.kept(path, now) {
+            Ok(file) => {
+                self.metrics.files.hits.add(1);
+                return Resolved::File(file);
+            }
+            Err(path) => path,
+        };
         self.metrics.files.misses.add(1);
         match open(path.clone()) {
             Resolved::File(file) => {
@@ -297,40 +293,35 @@ impl OpenFileCache {
         }
     }
 
-    /// The file that this path leads to, if it is kept and still has a name.
-    fn kept(&self, path: &SitePath, now: SystemTime) -> Option<KeptFile> {
-        let key = path.key();
+    /// The file that this path leads to, if it is kept and still has a name; else the path.
+    fn kept(&self, path: SitePath, now: SystemTime) -> Result<SiteFile, SitePath> {
         let mut kept = self.kept.borrow_mut();
-        let entry = kept.get_mut(&*key)?;
-        if !entry.is_fresh(now) {
-            return None;
-        }
-        if entry.is_unchanged() {
-            return Some(entry.file());
-        }
-        if entry.watched.is_none() {
-            // Before it is looked at for the second time.
-            entry.watched = self.watcher.add(&*entry.state.descriptor);
-        }
-        match fstat(&entry.state.descriptor) {
-            Ok(stat) if stat.st_nlink > 0 => {
-                entry.state = entry.state.looked_at_again(&stat, now);
-                self.keep_content(&entry.state);
-                Some(entry.file())
+        let Some(entry) = kept.get_mut(&*path.key()).filter(|it| it.is_fresh(now)) else {
+            return Err(path);
+        };
+        if !entry.is_unchanged() {
+            if entry.watched.is_none() {
+                // Before it is looked at for the second time.
+                entry.watched = self.watcher.add(&*entry.state.descriptor);
             }
-            _ => {
-                kept.remove(&*key);
-                self.count_closed(1);
-                None
+            match fstat(&entry.state.descriptor) {
+                Ok(stat) if stat.st_nlink > 0 => {
+                    entry.state = entry.state.looked_at_again(&stat, now);
+                    entry.state.keep_content();
+                }
+                _ => {
+                    kept.remove(&*path.key());
+                    self.count_closed(1);
+                    return Err(path);
+                }
             }
         }
-    }
-
-    fn keep_content(&self, state: &FileSnapshot) {
-        if self.contents.get() < CONTENTS_BYTES_MAX {
-            let bytes = state.keep_content();
-            self.contents.set(self.contents.get() + bytes);
-        }
+        Ok(SiteFile {
+            path: entry.path.clone().unwrap_or(path),
+            settled: entry.settled.clone(),
+            state: Rc::clone(&entry.state),
+            save_as: None,
+        })
     }
 
     fn keep(self: &Rc<OpenFileCache>, asked: &SitePath, file: &SiteFile, now: SystemTime) {
@@ -360,7 +351,6 @@ impl OpenFileCache {
         let mut kept = self.kept.borrow_mut();
         let count = kept.len();
         kept.clear();
-        self.contents.set(0);
         self.count_closed(count);
     }
 
@@ -371,22 +361,7 @@ impl OpenFileCache {
     }
 }
 
-/// What is known of a kept file; see [`CachedFile`].
-struct KeptFile {
-    path: Option<SitePath>,
-    settled: Option<Rc<[u8]>>,
-    state: Rc<FileSnapshot>,
-}
-
 impl CachedFile {
-    fn file(&self) -> KeptFile {
-        KeptFile {
-            path: self.path.clone(),
-            settled: self.settled.clone(),
-            state: Rc::clone(&self.state),
-        }
-    }
-
     /// Whether the last look at the file still holds: no event reported a change since, and its
     /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
@@ -413,8 +388,6 @@ async fn sweep(files: Weak<OpenFileCache>) {
         let before = kept.len();
         kept.retain(|_, entry| entry.is_fresh(now));
         files.count_closed(before - kept.len());
-        let contents = kept.values().filter_map(|entry| entry.state.content());
-        files.contents.set(contents.map(<[u8]>::len).sum());
         if kept.is_empty() {
             return;
         }

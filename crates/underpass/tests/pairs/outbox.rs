@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
 use underpass::drive::tokio::{Sender, Turn, read_cached};
 use underpass::limits::{CORKED_BYTES_MIN_UNDER_BBR, JOINED_BYTES_MAX};
 use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy, SharedFile};
@@ -16,13 +17,15 @@ use crate::event_loop::{cool, first_to_tcp, range, reader, runtime, short_turn, 
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
 /// Which driver sends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Driven {
     Blocking,
     ByTokio,
+    /// The same, to the end of the stream.
+    ToTheEnd,
 }
 
-const DRIVEN: [Driven; 2] = [Driven::Blocking, Driven::ByTokio];
+const DRIVEN: [Driven; 3] = [Driven::Blocking, Driven::ByTokio, Driven::ToTheEnd];
 
 /// Sends all that the outbox owes; what the peer has got, the account, and how it ended.
 fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result<(), Error>) {
@@ -32,9 +35,12 @@ fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result
     let kernel = Kernel::unprobed();
     let outcome = match driven {
         Driven::Blocking => flush(outbox, &ours, &kernel, policy),
-        Driven::ByTokio => runtime().block_on(async {
+        Driven::ByTokio | Driven::ToTheEnd => runtime().block_on(async {
             let socket = stream(ours.try_clone().expect("a clone"));
             let mut sender = Sender::new();
+            if driven == Driven::ToTheEnd {
+                sender.end_follows();
+            }
             loop {
                 match short_turn(&mut sender, outbox, &socket, &kernel, policy).await {
                     Ok(Turn::More) => (),
@@ -173,7 +179,7 @@ fn a_range_behind_a_joined_body_is_not_read_into_memory() {
 #[test]
 fn an_empty_body_holds_no_head_back() {
     within(|| {
-        for driven in DRIVEN {
+        for driven in [Driven::Blocking, Driven::ByTokio] {
             let at_once = (0..20).filter(|_| head_arrives_at_once(driven)).count();
             assert!(at_once >= 15, "{driven:?}: {at_once} of 20");
         }
@@ -192,9 +198,12 @@ fn head_arrives_at_once(driven: Driven) -> bool {
         Driven::Blocking => {
             flush(&mut outbox, &ours, &Kernel::unprobed(), Policy::default()).expect("sends");
         }
-        Driven::ByTokio => runtime().block_on(async {
+        Driven::ByTokio | Driven::ToTheEnd => runtime().block_on(async {
             let (socket, kernel) = (stream(ours.try_clone().expect("a clone")), Kernel::probe());
             let mut sender = Sender::new();
+            if driven == Driven::ToTheEnd {
+                sender.end_follows();
+            }
             let left = short_turn(
                 &mut sender,
                 &mut outbox,
@@ -206,8 +215,26 @@ fn head_arrives_at_once(driven: Driven) -> bool {
             assert_eq!(left.expect("sends"), Turn::Empty);
         }),
     }
+    if driven == Driven::ToTheEnd {
+        let arrived = ioctl_fionread(&theirs).expect("a number");
+        drop(ours);
+        let mut got = Vec::new();
+        theirs.read_to_end(&mut got).expect("reads");
+        assert_eq!(got, b"head");
+        return arrived > 0;
+    }
     let mut got = [0; 4];
     theirs.read_exact(&mut got).is_ok() && &got == b"head"
+}
+
+#[test]
+fn what_is_last_leaves_with_the_end_of_the_stream() {
+    within(|| {
+        let at_once = (0..20)
+            .filter(|_| head_arrives_at_once(Driven::ToTheEnd))
+            .count();
+        assert!(at_once <= 5, "{at_once} of 20");
+    });
 }
 
 /// Whether the socket was corked after its first turn, and is after its last one. The peer reads

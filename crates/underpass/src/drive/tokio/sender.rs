@@ -91,6 +91,8 @@ pub enum Residency {
 pub struct Sender {
     /// None until a range is sent. Boxed: where only bytes are sent, there is none.
     socket: Option<Box<SocketState>>,
+    /// The caller shuts the socket down when everything is sent.
+    is_last: bool,
 }
 
 /// What ranges need to know of the socket, looked at once for all calls.
@@ -161,6 +163,13 @@ impl Sender {
         Self::default()
     }
 
+    /// What is sent from now on is the last: once the outbox is empty the caller shuts the socket
+    /// down for writing, or closes it, at once. What is left then leaves with the end of the
+    /// stream, in one packet, and not before.
+    pub fn end_follows(&mut self) {
+        self.is_last = true;
+    }
+
     /// Sends what an outbox owes, at most one turn's worth: `bytes_max` bytes of one range
     /// ([`TURN_BYTES_MAX`](crate::limits::TURN_BYTES_MAX) where few connections share the event
     /// loop).
@@ -173,8 +182,8 @@ impl Sender {
     /// turns: no call ends in a packet that is nearly empty. If bbr paces the socket, only very
     /// large ranges do that; if the peer also is on this machine, turns are short and what may wait
     /// in the socket is limited (`TCP_NOTSENT_LOWAT`) from the first large range on. The turn that
-    /// empties the outbox pulls the cork; where none follows, the kernel does after 200
-    /// milliseconds.
+    /// empties the outbox pulls the cork, unless the [end follows](Sender::end_follows); where none
+    /// does, the kernel does after 200 milliseconds.
     ///
     /// # Errors
     /// [`Error`]: the outbox and the connection are of no further use.
@@ -198,7 +207,8 @@ impl Sender {
             match outbox.due(policy) {
                 None => break,
                 Some(Due::Send(bytes, more)) => {
-                    let send = || rustix::net::send(sink.descriptor(), bytes, send_flags(more));
+                    let flags = send_flags(more, self.is_last);
+                    let send = || rustix::net::send(sink.descriptor(), bytes, flags);
                     let sent = attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64));
                     let waits = match sent {
                         Some(result) => outbox.sent(result, Waits::Polls)?.is_some(),
@@ -229,7 +239,7 @@ impl Sender {
             }
         }
         if outbox.is_empty() {
-            if let Some(socket) = &mut self.socket {
+            if let (Some(socket), false) = (&mut self.socket, self.is_last) {
                 socket.cork.pull(sink);
             }
             return Ok(Turn::Empty);
@@ -468,10 +478,10 @@ pub(super) fn stream_end<S: Stream>(stream: &S) -> Result<Endpoint, Errno> {
     }
 }
 
-fn send_flags(more: MsgMore) -> SendFlags {
-    match more {
-        MsgMore::Set => SendFlags::NOSIGNAL | SendFlags::MORE,
-        MsgMore::Unset => SendFlags::NOSIGNAL,
+fn send_flags(more: MsgMore, is_last: bool) -> SendFlags {
+    match (more, is_last) {
+        (MsgMore::Unset, false) => SendFlags::NOSIGNAL,
+        _ => SendFlags::NOSIGNAL | SendFlags::MORE,
     }
 }
 
