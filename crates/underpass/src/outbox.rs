@@ -488,7 +488,8 @@ impl Outbox {
             self.pieces.pop_front()
         {
             bytes.clear();
-            if bytes.capacity() <= SPARE_BYTES_MAX {
+            // What follows may take long, and the buffer with it.
+            if bytes.capacity() <= SPARE_BYTES_MAX && self.pieces.is_empty() {
                 self.spare = bytes;
             }
         }
@@ -850,7 +851,13 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_was_sent_leaves_its_buffer_unless_it_is_large() {
+    fn a_head_that_was_sent_leaves_its_buffer_unless_it_is_large_or_more_follows() {
+        let mut followed = outbox([
+            Piece::Bytes(b"head".to_vec()),
+            Piece::Bytes(b"more".to_vec()),
+        ]);
+        send(&mut followed, 4);
+        assert_eq!(followed.spare().capacity(), 0);
         for (capacity, kept) in [(SPARE_BYTES_MAX, SPARE_BYTES_MAX), (SPARE_BYTES_MAX + 1, 0)] {
             let mut bytes = Vec::with_capacity(capacity);
             bytes.push(7);

@@ -96,12 +96,6 @@ pub enum Arrival {
     AtOnce,
 }
 
-impl ConnectionState {
-    fn outbox(&mut self) -> &mut Outbox {
-        self.worker.outbox_in(&mut self.outbox)
-    }
-}
-
 impl Connection {
     /// A connection that `listener` has accepted.
     pub(crate) fn accepted(
@@ -221,7 +215,8 @@ impl Connection {
 
     /// What is owed to the peer. [`Connection::flush`] sends it.
     pub fn outbox(&mut self) -> &mut Outbox {
-        self.state.outbox()
+        let state = &mut *self.state;
+        state.worker.outbox_in(&mut state.outbox)
     }
 
     /// The input to read, the outbox to answer into, and what may be reserved for the answer.

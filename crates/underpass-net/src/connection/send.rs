@@ -39,12 +39,14 @@ impl Connection {
     /// owed, and the connection is of no further use.
     pub async fn flush(&mut self) -> Result<(), ConnectionError> {
         let is_small = |piece: &Piece| !matches!(piece, Piece::Range(_));
-        if self.state.rates.is_none() && self.state.outbox().pieces().all(is_small) {
+        if self.state.rates.is_none() && self.outbox().pieces().all(is_small) {
             let at_once = poll_fn(|task| Poll::Ready(pin!(self.flush_owed()).poll(task)));
             if let Poll::Ready(flushed) = at_once.await {
                 return flushed;
             }
         }
+        let state = &mut *self.state;
+        state.input.lend_to(&state.worker.spare_input);
         // Boxed: only what has to wait needs room, and most connections wait for a request.
         Box::pin(self.flush_owed()).await
     }
@@ -54,7 +56,7 @@ impl Connection {
         let _sending = ActiveSender::on(&worker);
         self.state.min_rate_monitor = None;
         let mut reservation = Reservation::First;
-        while !self.state.outbox().is_empty() {
+        while !self.outbox().is_empty() {
             let reserved = self.await_reservation(reservation).await?;
             reservation = Reservation::Next;
             match self.turn(reserved).await? {
@@ -156,10 +158,7 @@ impl Connection {
         turned?.map_err(move_error)
     }
 
-    /// Long answers come here between two turns, which is also when their input buffer is not
-    /// needed for a while.
     fn check_between_turns(&mut self) -> Result<(), ConnectionError> {
-        self.state.input.release();
         let (transport, monitor) = (&self.state.transport, &mut self.state.min_rate_monitor);
         check_min_rate(&self.state.worker, transport, monitor, Duration::ZERO)?;
         match self.phase() {

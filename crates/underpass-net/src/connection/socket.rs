@@ -1,6 +1,7 @@
 //! Sockets in the event loop of a worker: of connections and of listeners, TCP and Unix alike.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -164,7 +165,12 @@ impl Stream for PlainSocket {
     }
 
     async fn ready(&self, interest: Interest) -> io::Result<()> {
-        self.readiness(interest).await.map(|_| ())
+        let registered = self.registered(interest)?;
+        // Not by its futures, for which every connection that is being sent something has room.
+        match interest.is_writable() {
+            true => poll_fn(|task| registered.poll_write_ready(task).map_ok(drop)).await,
+            false => poll_fn(|task| registered.poll_read_ready(task).map_ok(drop)).await,
+        }
     }
 
     fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
@@ -177,7 +183,6 @@ impl Stream for PlainSocket {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 

@@ -308,6 +308,7 @@ impl<'c> HeadWriter<'c> {
             status,
             context,
         };
+        head.bytes.reserve(512);
         head.push(b"HTTP/1.1 ");
         head.push(status.line().as_bytes());
         head.push(b"\r\nDate: ");

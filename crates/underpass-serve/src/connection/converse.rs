@@ -389,7 +389,7 @@ impl<'c> Exchanges<'c> {
     }
 
     /// Waits for a hash, unless the client goes away, and sends the response with it.
-    async fn send_hash(&mut self, persistence: Persistence, job: HashJob<'c>) -> NextStep {
+    async fn send_hash(&mut self, persistence: Persistence, job: Box<HashJob<'c>>) -> NextStep {
         match self
             .connection
             .unless_peer_closes(self.worker.hash(&job))
@@ -397,7 +397,7 @@ impl<'c> Exchanges<'c> {
         {
             Ok(digest) => {
                 let outbox = self.connection.outbox();
-                let response = self.worker.answer_hash(job, digest, outbox);
+                let response = self.worker.answer_hash(*job, digest, outbox);
                 self.send(persistence, response).await
             }
             Err(error) => {

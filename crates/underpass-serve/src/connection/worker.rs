@@ -82,7 +82,8 @@ pub struct Worker {
 pub(crate) enum Answer<'w> {
     /// Its head is in the outbox.
     Written(WrittenResponse),
-    AwaitsHash(HashJob<'w>),
+    /// Boxed: few do, and every connection that is being sent something has room for an answer.
+    AwaitsHash(Box<HashJob<'w>>),
 }
 
 /// A response that needs the hash of a file first.
@@ -279,11 +280,11 @@ impl Worker {
                     Err(text) => self.write(ReadyResponse::Text(text), &context, &lookup, outbox),
                 })
             }
-            Response::AwaitsHash(purpose) => Answer::AwaitsHash(HashJob {
+            Response::AwaitsHash(purpose) => Answer::AwaitsHash(Box::new(HashJob {
                 purpose,
                 permits: permits.cloned(),
                 context,
-            }),
+            })),
         })
     }
 

@@ -459,7 +459,8 @@ impl RangeTransfer {
         let mut waited = None;
         if !file.was_cached(from, until, Instant::now()) {
             if !residency::is_cached(file, from, len) {
-                waited = Some(wait_for_disk(file, from, len).await);
+                // Boxed: it is rare, and all that send have room for what may be waited for.
+                waited = Some(Box::pin(wait_for_disk(file, from, len)).await);
             }
             file.is_cached(from, until, Instant::now());
         }
@@ -507,7 +508,7 @@ pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
 /// Reads a small body behind its head: at once if it is in the page cache, else on another thread.
 async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     if let Loaded::Cold(range) = outbox.load(residency::read_cached)? {
-        let span = wait_for_disk(&range.file, range.offset, range.len).await;
+        let span = Box::pin(wait_for_disk(&range.file, range.offset, range.len)).await;
         outbox.waited_for_disk(span);
         outbox.load(|file, buffer, from| Some(rustix::io::pread(file, buffer, from)))?;
     }
