@@ -276,23 +276,26 @@ fn stopping_at_once_cuts_answers() {
 #[test]
 fn who_still_reads_when_the_connection_is_to_end_gets_all() {
     const STEP: usize = 20_000;
-    let server = Server::with(|options| {
-        options.requests.per_connection_max = NonZeroU64::new(1);
-        options.connections.linger_timeout = SHORT * 5;
-    });
-    let body = content(1, 50 * STEP);
-    server.write("f", &body);
-    let mut client = HttpClient::connect_slow(server.address());
-    client.send(GET);
-    assert_eq!(client.head().length().unwrap(), body.len());
-    let mut got = Vec::new();
-    for step in 0..50 {
-        std::thread::sleep(SHORT / 3);
-        if step == 20 {
-            client.send(GET);
+    const LAST: &str = "GET /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (requests_max, request, stray) in [(NonZeroU64::new(1), GET, GET), (None, LAST, "\r\n")] {
+        let server = Server::with(|options| {
+            options.requests.per_connection_max = requests_max;
+            options.connections.linger_timeout = SHORT * 5;
+        });
+        let body = content(1, 50 * STEP);
+        server.write("f", &body);
+        let mut client = HttpClient::connect_slow(server.address());
+        client.send(request);
+        assert_eq!(client.head().length().unwrap(), body.len());
+        let mut got = Vec::new();
+        for step in 0..50 {
+            std::thread::sleep(SHORT / 3);
+            if step == 20 {
+                client.send(stray);
+            }
+            got.extend(client.read_exact(STEP).unwrap());
         }
-        got.extend(client.read_exact(STEP).unwrap());
+        assert_same(&got, &body, "the body");
+        assert_eq!(client.state(), State::Closed);
     }
-    assert_same(&got, &body, "the body");
-    assert_eq!(client.state(), State::Closed);
 }

@@ -191,10 +191,13 @@ impl<'c> Exchanges<'c> {
         };
         match self.begin(&head) {
             Ok(ExchangeStep::Send(persistence, last, answer)) => {
+                let is_short =
+                    matches!(&answer, Answer::Written(it) if matches!(it.body, SentBody::Memory));
                 let next = self.send_answer(persistence, answer).await;
-                // No request can follow (RFC 9112, section 9.6) whose arrival at a closed socket
-                // would destroy what has not been read; messages of TLS can.
+                // No request follows (RFC 9112, section 9.6) whose arrival at a closed socket would
+                // destroy what has not been read; messages of TLS can, and stray bytes in time.
                 let nothing_follows = last == LastRequest::Announced
+                    && is_short
                     && self.exchange.tls.is_none()
                     && self.connection.input().is_empty();
                 match next {
