@@ -205,13 +205,13 @@ impl FileSnapshot {
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
     /// shows could go unseen), and it is in the page cache.
     pub(crate) fn keep_content(&self) {
-        let is_small = self.stamp.size <= CONTENT_BYTES_MAX;
-        if is_small && self.validators.modified.is_some() && self.content.get().is_none() {
-            let content = read_cached(&self.descriptor, self.stamp.size as usize);
-            let content = content.filter(|content| !content.is_empty());
-            content
-                .into_iter()
-                .for_each(|content| _ = self.content.set(content));
+        let is_small = (1..=CONTENT_BYTES_MAX).contains(&self.stamp.size);
+        if is_small
+            && self.validators.modified.is_some()
+            && self.content.get().is_none()
+            && let Some(content) = read_cached(&self.descriptor, self.stamp.size as usize)
+        {
+            let _ = self.content.set(content);
         }
     }
 }

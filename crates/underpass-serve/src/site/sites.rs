@@ -73,7 +73,10 @@ impl ServedSite {
     /// Warns once when the path of the root leads elsewhere. Looks once a second at the most.
     pub(crate) fn watch_root(&self, now: SystemTime) {
         let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        if self.compared.swap(second, Ordering::Relaxed) == second {
+        // Most calls only read: all workers share the number.
+        if self.compared.load(Ordering::Relaxed) == second
+            || self.compared.swap(second, Ordering::Relaxed) == second
+        {
             return;
         }
         let path = &self.rules.options.root;
