@@ -205,8 +205,7 @@ impl FileSnapshot {
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
     /// shows could go unseen), and it is in the page cache.
     pub(crate) fn keep_content(&self) {
-        let is_small = (1..=CONTENT_BYTES_MAX).contains(&self.stamp.size);
-        if is_small
+        if (1..=CONTENT_BYTES_MAX).contains(&self.stamp.size)
             && self.validators.modified.is_some()
             && self.content.get().is_none()
             && let Some(content) = read_cached(&self.descriptor, self.stamp.size as usize)

@@ -73,10 +73,8 @@ impl ServedSite {
     /// Warns once when the path of the root leads elsewhere. Looks once a second at the most.
     pub(crate) fn watch_root(&self, now: SystemTime) {
         let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // Most calls only read: all workers share the number.
-        if self.compared.load(Ordering::Relaxed) == second
-            || self.compared.swap(second, Ordering::Relaxed) == second
-        {
+        let (compared, order) = (&self.compared, Ordering::Relaxed);
+        if compared.load(order) == second || compared.swap(second, order) == second {
             return;
         }
         let path = &self.rules.options.root;
