@@ -18,12 +18,13 @@
 #include <unistd.h>
 
 enum { MTU = 1500, PACKETS_MAX = 1 << 15, BATCH_MAX = 64 };
-/* Routes keep the congestion control that the loopback has. */
+/* Routes keep the congestion control that the loopback has. Clients have an address that is not the
+ * server's, which would take them for some of its own machine. */
 static const char SET_UP[] = "set -e; test $(wc -l < /proc/net/dev) = 4\n"
     "control=$(ip route show table local 127.0.0.1 | grep -o 'congctl.*' || true)\n"
     "ip link set path up mtu 1500 txqueuelen 10000\n"
     "for name in accept_local route_localnet; do echo 1 > /proc/sys/net/ipv4/conf/path/$name; done\n"
-    "ip route add 127.0.0.0/8 dev path src 127.0.0.1 table 9 $control; ip rule add pref 1 iif lo lookup 9\n"
+    "ip route add 127.0.0.0/8 dev path src 127.0.0.2 table 9 $control; ip rule add pref 1 iif lo lookup 9\n"
     "ip rule add pref 2 lookup local; ip rule del pref 0";
 
 struct direction {
