@@ -21,8 +21,7 @@ use crate::quota::rate_limiter::Reservation;
 use crate::shutdown::ShutdownPhase;
 
 impl Connection {
-    /// What is owed now is the last, and the connection ends at once when it is flushed: its last
-    /// packet leaves with the end. A caller that does anything else holds it back.
+    /// The connection ends at once when what is owed is flushed: its last packet waits for that.
     pub fn end_follows(&mut self) {
         // The end of TLS is a message of its own.
         if self.tls().is_none() {

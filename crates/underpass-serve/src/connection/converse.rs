@@ -149,13 +149,15 @@ impl<'c> Exchanges<'c> {
                 self.note_arrival(arrival);
                 return None;
             }
+            // What comes behind close_notify would destroy what has not been read.
+            Ok(ReadOutcome::End) if self.exchange.tls.is_some() => return Some(NextStep::Close),
+            Ok(ReadOutcome::End) => return Some(NextStep::Drop),
             Err(ConnectionError::TimedOut) if self.connection.phase() < ShutdownPhase::Draining => {
                 self.worker.metrics.late(SlowClient::Idle);
-                self.connection.limit_undelivered();
             }
-            Err(_) => self.connection.limit_undelivered(),
-            Ok(ReadOutcome::End) => {}
+            Err(_) => {}
         }
+        self.connection.limit_undelivered();
         Some(NextStep::Drop)
     }
 

@@ -163,9 +163,8 @@ impl Sender {
         Self::default()
     }
 
-    /// What is sent from now on is the last: once the outbox is empty the caller shuts the socket
-    /// down for writing, or closes it, at once. What is left then leaves with the end of the
-    /// stream, in one packet, and not before.
+    /// The caller shuts the socket down for writing, or closes it, as soon as the outbox is empty:
+    /// what is left leaves with the end of the stream, in one packet, and not before.
     pub fn end_follows(&mut self) {
         self.is_last = true;
     }
