@@ -82,7 +82,7 @@ pub(crate) fn group_maxima<S>(
 /// A listening socket in a worker's event loop.
 pub(crate) struct Acceptor {
     socket: Registered,
-    /// Whether what the event loop reports next is somebody who was not accepted yet.
+    /// Nobody waited at the last look: what the event loop reports next is likely somebody new.
     is_news: Cell<bool>,
 }
 
