@@ -222,18 +222,12 @@ pub(crate) const EVICTED_MAX: usize = 32;
 /// How long to wait before connecting again to a Unix socket whose queue is full.
 pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
 
-/// What all connections of a worker may send before the first one has its turn again, unless there
-/// are so many that their smallest turns add up to more: a new connection is served after about two
-/// milliseconds.
-pub(crate) const ROUND_BYTES: u64 = 16 << 20;
+/// What the connections of a worker share in the sizes of their turns.
+pub(crate) const TURNS_BYTES: u64 = 8 << 20;
 
-/// The same while there are connections that nothing is sent to, whose requests would have to wait.
-pub(crate) const ROUND_BYTES_WATCHED: u64 = 2 << 20;
-
-/// The smallest turn in that case, which is reached with hundreds of fast readers: with a larger
-/// one such a request would wait for tens of milliseconds, with a smaller one calls would cost more
-/// than bytes.
-pub(crate) const TURN_BYTES_WATCHED_MIN: u64 = 64 << 10;
+/// What connections are sent before the event loop looks for new events, unless one turn is larger:
+/// a request that comes meanwhile waits for some sixty microseconds.
+pub(crate) const ROUND_BYTES: u64 = 512 << 10;
 
 /// What of an outbox is encrypted at a time, and leaves by one call. Batches of 64 KiB cost a sixth
 /// more processor time per byte.

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::sample::{PlayMetric, latencies};
-use super::serving::{COUNTED, IN_CACHE, SAMPLED, ServerSet, observe_streams};
+use super::serving::{COUNTED, IN_CACHE, SAMPLED, ServerSet, observe_stream};
 use super::sizes::size_label;
 use crate::contender::server::ServerProcess;
 use crate::document::{Case, SystemCalls};
@@ -93,7 +93,7 @@ impl ClosedLoad {
             let server = servers.server(contender)?;
             let targets = targets_of(&files, server.address().socket, self.reuse);
             let stream = self.stream(&targets, self.quota);
-            observe_streams((server, servers.trial()), vec![stream], IN_CACHE, stop)
+            observe_stream((server, servers.trial()), stream, IN_CACHE, stop)
         })?;
         let Some(played) = played else {
             return Ok(None);
@@ -119,8 +119,7 @@ impl ClosedLoad {
             let paths =
                 runner.once_each(servers, COUNTED, weight, notes, |servers, contender| {
                     servers.count_payload(contender, |server| {
-                        let results = self.load(&files, server, self.quota, stop)?;
-                        Ok(results.iter().map(|result| result.body_bytes).sum())
+                        Ok(self.load(&files, server, self.quota, stop)?.body_bytes)
                     })
                 })?;
             case.travelled = paths.concat();
@@ -145,7 +144,7 @@ impl ClosedLoad {
             let server = servers.server(contender)?;
             let targets = targets_of(files, server.address().socket, self.reuse);
             let stream = self.stream(&targets, Quota::Requests(requests));
-            let mut client = LoadClient::connect(server.address(), vec![stream])?;
+            let mut client = LoadClient::connect(server.address(), stream)?;
             settled(server.pid())?;
             let log = servers.own_directory(contender).join("calls.log");
             let work = || client.run(runner.stop).map(drop);
@@ -162,10 +161,10 @@ impl ClosedLoad {
         server: &ServerProcess,
         quota: Quota,
         stop: &AtomicBool,
-    ) -> Result<Vec<StreamResult>> {
+    ) -> Result<StreamResult> {
         let targets = targets_of(files, server.address().socket, self.reuse);
         let stream = self.stream(&targets, quota);
-        LoadClient::connect(server.address(), vec![stream])?.run(stop)
+        LoadClient::connect(server.address(), stream)?.run(stop)
     }
 
     fn stream<'t>(&self, targets: &'t [RequestTarget], quota: Quota) -> LoadStream<'t> {

@@ -1,15 +1,14 @@
 //! `bench cold`: response times of a hot file while cold ones stream from the disk, or while other
 //! clients begin handshakes.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::sample::{self as read, FileResidency, PlayMetric, PlaySample, latencies};
-use super::serving::{
-    IN_CACHE, ServerContenders, ServerSet, ServerVariant, observe_streams, observe_work,
-};
+use super::serving::{IN_CACHE, ServerContenders, ServerSet, ServerVariant, observe_work};
 use super::sizes::{parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -17,8 +16,8 @@ use crate::contender::server::ServerProcess;
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{
-    ConnectionReuse, FileSet, HandshakeFlood, LoadClient, LoadPace, LoadStream, Quota,
-    RequestTarget, TestFile, targets_of,
+    ConnectionReuse, FileSet, HandshakeFlood, LoadClient, LoadPace, LoadStream, OpenEnd, Quota,
+    RequestTarget, TestFile, give_way, targets_of,
 };
 use crate::machine::throttle::DiskThrottle;
 use crate::rounds::interleave::Played;
@@ -110,14 +109,14 @@ const METRICS_HANDSHAKES: [PlayMetric; 6] = [
     read::CPU_SHARE,
 ];
 
-/// Requests for a hot file at a steady pace, for a span or until the other streams are finished.
-pub(crate) fn hot_stream(targets: &[RequestTarget], span: Option<Duration>) -> LoadStream<'_> {
+/// Requests for a hot file at a steady pace.
+pub(crate) fn hot_stream<'a>(targets: &'a [RequestTarget], end: OpenEnd<'a>) -> LoadStream<'a> {
     LoadStream {
         targets,
         connections: HOT_CONNECTIONS,
         pace: LoadPace::Open {
             interval: HOT_INTERVAL,
-            span,
+            end,
         },
         receive_bytes_max: RECEIVE_BYTES_BESIDE,
     }
@@ -186,12 +185,8 @@ impl ColdOptions {
                 pace: LoadPace::Closed(Quota::Requests(cold.len() as u64)),
                 receive_bytes_max: RECEIVE_BYTES_BESIDE,
             };
-            observe_streams(
-                (server, servers.trial()),
-                vec![hot_stream(&hot, None), streams],
-                residency,
-                runner.stop,
-            )
+            let trial = (server, servers.trial());
+            observe_beside(trial, &hot, streams, residency, runner.stop)
         })?;
         Ok(played.map(|played| Case {
             label: format!("{connections} streams"),
@@ -218,9 +213,9 @@ impl ColdOptions {
             hot.iter().try_for_each(TestFile::warm)?;
             let server = servers.server(contender)?;
             let targets = targets_of(&hot, server.address().socket, ConnectionReuse::KeepAlive);
-            let stream = hot_stream(&targets, Some(span));
+            let stream = hot_stream(&targets, OpenEnd::After(span));
             let flood = HandshakeFlood::open(server.address(), count)?;
-            let client = LoadClient::connect(server.address(), vec![stream])?.beside(flood)?;
+            let client = LoadClient::connect(server.address(), stream)?.beside(flood)?;
             observe_flood((server, servers.trial()), client, runner.stop)
         })?;
         let Some(played) = played else {
@@ -341,9 +336,39 @@ fn observe_flood(
     mut client: LoadClient<'_>,
     stop: &AtomicBool,
 ) -> Result<PlaySample> {
-    let mut sample = observe_work(server.pid(), IN_CACHE, || client.run(stop))?;
+    let mut sample = observe_work(server.pid(), IN_CACHE, || Ok(vec![client.run(stop)?]))?;
     sample.handshakes = client.handshakes();
     client.check_last(last).map(|()| sample)
+}
+
+/// Runs hot requests on a server, and beside them, in a thread that gives way, what receives much.
+fn observe_beside(
+    (server, last): (&ServerProcess, &TestFile),
+    hot: &[RequestTarget],
+    streams: LoadStream<'_>,
+    residency: FileResidency,
+    stop: &AtomicBool,
+) -> Result<PlaySample> {
+    let (address, is_over) = (server.address(), AtomicBool::new(false));
+    let mut hot = LoadClient::connect(address, hot_stream(hot, OpenEnd::With(&is_over)))?;
+    let mut streams = LoadClient::connect(address, streams)?;
+    let work = || {
+        thread::scope(|scope| {
+            let streams = scope.spawn(|| {
+                give_way();
+                let result = streams.run(stop);
+                is_over.store(true, Ordering::Relaxed);
+                result
+            });
+            let hot = hot.run(stop);
+            let panicked = |_| Err(Error::Answer("the streams broke off".into()));
+            let streams = streams.join().unwrap_or_else(panicked);
+            Ok(vec![hot?, streams?])
+        })
+    };
+    let sample = observe_work(server.pid(), residency, work)?;
+    hot.check_last(last)?;
+    streams.check_last(last).map(|()| sample)
 }
 
 /// Whether our own server kept its promise beside another one.

@@ -8,7 +8,7 @@
 //! ```
 
 use std::cell::Cell;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ use crate::contender::server::ServerProcess;
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{
-    ClientBehavior, ConnectionLoad, ConnectionReuse, FileSet, LoadClient, TestFile,
-    allow_connections, targets_of,
+    ClientBehavior, ConnectionLoad, ConnectionReuse, FileSet, LoadClient, OpenEnd, TestFile,
+    allow_connections, give_way, targets_of,
 };
 use crate::machine::proc;
 use crate::machine::window::observe;
@@ -349,7 +349,7 @@ impl HeldLoad<'_> {
     fn hold_all(
         &self,
         server: &ServerProcess,
-        mut look: impl FnMut() -> Result<()>,
+        mut look: impl FnMut() -> Result<()> + Send,
     ) -> Result<(u64, Vec<u64>)> {
         let (address, stop) = (server.address(), self.stop);
         let target = self.held[0].target(address.socket, ConnectionReuse::KeepAlive);
@@ -357,11 +357,16 @@ impl HeldLoad<'_> {
         load.settle(stop, &mut look)?;
         load.hold(stop, &mut look, are_buffers_full())?;
         let resident_bytes = proc::resident_bytes(server.pid())?;
+        let is_over = AtomicBool::new(false);
         let latencies = thread::scope(|scope| {
-            let hot = scope.spawn(|| self.request_hot(server));
-            load.hold(stop, &mut look, || hot.is_finished())?;
-            let panicked = |_| Err(Error::Answer("the hot requests broke off".into()));
-            hot.join().unwrap_or_else(panicked)
+            let held = scope.spawn(|| {
+                give_way();
+                load.hold(stop, &mut look, || is_over.load(Ordering::Relaxed))
+            });
+            let latencies = self.request_hot(server);
+            is_over.store(true, Ordering::Relaxed);
+            let panicked = |_| Err(Error::Answer("the held connections broke off".into()));
+            held.join().unwrap_or_else(panicked).and(latencies)
         })?;
         Ok((resident_bytes, latencies))
     }
@@ -373,9 +378,10 @@ impl HeldLoad<'_> {
             server.address().socket,
             ConnectionReuse::KeepAlive,
         );
-        let stream = hot_stream(&targets, Some(self.hold));
-        let mut results = LoadClient::connect(server.address(), vec![stream])?.run(self.stop)?;
-        let mut latencies = results.swap_remove(0).latencies_ns;
+        let stream = hot_stream(&targets, OpenEnd::After(self.hold));
+        let mut latencies = LoadClient::connect(server.address(), stream)?
+            .run(self.stop)?
+            .latencies_ns;
         latencies.sort_unstable();
         Ok(latencies)
     }

@@ -351,20 +351,21 @@ impl ContenderSet for ServerSet {
     }
 }
 
-/// Runs these streams on a server, whose last responses are those of the file `last`. Requests and
-/// latencies are those of the first stream, bytes the sum of all. Fails once `stop` is set.
-pub(crate) fn observe_streams(
+/// Runs a stream on a server, whose last responses are those of the file `last`. Fails once `stop`
+/// is set.
+pub(crate) fn observe_stream(
     (server, last): (&ServerProcess, &TestFile),
-    streams: Vec<LoadStream<'_>>,
+    stream: LoadStream<'_>,
     residency: FileResidency,
     stop: &AtomicBool,
 ) -> Result<PlaySample> {
-    let mut client = LoadClient::connect(server.address(), streams)?;
-    let sample = observe_work(server.pid(), residency, || client.run(stop))?;
+    let mut client = LoadClient::connect(server.address(), stream)?;
+    let sample = observe_work(server.pid(), residency, || Ok(vec![client.run(stop)?]))?;
     client.check_last(last).map(|()| sample)
 }
 
-/// Runs streams, of which the first counts, on a server with this process id.
+/// Runs streams on a server with this process id. Requests and latencies are those of the first
+/// stream, bytes the sum of all.
 pub(crate) fn observe_work(
     pid: u32,
     residency: FileResidency,

@@ -1,19 +1,19 @@
 //! The load: many connections, one thread, one epoll, bounded in count and in time.
 //!
-//! A load is a set of streams, each with its own connections and its own pace:
+//! A load is a stream of requests at its own pace:
 //!
 //! ```text
 //!   closed stream   response ─► next request at once, until the quota is used up; responses that
 //!                   have begun by then are still received whole
 //!   open stream     a request is due every interval, whatever the responses do, for a span or
-//!                   until the other streams are finished; its latency counts from when it was due
+//!                   until something else is over; its latency counts from when it was due
 //! ```
 //!
 //! The kernel charges waking the sleeping client to the process that wakes it, which is the server.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
@@ -47,19 +47,26 @@ const LATENCIES_RESERVED: usize = 1 << 17;
 pub(crate) struct LoadStream<'a> {
     pub(crate) targets: &'a [RequestTarget],
     pub(crate) connections: usize,
-    pub(crate) pace: LoadPace,
+    pub(crate) pace: LoadPace<'a>,
     /// The most that one receive may discard before other connections have their turn.
     pub(crate) receive_bytes_max: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum LoadPace {
+pub(crate) enum LoadPace<'a> {
     Closed(Quota),
     Open {
         interval: Duration,
-        /// How long; `None`: until the other streams are finished.
-        span: Option<Duration>,
+        end: OpenEnd<'a>,
     },
+}
+
+/// When an open stream ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OpenEnd<'a> {
+    After(Duration),
+    /// When this is set.
+    With(&'a AtomicBool),
 }
 
 /// How much a closed stream requests.
@@ -93,9 +100,8 @@ pub(crate) struct StreamResult {
 pub(crate) struct LoadClient<'a> {
     address: ServerAddress,
     epoll: OwnedFd,
-    /// Each with the index of its stream.
-    exchanges: Vec<(usize, ClientExchange)>,
-    streams: Vec<RunningStream<'a>>,
+    exchanges: Vec<ClientExchange>,
+    stream: RunningStream<'a>,
     flood: Option<HandshakeFlood>,
 }
 
@@ -112,27 +118,20 @@ struct RunningStream<'a> {
 }
 
 impl<'a> LoadClient<'a> {
-    /// Opens every connection of every stream.
+    /// Opens every connection.
     pub(crate) fn connect(
         address: &ServerAddress,
-        streams: Vec<LoadStream<'a>>,
+        stream: LoadStream<'a>,
     ) -> Result<LoadClient<'a>> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).context(|| "creating epoll".into())?;
-        let mut exchanges = Vec::new();
-        let mut running = Vec::new();
-        for (index, stream) in streams.into_iter().enumerate() {
-            let numbers = exchanges.len()..exchanges.len() + stream.connections;
-            for number in numbers.clone() {
-                exchanges.push((index, connect(address, stream.reuse(), (&epoll, number))?));
-            }
-            running.push(RunningStream::new(stream, numbers.collect()));
-        }
+        let connect = |number| connect(address, stream.reuse(), (&epoll, number));
+        let exchanges: Result<_> = (0..stream.connections).map(connect).collect();
         Ok(LoadClient {
             address: address.clone(),
+            exchanges: exchanges?,
             epoll,
-            exchanges,
-            streams: running,
+            stream: RunningStream::new(stream),
             flood: None,
         })
     }
@@ -151,21 +150,22 @@ impl<'a> LoadClient<'a> {
         self.flood.as_ref().map(HandshakeFlood::answered)
     }
 
-    /// Runs until every closed stream has used up its quota and every response is complete; returns
-    /// the results in the order of the streams. Fails once `stop` is set.
-    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<Vec<StreamResult>> {
+    /// Runs until the quota is used up, or the stream ends, and every response is complete. Fails
+    /// once `stop` is set.
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<StreamResult> {
         let start = Instant::now();
-        for stream in &mut self.streams {
-            stream.begin(start);
-        }
+        self.stream.begin(start);
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut last_progress = start;
         loop {
             let now = Instant::now();
-            self.begin_due(now)?;
-            if self.is_finished(now) {
-                let streams = self.streams.iter_mut();
-                return Ok(streams.map(|one| std::mem::take(&mut one.result)).collect());
+            let stream = &mut self.stream;
+            stream.add_due(now);
+            while let Some((index, due)) = stream.next_to_begin() {
+                self.exchanges[index].begin(stream.next_target(), due)?;
+            }
+            if stream.is_over(now) && stream.due.is_empty() && stream.all_idle() {
+                return Ok(std::mem::take(&mut stream.result));
             }
             check_time(now, start, last_progress)?;
             go_on_unless(stop)?;
@@ -188,18 +188,18 @@ impl<'a> LoadClient<'a> {
         if self.address.tls.is_none() {
             return Ok(());
         }
-        let kept = self.exchanges.into_iter().filter(|(_, one)| one.is_kept());
-        for (_, mut exchange) in kept {
+        let kept = self.exchanges.into_iter().filter(|one| one.is_kept());
+        for mut exchange in kept {
             file.check(&mut exchange, self.address.socket)?;
         }
         Ok(())
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
-        let is_open =
-            |stream: &RunningStream<'_>| matches!(stream.stream.pace, LoadPace::Open { .. });
-        let is_open = self.streams.iter().any(is_open);
-        let timeout = if is_open { OPEN_WAIT } else { STALL_TIMEOUT };
+        let timeout = match self.stream.stream.pace {
+            LoadPace::Open { .. } => OPEN_WAIT,
+            LoadPace::Closed(_) => STALL_TIMEOUT,
+        };
         let timeout = Timespec::try_from(timeout).ok();
         events.clear();
         let space = rustix::buffer::spare_capacity(events);
@@ -209,21 +209,9 @@ impl<'a> LoadClient<'a> {
         }
     }
 
-    fn begin_due(&mut self, now: Instant) -> Result<()> {
-        let others_over = self.bounded_streams_over(now);
-        for stream in &mut self.streams {
-            stream.add_due(now, others_over);
-            while let Some((index, due)) = stream.next_to_begin() {
-                self.exchanges[index].1.begin(stream.next_target(), due)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Receives once, and on a closed stream sends the next request after a complete response.
     fn advance(&mut self, index: usize) -> Result<()> {
-        let (stream, exchange) = &mut self.exchanges[index];
-        let stream = &mut self.streams[*stream];
+        let (stream, exchange) = (&mut self.stream, &mut self.exchanges[index]);
         if exchange.advance(&mut stream.discard)? == ReceiveProgress::Partial {
             return Ok(());
         }
@@ -240,34 +228,23 @@ impl<'a> LoadClient<'a> {
                 (&self.epoll, index),
             )?;
         }
-        if stream.quota_left(now) {
+        if matches!(stream.stream.pace, LoadPace::Closed(_)) && !stream.is_over(now) {
             return exchange.begin(stream.next_target(), now);
         }
         stream.idle.push(index);
         Ok(())
     }
-
-    /// Whether all streams that end by themselves are over.
-    fn bounded_streams_over(&self, now: Instant) -> bool {
-        let mut bounded = self.streams.iter().filter(|stream| stream.is_bounded());
-        bounded.all(|stream| !stream.goes_on(now) && stream.all_idle())
-    }
-
-    fn is_finished(&self, now: Instant) -> bool {
-        let mut streams = self.streams.iter();
-        self.bounded_streams_over(now) && streams.all(|one| one.due.is_empty() && one.all_idle())
-    }
 }
 
 impl<'a> RunningStream<'a> {
-    fn new(stream: LoadStream<'a>, connections: Vec<usize>) -> RunningStream<'a> {
+    fn new(stream: LoadStream<'a>) -> RunningStream<'a> {
         RunningStream {
+            idle: (0..stream.connections).collect(),
             discard: BodySink::discard(stream.receive_bytes_max),
             stream,
             result: StreamResult::default(),
             begun: 0,
             start: Instant::now(),
-            idle: connections,
             due: VecDeque::new(),
             next_due: Instant::now(),
         }
@@ -288,12 +265,11 @@ impl<'a> RunningStream<'a> {
 
     /// Where the client itself woke late, the request is due now and not in the past: the server
     /// isn't charged for the client's delays.
-    fn add_due(&mut self, now: Instant, others_over: bool) {
-        let LoadPace::Open { interval, span } = self.stream.pace else {
+    fn add_due(&mut self, now: Instant) {
+        let LoadPace::Open { interval, .. } = self.stream.pace else {
             return;
         };
-        let is_over = span.map_or(others_over, |span| now - self.start >= span);
-        while !is_over && self.next_due <= now {
+        while !self.is_over(now) && self.next_due <= now {
             self.due.push_back(now);
             self.next_due += interval;
         }
@@ -307,26 +283,19 @@ impl<'a> RunningStream<'a> {
         Some((index, due))
     }
 
-    fn is_bounded(&self) -> bool {
-        !matches!(self.stream.pace, LoadPace::Open { span: None, .. })
-    }
-
-    /// Whether a stream that ends by itself has more to request.
-    fn goes_on(&self, now: Instant) -> bool {
+    /// Whether nothing more becomes due, or is requested after a response.
+    fn is_over(&self, now: Instant) -> bool {
         match self.stream.pace {
-            LoadPace::Closed(_) => self.quota_left(now),
-            LoadPace::Open { span, .. } => {
-                let is_over = span.is_none_or(|span| now - self.start >= span);
-                !is_over || !self.due.is_empty()
-            }
-        }
-    }
-
-    fn quota_left(&self, now: Instant) -> bool {
-        match self.stream.pace {
-            LoadPace::Closed(Quota::Requests(requests)) => self.begun < requests,
-            LoadPace::Closed(Quota::Span(span)) => now - self.start < span,
-            LoadPace::Open { .. } => false,
+            LoadPace::Closed(Quota::Requests(requests)) => self.begun >= requests,
+            LoadPace::Closed(Quota::Span(span))
+            | LoadPace::Open {
+                end: OpenEnd::After(span),
+                ..
+            } => now - self.start >= span,
+            LoadPace::Open {
+                end: OpenEnd::With(other),
+                ..
+            } => other.load(Ordering::Relaxed),
         }
     }
 
@@ -424,8 +393,8 @@ mod tests {
             pace: LoadPace::Closed(quota),
             receive_bytes_max: 1000,
         };
-        let mut client = LoadClient::connect(&address.into(), vec![stream]).unwrap();
-        client.run(&AtomicBool::new(false)).unwrap().remove(0)
+        let mut client = LoadClient::connect(&address.into(), stream).unwrap();
+        client.run(&AtomicBool::new(false)).unwrap()
     }
 
     #[test]
@@ -455,12 +424,12 @@ mod tests {
             connections: 1,
             pace: LoadPace::Open {
                 interval,
-                span: Some(10 * interval),
+                end: OpenEnd::After(10 * interval),
             },
             receive_bytes_max: 1000,
         };
-        let mut client = LoadClient::connect(&address.into(), vec![stream]).unwrap();
-        let result = &client.run(&AtomicBool::new(false)).unwrap()[0];
+        let mut client = LoadClient::connect(&address.into(), stream).unwrap();
+        let result = client.run(&AtomicBool::new(false)).unwrap();
         assert!((1..=10).contains(&result.requests), "{result:?}");
         assert_eq!(result.body_bytes, 3 * result.requests);
     }
@@ -500,7 +469,7 @@ mod tests {
             pace: LoadPace::Closed(Quota::Span(LOAD_TIMEOUT)),
             receive_bytes_max: 1000,
         };
-        let mut client = LoadClient::connect(&address.into(), vec![stream]).unwrap();
+        let mut client = LoadClient::connect(&address.into(), stream).unwrap();
         assert!(client.run(&AtomicBool::new(true)).is_err());
     }
 

@@ -18,11 +18,12 @@ mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
+use rustix::thread::gettid;
 
 use crate::error::{Error, ErrorContext, Result};
 
-pub(crate) use client::{LoadClient, LoadPace, LoadStream, Quota, StreamResult};
+pub(crate) use client::{LoadClient, LoadPace, LoadStream, OpenEnd, Quota, StreamResult};
 pub(crate) use connection_load::{ClientBehavior, ConnectionLoad};
 pub(crate) use handshake_flood::HandshakeFlood;
 pub(crate) use request::{ConnectionReuse, RequestTarget};
@@ -39,6 +40,14 @@ fn go_on_unless(stop: &AtomicBool) -> Result<()> {
         true => Err(Error::Answer("stopped".into())),
         false => Ok(()),
     }
+}
+
+/// Has other threads of this process run before this one: beside what is measured, receiving must
+/// not take time that would count as the server's.
+pub(crate) fn give_way() {
+    const LOWEST: i32 = 19;
+    // setpriority(2): on Linux each thread has its own, and a lower one is always allowed.
+    let _ = setpriority_process(Some(gettid()), LOWEST);
 }
 
 /// Raises the soft limit on descriptors where this many connections need it. Servers that are

@@ -379,10 +379,10 @@ fn every_request_has_its_handshake_where_connections_are_not_kept() {
             pace: LoadPace::Closed(Quota::Requests(4)),
             receive_bytes_max: 1 << 20,
         };
-        let mut client = LoadClient::connect(&address, vec![stream]).unwrap();
-        let results = client.run(&AtomicBool::new(false)).unwrap();
+        let mut client = LoadClient::connect(&address, stream).unwrap();
+        let result = client.run(&AtomicBool::new(false)).unwrap();
         assert_eq!(
-            (results[0].requests, results[0].body_bytes),
+            (result.requests, result.body_bytes),
             (4, 4 * BODY_BYTES as u64)
         );
     }

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -51,17 +50,15 @@ impl Connection {
     }
 
     async fn flush_owed(&mut self) -> Result<(), ConnectionError> {
-        let worker = Rc::clone(&self.state.worker);
-        let _sending = ActiveSender::on(&worker);
         self.state.min_rate_monitor = None;
         let mut reservation = Reservation::First;
         while !self.outbox().is_empty() {
             let reserved = self.await_reservation(reservation).await?;
-            reservation = Reservation::Next;
-            match self.turn(reserved).await? {
+            match self.turn(reservation, reserved).await? {
                 Turn::Empty => break,
                 Turn::More => self.check_between_turns()?,
             }
+            reservation = Reservation::Next;
         }
         Ok(())
     }
@@ -107,7 +104,11 @@ impl Connection {
 
     /// Sends one turn, at most what is `reserved` where a rate is limited. The reservation of a
     /// peer that takes nothing is refunded, and what it takes later is charged then.
-    async fn turn(&mut self, mut reserved: Option<u64>) -> Result<Turn, ConnectionError> {
+    async fn turn(
+        &mut self,
+        number: Reservation,
+        mut reserved: Option<u64>,
+    ) -> Result<Turn, ConnectionError> {
         let state = &mut *self.state;
         let (worker, transport) = (&*state.worker, &state.transport);
         let outbox = worker.outbox_in(&mut state.outbox);
@@ -115,8 +116,15 @@ impl Connection {
         let turn_bytes = worker.turn_bytes();
         let turned = {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
+            let bytes = outbox.pieces().map(|piece| match piece {
+                Piece::Range(range) => range.len.min(bytes_max),
+                _ => 0,
+            });
+            let bytes = bytes.max().unwrap_or(0);
             let (sender, outbox) = (&mut state.sender, &mut *outbox);
-            let mut turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
+            let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
+            let is_first = number == Reservation::First;
+            let mut turn = pin!(worker.send_queue.pass(bytes, is_first, turn));
             let stall_timeout = worker.limits.stall_timeout;
             // The first time soon, to know later whether the peer has taken something.
             let (mut left, mut acknowledged) = (stall_timeout / 16, None);
@@ -164,22 +172,6 @@ impl Connection {
             ShutdownPhase::Now => Err(ConnectionError::Stopped),
             ShutdownPhase::Running | ShutdownPhase::Retiring | ShutdownPhase::Draining => Ok(()),
         }
-    }
-}
-
-/// Counts a connection as one that is being sent something, for as long as this lives.
-struct ActiveSender<'w>(&'w WorkerState);
-
-impl ActiveSender<'_> {
-    fn on(worker: &WorkerState) -> ActiveSender<'_> {
-        worker.sending.set(worker.sending.get() + 1);
-        ActiveSender(worker)
-    }
-}
-
-impl Drop for ActiveSender<'_> {
-    fn drop(&mut self) {
-        self.0.sending.set(self.0.sending.get() - 1);
     }
 }
 

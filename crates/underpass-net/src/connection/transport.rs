@@ -121,7 +121,7 @@ impl Transport {
         let (kernel, policy) = (&worker.kernel, &worker.policy);
         match &self.layer {
             Layer::Plain => {
-                let turn = sender.turn(outbox, &self.socket, kernel, policy, bytes_max);
+                let turn = sender.scheduled_turn(outbox, &self.socket, kernel, policy, bytes_max);
                 turn.await
             }
             #[cfg(feature = "tls")]

@@ -27,11 +27,12 @@ use tokio::time::{Instant, timeout_at};
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Outbox, Policy};
 
+use crate::connection::send_queue::SendQueue;
 #[cfg(feature = "tls")]
 use crate::connection::step_gate::StepGate;
 use crate::limits::{
     ConnectionLimits, EVICTED_MAX, EVICTION_GRACE_MAX, EVICTION_GRACE_MIN, EVICTION_SHARE,
-    LOOK_INTERVAL_MIN, ROUND_BYTES, ROUND_BYTES_WATCHED, SHORTAGE_KEPT, TURN_BYTES_WATCHED_MIN,
+    LOOK_INTERVAL_MIN, SHORTAGE_KEPT, TURNS_BYTES,
 };
 use crate::log_throttle::LogThrottle;
 use crate::quota::SharedQuotas;
@@ -47,8 +48,8 @@ pub(crate) struct WorkerState {
     pub(crate) connections: ConnectionSet,
     pub(crate) kernel: Kernel,
     pub(crate) policy: Policy,
-    /// How many connections are being sent something.
-    pub(crate) sending: Cell<usize>,
+    /// What large responses take turns at.
+    pub(crate) send_queue: SendQueue,
     /// What the next connection reads into.
     pub(crate) spare_input: RefCell<Vec<u8>>,
     /// What the next connection that owes something owes it by.
@@ -95,7 +96,7 @@ impl WorkerState {
             connections,
             kernel: Kernel::probe(),
             policy,
-            sending: Cell::new(0),
+            send_queue: SendQueue::default(),
             spare_input: RefCell::default(),
             spare_outbox: Cell::default(),
             #[cfg(feature = "tls")]
@@ -130,14 +131,10 @@ impl WorkerState {
         }
     }
 
-    /// What a connection may send in one turn: a fair share of the round.
+    /// What a connection may send, or receive, in one turn.
     pub(crate) fn turn_bytes(&self) -> u64 {
-        let sending = self.sending.get().max(1);
-        let (round, least) = match self.connections.len() > sending {
-            true => (ROUND_BYTES_WATCHED, TURN_BYTES_WATCHED_MIN),
-            false => (ROUND_BYTES, TURN_BYTES_MIN),
-        };
-        (round / sending as u64).clamp(least, TURN_BYTES_MAX)
+        let connections = self.connections.len().max(1);
+        (TURNS_BYTES / connections as u64).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
     }
 }
 

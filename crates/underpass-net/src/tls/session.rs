@@ -214,7 +214,6 @@ impl TlsSession {
                 SealedBatch::Later => {
                     let heard = self.state.borrow_mut().listen(socket, worker);
                     heard.map_err(|_| outbox.error(Fault::PeerGone, None))?;
-                    tokio::task::yield_now().await;
                     return Ok(Turn::More);
                 }
                 SealedBatch::Cold(range) => {

@@ -206,6 +206,8 @@ async fn work<P: Protocol>(
     let (connections, limits) = (&worker.connections, &worker.limits);
     let overdue = Rc::clone(&worker);
     spawn_local(async move { overdue.connections.wake_overdue().await });
+    let renewed = Rc::clone(&worker);
+    spawn_local(async move { renewed.send_queue.renew().await });
     let take = |listener: &WorkerListener<P::Service>, transport: Transport, peer: PeerAddress| {
         let (worker, state) = (Rc::clone(&worker), Rc::clone(&state));
         let (identity, service) = (Rc::clone(&listener.identity), listener.service.clone());

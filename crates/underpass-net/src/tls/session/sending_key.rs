@@ -97,7 +97,8 @@ impl TlsSession {
         // Whole records.
         let most = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
         let most = most - most % CONTENT_BYTES_MAX as u64;
-        let turn = sender.turn(outbox, socket, &worker.kernel, &worker.policy, most);
+        let (kernel, policy) = (&worker.kernel, &worker.policy);
+        let turn = sender.scheduled_turn(outbox, socket, kernel, policy, most);
         turn.await
     }
 }

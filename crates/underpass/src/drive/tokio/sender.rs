@@ -194,6 +194,29 @@ impl Sender {
         policy: &Policy,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
+        let turn = self.scheduled_turn(outbox, sink, kernel, policy, bytes_max);
+        let turned = turn.await?;
+        if turned == Turn::More {
+            // Tasks that yield are woken in reverse: twice, and each goes on after all others.
+            ::tokio::task::yield_now().await;
+            ::tokio::task::yield_now().await;
+        }
+        Ok(turned)
+    }
+
+    /// The same for a caller that schedules its turns: between them other tasks run only if it
+    /// yields.
+    ///
+    /// # Errors
+    /// As [`turn`](Sender::turn).
+    pub async fn scheduled_turn<S: Stream>(
+        &mut self,
+        outbox: &mut Outbox,
+        sink: &S,
+        kernel: &Kernel,
+        policy: &Policy,
+        bytes_max: u64,
+    ) -> Result<Turn, Error> {
         if let Some(range) = outbox.first_range() {
             self.cork(sink, range.len);
         }
@@ -244,9 +267,6 @@ impl Sender {
             return Ok(Turn::Empty);
         }
         self.cork(sink, CORKED_BYTES_MIN);
-        // Tasks that yield are woken in reverse. Twice, each has its turn after that of all others.
-        ::tokio::task::yield_now().await;
-        ::tokio::task::yield_now().await;
         Ok(Turn::More)
     }
 

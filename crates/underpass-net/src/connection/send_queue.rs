@@ -1,0 +1,200 @@
+//! Bounds what connections are sent before the event loop looks for new events.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::mem::take;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use crate::limits::ROUND_BYTES;
+
+/// What large responses share of one round of an event loop, first come, first served. When it is
+/// used up, the event loop looks for new events: requests that have come are answered before the
+/// next round, and so is the first turn of a response.
+#[derive(Default)]
+pub(crate) struct SendQueue {
+    /// Bytes that may still be sent in this one.
+    left: Cell<u64>,
+    queue: RefCell<VecDeque<QueuedSender>>,
+    /// How many have been let in from the queue, ever.
+    admitted: Cell<u64>,
+    used_up: Notify,
+}
+
+struct QueuedSender {
+    task: Waker,
+    bytes: u64,
+}
+
+impl SendQueue {
+    /// Lets `work` go on, whenever it is woken, once so many bytes may be sent, or begin at once
+    /// where `is_first`. Cancelling wastes a place in the queue.
+    pub(crate) async fn pass<F: Future>(
+        &self,
+        bytes: u64,
+        mut is_first: bool,
+        mut work: Pin<&mut F>,
+    ) -> F::Output {
+        let mut place = None;
+        poll_fn(|task| {
+            if !take(&mut is_first) {
+                ready!(self.poll_enter(task, &mut place, bytes));
+                place = None;
+            }
+            work.as_mut().poll(task)
+        })
+        .await
+    }
+
+    /// Ready once so many bytes may be sent. `place` is that in the queue, once there is one.
+    fn poll_enter(&self, task: &Context<'_>, place: &mut Option<u64>, bytes: u64) -> Poll<()> {
+        let mut queue = self.queue.borrow_mut();
+        let number = match *place {
+            Some(number) => number,
+            None if bytes == 0 => return Poll::Ready(()),
+            None if queue.is_empty() && self.left.get() > 0 => {
+                self.left.set(self.left.get().saturating_sub(bytes));
+                return Poll::Ready(());
+            }
+            None => {
+                let task = task.waker().clone();
+                queue.push_back(QueuedSender { task, bytes });
+                self.used_up.notify_one();
+                *place.insert(self.admitted.get() + queue.len() as u64)
+            }
+        };
+        match number <= self.admitted.get() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Begins the next round whenever one is used up and the event loop has looked for events.
+    pub(crate) async fn renew(&self) {
+        loop {
+            if self.queue.borrow().is_empty() {
+                self.used_up.notified().await;
+            }
+            yield_now().await;
+            let mut left = ROUND_BYTES;
+            while left > 0 {
+                let Some(waiting) = self.queue.borrow_mut().pop_front() else {
+                    break;
+                };
+                left = left.saturating_sub(waiting.bytes);
+                self.admitted.set(self.admitted.get() + 1);
+                waiting.task.wake();
+            }
+            self.left.set(left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::rc::Rc;
+
+    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::task::{JoinHandle, spawn_local};
+
+    use super::*;
+
+    impl SendQueue {
+        async fn enter(&self, bytes: u64) {
+            self.pass(bytes, false, pin!(async {})).await;
+        }
+    }
+
+    /// Runs `test` beside the task that renews a round.
+    fn beside_renewal<F: Future>(test: impl FnOnce(Rc<SendQueue>) -> F) -> F::Output {
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.build_local(LocalOptions::default()).unwrap();
+        runtime.block_on(async {
+            let round = Rc::new(SendQueue::default());
+            let renewed = Rc::clone(&round);
+            spawn_local(async move { renewed.renew().await });
+            test(round).await
+        })
+    }
+
+    #[test]
+    fn others_have_their_turn_between_any_two_rounds_and_everybody_is_sent_as_much() {
+        const SENDERS: usize = 100;
+        const TURNS: usize = 20;
+        beside_renewal(|round| async move {
+            let sent = Rc::new(RefCell::new([0; SENDERS]));
+            let sender = |sender: usize| {
+                let (round, sent) = (Rc::clone(&round), Rc::clone(&sent));
+                spawn_local(async move {
+                    for _ in 0..TURNS {
+                        round.enter(ROUND_BYTES / 4).await;
+                        sent.borrow_mut()[sender] += 1;
+                    }
+                })
+            };
+            let senders: Vec<JoinHandle<()>> = (0..SENDERS).map(sender).collect();
+            let (mut before, mut rounds) = (0, 0);
+            while before < SENDERS * TURNS {
+                yield_now().await;
+                let (now, least, most) = {
+                    let sent = sent.borrow();
+                    let least = *sent.iter().min().unwrap();
+                    (sent.iter().sum(), least, *sent.iter().max().unwrap())
+                };
+                // Somebody may run through the rest of the first round at once.
+                assert!(now - before <= 4, "{} turns in a round", now - before);
+                assert!(
+                    most - least <= 4,
+                    "one has had {most} turns and another {least}"
+                );
+                (before, rounds) = (now, rounds + 1);
+            }
+            assert!(rounds < SENDERS * TURNS, "{rounds} rounds");
+            for sender in senders {
+                sender.await.unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn who_gives_up_holds_up_nobody() {
+        beside_renewal(|round| async move {
+            let done = Rc::new(Cell::new(0));
+            let all = [ROUND_BYTES; 10].map(|bytes| {
+                let (round, done) = (Rc::clone(&round), Rc::clone(&done));
+                spawn_local(async move {
+                    round.enter(bytes).await;
+                    done.set(done.get() + 1);
+                })
+            });
+            yield_now().await;
+            let waits = all.iter().filter(|one| !one.is_finished()).take(5);
+            waits.for_each(JoinHandle::abort);
+            let mut ended = 0;
+            for one in all {
+                ended += usize::from(one.await.is_ok());
+            }
+            assert_eq!((ended, done.get()), (5, 5));
+        });
+    }
+
+    #[test]
+    fn what_is_small_does_not_wait() {
+        beside_renewal(|round| async move {
+            round.enter(2 * ROUND_BYTES).await;
+            tokio::select! {
+                biased;
+                () = async {
+                    round.enter(0).await;
+                    round.pass(ROUND_BYTES, true, pin!(async {})).await;
+                } => {}
+                () = yield_now() => panic!("it has waited"),
+            }
+        });
+    }
+}
