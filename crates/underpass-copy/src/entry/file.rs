@@ -171,6 +171,17 @@ impl FileCopy<'_> {
         let plan = driver.plan(&input, &output);
         let account =
             drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
+        // A pipe holds pages of the source. What was cut off meanwhile left it as zeros.
+        if is_regular(&source.stat)
+            && account.of(Mechanism::Splice).bytes > 0
+            && fstat(&source.fd).is_ok_and(|now| size(&now) < kept + account.bytes())
+        {
+            let shrunk = Problem::new(ProblemKind::Shrunk, entry.source_shown());
+            let mut shrunk = shrunk.with_other(entry.dest_shown());
+            shrunk.call = Some(Mechanism::Splice.name());
+            shrunk.moved = Some(account.bytes());
+            return Err(shrunk);
+        }
         Ok(TransferReport {
             plan,
             holes_sought: holes_sought(&input.end, &output.end, &account, policy.holes),
