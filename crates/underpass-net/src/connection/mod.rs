@@ -14,9 +14,9 @@ pub(crate) mod connector;
 pub(crate) mod input;
 mod receive;
 mod send;
-#[cfg(feature = "tls")]
 pub(crate) mod send_queue;
 pub(crate) mod socket;
+#[cfg(feature = "tls")]
 pub(crate) mod step_gate;
 pub(crate) mod transport;
 pub(crate) mod wait;

@@ -82,8 +82,10 @@ pub(crate) fn group_maxima<S>(
 /// A listening socket in a worker's event loop.
 pub(crate) struct Acceptor {
     socket: Registered,
-    /// Nobody waited at the last look: what the event loop reports next is likely somebody new.
+    /// What the event loop reports next is likely somebody new: nobody waited at the last look, and
+    /// no look has found one whose report is still to come.
     is_news: Cell<bool>,
+    has_found: Cell<bool>,
 }
 
 impl Acceptor {
@@ -92,6 +94,7 @@ impl Acceptor {
         Ok(Acceptor {
             socket: register(&Rc::new(socket), Interest::READABLE)?,
             is_news: Cell::new(true),
+            has_found: Cell::new(false),
         })
     }
 
@@ -103,12 +106,14 @@ impl Acceptor {
     ) -> Poll<io::Result<(Transport, PeerAddress)>> {
         loop {
             let mut readable = ready!(self.socket.poll_read_ready(task))?;
-            if !self.is_news.take() && !self.has_waiting()? {
+            let looks = !self.is_news.take();
+            if looks && !self.has_waiting()? {
                 readable.clear_ready();
             } else if let Ok(accepted) = readable.try_io(|_| self.accept()) {
+                self.has_found.set(looks);
                 return Poll::Ready(accepted);
             }
-            self.is_news.set(true);
+            self.is_news.set(!self.has_found.take());
         }
     }
 
