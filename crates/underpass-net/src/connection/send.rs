@@ -117,10 +117,10 @@ impl Connection {
         let turned = {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
             let bytes = outbox.pieces().map(|piece| match piece {
-                Piece::Range(range) => range.len.min(bytes_max),
-                _ => 0,
+                Piece::Range(range) => range.len,
+                Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
             });
-            let bytes = bytes.max().unwrap_or(0);
+            let bytes = bytes.max().unwrap_or(0).min(bytes_max);
             let (sender, outbox) = (&mut state.sender, &mut *outbox);
             let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
             let is_first = number == Reservation::First;

@@ -23,6 +23,9 @@ pub(crate) struct SendQueue {
     /// How many have been let in from the queue, ever.
     admitted: Cell<u64>,
     used_up: Notify,
+    /// Somebody renews it. Otherwise, as for connections of a program that is no server, others go
+    /// on before each turn, and that is all.
+    is_renewed: Cell<bool>,
 }
 
 struct QueuedSender {
@@ -41,13 +44,18 @@ impl SendQueue {
     ) -> F::Output {
         let mut place = None;
         poll_fn(|task| {
-            if !take(&mut is_first) {
-                ready!(self.poll_enter(task, &mut place, bytes));
-                place = None;
+            match take(&mut is_first) {
+                true => self.charge(bytes),
+                false => ready!(self.poll_enter(task, &mut place, bytes)),
             }
+            place = None;
             work.as_mut().poll(task)
         })
         .await
+    }
+
+    fn charge(&self, bytes: u64) {
+        self.left.set(self.left.get().saturating_sub(bytes));
     }
 
     /// Ready once so many bytes may be sent. `place` is that in the queue, once there is one.
@@ -56,8 +64,13 @@ impl SendQueue {
         let number = match *place {
             Some(number) => number,
             None if bytes == 0 => return Poll::Ready(()),
+            None if !self.is_renewed.get() => {
+                task.waker().wake_by_ref();
+                *place = Some(0);
+                return Poll::Pending;
+            }
             None if queue.is_empty() && self.left.get() > 0 => {
-                self.left.set(self.left.get().saturating_sub(bytes));
+                self.charge(bytes);
                 return Poll::Ready(());
             }
             None => {
@@ -75,6 +88,7 @@ impl SendQueue {
 
     /// Begins the next round whenever one is used up and the event loop has looked for events.
     pub(crate) async fn renew(&self) {
+        self.is_renewed.set(true);
         loop {
             if self.queue.borrow().is_empty() {
                 self.used_up.notified().await;
@@ -115,10 +129,11 @@ mod tests {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.build_local(LocalOptions::default()).unwrap();
         runtime.block_on(async {
-            let round = Rc::new(SendQueue::default());
-            let renewed = Rc::clone(&round);
+            let queue = Rc::new(SendQueue::default());
+            let renewed = Rc::clone(&queue);
             spawn_local(async move { renewed.renew().await });
-            test(round).await
+            yield_now().await;
+            test(queue).await
         })
     }
 
@@ -126,13 +141,13 @@ mod tests {
     fn others_have_their_turn_between_any_two_rounds_and_everybody_is_sent_as_much() {
         const SENDERS: usize = 100;
         const TURNS: usize = 20;
-        beside_renewal(|round| async move {
+        beside_renewal(|queue| async move {
             let sent = Rc::new(RefCell::new([0; SENDERS]));
             let sender = |sender: usize| {
-                let (round, sent) = (Rc::clone(&round), Rc::clone(&sent));
+                let (queue, sent) = (Rc::clone(&queue), Rc::clone(&sent));
                 spawn_local(async move {
                     for _ in 0..TURNS {
-                        round.enter(ROUND_BYTES / 4).await;
+                        queue.enter(ROUND_BYTES / 4).await;
                         sent.borrow_mut()[sender] += 1;
                     }
                 })
@@ -146,7 +161,7 @@ mod tests {
                     let least = *sent.iter().min().unwrap();
                     (sent.iter().sum(), least, *sent.iter().max().unwrap())
                 };
-                // Somebody may run through the rest of the first round at once.
+                // The first one has the first round alone.
                 assert!(now - before <= 4, "{} turns in a round", now - before);
                 assert!(
                     most - least <= 4,
@@ -163,12 +178,12 @@ mod tests {
 
     #[test]
     fn who_gives_up_holds_up_nobody() {
-        beside_renewal(|round| async move {
+        beside_renewal(|queue| async move {
             let done = Rc::new(Cell::new(0));
             let all = [ROUND_BYTES; 10].map(|bytes| {
-                let (round, done) = (Rc::clone(&round), Rc::clone(&done));
+                let (queue, done) = (Rc::clone(&queue), Rc::clone(&done));
                 spawn_local(async move {
-                    round.enter(bytes).await;
+                    queue.enter(bytes).await;
                     done.set(done.get() + 1);
                 })
             });
@@ -184,14 +199,36 @@ mod tests {
     }
 
     #[test]
+    fn where_nobody_renews_it_others_go_on_before_each_turn() {
+        let mut builder = Builder::new_current_thread();
+        builder.build().unwrap().block_on(async {
+            let queue = SendQueue::default();
+            let passes = Cell::new(0);
+            let sends = async {
+                for _ in 0..100 {
+                    queue.enter(ROUND_BYTES).await;
+                    passes.set(passes.get() + 1);
+                }
+            };
+            let counts = async {
+                for turn in 0..100 {
+                    assert!(passes.get() <= turn, "{} passes", passes.get());
+                    yield_now().await;
+                }
+            };
+            tokio::join!(biased; sends, counts);
+        });
+    }
+
+    #[test]
     fn what_is_small_does_not_wait() {
-        beside_renewal(|round| async move {
-            round.enter(2 * ROUND_BYTES).await;
+        beside_renewal(|queue| async move {
+            queue.enter(2 * ROUND_BYTES).await;
             tokio::select! {
                 biased;
                 () = async {
-                    round.enter(0).await;
-                    round.pass(ROUND_BYTES, true, pin!(async {})).await;
+                    queue.enter(0).await;
+                    queue.pass(ROUND_BYTES, true, pin!(async {})).await;
                 } => {}
                 () = yield_now() => panic!("it has waited"),
             }
