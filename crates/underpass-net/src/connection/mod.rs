@@ -62,6 +62,8 @@ pub(crate) struct ConnectionState {
     outbox: Option<Box<Outbox>>,
     /// How it is sent.
     sender: Sender,
+    /// The round of the send queue in which the last response began.
+    began_in: u32,
     pub(crate) transport: Transport,
     peer: PeerAddress,
     /// The client that a trusted proxy has named.
@@ -129,6 +131,7 @@ impl Connection {
         let state = Box::new(ConnectionState {
             outbox: None,
             sender: Sender::new(),
+            began_in: u32::MAX,
             transport,
             peer,
             client: None,

@@ -1,5 +1,6 @@
 //! Sending what the outbox of a connection owes: turns, within rates.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
@@ -123,8 +124,10 @@ impl Connection {
             let bytes = bytes.max().unwrap_or(0).min(bytes_max);
             let (sender, outbox) = (&mut state.sender, &mut *outbox);
             let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
-            let is_first = number == Reservation::First;
-            let mut turn = pin!(worker.send_queue.pass(bytes, is_first, turn));
+            let queue = &worker.send_queue;
+            let may_begin = number == Reservation::First && queue.may_begin(&mut state.began_in);
+            let waits = Cell::new(false);
+            let mut turn = pin!(queue.pass(bytes, may_begin, &waits, turn));
             let stall_timeout = worker.limits.stall_timeout;
             // The first time soon, to know later whether the peer has taken something.
             let (mut left, mut acknowledged) = (stall_timeout / 16, None);
@@ -146,6 +149,13 @@ impl Connection {
                     limiters.settle(reserved, 0);
                 }
                 let monitor = &mut state.min_rate_monitor;
+                if waits.get() {
+                    // The others take their time, not the peer.
+                    if let Some(monitor) = monitor {
+                        monitor.exclude(span);
+                    }
+                    continue;
+                }
                 if let Err(error) = check_min_rate(worker, transport, monitor, span) {
                     break Err(error);
                 }

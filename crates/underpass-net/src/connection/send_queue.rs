@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::mem::take;
+use std::mem::{replace, take};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -14,11 +14,16 @@ use crate::limits::ROUND_BYTES;
 
 /// What large responses share of one round of an event loop, first come, first served. When it is
 /// used up, the event loop looks for new events: requests that have come are answered before the
-/// next round, and so is the first turn of a response.
+/// next round. The first turn of a response doesn't wait, but of a connection that sends one
+/// request after the other only one in each round, and a round has as much for those who wait.
 #[derive(Default)]
 pub(crate) struct SendQueue {
-    /// Bytes that may still be sent in this one.
+    /// Of the present round.
+    number: Cell<u32>,
+    /// Bytes that may still be sent in it.
     left: Cell<u64>,
+    /// Bytes of first turns in it.
+    begun: Cell<u64>,
     queue: RefCell<VecDeque<QueuedSender>>,
     /// How many have been let in from the queue, ever.
     admitted: Cell<u64>,
@@ -34,28 +39,35 @@ struct QueuedSender {
 }
 
 impl SendQueue {
+    /// Whether a first turn need not wait. `last` is the round in which the connection had one.
+    pub(crate) fn may_begin(&self, last: &mut u32) -> bool {
+        self.queue.borrow().is_empty() || replace(last, self.number.get()) != self.number.get()
+    }
+
     /// Lets `work` go on, whenever it is woken, once so many bytes may be sent, or begin at once
-    /// where `is_first`. Cancelling wastes a place in the queue.
+    /// where it `may_begin`. `waits` is set while it is in the queue. Cancelling wastes a place
+    /// there.
     pub(crate) async fn pass<F: Future>(
         &self,
         bytes: u64,
-        mut is_first: bool,
+        mut may_begin: bool,
+        waits: &Cell<bool>,
         mut work: Pin<&mut F>,
     ) -> F::Output {
         let mut place = None;
         poll_fn(|task| {
-            match take(&mut is_first) {
-                true => self.charge(bytes),
-                false => ready!(self.poll_enter(task, &mut place, bytes)),
+            match take(&mut may_begin) {
+                true => self.begun.set(self.begun.get() + bytes),
+                false => {
+                    waits.set(true);
+                    ready!(self.poll_enter(task, &mut place, bytes));
+                }
             }
+            waits.set(false);
             place = None;
             work.as_mut().poll(task)
         })
         .await
-    }
-
-    fn charge(&self, bytes: u64) {
-        self.left.set(self.left.get().saturating_sub(bytes));
     }
 
     /// Ready once so many bytes may be sent. `place` is that in the queue, once there is one.
@@ -70,10 +82,13 @@ impl SendQueue {
                 return Poll::Pending;
             }
             None if queue.is_empty() && self.left.get() > 0 => {
-                self.charge(bytes);
+                self.left.set(self.left.get().saturating_sub(bytes));
                 return Poll::Ready(());
             }
             None => {
+                if queue.is_empty() {
+                    self.begun.set(0);
+                }
                 let task = task.waker().clone();
                 queue.push_back(QueuedSender { task, bytes });
                 self.used_up.notify_one();
@@ -94,7 +109,8 @@ impl SendQueue {
                 self.used_up.notified().await;
             }
             yield_now().await;
-            let mut left = ROUND_BYTES;
+            self.number.set(self.number.get().wrapping_add(1));
+            let mut left = self.begun.take().max(ROUND_BYTES);
             while left > 0 {
                 let Some(waiting) = self.queue.borrow_mut().pop_front() else {
                     break;
@@ -120,7 +136,13 @@ mod tests {
 
     impl SendQueue {
         async fn enter(&self, bytes: u64) {
-            self.pass(bytes, false, pin!(async {})).await;
+            self.begin(bytes, false).await;
+        }
+
+        async fn begin(&self, bytes: u64, may_begin: bool) {
+            let (waits, work) = (Cell::new(false), pin!(async {}));
+            self.pass(bytes, may_begin, &waits, work).await;
+            assert!(!waits.get());
         }
     }
 
@@ -177,6 +199,32 @@ mod tests {
     }
 
     #[test]
+    fn who_begins_one_response_after_the_other_waits_like_others() {
+        const TURNS: usize = 50;
+        beside_renewal(|queue| async move {
+            let senders: Vec<_> = (0..8)
+                .map(|_| {
+                    let queue = Rc::clone(&queue);
+                    spawn_local(async move {
+                        for _ in 0..TURNS {
+                            queue.enter(ROUND_BYTES / 2).await;
+                        }
+                    })
+                })
+                .collect();
+            yield_now().await;
+            let (mut last, mut begun) = (u32::MAX, 0);
+            while senders.iter().any(|one| !one.is_finished()) {
+                assert!(begun < 6 * TURNS, "{begun} responses");
+                let may_begin = queue.may_begin(&mut last);
+                queue.begin(ROUND_BYTES / 2, may_begin).await;
+                begun += 1;
+            }
+            assert!(begun >= TURNS, "{begun} responses");
+        });
+    }
+
+    #[test]
     fn who_gives_up_holds_up_nobody() {
         beside_renewal(|queue| async move {
             let done = Rc::new(Cell::new(0));
@@ -228,7 +276,7 @@ mod tests {
                 biased;
                 () = async {
                     queue.enter(0).await;
-                    queue.pass(ROUND_BYTES, true, pin!(async {})).await;
+                    queue.begin(ROUND_BYTES, true).await;
                 } => {}
                 () = yield_now() => panic!("it has waited"),
             }
