@@ -174,7 +174,8 @@ impl FileCopy<'_> {
         // A pipe holds pages of the source. What was cut off meanwhile left it as zeros.
         if is_regular(&source.stat)
             && account.of(Mechanism::Splice).bytes > 0
-            && fstat(&source.fd).is_ok_and(|now| size(&now) < kept + account.bytes())
+            && fstat(&source.fd)
+                .is_ok_and(|now| size(&now) < size(&source.stat).min(kept + account.bytes()))
         {
             let shrunk = Problem::new(ProblemKind::Shrunk, entry.source_shown());
             let mut shrunk = shrunk.with_other(entry.dest_shown());

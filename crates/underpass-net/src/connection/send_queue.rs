@@ -45,8 +45,8 @@ impl SendQueue {
     }
 
     /// Lets `work` go on, whenever it is woken, once so many bytes may be sent, or begin at once
-    /// where it `may_begin`. `waits` is set while it is in the queue. Cancelling wastes a place
-    /// there.
+    /// where it `may_begin`. `waits` is set whenever it was in the queue before it is polled: what
+    /// else wakes the task, as a timer, brings it there. Cancelling wastes a place.
     pub(crate) async fn pass<F: Future>(
         &self,
         bytes: u64,
@@ -59,7 +59,7 @@ impl SendQueue {
             match take(&mut may_begin) {
                 true => self.begun.set(self.begun.get() + bytes),
                 false => {
-                    waits.set(true);
+                    waits.set(place.is_some());
                     ready!(self.poll_enter(task, &mut place, bytes));
                 }
             }
