@@ -152,6 +152,8 @@ impl StopSignal {
     /// A message for the user.
     pub(crate) fn on_signals() -> Result<Self, String> {
         let stop = Self::default();
+        // Until all is in place, a signal ends the process, as before.
+        stop.flag.store(true, Ordering::Relaxed);
         let wanted = [SIGINT, SIGTERM].into_iter();
         let mut caught = wanted
             .filter(|signal| !is_signal_ignored(*signal))
@@ -162,6 +164,7 @@ impl StopSignal {
             });
         let caught = caught.try_for_each(|caught| caught.map(drop));
         caught.map_err(|error: io::Error| format!("cannot catch Ctrl-C: {error}"))?;
+        stop.flag.store(false, Ordering::Relaxed);
         Ok(stop)
     }
 
