@@ -62,7 +62,7 @@ pub(crate) struct ConnectionState {
     outbox: Option<Box<Outbox>>,
     /// How it is sent.
     sender: Sender,
-    /// The round of the send queue in which the last response began.
+    /// The round of the send queue in which a response last began at once.
     began_in: u32,
     pub(crate) transport: Transport,
     peer: PeerAddress,

@@ -14,8 +14,8 @@ use crate::limits::ROUND_BYTES;
 
 /// What large responses share of one round of an event loop, first come, first served. When it is
 /// used up, the event loop looks for new events: requests that have come are answered before the
-/// next round. The first turn of a response doesn't wait, but of a connection that sends one
-/// request after the other only one in each round, and a round has as much for those who wait.
+/// next round. The first turn of a response doesn't wait, once per connection and round; a round
+/// lets at least as many bytes out of the queue as have gone in first turns.
 #[derive(Default)]
 pub(crate) struct SendQueue {
     /// Of the present round.
@@ -28,8 +28,8 @@ pub(crate) struct SendQueue {
     /// How many have been let in from the queue, ever.
     admitted: Cell<u64>,
     used_up: Notify,
-    /// Somebody renews it. Otherwise, as for connections of a program that is no server, others go
-    /// on before each turn, and that is all.
+    /// Whether [`renew`](SendQueue::renew) runs. Otherwise, as for connections of a program that is
+    /// no server, a sender only yields before each turn.
     is_renewed: Cell<bool>,
 }
 
@@ -45,8 +45,8 @@ impl SendQueue {
     }
 
     /// Lets `work` go on, whenever it is woken, once so many bytes may be sent, or begin at once
-    /// where it `may_begin`. `waits` is set whenever it was in the queue before it is polled: what
-    /// else wakes the task, as a timer, brings it there. Cancelling wastes a place.
+    /// where it `may_begin`. `waits` is set where it was in the queue before this poll: a timer that
+    /// wakes the task only brings it there. Cancelling wastes a place.
     pub(crate) async fn pass<F: Future>(
         &self,
         bytes: u64,
