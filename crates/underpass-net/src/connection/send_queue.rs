@@ -45,7 +45,7 @@ impl SendQueue {
     }
 
     /// Lets `work` go on, whenever it is woken, once so many bytes may be sent, or begin at once
-    /// where it `may_begin`. `waits` is set where it was in the queue before this poll: a timer that
+    /// where it `may_begin`. `waits` is set if it was in the queue before this poll: a timer that
     /// wakes the task only brings it there. Cancelling wastes a place.
     pub(crate) async fn pass<F: Future>(
         &self,
