@@ -6,8 +6,8 @@
 //!
 //! An outbox is a queue with its account. It makes no system calls and knows nothing of the
 //! socket: that is what a driver keeps beside it, for instance
-//! `drive::tokio::Sender`. The outbox decides what leaves together: a small body is
-//! read behind its head and both leave in one call; before a large one the head leaves with
+//! `drive::tokio::Sender`. The outbox decides what leaves together: a small body, or one that is
+//! in memory, leaves with its head in one call; before a large one the head leaves with
 //! `MSG_MORE`. The last piece never does, since the kernel would hold it back for 200 ms.
 
 pub(crate) mod buffered;
@@ -43,37 +43,37 @@ pub struct FileRange {
 pub enum Piece {
     /// A protocol head: small, and already in memory.
     Bytes(Vec<u8>),
-    /// A head with a small body behind it, both in memory: the caller has read the body and knows
-    /// that it is the current content of the file.
-    Joined {
-        /// Both.
-        bytes: Vec<u8>,
-        /// How many of them are head. The others count as moved by [`Mechanism::ReadWrite`].
-        head: usize,
-    },
+    /// Payload that is in memory, shared and not copied again: the caller has read it and knows
+    /// that it is the current content of the file. Counts as moved by [`Mechanism::ReadWrite`].
+    Content(Arc<Vec<u8>>),
     /// Payload: never in memory, but for small bodies that are cheaper that way.
     Range(FileRange),
 }
 
 impl Piece {
-    /// How many bytes it is, heads and payload.
-    fn len(&self) -> u64 {
+    /// Returns how many bytes it is.
+    pub fn len(&self) -> u64 {
         match self {
-            Self::Bytes(bytes) | Self::Joined { bytes, .. } => bytes.len() as u64,
             Self::Range(range) => range.len,
+            _ => self.bytes().len() as u64,
         }
     }
 
-    /// The buffer of a head that a body is being read behind.
-    fn joining(&mut self) -> Option<&mut Vec<u8>> {
-        if let Piece::Bytes(bytes) = self {
-            let bytes = std::mem::take(bytes);
-            let head = bytes.len();
-            *self = Piece::Joined { bytes, head };
-        }
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn is_content(&self) -> bool {
+        matches!(self, Self::Content(_))
+    }
+
+    /// Returns its bytes; none where they are not in memory.
+    pub fn bytes(&self) -> &[u8] {
         match self {
-            Piece::Joined { bytes, .. } => Some(bytes),
-            _ => None,
+            Self::Bytes(bytes) => bytes,
+            Self::Content(content) => content,
+            Self::Range(_) => &[],
         }
     }
 }
@@ -83,10 +83,11 @@ impl Piece {
 /// The protocol pushes [`Piece`]s; a driver sends them. The drivers of this crate are in
 /// [`drive`](crate::drive). A driver of another crate uses one of two faces:
 ///
-/// - **By the kernel.** [`due`](Self::due) returns what comes next: bytes for `send(2)`, a small
-///   body to be read behind its head, or a range to be moved by a [`Transfer`](crate::Transfer).
-///   The driver makes the call and records its result: [`sent`](Self::sent), [`load`](Self::load),
-///   [`moved`](Self::moved) and [`ended`](Self::ended).
+/// - **By the kernel.** [`due`](Self::due) returns what comes next: bytes for `sendmsg(2)`, a
+///   small body to be read behind its head, or a range to be moved by a
+///   [`Transfer`](crate::Transfer). The driver makes the call and records its result:
+///   [`sent`](Self::sent), [`load`](Self::load), [`moved`](Self::moved) and
+///   [`ended`](Self::ended).
 /// - **Through a buffer of the driver**, which encrypts or compresses, for instance.
 ///   [`unsent`](Self::unsent) lists what is owed, and [`gather`](Self::gather) reads as much of it
 ///   as the driver has room for. When the socket has taken what became of the first `n` bytes,
@@ -180,8 +181,9 @@ pub enum MsgMore {
 /// What a driver does next ([`Outbox::due`]).
 #[derive(Debug)]
 pub enum Due<'a> {
-    /// Send these bytes, and record the result by [`Outbox::sent`].
-    Send(&'a [u8], MsgMore),
+    /// Send these bytes, of which the second may be empty, by one call, and record its result by
+    /// [`Outbox::sent`].
+    Send([&'a [u8]; 2], MsgMore),
     /// Read the body behind its head, by [`Outbox::load`].
     Load,
     /// Move this range by a [`Transfer`](crate::Transfer), and record by [`Outbox::moved`] what it
@@ -214,7 +216,7 @@ impl Outbox {
 
     /// Appends a piece. Empty ones are ignored.
     pub fn push(&mut self, piece: Piece) {
-        if piece.len() > 0 {
+        if !piece.is_empty() {
             self.pieces.push_back(piece);
         }
     }
@@ -259,23 +261,15 @@ impl Outbox {
         self.pieces.iter()
     }
 
-    /// Has something added to the first piece, if that has a head and nothing of it has been sent.
-    /// What is added is head, and goes in front of a body that is in the piece. Bytes may change;
-    /// if some are missing afterwards, the piece stays as it was.
+    /// Has something added to the first piece, if that is a head and nothing of it has been sent.
+    /// Bytes may change; if some are missing afterwards, the head stays as it was.
     pub fn amend_head(&mut self, amend: impl FnOnce(&mut Vec<u8>)) {
-        let (bytes, head) = match self.pieces.front_mut() {
-            Some(Piece::Bytes(bytes)) => (bytes, None),
-            Some(Piece::Joined { bytes, head }) => (bytes, Some(head)),
-            _ => return,
-        };
-        let mut amended = bytes.clone();
-        amend(&mut amended);
-        let Some(added) = amended.len().checked_sub(bytes.len()) else {
-            return;
-        };
-        if self.front_sent == 0 {
-            *bytes = amended;
-            head.into_iter().for_each(|head| *head += added);
+        if let (Some(Piece::Bytes(head)), 0) = (self.pieces.front_mut(), self.front_sent) {
+            let mut amended = head.clone();
+            amend(&mut amended);
+            if amended.len() >= head.len() {
+                *head = amended;
+            }
         }
     }
 
@@ -284,7 +278,7 @@ impl Outbox {
     pub(crate) fn first_range(&self) -> Option<&FileRange> {
         self.pieces.iter().find_map(|piece| match piece {
             Piece::Range(range) => Some(range),
-            Piece::Bytes(_) | Piece::Joined { .. } => None,
+            _ => None,
         })
     }
 
@@ -297,15 +291,17 @@ impl Outbox {
     }
 
     fn joined_body(&self, longer: u64) -> Option<&FileRange> {
-        let head = match self.pieces.front()? {
-            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
-            Piece::Range(_) => return None,
-        };
-        let Piece::Range(body) = self.pieces.get(1)? else {
+        let Piece::Bytes(head) = self.pieces.front()? else {
             return None;
         };
-        // While a body is being read, what the head gains the body loses: the answer stays.
-        let joined = head.saturating_add(longer).saturating_add(body.len);
+        let (read, body) = match (self.pieces.get(1)?, self.pieces.get(2)) {
+            (Piece::Range(body), _) => (0, body),
+            (Piece::Content(read), Some(Piece::Range(body))) => (read.len(), body),
+            _ => return None,
+        };
+        // While a body is being read, what is read the range loses: the answer stays.
+        let bytes = (head.len() as u64).saturating_add(read as u64);
+        let joined = bytes.saturating_add(longer).saturating_add(body.len);
         let joined_max = self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX);
         (self.front_sent == 0 && joined <= joined_max).then_some(body)
     }
@@ -318,16 +314,27 @@ impl Outbox {
     /// Returns what a driver does next, under the policy that it keeps for the whole outbox; `None`
     /// when nothing is owed.
     pub fn due(&self, policy: &Policy) -> Option<Due<'_>> {
-        let more = match self.pieces.len() {
-            0 | 1 => MsgMore::Unset,
-            _ => MsgMore::Set,
-        };
         match self.pieces.front()? {
             Piece::Range(range) => Some(Due::Range(range)),
             _ if self.joining(policy, 0) == Joining::Joined => Some(Due::Load),
-            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
-                Some(Due::Send(&bytes[self.front_sent..], more))
+            first => {
+                let together = self.sent_together();
+                let content = self.pieces.range(1..together).next();
+                let more = match self.pieces.len() > together {
+                    true => MsgMore::Set,
+                    false => MsgMore::Unset,
+                };
+                let first = &first.bytes()[self.front_sent..];
+                Some(Due::Send([first, content.map_or(&[], Piece::bytes)], more))
             }
+        }
+    }
+
+    /// How many pieces leave with the first one, which has bytes: a head and content behind it.
+    fn sent_together(&self) -> usize {
+        match (self.pieces.front(), self.pieces.get(1)) {
+            (Some(Piece::Bytes(_)), Some(Piece::Content(_))) => 2,
+            _ => 1,
         }
     }
 
@@ -345,27 +352,21 @@ impl Outbox {
         let Some(range) = self.joined_body(0).cloned() else {
             return Ok(Loaded::Some);
         };
-        let Some(buffer) = self.pieces.front_mut().and_then(Piece::joining) else {
-            return Ok(Loaded::Some);
-        };
-        let start = buffer.len();
-        let most = range.len.min(BUFFER_BYTES as u64) as usize;
-        buffer.resize(start + most, 0);
-        let result = read(&range.file, &mut buffer[start..], range.offset);
-        let result = result.map(|result| result.map(|read| read.min(most)));
-        buffer.truncate(start + result.and_then(Result::ok).unwrap_or(0));
-        let Some(result) = result else {
+        let mut body = vec![0; range.len.min(BUFFER_BYTES as u64) as usize];
+        let Some(result) = read(&range.file, &mut body, range.offset) else {
             return Ok(Loaded::Cold(range));
         };
-        self.loaded(result.map(|read| read as u64))?;
-        Ok(Loaded::Some)
-    }
-
-    fn loaded(&mut self, result: Result<u64, Errno>) -> Result<(), Error> {
         self.account.called(Mechanism::ReadWrite);
-        let bytes = self.read(result)?;
-        self.pass_range(1, bytes);
-        Ok(())
+        let read = self.read(result.map(|read| read.min(body.len()) as u64))?;
+        body.truncate(read as usize);
+        if read > 0 {
+            match self.pieces.get_mut(1) {
+                Some(Piece::Content(content)) => Arc::make_mut(content).append(&mut body),
+                _ => self.pieces.insert(1, Piece::Content(Arc::new(body))),
+            }
+            self.pass_range(2, read);
+        }
+        Ok(Loaded::Some)
     }
 
     /// What a read of a file means: bytes of it, none where it is to be repeated.
@@ -379,8 +380,8 @@ impl Outbox {
         }
     }
 
-    /// Records what `send(2)` of the bytes that were due returned. `waits` is what the socket does
-    /// when it is full. Returns what the driver has to wait for.
+    /// Records what the call returned that sent the bytes that were due. `waits` is what the socket
+    /// does when it is full. Returns what the driver has to wait for.
     ///
     /// # Errors
     /// The socket cannot be written: the outbox is of no further use.
@@ -389,11 +390,14 @@ impl Outbox {
         result: Result<u64, Errno>,
         waits: Waits,
     ) -> Result<Option<Wait>, Error> {
-        if matches!(self.pieces.front(), Some(Piece::Joined { .. })) {
+        let together = self.sent_together();
+        if self.pieces.iter().take(together).any(Piece::is_content) {
             self.account.called(Mechanism::ReadWrite);
         }
-        let (bytes, wait) = self.written(result, waits)?;
-        self.pass_bytes(bytes);
+        let (mut bytes, wait) = self.written(result, waits)?;
+        for _ in 0..together {
+            bytes -= self.pass_bytes(bytes);
+        }
         Ok(wait)
     }
 
@@ -453,19 +457,17 @@ impl Outbox {
     /// Counts at most `most` further bytes of the first piece, which has bytes, as sent. Returns
     /// how many.
     fn pass_bytes(&mut self, most: u64) -> u64 {
-        let (total, payload_from) = match self.pieces.front() {
-            Some(Piece::Bytes(bytes)) => (bytes.len(), bytes.len()),
-            Some(Piece::Joined { bytes, head }) => (bytes.len(), *head),
-            _ => return 0,
+        let Some(piece @ (Piece::Bytes(_) | Piece::Content(_))) = self.pieces.front() else {
+            return 0;
         };
-        let sent = self.front_sent;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        self.front_sent = sent.saturating_add(most).min(total);
-        let payload = self.front_sent.max(payload_from) - sent.max(payload_from);
-        self.account.moved(Mechanism::ReadWrite, payload as u64);
-        let passed = self.front_sent - sent;
-        self.stats.bytes += (passed - payload) as u64;
-        if self.front_sent == total {
+        let (left, is_content) = (piece.bytes().len() - self.front_sent, piece.is_content());
+        let passed = usize::try_from(most).unwrap_or(usize::MAX).min(left);
+        match is_content {
+            true => self.account.moved(Mechanism::ReadWrite, passed as u64),
+            false => self.stats.bytes += passed as u64,
+        }
+        self.front_sent += passed;
+        if passed == left {
             self.pop();
         }
         passed as u64
@@ -484,12 +486,11 @@ impl Outbox {
 
     fn pop(&mut self) {
         self.front_sent = 0;
-        if let Some(Piece::Bytes(mut bytes) | Piece::Joined { mut bytes, .. }) =
-            self.pieces.pop_front()
-        {
+        if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
             bytes.clear();
             // What follows may take long, and the buffer with it.
-            if bytes.capacity() <= SPARE_BYTES_MAX && self.pieces.is_empty() {
+            let is_followed = self.pieces.front().is_some_and(|next| !next.is_content());
+            if bytes.capacity() <= SPARE_BYTES_MAX && !is_followed {
                 self.spare = bytes;
             }
         }
@@ -516,9 +517,8 @@ mod tests {
         Piece::Range(FileRange { file, offset, len })
     }
 
-    fn joined(bytes: &[u8], head: usize) -> Piece {
-        let bytes = bytes.to_vec();
-        Piece::Joined { bytes, head }
+    fn content(bytes: &[u8]) -> Piece {
+        Piece::Content(Arc::new(bytes.to_vec()))
     }
 
     fn outbox(pieces: impl IntoIterator<Item = Piece>) -> Outbox {
@@ -530,8 +530,12 @@ mod tests {
     /// What is due, as a word and a number.
     fn due(outbox: &Outbox, policy: &Policy) -> Option<(&'static str, u64)> {
         Some(match outbox.due(policy)? {
-            Due::Send(bytes, MsgMore::Set) => ("more", bytes.len() as u64),
-            Due::Send(bytes, MsgMore::Unset) => ("send", bytes.len() as u64),
+            Due::Send([head, content], MsgMore::Set) => {
+                ("more", (head.len() + content.len()) as u64)
+            }
+            Due::Send([head, content], MsgMore::Unset) => {
+                ("send", (head.len() + content.len()) as u64)
+            }
             Due::Load => ("load", 0),
             Due::Range(range) => ("range", range.len),
         })
@@ -637,12 +641,12 @@ mod tests {
             outbox.load(|_, _, _| Some(Err(Errno::INTR))),
             Ok(Loaded::Some)
         ));
-        let body = outbox.pieces().nth(1).expect("a body");
+        let body = outbox.pieces().nth(2).expect("a body");
         assert!(matches!(body, Piece::Range(r) if (r.offset, r.len) == (102, 4)));
         read(&mut outbox, b"dies");
         assert!(matches!(
             outbox.due(&AUTO),
-            Some(Due::Send(b"headbodies", MsgMore::Unset))
+            Some(Due::Send([b"head", b"bodies"], MsgMore::Unset))
         ));
         send(&mut outbox, 10);
         let account = outbox.take_account();
@@ -719,58 +723,89 @@ mod tests {
         greedy.push(range(0, 1 << 60));
         let loaded = greedy.load(|_, buffer, _| Some(Ok(buffer.len())));
         assert!(matches!(loaded, Ok(Loaded::Some)));
-        let body = greedy.pieces().nth(1).expect("the rest");
+        let body = greedy.pieces().nth(2).expect("the rest");
         assert_eq!(body.len(), (1 << 60) - BUFFER_BYTES as u64);
     }
 
     #[test]
     fn a_head_can_gain_bytes_and_lose_none() {
-        let amended = |piece: Piece, amend: fn(&mut Vec<u8>)| {
-            let mut outbox = outbox([piece]);
+        let amended = |amend: fn(&mut Vec<u8>)| {
+            let mut outbox = outbox([Piece::Bytes(b"head".to_vec()), content(b":body")]);
             outbox.amend_head(amend);
             send(&mut outbox, 1);
             outbox.amend_head(|head| head.push(b'!'));
-            let Some(Due::Send(bytes, _)) = outbox.due(&AUTO) else {
+            let Some(Due::Send([head, content], _)) = outbox.due(&AUTO) else {
                 panic!("bytes are due");
             };
-            let bytes = [b"h", bytes].concat();
+            let bytes = [b"h", head, content].concat();
             send(&mut outbox, 100);
             (bytes, outbox.stats.bytes)
         };
-        let head = || Piece::Bytes(b"head".to_vec());
-        let both = || joined(b"head:body", 5);
         let insert = |bytes: &mut Vec<u8>| drop(bytes.splice(2..2, *b"--"));
-        assert_eq!(amended(head(), insert), (b"he--ad".to_vec(), 6));
-        assert_eq!(amended(both(), insert), (b"he--ad:body".to_vec(), 7));
+        assert_eq!(amended(insert), (b"he--ad:body".to_vec(), 6));
         let change = |bytes: &mut Vec<u8>| bytes[1] = b'E';
-        assert_eq!(amended(both(), change), (b"hEad:body".to_vec(), 5));
+        assert_eq!(amended(change), (b"hEad:body".to_vec(), 4));
         let loses: [fn(&mut Vec<u8>); 2] = [Vec::clear, |bytes| bytes.truncate(3)];
         for lose in loses {
-            assert_eq!(amended(head(), lose), (b"head".to_vec(), 4));
-            assert_eq!(amended(both(), lose), (b"head:body".to_vec(), 5));
+            assert_eq!(amended(lose), (b"head:body".to_vec(), 4));
         }
-        let mut ranges = outbox([range(0, 1), head()]);
+        let mut ranges = outbox([range(0, 1), Piece::Bytes(b"head".to_vec())]);
         ranges.amend_head(|_| panic!("a range has no head"));
     }
 
     #[test]
     fn what_was_sent_counts_as_head_or_payload() {
         let mut outbox = outbox([
-            joined(b"head:body", 5),
+            Piece::Bytes(b"head:".to_vec()),
+            content(b"body"),
             range(0, 3),
             Piece::Bytes(vec![7; 2]),
-        ]);
+        ])
+        .joined_bytes_max(0);
+        assert_eq!(due(&outbox, &AUTO), Some(("more", 9)));
         send(&mut outbox, 3);
         assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (3, 0));
         send(&mut outbox, 3);
         assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (5, 1));
-        outbox.advance(4, 2);
+        assert!(matches!(
+            outbox.due(&AUTO),
+            Some(Due::Send([b"ody", b""], MsgMore::Set))
+        ));
+        send(&mut outbox, 1);
+        outbox.advance(3, 2);
         assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (5, 5));
         assert_eq!(due(&outbox, &AUTO), Some(("range", 2)));
         outbox.advance(3, 1);
         assert_eq!((outbox.stats.bytes, outbox.account.bytes()), (6, 7));
-        assert_eq!(outbox.account.of(Mechanism::ReadWrite).calls, 2 + 3);
+        assert_eq!(outbox.account.of(Mechanism::ReadWrite).calls, 3 + 3);
         assert_eq!(outbox.pieces().count(), 1);
+    }
+
+    /// Only content that follows a head at once leaves with it, and a body is never read into
+    /// content that others have as well.
+    #[test]
+    fn content_leaves_with_its_head_and_is_not_changed() {
+        let shared = Arc::new(b"kept".to_vec());
+        let mut outbox = outbox([
+            content(b"first"),
+            Piece::Bytes(b"head".to_vec()),
+            Piece::Content(Arc::clone(&shared)),
+            range(0, 2),
+        ]);
+        assert_eq!(due(&outbox, &AUTO), Some(("more", 5)));
+        send(&mut outbox, 5);
+        let read = |_: &SharedFile, buffer: &mut [u8], _| {
+            buffer.copy_from_slice(b"!!");
+            Some(Ok(2))
+        };
+        assert!(matches!(outbox.load(read), Ok(Loaded::Some)));
+        assert!(matches!(
+            outbox.due(&AUTO),
+            Some(Due::Send([b"head", b"kept!!"], MsgMore::Unset))
+        ));
+        assert_eq!(*shared, b"kept");
+        send(&mut outbox, u64::MAX);
+        assert!(outbox.is_empty());
     }
 
     #[test]
@@ -778,7 +813,7 @@ mod tests {
         let mut outbox = outbox([
             Piece::Bytes(b"head".to_vec()),
             range(100, 20),
-            joined(b"second", 2),
+            content(b"second"),
         ]);
         send(&mut outbox, 1);
         let unsent = |skipped| -> Vec<String> {
@@ -831,7 +866,7 @@ mod tests {
     #[cfg(feature = "tokio")]
     #[test]
     fn the_first_range_may_stand_behind_heads() {
-        let heads = [Piece::Bytes(vec![7; 3]), joined(b"head:body", 5)];
+        let heads = [Piece::Bytes(vec![7; 3]), content(b"body")];
         assert!(outbox(heads.clone()).first_range().is_none());
         let outbox = outbox(heads.into_iter().chain([range(1, 2), range(3, 4)]));
         let first = outbox.first_range().expect("a range");

@@ -117,11 +117,8 @@ impl Connection {
         let turn_bytes = worker.turn_bytes();
         let turned = {
             let bytes_max = reserved.map_or(turn_bytes, |reserved| reserved.min(turn_bytes));
-            let bytes = outbox.pieces().map(|piece| match piece {
-                Piece::Range(range) => range.len,
-                Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
-            });
-            let bytes = bytes.max().unwrap_or(0).min(bytes_max);
+            let bytes = outbox.pieces().map(Piece::len).max();
+            let bytes = bytes.unwrap_or(0).min(bytes_max);
             let (sender, outbox) = (&mut state.sender, &mut *outbox);
             let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
             let queue = &worker.send_queue;

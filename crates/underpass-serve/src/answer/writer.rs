@@ -200,7 +200,11 @@ fn send_whole(mut head: HeadWriter<'_>, file: SiteFile, outbox: &mut Outbox) -> 
     head.length(file.state.stamp.size);
     let (joining, method) = (head.context.joining, head.context.method);
     match (joining, method, file.state.content()) {
-        (BodyJoining::Allowed, Method::Get, Some(content)) => head.send_joined(content, outbox),
+        (BodyJoining::Allowed, Method::Get, Some(content)) => {
+            let written = head.send(b"", outbox);
+            outbox.push(Piece::Content(Arc::clone(content)));
+            written
+        }
         _ => {
             let whole = ByteRange::whole(file.state.stamp.size);
             send_range(head, file, whole, RangeSelection::Whole, outbox)
@@ -357,17 +361,6 @@ impl<'c> HeadWriter<'c> {
     }
 
     /// Ends the head and puts it into the outbox with the content of a file.
-    fn send_joined(mut self, content: &[u8], outbox: &mut Outbox) -> WrittenResponse {
-        let written = self.end();
-        let head = self.bytes.len();
-        self.push(content);
-        outbox.push(Piece::Joined {
-            bytes: self.bytes,
-            head,
-        });
-        written
-    }
-
     fn end(&mut self) -> WrittenResponse {
         self.push(b"\r\n\r\n");
         WrittenResponse {

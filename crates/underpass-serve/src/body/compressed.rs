@@ -189,8 +189,8 @@ impl<F: BodyProducer> Compressed<F> {
     ) -> Result<Option<usize>, Errno> {
         match self.pieces.front_mut() {
             None => Ok(None),
-            Some(Piece::Bytes(bytes) | Piece::Joined { bytes, .. }) => {
-                self.buffer.append(bytes);
+            Some(piece @ (Piece::Bytes(_) | Piece::Content(_))) => {
+                self.buffer.extend_from_slice(piece.bytes());
                 self.pieces.pop_front();
                 Ok(None)
             }

@@ -124,11 +124,9 @@ impl Chunk {
 
     /// Whether so much memory is taken that it should leave.
     pub(crate) fn is_full(&self) -> bool {
-        let in_memory = |piece: &Piece| match piece {
-            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len(),
-            Piece::Range(_) => 0,
-        };
-        self.pieces.iter().map(in_memory).sum::<usize>() >= BATCH_BYTES_MAX
+        let in_memory = |piece: &&Piece| !matches!(piece, Piece::Range(_));
+        let in_memory = self.pieces.iter().filter(in_memory);
+        in_memory.map(Piece::len).sum::<u64>() >= BATCH_BYTES_MAX as u64
     }
 
     /// The pieces that are not empty, to send them in another form.
@@ -136,17 +134,12 @@ impl Chunk {
         if let Some(Piece::Bytes(first)) = self.pieces.first_mut() {
             first.drain(..SIZE_LINE_BYTES);
         }
-        self.pieces
-            .retain(|piece| !matches!(piece, Piece::Bytes(bytes) if bytes.is_empty()));
+        self.pieces.retain(|piece| !piece.is_empty());
         self.pieces
     }
 
     fn length(&self) -> u64 {
-        let length = |piece: &Piece| match piece {
-            Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
-            Piece::Range(range) => range.len,
-        };
-        self.pieces.iter().map(length).sum::<u64>() - SIZE_LINE_BYTES as u64
+        self.pieces.iter().map(Piece::len).sum::<u64>() - SIZE_LINE_BYTES as u64
     }
 
     /// Puts it into the outbox, as a chunk where chunks are spoken. An empty one is none: a chunk

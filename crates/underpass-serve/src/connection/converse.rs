@@ -507,9 +507,10 @@ impl<'c> Exchanges<'c> {
         };
         let forecast = self.connection.forecast(0);
         let forecast = forecast.and_then(|forecast| self.connection.forecast(length(&forecast)));
-        let planned = match self.connection.outbox().pieces().next() {
-            Some(Piece::Joined { .. }) => Some(explain::IN_MEMORY.to_owned()),
-            _ => forecast.as_ref().map(explain::planned),
+        let mut pieces = self.connection.outbox().pieces();
+        let planned = match pieces.any(|piece| matches!(piece, Piece::Content(_))) {
+            true => Some(explain::IN_MEMORY.to_owned()),
+            false => forecast.as_ref().map(explain::planned),
         };
         let planned = planned.or_else(|| made.map(str::to_owned));
         explain::fields(planned.as_deref(), previous, tls)

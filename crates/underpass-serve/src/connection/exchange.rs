@@ -270,11 +270,7 @@ impl EndedExchange<'_> {
 }
 
 fn queued(outbox: &Outbox) -> u64 {
-    let length = |piece: &Piece| match piece {
-        Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => bytes.len() as u64,
-        Piece::Range(range) => range.len,
-    };
-    outbox.pieces().map(length).sum()
+    outbox.pieces().map(Piece::len).sum()
 }
 
 /// What the client sent, as far as it is logged, in one reused buffer.

@@ -84,7 +84,7 @@ pub(crate) struct FileSnapshot {
     /// Copies of it in content codings, as far as anybody asked for them.
     pub(crate) copies: PrecompressedCopies,
     /// What it holds, once that has been worth keeping.
-    content: OnceCell<Vec<u8>>,
+    content: OnceCell<Arc<Vec<u8>>>,
 }
 
 /// What is known of the copies of one state of a file.
@@ -198,8 +198,8 @@ impl FileSnapshot {
     }
 
     /// What the file holds, if that is in memory.
-    pub(crate) fn content(&self) -> Option<&[u8]> {
-        self.content.get().map(Vec::as_slice)
+    pub(crate) fn content(&self) -> Option<&Arc<Vec<u8>>> {
+        self.content.get()
     }
 
     /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
@@ -210,7 +210,7 @@ impl FileSnapshot {
             && self.content.get().is_none()
             && let Some(content) = read_cached(&self.descriptor, self.stamp.size as usize)
         {
-            let _ = self.content.set(content);
+            let _ = self.content.set(Arc::new(content));
         }
     }
 }

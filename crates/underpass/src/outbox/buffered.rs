@@ -50,14 +50,12 @@ impl Outbox {
                 return None;
             }
             Some(match piece {
-                Piece::Bytes(bytes) | Piece::Joined { bytes, .. } => {
-                    Unsent::Bytes(&bytes[usize::try_from(skip).unwrap_or(usize::MAX)..])
-                }
                 Piece::Range(range) => Unsent::Range {
                     file: &range.file,
                     offset: range.offset.saturating_add(skip),
                     len: len - skip,
                 },
+                _ => Unsent::Bytes(&piece.bytes()[usize::try_from(skip).unwrap_or(usize::MAX)..]),
             })
         })
     }

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -30,12 +31,12 @@ pub(crate) fn flush(
     let sink = Sink::new(socket)?;
     while let Some(due) = outbox.due(&policy) {
         match due {
-            Due::Send(bytes, more) => {
+            Due::Send(parts, more) => {
                 let flags = match more {
                     MsgMore::Set => SendFlags::NOSIGNAL | SendFlags::MORE,
                     MsgMore::Unset => SendFlags::NOSIGNAL,
                 };
-                let result = rustix::net::send(&sink.fd, bytes, flags);
+                let result = rustix::net::send(&sink.fd, &parts.concat(), flags);
                 let result = result.map(|sent| sent as u64);
                 if outbox.sent(result, sink.end.waits)?.is_some() {
                     wait_for(&sink.fd)?;
@@ -210,10 +211,8 @@ fn heads_and_ranges(
         outbox.push(match random.below(3) {
             0 => Piece::Bytes(bytes.to_vec()),
             1 => {
-                let head = len / 3;
-                payload += (len - head) as u64;
-                let bytes = bytes.to_vec();
-                Piece::Joined { bytes, head }
+                payload += len as u64;
+                Piece::Content(Arc::new(bytes.to_vec()))
             }
             _ => {
                 payload += len as u64;

@@ -11,7 +11,7 @@ use rustix::net::SendFlags;
 
 use super::cork::Cork;
 use super::residency;
-use super::stream::{AlwaysReady, Stream};
+use super::stream::{AlwaysReady, Stream, send_parts};
 use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::buffered::Gathered;
@@ -228,10 +228,10 @@ impl Sender {
             }
             match outbox.due(policy) {
                 None => break,
-                Some(Due::Send(bytes, more)) => {
+                Some(Due::Send(parts, more)) => {
                     let flags = send_flags(more, self.is_last);
-                    let send = || rustix::net::send(sink.descriptor(), bytes, flags);
-                    let sent = attempt(sink, Interest::WRITABLE, || send().map(|sent| sent as u64));
+                    let send = || send_parts(sink.descriptor(), parts, flags);
+                    let sent = attempt(sink, Interest::WRITABLE, send);
                     let waits = match sent {
                         Some(result) => outbox.sent(result, Waits::Polls)?.is_some(),
                         None => true,

@@ -1,11 +1,13 @@
 //! The sockets that the driver for Tokio accepts.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use ::tokio::io::Interest;
 use ::tokio::net::{TcpStream, UnixStream, tcp, unix};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 /// A connected stream socket that does not block, in an event loop of Tokio's: [`TcpStream`],
 /// [`UnixStream`], their halves, a reference to one, or whatever keeps one, always the same.
@@ -36,6 +38,32 @@ impl<S: Stream + ?Sized> Stream for &S {
     fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         S::try_io(self, interest, call)
     }
+}
+
+/// Up to so many bytes of two parts are copied behind one another to be sent: the call that takes
+/// several parts costs more than that.
+const COPIED_BYTES_MAX: usize = 2 << 10;
+
+/// Sends both by one call.
+pub(super) fn send_parts(
+    socket: BorrowedFd<'_>,
+    parts: [&[u8]; 2],
+    flags: SendFlags,
+) -> Result<u64, Errno> {
+    let [first, second] = parts;
+    let both = first.len() + second.len();
+    let sent = if second.is_empty() {
+        send(socket, first, flags)
+    } else if both <= COPIED_BYTES_MAX {
+        let mut buffer = [0; COPIED_BYTES_MAX];
+        buffer[..first.len()].copy_from_slice(first);
+        buffer[first.len()..both].copy_from_slice(second);
+        send(socket, &buffer[..both], flags)
+    } else {
+        let mut control = SendAncillaryBuffer::default();
+        sendmsg(socket, &parts.map(IoSlice::new), &mut control, flags)
+    };
+    sent.map(|sent| sent as u64)
 }
 
 macro_rules! stream {
