@@ -44,7 +44,9 @@ pub enum Piece {
     /// A protocol head: small, and already in memory.
     Bytes(Vec<u8>),
     /// Payload that is in memory, shared and not copied again: the caller has read it and knows
-    /// that it is the current content of the file. Counts as moved by [`Mechanism::ReadWrite`].
+    /// that it is the current content of the file. Leaves with the head before it, and counts as
+    /// moved by [`Mechanism::ReadWrite`], which the caller's [`Policy`] should allow: it is not
+    /// asked.
     Content(Arc<Vec<u8>>),
     /// Payload: never in memory, but for small bodies that are cheaper that way.
     Range(FileRange),
@@ -206,7 +208,7 @@ impl Outbox {
         Self::default()
     }
 
-    /// Sends a body with its head in one call where both together are at most `bytes`, instead of
+    /// Sends a range with its head in one call where both together are at most `bytes`, instead of
     /// [`JOINED_BYTES_MAX`]; 0 for never. The body is then read into memory, where it stays until
     /// the peer has taken it.
     pub fn joined_bytes_max(mut self, bytes: u64) -> Self {
@@ -319,7 +321,7 @@ impl Outbox {
             _ if self.joining(policy, 0) == Joining::Joined => Some(Due::Load),
             first => {
                 let together = self.sent_together();
-                let content = self.pieces.range(1..together).next();
+                let content = self.pieces.get(1).filter(|_| together > 1);
                 let more = match self.pieces.len() > together {
                     true => MsgMore::Set,
                     false => MsgMore::Unset,
@@ -489,8 +491,7 @@ impl Outbox {
         if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
             bytes.clear();
             // What follows may take long, and the buffer with it.
-            let is_followed = self.pieces.front().is_some_and(|next| !next.is_content());
-            if bytes.capacity() <= SPARE_BYTES_MAX && !is_followed {
+            if bytes.capacity() <= SPARE_BYTES_MAX && self.pieces.iter().all(Piece::is_content) {
                 self.spare = bytes;
             }
         }
@@ -530,11 +531,12 @@ mod tests {
     /// What is due, as a word and a number.
     fn due(outbox: &Outbox, policy: &Policy) -> Option<(&'static str, u64)> {
         Some(match outbox.due(policy)? {
-            Due::Send([head, content], MsgMore::Set) => {
-                ("more", (head.len() + content.len()) as u64)
-            }
-            Due::Send([head, content], MsgMore::Unset) => {
-                ("send", (head.len() + content.len()) as u64)
+            Due::Send(parts, more) => {
+                let word = match more {
+                    MsgMore::Set => "more",
+                    MsgMore::Unset => "send",
+                };
+                (word, parts.concat().len() as u64)
             }
             Due::Load => ("load", 0),
             Due::Range(range) => ("range", range.len),
@@ -893,6 +895,17 @@ mod tests {
         ]);
         send(&mut followed, 4);
         assert_eq!(followed.spare().capacity(), 0);
+        let before_a_range = [
+            Piece::Bytes(b"head".to_vec()),
+            content(b"body"),
+            range(0, 9),
+        ];
+        let mut followed = outbox(before_a_range);
+        send(&mut followed, 8);
+        assert_eq!(followed.spare().capacity(), 0);
+        let mut both = outbox([Piece::Bytes(Vec::from(b"head")), content(b"body")]);
+        send(&mut both, 8);
+        assert_ne!(both.spare().capacity(), 0);
         for (capacity, kept) in [(SPARE_BYTES_MAX, SPARE_BYTES_MAX), (SPARE_BYTES_MAX + 1, 0)] {
             let mut bytes = Vec::with_capacity(capacity);
             bytes.push(7);

@@ -91,11 +91,7 @@ impl RequestOutcome {
         let RequestOutcome::Frame(pieces) = self else {
             return 0;
         };
-        let bytes = pieces.iter().map(|piece| match piece {
-            Piece::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        });
-        bytes.sum()
+        pieces.iter().map(|piece| piece.bytes().len()).sum()
     }
 }
 

@@ -171,7 +171,7 @@ impl PendingOffload {
     pub(crate) fn is_worth(outbox: &Outbox) -> Option<u64> {
         let mut ranges = outbox.pieces().filter_map(|piece| match piece {
             Piece::Range(range) => Some(range.len),
-            Piece::Bytes(_) | Piece::Content(_) => None,
+            _ => None,
         });
         ranges.next().filter(|len| *len >= OFFLOADED_BYTES_MIN)
     }

@@ -352,22 +352,17 @@ impl<'c> HeadWriter<'c> {
 
     /// Ends the head and puts it into the outbox with a body, which HEAD does not get.
     fn send(mut self, body: &[u8], outbox: &mut Outbox) -> WrittenResponse {
-        let written = self.end();
+        self.push(b"\r\n\r\n");
+        let written = WrittenResponse {
+            status: self.status,
+            head_bytes: self.bytes.len() as u64,
+            body: SentBody::Memory,
+        };
         if self.context.method != Method::Head {
             self.push(body);
         }
         outbox.push(Piece::Bytes(self.bytes));
         written
-    }
-
-    /// Ends the head and puts it into the outbox with the content of a file.
-    fn end(&mut self) -> WrittenResponse {
-        self.push(b"\r\n\r\n");
-        WrittenResponse {
-            status: self.status,
-            head_bytes: self.bytes.len() as u64,
-            body: SentBody::Memory,
-        }
     }
 }
 

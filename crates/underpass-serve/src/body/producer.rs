@@ -124,9 +124,8 @@ impl Chunk {
 
     /// Whether so much memory is taken that it should leave.
     pub(crate) fn is_full(&self) -> bool {
-        let in_memory = |piece: &&Piece| !matches!(piece, Piece::Range(_));
-        let in_memory = self.pieces.iter().filter(in_memory);
-        in_memory.map(Piece::len).sum::<u64>() >= BATCH_BYTES_MAX as u64
+        let in_memory = self.pieces.iter().map(|piece| piece.bytes().len());
+        in_memory.sum::<usize>() >= BATCH_BYTES_MAX
     }
 
     /// The pieces that are not empty, to send them in another form.

@@ -505,7 +505,7 @@ fn send_flags(more: MsgMore, is_last: bool) -> SendFlags {
     }
 }
 
-/// Returns the first `len` bytes of a file, for [`Piece::Joined`](crate::Piece::Joined); `None`
+/// Returns the first `len` bytes of a file, for [`Piece::Content`](crate::Piece::Content); `None`
 /// where the disk would have to be waited for, where there are fewer, or where reading fails: the
 /// driver that sends the range meets the error again.
 ///
