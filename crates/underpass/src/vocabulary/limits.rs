@@ -51,10 +51,12 @@ pub const CORKED_BYTES_MIN: u64 = 512 << 10;
 pub const CORKED_BYTES_MIN_UNDER_BBR: u64 = 256 << 20;
 
 /// What may wait in a TCP socket that bbr paces and whose peer is on the same machine
-/// (`TCP_NOTSENT_LOWAT`), set before the first range of at least [`CORKED_BYTES_MIN`]. Such a
-/// socket also has turns of [`TURN_BYTES_MIN`] at most. A socket that is empty at its next turn
-/// keeps its rate; one that never is, has a timer for each packet.
+/// (`TCP_NOTSENT_LOWAT`), set before the first range of at least [`CORKED_BYTES_MIN`]. A socket
+/// that is empty at its next turn keeps its rate; one that never is, has a timer for each packet.
 pub const UNSENT_BYTES_MAX_UNDER_BBR: u32 = 32 << 10;
+
+/// The largest turn of such a socket. For 1 MiB, half of it costs 7 % more processor time.
+pub const TURN_BYTES_MAX_UNDER_BBR: u64 = 512 << 10;
 
 /// Pipes that a kernel has, lent or idle, before large ranges go by `sendfile` first after all. A
 /// user may own 64 MiB of pipe pages before the kernel shrinks new pipes to two pages

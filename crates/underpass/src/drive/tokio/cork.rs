@@ -10,7 +10,8 @@ use super::stream::Stream;
 use crate::sys::{self, SocketOption};
 use crate::vocabulary::endpoint::EndpointKind;
 use crate::vocabulary::limits::{
-    CORKED_BYTES_MIN, CORKED_BYTES_MIN_UNDER_BBR, TURN_BYTES_MIN, UNSENT_BYTES_MAX_UNDER_BBR,
+    CORKED_BYTES_MIN, CORKED_BYTES_MIN_UNDER_BBR, TURN_BYTES_MAX_UNDER_BBR,
+    UNSENT_BYTES_MAX_UNDER_BBR,
 };
 
 /// Whether packets of a socket that are not full wait for more data (`TCP_CORK`, tcp(7)). A socket
@@ -82,7 +83,7 @@ fn adapt<S: Stream>(sink: &S, kind: EndpointKind) -> Pays {
             if tcp_congestion(socket).is_ok_and(|name| name.starts_with("bbr")) {
                 pays.corked_bytes_min = CORKED_BYTES_MIN_UNDER_BBR;
                 if is_on_this_machine(socket) {
-                    pays.turn_bytes_max = TURN_BYTES_MIN;
+                    pays.turn_bytes_max = TURN_BYTES_MAX_UNDER_BBR;
                     let most = UNSENT_BYTES_MAX_UNDER_BBR.to_ne_bytes();
                     // Without it, it costs more.
                     let _ = sys::set_option(socket, SocketOption::UnsentMax, &most);
@@ -148,7 +149,11 @@ mod tests {
             (CORKED_BYTES_MIN_UNDER_BBR, true),
             (CORKED_BYTES_MIN_UNDER_BBR - 1, false),
         ] {
-            let limits = (UNSENT_BYTES_MAX_UNDER_BBR, is_large, TURN_BYTES_MIN);
+            let limits = (
+                UNSENT_BYTES_MAX_UNDER_BBR,
+                is_large,
+                TURN_BYTES_MAX_UNDER_BBR,
+            );
             assert_eq!(prepared("bbr", owed), limits, "{owed}");
         }
     }
