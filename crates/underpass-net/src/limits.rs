@@ -222,8 +222,8 @@ pub(crate) const EVICTED_MAX: usize = 32;
 /// How long to wait before connecting again to a Unix socket whose queue is full.
 pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
 
-/// What the connections of a worker share in the sizes of their turns. With 16 of them, a response
-/// of 1 MiB leaves in one turn, which takes 6 % less processor time than two.
+/// What the connections of a worker share in the sizes of their turns. With up to 16 connections a
+/// response of 1 MiB leaves in one turn, which takes 6 % less processor time than two.
 pub(crate) const TURNS_BYTES: u64 = 16 << 20;
 
 /// What connections are sent before the event loop looks for new events, unless one turn is larger:

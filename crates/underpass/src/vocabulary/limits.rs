@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn turns_hold_what_is_spliced_and_buffers_a_head() {
-        let turns = [SPLICED_BYTES_MIN, TURN_BYTES_MIN, TURN_BYTES_MAX];
+        let turns = [TURN_BYTES_MIN, TURN_BYTES_MAX_UNDER_BBR, TURN_BYTES_MAX];
+        let spliced = [SPLICED_BYTES_MIN, TURN_BYTES_MIN, TURN_BYTES_MAX];
         let pipes = [SPLICED_BYTES_MIN, PIPE_BYTES as u64, TURN_BYTES_MAX];
         let calls = [
             BUFFER_BYTES as u64,
@@ -104,7 +105,7 @@ mod tests {
         ];
         let heads = [1024, SPARE_BYTES_MAX as u64, JOINED_BYTES_MAX];
         let reads = [BUFFER_BYTES as u64, READ_AHEAD_BYTES, FILE_CALL_BYTES_MAX];
-        for ascending in [turns, pipes, calls, reads, heads] {
+        for ascending in [turns, spliced, pipes, calls, reads, heads] {
             assert!(ascending.is_sorted(), "{ascending:?}");
         }
     }
