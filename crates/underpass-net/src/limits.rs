@@ -230,6 +230,10 @@ pub(crate) const TURNS_BYTES: u64 = 16 << 20;
 /// a request that comes meanwhile waits for some sixty microseconds.
 pub(crate) const ROUND_BYTES: u64 = 512 << 10;
 
+/// What a turn counts as in a round, at least, where the socket takes little: a small call takes as
+/// long as so many bytes of a large one.
+pub(crate) const QUEUED_BYTES_MIN: u64 = 64 << 10;
+
 /// What of an outbox is encrypted at a time, and leaves by one call. Batches of 64 KiB cost a sixth
 /// more processor time per byte.
 #[cfg(feature = "tls")]

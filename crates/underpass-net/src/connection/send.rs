@@ -15,7 +15,7 @@ use crate::connection::transport::Transport;
 use crate::connection::wait::WhileDraining;
 use crate::connection::worker_state::WorkerState;
 use crate::error::ConnectionError;
-use crate::limits::RESERVATION_TIMEOUT;
+use crate::limits::{QUEUED_BYTES_MIN, RESERVATION_TIMEOUT};
 use crate::quota::min_rate::MinRateMonitor;
 use crate::quota::rate_limiter::Reservation;
 use crate::shutdown::ShutdownPhase;
@@ -120,17 +120,21 @@ impl Connection {
             let bytes = outbox.pieces().map(Piece::len).max();
             let bytes = bytes.unwrap_or(0).min(bytes_max);
             let (sender, outbox) = (&mut state.sender, &mut *outbox);
-            let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
             let queue = &worker.send_queue;
             let may_begin = number == Reservation::First && queue.may_begin(&mut state.began_in);
+            let (bytes, begins) = match sender.filled_by() {
+                // It begins to wait for the socket, which will take about as much again.
+                Some(taken) => (taken.max(QUEUED_BYTES_MIN).min(bytes), Some(0)),
+                None => (bytes, may_begin.then_some(bytes)),
+            };
+            let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
             let waits = Cell::new(false);
-            let mut turn = pin!(queue.pass(bytes, may_begin, &waits, turn));
+            let mut turn = pin!(queue.pass(bytes, begins, &waits, turn));
             let stall_timeout = worker.limits.stall_timeout;
             // The first time soon, to know later whether the peer has taken something.
             let (mut left, mut acknowledged) = (stall_timeout / 16, None);
             loop {
-                let span = until_rate_check(worker, state.min_rate_monitor.as_deref());
-                let span = span.min(left);
+                let span = until_rate_check(worker, state.min_rate_monitor.as_deref()).min(left);
                 let span = reserved.map_or(span, |_| span.min(RESERVATION_TIMEOUT));
                 state.wait.start(span);
                 let (connections, turn) = (&worker.connections, turn.as_mut());

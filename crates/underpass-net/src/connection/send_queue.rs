@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -44,21 +44,21 @@ impl SendQueue {
         self.queue.borrow().is_empty() || replace(last, self.number.get()) != self.number.get()
     }
 
-    /// Lets `work` go on, whenever it is woken, once so many bytes may be sent, or begin at once
-    /// where it `may_begin`. `waits` is set if it was in the queue before this poll: a timer that
-    /// wakes the task only brings it there. Cancelling wastes a place.
+    /// Lets `work` go on, whenever it is woken, once so many bytes may be sent. What it `begins`
+    /// with, if anything, it sends at once. `waits` is set if it was in the queue before this poll:
+    /// a timer that wakes the task only brings it there. Cancelling wastes a place.
     pub(crate) async fn pass<F: Future>(
         &self,
         bytes: u64,
-        mut may_begin: bool,
+        mut begins: Option<u64>,
         waits: &Cell<bool>,
         mut work: Pin<&mut F>,
     ) -> F::Output {
         let mut place = None;
         poll_fn(|task| {
-            match take(&mut may_begin) {
-                true => self.begun.set(self.begun.get() + bytes),
-                false => {
+            match begins.take() {
+                Some(bytes) => self.begun.set(self.begun.get() + bytes),
+                None => {
                     waits.set(place.is_some());
                     ready!(self.poll_enter(task, &mut place, bytes));
                 }
@@ -141,7 +141,8 @@ mod tests {
 
         async fn begin(&self, bytes: u64, may_begin: bool) {
             let (waits, work) = (Cell::new(false), pin!(async {}));
-            self.pass(bytes, may_begin, &waits, work).await;
+            self.pass(bytes, may_begin.then_some(bytes), &waits, work)
+                .await;
             assert!(!waits.get());
         }
     }

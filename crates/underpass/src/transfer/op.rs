@@ -197,12 +197,14 @@ impl Op {
         matches!(self, Self::Fill { .. })
     }
 
-    /// Whether it brings bytes to the sink.
-    pub const fn writes(self) -> bool {
-        matches!(
-            self,
-            Self::Sendfile { .. } | Self::Splice { .. } | Self::Drain { .. }
-        )
+    /// How many bytes it brings to the sink at most, if it does.
+    pub const fn writes(self) -> Option<u64> {
+        match self {
+            Self::Sendfile { len, .. } | Self::Splice { len, .. } | Self::Drain { len, .. } => {
+                Some(len)
+            }
+            _ => None,
+        }
     }
 
     /// Offset and length of what it reads from a source that has offsets.
@@ -386,7 +388,11 @@ mod tests {
             (Op::READ, None, true, false),
         ] {
             assert_eq!(op.reads(), reads.map(|from| (from, len)), "{op:?}");
-            assert_eq!((op.fills(), op.writes()), (fills, writes), "{op:?}");
+            assert_eq!(
+                (op.fills(), op.writes().is_some()),
+                (fills, writes),
+                "{op:?}"
+            );
         }
     }
 

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use ::tokio::io::Interest;
 use rustix::io::Errno;
 
-use super::sender::{Sender, StreamTransfer, Turn, ready, stream_end};
-use super::stream::{AlwaysReady, Stream};
+use super::sender::{Sender, StreamTransfer, Turn, stream_end};
+use super::stream::{AlwaysReady, Stream, ready};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
 use crate::outbox::{FileRange, Outbox, Piece};

@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use ::tokio::io::Interest;
 
-use super::sender::{StreamTransfer, ready, stream_end};
-use super::stream::Stream;
+use super::sender::{StreamTransfer, stream_end};
+use super::stream::{Stream, ready};
 use crate::drive::blocking::{Relayed, end_direction};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;

@@ -1,6 +1,5 @@
 //! Sending what an outbox owes.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use rustix::net::SendFlags;
 
 use super::cork::Cork;
 use super::residency;
-use super::stream::{AlwaysReady, Stream, send_parts};
+use super::stream::{AlwaysReady, Stream, attempt, ready, send_parts};
 use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::buffered::Gathered;
@@ -230,10 +229,11 @@ impl Sender {
                 None => break,
                 Some(Due::Send(parts, more)) => {
                     let flags = send_flags(more, self.is_last);
+                    let len = parts.map(|part| part.len() as u64).iter().sum();
                     let send = || send_parts(sink.descriptor(), parts, flags);
-                    let sent = attempt(sink, Interest::WRITABLE, send);
+                    let sent = attempt(sink, Interest::WRITABLE, len, send);
                     let waits = match sent {
-                        Some(result) => outbox.sent(result, Waits::Polls)?.is_some(),
+                        Some((result, _)) => outbox.sent(result, Waits::Polls)?.is_some(),
                         None => true,
                     };
                     if waits {
@@ -268,6 +268,12 @@ impl Sender {
         }
         self.cork(sink, CORKED_BYTES_MIN);
         Ok(Turn::More)
+    }
+
+    /// What the socket took in the latest turn of a range, if that left it full: the next turn
+    /// waits for room.
+    pub fn filled_by(&self) -> Option<u64> {
+        self.socket.as_ref()?.range.as_ref()?.transfer.filled_by
     }
 
     /// Predicts how the first range of an outbox will leave; `None` where it has no range.
@@ -370,6 +376,8 @@ pub(super) struct StreamTransfer {
     pub(super) machine: Transfer,
     buffers: RelayBuffers,
     raised: Option<UnignoredSignal>,
+    /// What the sink took in the latest call towards it, if that left it full.
+    filled_by: Option<u64>,
 }
 
 impl StreamTransfer {
@@ -384,6 +392,7 @@ impl StreamTransfer {
             machine: Transfer::new(source, sink, plan),
             buffers: RelayBuffers::default(),
             raised,
+            filled_by: None,
         }
     }
 
@@ -407,14 +416,18 @@ impl StreamTransfer {
             let _guard = SignalGuard::against(self.raised);
             perform(op, &ends, &mut self.buffers, kernel)
         };
-        let (result, side) = if op.fills() {
-            (attempt(from, Interest::READABLE, call), Wait::Source)
-        } else if op.writes() {
-            (attempt(to, Interest::WRITABLE, call), Wait::Sink)
+        let (made, side) = if op.fills() {
+            (attempt(from, Interest::READABLE, 0, call), Wait::Source)
+        } else if let Some(len) = op.writes() {
+            (attempt(to, Interest::WRITABLE, len, call), Wait::Sink)
         } else {
-            (Some(call()), Wait::Sink)
+            (Some((call(), false)), Wait::Sink)
         };
-        let step = result.map_or(Step::Wait(side), |result| self.machine.record(result));
+        self.filled_by = match made {
+            Some((Ok(taken), true)) => Some(taken),
+            _ => None,
+        };
+        let step = made.map_or(Step::Wait(side), |(result, _)| self.machine.record(result));
         if let Step::Refused(refusal) = step {
             kernel.learn(&refusal, &source, &sink);
         }
@@ -566,35 +579,4 @@ async fn wait_for_disk(file: &Arc<SharedFile>, from: u64, len: u64) -> Duration 
     let start = Instant::now();
     residency::read_ahead(file, from, len).await;
     start.elapsed()
-}
-
-/// Makes `call` if the socket is believed ready; none where it was not made.
-pub(super) fn attempt<S: Stream>(
-    stream: &S,
-    interest: Interest,
-    call: impl FnOnce() -> Result<u64, Errno>,
-) -> Option<Result<u64, Errno>> {
-    let mut made = None;
-    let outcome = stream.try_io(interest, || {
-        let result = call();
-        made = Some(result);
-        result.map_err(io::Error::from)
-    });
-    match (made, outcome) {
-        (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
-            Some(Err(errno_of(&error)))
-        }
-        (made, _) => made,
-    }
-}
-
-pub(super) async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(), Errno> {
-    stream
-        .ready(interest)
-        .await
-        .map_err(|error| errno_of(&error))
-}
-
-pub(super) fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

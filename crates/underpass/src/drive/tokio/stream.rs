@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ::tokio::io::Interest;
 use ::tokio::net::{TcpStream, UnixStream, tcp, unix};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
@@ -118,5 +119,87 @@ impl Stream for AlwaysReady<'_> {
 
     fn try_io<R>(&self, _: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         call()
+    }
+}
+
+/// What a call for a stream came to, and whether the stream took something and has no room for
+/// more: the next call is not made until it has.
+pub(super) type Attempt = (Result<u64, Errno>, bool);
+
+/// Makes `call`, which moves at most `len` bytes, if the socket is believed ready; none where it
+/// was not made. A socket that took less is asked whether it has room, by a call that costs less
+/// than one that fails.
+pub(super) fn attempt<S: Stream>(
+    stream: &S,
+    interest: Interest,
+    len: u64,
+    call: impl FnOnce() -> Result<u64, Errno>,
+) -> Option<Attempt> {
+    let mut made = None;
+    // Whatever else it returns, `ready` does too.
+    let _ = stream.try_io(interest, || {
+        let result = call();
+        let took_less = result.is_ok_and(|moved| (1..len).contains(&moved));
+        let is_full = took_less && is_full(stream.descriptor());
+        made = Some((result, is_full));
+        match is_full {
+            true => Err(io::ErrorKind::WouldBlock.into()),
+            false => result.map_err(io::Error::from),
+        }
+    });
+    made
+}
+
+pub(super) async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(), Errno> {
+    let ready = stream.ready(interest).await;
+    ready.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Whether a socket has no room. If so, it will report some.
+fn is_full(socket: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
+    poll(&mut asked, Some(&Timespec::default())) == Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::thread;
+
+    use ::tokio::runtime::Builder;
+
+    use super::*;
+    use crate::tcp;
+
+    #[test]
+    fn a_full_socket_is_waited_for_without_a_call_that_fails() {
+        let runtime = Builder::new_current_thread().enable_io().build();
+        runtime.expect("a runtime").block_on(async {
+            let (socket, mut peer) = tcp::loopback_pair().expect("a connection");
+            socket.set_nonblocking(true).expect("an option");
+            let socket = TcpStream::from_std(socket).expect("a stream");
+            let content = vec![7; 64 << 20];
+            let write = || {
+                let call = || {
+                    let sent = send(socket.as_fd(), &content, SendFlags::NOSIGNAL)?;
+                    Ok(sent as u64)
+                };
+                attempt(&socket, Interest::WRITABLE, content.len() as u64, call)
+            };
+            ready(&socket, Interest::WRITABLE).await.expect("room");
+            let mut written = 0;
+            while let Some((result, _)) = write() {
+                written += result.expect("a call that does not fail");
+            }
+            assert!(written > 0);
+            let reader = thread::spawn(move || {
+                let mut read = vec![0; usize::try_from(written).expect("memory")];
+                peer.read_exact(&mut read).expect("content");
+                peer
+            });
+            ready(&socket, Interest::WRITABLE).await.expect("room");
+            assert!(matches!(write(), Some((Ok(1..), _))));
+            reader.join().expect("no panic");
+        });
     }
 }
