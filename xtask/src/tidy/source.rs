@@ -38,7 +38,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 73_013,
+        lines_max: 73_020,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

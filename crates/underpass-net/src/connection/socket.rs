@@ -176,7 +176,14 @@ impl Stream for PlainSocket {
     fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         match self.known(interest) {
             Some(registered) => registered.try_io(interest, |_| call()),
-            None => call(),
+            None => {
+                let result = call();
+                if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                    // It knows of no readiness then. Where it refuses, `ready` says so.
+                    let _ = self.registered(interest);
+                }
+                result
+            }
         }
     }
 }
@@ -230,6 +237,10 @@ mod tests {
             while let Ok(bytes) = socket.try_io(Interest::WRITABLE, || Ok(send()?)) {
                 sent += bytes;
             }
+            let again = socket.try_io(Interest::WRITABLE, || -> io::Result<()> {
+                unreachable!("a call before there is room")
+            });
+            assert!(again.is_err());
             let reads = async {
                 tokio::task::yield_now().await;
                 theirs.shutdown(std::net::Shutdown::Write).unwrap();
