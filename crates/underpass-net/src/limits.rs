@@ -226,8 +226,9 @@ pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
 /// response of 1 MiB leaves in one turn, which takes 6 % less processor time than two.
 pub(crate) const TURNS_BYTES: u64 = 16 << 20;
 
-/// What connections are sent before the event loop looks for new events, unless one turn is larger:
-/// a request that comes meanwhile waits for some sixty microseconds.
+/// What connections are sent before the event loop looks for new events, with at most one more
+/// turn, and as much as first turns that did not wait: a request that comes meanwhile waits for
+/// some sixty microseconds while no response begins.
 pub(crate) const ROUND_BYTES: u64 = 512 << 10;
 
 /// What a turn counts as in a round, at least, where the socket takes little: a small call takes as

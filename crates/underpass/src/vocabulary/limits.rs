@@ -47,12 +47,13 @@ pub const SPLICED_BYTES_MIN: u64 = 256 << 10;
 pub const CORKED_BYTES_MIN: u64 = 512 << 10;
 
 /// The same where bbr paces the socket: 4 connections that take 100 MiB each need a tenth more
-/// processor time with a cork, and a fifth less for 300 MiB or 1 GiB.
+/// processor time with a cork, three quarters of it for 300 MiB, and half for 1 GiB.
 pub const CORKED_BYTES_MIN_UNDER_BBR: u64 = 256 << 20;
 
 /// What may wait in a TCP socket that bbr paces and whose peer is on the same machine
-/// (`TCP_NOTSENT_LOWAT`), set before the first range of at least [`CORKED_BYTES_MIN`]. A socket
-/// that is empty at its next turn keeps its rate; one that never is, has a timer for each packet.
+/// (`TCP_NOTSENT_LOWAT`), set before the first range of at least [`CORKED_BYTES_MIN`] or that takes
+/// several turns. A socket that is empty at its next turn keeps its rate; one that never is, has a
+/// timer for each packet.
 pub const UNSENT_BYTES_MAX_UNDER_BBR: u32 = 32 << 10;
 
 /// The largest turn of such a socket. For 1 MiB, half of it costs 7 % more processor time.
