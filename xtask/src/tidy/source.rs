@@ -38,7 +38,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 73_022,
+        lines_max: 73_044,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

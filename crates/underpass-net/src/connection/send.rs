@@ -122,11 +122,8 @@ impl Connection {
             let (sender, outbox) = (&mut state.sender, &mut *outbox);
             let queue = &worker.send_queue;
             let may_begin = number == Reservation::First && queue.may_begin(&mut state.began_in);
-            let (bytes, begins) = match sender.filled_by() {
-                // It begins to wait for the socket, which will take about as much again.
-                Some(taken) => (taken.max(QUEUED_BYTES_MIN).min(bytes), Some(0)),
-                None => (bytes, may_begin.then_some(bytes)),
-            };
+            let filled_by = transport.filled_by(sender).filter(|_| reserved.is_none());
+            let (bytes, begins) = share_of_round(bytes, may_begin, filled_by);
             let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
             let waits = Cell::new(false);
             let mut turn = pin!(queue.pass(bytes, begins, &waits, turn));
@@ -186,6 +183,15 @@ impl Connection {
     }
 }
 
+/// What a turn of so many bytes counts as in the send queue, and what of it begins without a place
+/// there: nothing but the wait for a socket that is full, which will take about as much again.
+fn share_of_round(bytes: u64, may_begin: bool, filled_by: Option<u64>) -> (u64, Option<u64>) {
+    match filled_by {
+        Some(taken) => (taken.max(QUEUED_BYTES_MIN).min(bytes), Some(0)),
+        None => (bytes, may_begin.then_some(bytes)),
+    }
+}
+
 /// Whether a peer has acknowledged nothing since it was last looked at. A full socket takes more
 /// only once about a third of its buffer is free, while a slow peer acknowledges all the time.
 fn has_stalled(transport: &Transport, acknowledged: &mut Option<u64>) -> bool {
@@ -230,5 +236,24 @@ fn move_error(error: underpass::Error) -> ConnectionError {
     match error.fault {
         Fault::PeerGone | Fault::TimedOut => ConnectionError::PeerGone,
         _ => ConnectionError::Move(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_full_socket_took_is_what_the_next_turn_counts_as() {
+        const TURN: u64 = 2 << 20;
+        for (may_begin, filled_by, share) in [
+            (true, None, (TURN, Some(TURN))),
+            (false, None, (TURN, None)),
+            (false, Some(300 << 10), (300 << 10, Some(0))),
+            (true, Some(1), (QUEUED_BYTES_MIN, Some(0))),
+            (false, Some(4 * TURN), (TURN, Some(0))),
+        ] {
+            assert_eq!(share_of_round(TURN, may_begin, filled_by), share);
+        }
     }
 }

@@ -15,7 +15,8 @@ use crate::limits::ROUND_BYTES;
 /// What large responses share of one round of an event loop, first come, first served. When it is
 /// used up, the event loop looks for new events: requests that have come are answered before the
 /// next round. The first turn of a response doesn't wait, once per connection and round; a round
-/// lets at least as many bytes out of the queue as have gone in first turns.
+/// lets at least as many bytes out of the queue as have gone in first turns. Who waits for room in
+/// a socket is not in the queue.
 #[derive(Default)]
 pub(crate) struct SendQueue {
     /// Of the present round.
@@ -44,9 +45,10 @@ impl SendQueue {
         self.queue.borrow().is_empty() || replace(last, self.number.get()) != self.number.get()
     }
 
-    /// Lets `work` go on, whenever it is woken, once so many bytes may be sent. What it `begins`
-    /// with, if anything, it sends at once. `waits` is set if it was in the queue before this poll:
-    /// a timer that wakes the task only brings it there. Cancelling wastes a place.
+    /// Lets `work` go on, whenever it is woken, once so many bytes may be sent. Where it `begins`
+    /// it is polled at once and sends so many bytes then, none if it only begins to wait. `waits`
+    /// is set if it was in the queue before this poll: a timer that wakes the task only brings it
+    /// there. Cancelling wastes a place.
     pub(crate) async fn pass<F: Future>(
         &self,
         bytes: u64,
@@ -222,6 +224,41 @@ mod tests {
                 begun += 1;
             }
             assert!(begun >= TURNS, "{begun} responses");
+        });
+    }
+
+    #[test]
+    fn who_waits_for_room_is_outside_of_the_queue_and_comes_behind_others_when_it_is_woken() {
+        beside_renewal(|queue| async move {
+            let other = Rc::clone(&queue);
+            let other = spawn_local(async move {
+                for _ in 0..3 {
+                    other.enter(ROUND_BYTES).await;
+                }
+            });
+            yield_now().await;
+            let (waits, polls) = (Cell::new(false), Cell::new(0));
+            let work = pin!(poll_fn(|_| {
+                polls.set(polls.get() + 1);
+                match polls.get() {
+                    1 => Poll::Pending,
+                    _ => Poll::Ready(()),
+                }
+            }));
+            let mut pass = pin!(queue.pass(ROUND_BYTES, Some(0), &waits, work));
+            let mut poll = async || poll_fn(|task| Poll::Ready(pass.as_mut().poll(task))).await;
+            let begun = queue.begun.get();
+            assert!(poll().await.is_pending());
+            assert_eq!((polls.get(), queue.begun.get()), (1, begun));
+            // There is room: now it takes a place.
+            assert!(poll().await.is_pending());
+            assert_eq!(polls.get(), 1);
+            while poll().await.is_pending() {
+                assert_eq!(polls.get(), 1);
+                yield_now().await;
+            }
+            assert_eq!(polls.get(), 2);
+            other.await.unwrap();
         });
     }
 

@@ -85,8 +85,8 @@ impl PlainSocket {
         Ok(registered)
     }
 
-    /// Forgets what the event loop knows: the next call is made whatever that was, and the next
-    /// wait registers anew. Nothing waits now.
+    /// Forgets what the event loop knows: the next call is made whatever that was, and the first
+    /// that would block registers anew. Nothing waits now.
     #[cfg(feature = "tls")]
     pub(crate) fn deregister(&self) {
         self.registration.take();

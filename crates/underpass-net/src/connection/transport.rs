@@ -17,6 +17,8 @@ use underpass::{Kernel, Outbox, Policy};
 use crate::connection::input::FrameBuffer;
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
+#[cfg(feature = "tls")]
+use crate::limits::SEALED_COST;
 use crate::tls::info::{SealedBy, TlsInfo};
 #[cfg(feature = "tls")]
 use crate::tls::session::TlsSession;
@@ -138,6 +140,17 @@ impl Transport {
                     }
                 }
             }
+        }
+    }
+
+    /// How many plain bytes cost as much as what the socket took in the latest turn, if that left
+    /// it full.
+    pub(crate) fn filled_by(&self, sender: &Sender) -> Option<u64> {
+        let taken = sender.filled_by()?;
+        match &self.layer {
+            Layer::Plain => Some(taken),
+            #[cfg(feature = "tls")]
+            Layer::Tls(_) => Some(taken * SEALED_COST),
         }
     }
 

@@ -270,8 +270,8 @@ impl Sender {
         Ok(Turn::More)
     }
 
-    /// What the socket took in the latest turn of a range, if that left it full: the next turn
-    /// waits for room.
+    /// What the socket took in the latest turn of a range, if that left it full: a turn that begins
+    /// before the event loop runs sends nothing, and waits for room.
     pub fn filled_by(&self) -> Option<u64> {
         self.socket.as_ref()?.range.as_ref()?.transfer.filled_by
     }
