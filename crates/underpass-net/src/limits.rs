@@ -231,8 +231,8 @@ pub(crate) const TURNS_BYTES: u64 = 16 << 20;
 /// some sixty microseconds while no response begins.
 pub(crate) const ROUND_BYTES: u64 = 512 << 10;
 
-/// What a turn counts as in a round, at least, where the socket takes little: a small call takes as
-/// long as so many bytes of a large one.
+/// What the turn of a slow reader counts as in a round, at least: a small call takes as long as so
+/// many bytes of a large one. It may send a whole turn all the same, and counts as that next time.
 pub(crate) const QUEUED_BYTES_MIN: u64 = 64 << 10;
 
 /// What of an outbox is encrypted at a time, and leaves by one call. Batches of 64 KiB cost a sixth

@@ -15,8 +15,8 @@ use crate::limits::ROUND_BYTES;
 /// What large responses share of one round of an event loop, first come, first served. When it is
 /// used up, the event loop looks for new events: requests that have come are answered before the
 /// next round. The first turn of a response doesn't wait, once per connection and round; a round
-/// lets at least as many bytes out of the queue as have gone in first turns. Who waits for room in
-/// a socket is not in the queue.
+/// lets at least as many bytes out of the queue as have gone in first turns. A connection that
+/// waits for room in its socket is not in the queue.
 #[derive(Default)]
 pub(crate) struct SendQueue {
     /// Of the present round.
