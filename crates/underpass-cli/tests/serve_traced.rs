@@ -75,6 +75,31 @@ fn a_popular_small_file_costs_three_calls() {
 
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
+fn a_name_that_still_leads_to_its_file_is_opened_again_but_watched_once() {
+    /// How often the name is resolved, a second apart.
+    const OPENED: usize = 3;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let server = with_popular_file(log.path(), 1024);
+    let count = |name: &str| {
+        let log = fs::read_to_string(log.path()).unwrap();
+        calls(&log).iter().filter(|call| **call == name).count()
+    };
+    let mut socket = server.connect();
+    wait_until("its name to be resolved again", || {
+        assert_eq!(socket.get("/f").body, vec![b'f'; 1024]);
+        count("openat2") >= OPENED
+    });
+    assert_eq!(count("inotify_add_watch"), 1);
+    assert_eq!(count("inotify_rm_watch"), 0);
+    let other = server.path("other");
+    fs::write(&other, "new").unwrap();
+    fs::rename(&other, server.path("f")).unwrap();
+    assert_eq!(socket.get("/f").body, b"new");
+    server.stop().assert_success();
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
 fn a_connection_for_one_request_costs_seven_calls() {
     const CONNECTIONS: usize = 100;
     const SECONDS_MAX: usize = 5;

@@ -59,9 +59,11 @@ pub(crate) struct FileTime {
     pub(crate) nanoseconds: u32,
 }
 
-/// What of a file shows that it changed.
+/// What tells a file from others, and from itself before a change.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct FileStamp {
+    /// Device and inode.
+    pub(crate) identity: (u64, u64),
     pub(crate) size: u64,
     /// When the content was modified.
     pub(crate) modified: FileTime,
@@ -82,6 +84,7 @@ impl FileTime {
 impl FileStamp {
     pub(crate) fn of(stat: &Stat) -> FileStamp {
         FileStamp {
+            identity: (stat.st_dev, stat.st_ino),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             modified: FileTime::of(stat),
             changed: FileTime {

@@ -8,20 +8,20 @@
 //! shows only after [`OPEN_FILE_KEPT`] is listed in docs/serve.md, "How bodies are sent".
 //!
 //! Where inotify reports changes of a file ([`crate::site::watcher`]), it is looked at
-//! again only after one.
+//! again only after one; a name that still leads to the same file keeps its watch.
 //!
 //! Of a small file that is asked for more than once the content is kept too, as long as neither its
 //! size nor its times change: a hot answer is then one `recv` and one `send`.
 //!
 //! Whatever is answered is one state of one file that had this name within that time. An open file
-//! that was deleted keeps its space on disk; a sweep closes what is too old without a request.
+//! that was deleted keeps its space on disk; a sweep closes what nobody has asked for in a while.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
@@ -149,7 +149,7 @@ impl FileSnapshot {
     ) -> FileSnapshot {
         let stamp = FileStamp::of(stat);
         let inode = match label.etag {
-            EtagRecipe::MtimeSizeInode => Some(stat.st_ino),
+            EtagRecipe::MtimeSizeInode => Some(stamp.identity.1),
             EtagRecipe::MtimeSize => None,
         };
         let validators = Validators::new(stamp.modified, stamp.size, inode, label.coding, now);
@@ -295,7 +295,8 @@ impl OpenFileCache {
     /// The file that this path leads to, if it is kept and still has a name; else the path.
     fn kept(&self, path: SitePath, now: SystemTime) -> Result<SiteFile, SitePath> {
         let mut kept = self.kept.borrow_mut();
-        let Some(entry) = kept.get_mut(&*path.key()).filter(|it| it.is_fresh(now)) else {
+        let entry = kept.get_mut(&*path.key());
+        let Some(entry) = entry.filter(|it| it.is_younger(it.lifetime(), now)) else {
             return Err(path);
         };
         if !entry.is_unchanged() {
@@ -332,12 +333,16 @@ impl OpenFileCache {
         if kept.is_empty() {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
         }
+        let watched = kept.get(&*key).and_then(|it| it.watch_of(&file.state));
+        if watched.is_some() {
+            file.state.keep_content();
+        }
         let entry = CachedFile {
             path: (*asked != file.path).then(|| file.path.clone()),
             settled: file.settled.clone(),
             state: Rc::clone(&file.state),
             opened: now,
-            watched: None,
+            watched,
         };
         match kept.insert(key.into_owned(), entry) {
             None => self.metrics.files.kept.add(1),
@@ -361,6 +366,13 @@ impl OpenFileCache {
 }
 
 impl CachedFile {
+    /// Its watch, if it is this file.
+    fn watch_of(&self, file: &FileSnapshot) -> Option<Rc<WatchedFile>> {
+        // While it is open, no other file can have its inode.
+        let is_same = self.state.stamp.identity == file.stamp.identity;
+        self.watched.clone().filter(|_| is_same)
+    }
+
     /// Whether the last look at the file still holds: no event reported a change since, and its
     /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
@@ -368,10 +380,15 @@ impl CachedFile {
         self.state.validators.modified.is_some() && self.watched.as_ref().is_some_and(is_quiet)
     }
 
-    /// A clock that was set back ends it too.
-    fn is_fresh(&self, now: SystemTime) -> bool {
-        now.duration_since(self.opened)
-            .is_ok_and(|age| age < OPEN_FILE_KEPT)
+    /// How long it is used before its name is resolved again. It differs by file: many that were
+    /// opened at once are not all opened again at once.
+    fn lifetime(&self) -> Duration {
+        OPEN_FILE_KEPT - Duration::from_millis(self.state.stamp.identity.1 % 256)
+    }
+
+    /// A clock that was set back makes it old too.
+    fn is_younger(&self, limit: Duration, now: SystemTime) -> bool {
+        now.duration_since(self.opened).is_ok_and(|age| age < limit)
     }
 }
 
@@ -385,7 +402,8 @@ async fn sweep(files: Weak<OpenFileCache>) {
         let now = SystemTime::now();
         let mut kept = files.kept.borrow_mut();
         let before = kept.len();
-        kept.retain(|_, entry| entry.is_fresh(now));
+        // The next request for a popular one may be about to take over its watch.
+        kept.retain(|_, entry| entry.is_younger(2 * OPEN_FILE_KEPT, now));
         files.count_closed(before - kept.len());
         if kept.is_empty() {
             return;

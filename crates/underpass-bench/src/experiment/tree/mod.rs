@@ -32,8 +32,8 @@ use crate::contender::process::{self, CommandSpec, Processors};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Case, Contender, Experiment};
 use crate::error::{Error, ErrorContext as _, Result};
-use crate::machine::file_system;
 use crate::machine::window::observe_children;
+use crate::machine::{file_system, touch_free_memory};
 use crate::rounds::contenders::{ContenderList, ContenderSet};
 use crate::rounds::interleave::Played;
 use crate::rounds::metric::read_all;
@@ -311,6 +311,7 @@ impl TreeContenders {
     /// Brings everything to rest; returns where the next copy goes.
     fn next_copy(&mut self) -> Result<PathBuf> {
         self.tidy_up()?;
+        touch_free_memory(self.source.disk_bytes() * 5 / 4);
         source::warm(&self.from)?;
         content::flush_file_system(&self.folder)?;
         self.require_room_for(1)?;
