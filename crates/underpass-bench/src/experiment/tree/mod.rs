@@ -311,12 +311,12 @@ impl TreeContenders {
     /// Brings everything to rest; returns where the next copy goes.
     fn next_copy(&mut self) -> Result<PathBuf> {
         self.tidy_up()?;
-        touch_free_memory(self.source.disk_bytes() * 5 / 4);
         source::warm(&self.from)?;
         content::flush_file_system(&self.folder)?;
         self.require_room_for(1)?;
         self.copies += 1;
         let name = format!("to-{}-{}", self.kind.word(), self.copies);
+        touch_free_memory(self.source.disk_bytes() * 5 / 4);
         Ok(self.last.insert(self.folder.join(name)).clone())
     }
 
