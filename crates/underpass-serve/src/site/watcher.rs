@@ -12,9 +12,9 @@
 //! sent behind another) may be younger than what the loop has reported. Before it is answered the
 //! queue is read: [`WorkerWatcher::read_events`].
 //!
-//! Used only on file systems whose every change goes through this kernel. What no event reports
-//! of (writing through a mapping, a folder on the path that is renamed) shows when the name is
-//! resolved again, as it does without a watch.
+//! Used only on file systems whose every change goes through this kernel. What no event reports of
+//! (writing through a mapping, by `io_submit` or through a loop device; a renamed folder on the
+//! path) shows when the name is resolved again, as it does without a watch.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
