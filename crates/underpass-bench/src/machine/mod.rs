@@ -126,9 +126,8 @@ fn few_processors() -> Option<String> {
 
 /// Uses free memory for a moment, so many bytes of it if there is as much.
 ///
-/// A virtual machine may give its host what has been free for two seconds. Whoever takes that first
-/// waits for the host, a second and more for each GiB: after a pause that is the first contender of
-/// a round.
+/// A virtual machine may have given it to its host (docs/kernel-notes.md, "Free memory of a virtual
+/// machine"); the first contender of a round would wait for the host.
 pub(crate) fn touch_free_memory(bytes: u64) {
     let system = rustix::system::sysinfo();
     let free = system.freeram as u64 * u64::from(system.mem_unit);

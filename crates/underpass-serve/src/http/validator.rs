@@ -59,7 +59,7 @@ pub(crate) struct FileTime {
     pub(crate) nanoseconds: u32,
 }
 
-/// What tells a file from others, and from itself before a change.
+/// Which file it is, and what shows that it changed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct FileStamp {
     /// Device and inode.

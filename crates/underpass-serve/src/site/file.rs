@@ -333,7 +333,11 @@ impl OpenFileCache {
         if kept.is_empty() {
             tokio::task::spawn_local(sweep(Rc::downgrade(self)));
         }
-        let watched = kept.get(&*key).and_then(|it| it.watch_of(&file.state));
+        // While the former one is open, no other file can have its inode.
+        let identity = file.state.stamp.identity;
+        let former = kept.get(&*key);
+        let former = former.filter(|it| it.state.stamp.identity == identity);
+        let watched = former.and_then(|it| it.watched.clone());
         if watched.is_some() {
             file.state.keep_content();
         }
@@ -366,13 +370,6 @@ impl OpenFileCache {
 }
 
 impl CachedFile {
-    /// Its watch, if it is this file.
-    fn watch_of(&self, file: &FileSnapshot) -> Option<Rc<WatchedFile>> {
-        // While it is open, no other file can have its inode.
-        let is_same = self.state.stamp.identity == file.stamp.identity;
-        self.watched.clone().filter(|_| is_same)
-    }
-
     /// Whether the last look at the file still holds: no event reported a change since, and its
     /// date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
