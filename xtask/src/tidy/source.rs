@@ -24,7 +24,7 @@ struct SourceLimit {
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &["underpass-bench", "xtask"],
-        lines_max: 21_612,
+        lines_max: 21_600,
         reason: "what measures and checks the product must not outweigh it",
     },
     SourceLimit {
@@ -38,7 +38,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-cli",
             "xtask",
         ],
-        lines_max: 73_070,
+        lines_max: 73_044,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
 ];

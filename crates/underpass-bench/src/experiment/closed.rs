@@ -108,20 +108,17 @@ impl ClosedLoad {
             ..Case::default()
         };
         if extra == ExtraPasses::All {
-            let notes = &mut case.notes;
-            let lines =
-                runner.once_each(servers, SAMPLED, weight, notes, |servers, contender| {
-                    servers.sample_memory(contender, |server| {
-                        self.load(&files, server, self.quota, stop).map(drop)
-                    })
-                })?;
+            let lines = runner.once_each(servers, SAMPLED, weight, |servers, contender| {
+                servers.sample_memory(contender, |server| {
+                    self.load(&files, server, self.quota, stop).map(drop)
+                })
+            })?;
             case.timelines = lines.concat();
-            let paths =
-                runner.once_each(servers, COUNTED, weight, notes, |servers, contender| {
-                    servers.count_payload(contender, |server| {
-                        Ok(self.load(&files, server, self.quota, stop)?.body_bytes)
-                    })
-                })?;
+            let paths = runner.once_each(servers, COUNTED, weight, |servers, contender| {
+                servers.count_payload(contender, |server| {
+                    Ok(self.load(&files, server, self.quota, stop)?.body_bytes)
+                })
+            })?;
             case.travelled = paths.concat();
         }
         if extra != ExtraPasses::Nothing {

@@ -126,20 +126,14 @@ impl ManyOptions {
         let Some(played) = played else {
             return Ok(None);
         };
+        let lines = runner.once_each(servers, SAMPLED, weight, |servers, contender| {
+            servers.restart(contender)?;
+            servers.sample_memory(contender, |server| {
+                load.hold_all(server, || Ok(())).map(drop)
+            })
+        })?;
         let mut notes = servers.notes(&played);
         notes.extend(self.judge(servers, &played));
-        let lines = runner.once_each(
-            servers,
-            SAMPLED,
-            weight,
-            &mut notes,
-            |servers, contender| {
-                servers.restart(contender)?;
-                servers.sample_memory(contender, |server| {
-                    load.hold_all(server, || Ok(())).map(drop)
-                })
-            },
-        )?;
         let (connections, hold) = (load.connections, load.hold);
         let (label, what) = match self.idle {
             false => {

@@ -4,6 +4,7 @@
 use crate::document::{Latencies, PayloadPath, Unit};
 use crate::machine::proc::CpuSource;
 use crate::machine::window::{UsageWindow, note_of_bottleneck};
+use crate::rounds::contenders::ContenderList;
 use crate::rounds::interleave::{Played, Sample};
 use crate::rounds::metric::{GIB, MetricReader};
 
@@ -149,14 +150,15 @@ pub(crate) fn latencies(played: &Played<PlaySample>) -> Vec<Latencies> {
 
 /// The notes of each contender's rounds and of all of them together. `other_side` may be the
 /// bottleneck.
-pub(crate) fn notes_of<'n>(
+pub(crate) fn notes_of(
     played: &Played<PlaySample>,
-    name: impl Fn(usize) -> &'n str,
+    list: &mut ContenderList,
     other_side: &str,
 ) -> Vec<String> {
-    let of = |contender| notes_of_one(name(contender), other_side, &played.of(contender));
+    let new = list.new_failures();
+    let of = |contender| notes_of_one(list.name(contender), other_side, &played.of(contender));
     let notes = (0..played.contenders()).flat_map(of);
-    played.notes().into_iter().chain(notes).collect()
+    new.into_iter().chain(played.notes()).chain(notes).collect()
 }
 
 fn notes_of_one(name: &str, other_side: &str, samples: &[&PlaySample]) -> Vec<String> {
@@ -412,7 +414,6 @@ mod tests {
                 vec![Some(observation(1..=10))],
                 vec![Some(observation(11..=20))],
             ],
-            failures: Vec::new(),
             repeated: 0,
             disturbed: 0,
         };

@@ -113,8 +113,6 @@ pub(crate) struct ServerSet {
     throttle: Option<DiskThrottle>,
     entries: Vec<ServerEntry>,
     list: ContenderList,
-    /// Notes, for the next case, on servers that have failed before its rounds.
-    pending_notes: Vec<String>,
 }
 
 /// A server with its setup; running from `ServerSet::run` on.
@@ -155,7 +153,6 @@ impl ServerSet {
             throttle,
             entries: Vec::new(),
             list: ContenderList::default(),
-            pending_notes: Vec::new(),
         };
         let admitted = servers.admit_all(contenders, directory);
         let played = admitted.and_then(|()| {
@@ -243,8 +240,7 @@ impl ServerSet {
         content::flush_file_system(&self.site)?;
         for index in self.list.standing() {
             if let Err(error) = verify(self.server(index)?.address(), &files) {
-                let failure = self.leave_out(index, VERIFIED, error)?;
-                self.pending_notes.push(failure);
+                self.leave_out(index, VERIFIED, error)?;
             }
         }
         Ok(files)
@@ -314,9 +310,7 @@ impl ServerSet {
 
     /// The notes on a case, including failures before its rounds.
     pub(crate) fn notes(&mut self, played: &Played<PlaySample>) -> Vec<String> {
-        let mut notes = std::mem::take(&mut self.pending_notes);
-        notes.extend(notes_of(played, |index| self.name(index), "the client"));
-        notes
+        notes_of(played, &mut self.list, "the client")
     }
 
     /// Samples a server's memory during `work`, which is not timed.

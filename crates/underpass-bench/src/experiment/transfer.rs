@@ -237,7 +237,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
             load: case.load,
             metrics: read_all(E::METRICS_FIRST.iter().chain(&METRICS), &played),
             travelled: payload_paths(&played),
-            notes: notes_of(&played, |at| self.list.name(at), E::OTHER_SIDE),
+            notes: notes_of(&played, &mut self.list, E::OTHER_SIDE),
             ..Case::default()
         }))
     }

@@ -14,10 +14,9 @@ pub(crate) trait ContenderSet {
     fn dismiss(&mut self, contender: usize) -> Result<()>;
 
     /// See [`ContenderList::leave_out`].
-    fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<String> {
-        let failure = self.list().leave_out(contender, when, error)?;
-        self.dismiss(contender)?;
-        Ok(failure)
+    fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<()> {
+        self.list().leave_out(contender, when, error)?;
+        self.dismiss(contender)
     }
 }
 
@@ -27,6 +26,8 @@ pub(crate) struct ContenderList {
     names: Vec<String>,
     has_failed: Vec<bool>,
     failures: Vec<String>,
+    /// How many of the failures stand in the notes on a case.
+    reported: usize,
     rejections: Vec<String>,
 }
 
@@ -67,24 +68,26 @@ impl ContenderList {
         [&self.rejections[..], &self.failures[..]].concat()
     }
 
-    /// Leaves a contender out from now on and returns the note on it. `when` continues the sentence
-    /// "NAME failed …".
+    /// The notes on those that have failed since the last call.
+    pub(crate) fn new_failures(&mut self) -> Vec<String> {
+        let new = self.failures[self.reported..].to_vec();
+        self.reported = self.failures.len();
+        new
+    }
+
+    /// Leaves a contender out from now on, and notes it. `when` continues the sentence "NAME failed
+    /// …".
     ///
     /// Returns the error where no other contender is left, and where no contender is at fault.
-    pub(crate) fn leave_out(
-        &mut self,
-        contender: usize,
-        when: &str,
-        error: Error,
-    ) -> Result<String> {
+    fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<()> {
         let name = &self.names[contender];
         if self.standing() == [contender] || matches!(error, Error::Setting(_)) {
             return Err(error.of(name));
         }
         let failure = format!("{name} failed {when} and is left out from there on: {error}");
         self.has_failed[contender] = true;
-        self.failures.push(failure.clone());
-        Ok(failure)
+        self.failures.push(failure);
+        Ok(())
     }
 }
 
@@ -102,11 +105,15 @@ pub(crate) mod tests {
     fn one_that_fails_is_named_and_the_last_one_fails_for_all() {
         let mut list = list_of(&["a", "b"]);
         let hung_up = || Error::Answer("it hung up".into());
-        let reported = list.leave_out(0, "in round 2 of 6", hung_up()).unwrap();
+        list.leave_out(0, "in round 2 of 6", hung_up()).unwrap();
         let expected =
             "a failed in round 2 of 6 and is left out from there on: wrong answer: it hung up";
-        assert_eq!((reported.as_str(), list.standing()), (expected, vec![1]));
-        assert_eq!(list.missing(), [expected]);
+        assert_eq!(
+            (list.missing(), list.standing()),
+            (vec![expected.into()], vec![1])
+        );
+        assert_eq!(list.new_failures(), [expected]);
+        assert!(list.new_failures().is_empty());
         let last = list.leave_out(1, "in round 3 of 6", hung_up());
         assert_eq!(last.unwrap_err().to_string(), "wrong answer: b: it hung up");
     }

@@ -48,8 +48,6 @@ pub(crate) struct Played<S> {
     /// By round, then by contender; `None` for a contender that failed in any round. Fewer than
     /// requested where it was stopped.
     pub(crate) rounds: Vec<Vec<Option<S>>>,
-    /// The notes on those that failed.
-    pub(crate) failures: Vec<String>,
     /// Rounds that were disturbed and repeated.
     pub(crate) repeated: usize,
     /// Rounds that were disturbed and count nevertheless, because repeating did not help.
@@ -72,7 +70,7 @@ impl<S> Played<S> {
 
     /// Notes on the rounds of any case.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes = self.failures.clone();
+        let mut notes = Vec::new();
         let (repeated, disturbed) = (self.repeated, self.disturbed);
         if repeated > 0 {
             notes.push(format!(
@@ -99,14 +97,12 @@ pub(crate) fn interleave<C: ContenderSet, S: Sample>(
 ) -> Result<Played<S>> {
     let mut played = Played {
         rounds: Vec::new(),
-        failures: Vec::new(),
         repeated: 0,
         disturbed: 0,
     };
     let mut round = Round::WarmUp;
     while round != Round::Counted(schedule.rounds) {
-        let failures = &mut played.failures;
-        match schedule.play_round(round, contenders, &mut play, failures)? {
+        match schedule.play_round(round, contenders, &mut play)? {
             RoundOutcome::Stopped => break,
             RoundOutcome::Abandoned => played.repeated += 1,
             RoundOutcome::Complete(_) if round == Round::WarmUp => {}
@@ -146,7 +142,6 @@ impl Schedule<'_> {
         round: Round,
         contenders: &mut C,
         play: &mut impl FnMut(&mut C, usize) -> Result<S>,
-        failures: &mut Vec<String>,
     ) -> Result<RoundOutcome<S>> {
         if self.is_stopped() {
             return Ok(RoundOutcome::Stopped);
@@ -173,7 +168,7 @@ impl Schedule<'_> {
                         Round::WarmUp => "in the warm-up".to_owned(),
                         Round::Counted(n) => format!("in round {} of {}", n + 1, self.rounds),
                     };
-                    failures.push(contenders.leave_out(contender, &when, error)?);
+                    contenders.leave_out(contender, &when, error)?;
                 }
             }
         }
@@ -332,7 +327,7 @@ mod tests {
         (script.stops_after, script.fails_at) = (7, vec![7]);
         let played = play(&mut script, 4).unwrap();
         assert_eq!(numbers(&played), [[2, 3], [5, 4]]);
-        assert!(played.failures.is_empty());
+        assert!(script.list.missing().is_empty());
     }
 
     #[test]
@@ -342,7 +337,7 @@ mod tests {
         let played = play(&mut script, 3).unwrap();
         assert_eq!(script.contenders, [0, 1, 2, 0, 1, 2, 2, 1, 0, 2, 0]);
         let note = "b failed in round 2 of 3 and is left out from there on: wrong answer: hung up";
-        assert_eq!(played.failures, [note]);
+        assert_eq!(script.list.missing(), [note]);
         assert_eq!(script.dismissed, [1]);
         assert_eq!((played.contenders(), played.of(1).len()), (3, 0));
         assert_eq!(numbers(&played), [[3, 5], [8, 6], [10, 9]]);
@@ -352,9 +347,9 @@ mod tests {
     fn one_that_fails_in_the_warm_up_is_not_played_again() {
         let mut script = script(2, &[]);
         script.fails_at = vec![1];
-        let played = play(&mut script, 2).unwrap();
+        play(&mut script, 2).unwrap();
         assert_eq!(script.contenders, [0, 1, 1, 1]);
-        assert!(played.failures[0].starts_with("a failed in the warm-up"));
+        assert!(script.list.missing()[0].starts_with("a failed in the warm-up"));
     }
 
     #[test]

@@ -131,7 +131,6 @@ mod tests {
         let round = |ours, theirs| vec![Some(ours), None, Some(theirs)];
         let played = Played {
             rounds: vec![round(2.0, 1.0), round(4.0, 2.0), round(6.0, 3.0)],
-            failures: Vec::new(),
             repeated: 0,
             disturbed: 0,
         };

@@ -60,7 +60,6 @@ impl RoundRunner<'_> {
         contenders: &mut C,
         when: &str,
         weight: u64,
-        notes: &mut Vec<String>,
         mut one: impl FnMut(&mut C, usize) -> Result<R>,
     ) -> Result<Vec<R>> {
         let mut all = Vec::new();
@@ -69,7 +68,7 @@ impl RoundRunner<'_> {
                 Ok(done) => all.push(done),
                 // The stop made it fail.
                 Err(_) if self.is_stopped() => break,
-                Err(error) => notes.push(contenders.leave_out(contender, when, error)?),
+                Err(error) => contenders.leave_out(contender, when, error)?,
             }
             self.progress.done(weight);
         }
@@ -77,7 +76,8 @@ impl RoundRunner<'_> {
     }
 
     /// Counts the system calls of each contender under strace, outside of the rounds; where that is
-    /// not possible, a note says why.
+    /// not possible, a note says why. The case has the notes on all that have failed since its
+    /// rounds.
     pub(crate) fn count_calls<C: ContenderSet>(
         &self,
         contenders: &mut C,
@@ -85,7 +85,7 @@ impl RoundRunner<'_> {
         case: &mut Case,
         count: impl FnMut(&mut C, usize) -> Result<Option<SystemCalls>>,
     ) -> Result<()> {
-        match self.once_each(contenders, TRACED, weight, &mut case.notes, count) {
+        match self.once_each(contenders, TRACED, weight, count) {
             Ok(calls) => case.calls = calls.into_iter().flatten().collect(),
             Err(Error::Setting(why)) => {
                 let note = format!("system calls were not counted: {why}");
@@ -93,6 +93,7 @@ impl RoundRunner<'_> {
             }
             Err(error) => return Err(error),
         }
+        case.notes.extend(contenders.list().new_failures());
         Ok(())
     }
 }

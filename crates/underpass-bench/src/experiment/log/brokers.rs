@@ -16,7 +16,7 @@ use crate::experiment::ExperimentContext;
 use crate::experiment::sample::{FileResidency, PlaySample, notes_of};
 use crate::experiment::serving::{ServerVariant, observe_work};
 use crate::load::kafka::{
-    BrokerConnection, BrokerLoad, BrokerRole, BrokerStream, PreparedTopic, StreamEnd, create_topic,
+    BrokerConnection, BrokerLoad, BrokerStream, PreparedTopic, StreamEnd, create_topic,
 };
 use crate::machine::throttle::DiskThrottle;
 use crate::rounds::contenders::{ContenderList, ContenderSet};
@@ -46,8 +46,6 @@ pub(super) struct BrokerSet {
     processor: Option<usize>,
     throttle: Option<DiskThrottle>,
     list: ContenderList,
-    /// Notes, for the next case, on brokers that have failed before its rounds.
-    pub(super) pending_notes: Vec<String>,
 }
 
 struct BrokerEntry {
@@ -72,7 +70,6 @@ impl BrokerSet {
             processor: setting.processors.contender,
             throttle,
             list: ContenderList::default(),
-            pending_notes: Vec::new(),
         };
         let folder = setting.scratch.subdirectory(FOLDER)?;
         let played = brokers
@@ -198,9 +195,9 @@ impl BrokerSet {
         configs: &[(&str, &str)],
         runner: &RoundRunner,
     ) -> Result<()> {
-        self.each((FILLED, runner), |brokers, index| {
-            brokers.fill_one(index, topic, configs, runner.stop)
-        })
+        let fill =
+            |brokers: &mut BrokerSet, index| brokers.fill_one(index, topic, configs, runner.stop);
+        runner.once_each(self, FILLED, 0, fill).map(drop)
     }
 
     fn fill_one(
@@ -213,16 +210,8 @@ impl BrokerSet {
         let mut connection = self.connect(index)?;
         connection.create(&create_topic(&topic.name, topic.partitions, configs))?;
         wait_until_led(&mut connection, topic)?;
-        let stream = BrokerStream {
-            connections: 1,
-            topic,
-            role: BrokerRole::Produce {
-                acks: 1,
-                window: 5,
-                interval: None,
-            },
-            end: StreamEnd::Requests(topic.batches * topic.partition_count()),
-        };
+        let end = StreamEnd::Requests(topic.batches * topic.partition_count());
+        let stream = BrokerStream::producer(topic, None, end);
         BrokerLoad::connect(self.broker(index)?.address(), vec![stream])?.run(stop)?;
         connection.check(topic)?;
         content::flush_file_system(self.data(index))
@@ -244,22 +233,7 @@ impl BrokerSet {
 
     /// The notes on a case, including failures before its rounds.
     pub(super) fn notes(&mut self, played: &Played<PlaySample>) -> Vec<String> {
-        let name = |index: usize| self.entries[index].setup.name();
-        let notes = notes_of(played, name, "the client");
-        self.pending_notes.drain(..).chain(notes).collect()
-    }
-
-    /// Does something with every broker before the rounds of a case. Those that fail `when` it is
-    /// done are left out from here on.
-    pub(super) fn each(
-        &mut self,
-        (when, runner): (&str, &RoundRunner),
-        mut work: impl FnMut(&mut BrokerSet, usize) -> Result<()>,
-    ) -> Result<()> {
-        let mut notes = Vec::new();
-        runner.once_each(self, when, 0, &mut notes, &mut work)?;
-        self.pending_notes.extend(notes);
-        Ok(())
+        notes_of(played, &mut self.list, "the client")
     }
 }
 

@@ -124,8 +124,8 @@ fn case(
     let span = scale.pick(SPAN_FULL, SPAN_QUICK);
     let warm_up = scale.pick(WARM_UP_FULL, SPAN_QUICK);
     let weight = span.as_millis() as u64;
-    brokers.each((WARMED_UP, runner), |brokers, contender| {
-        observe(brokers, contender, warm_up).map(drop)
+    runner.once_each(brokers, WARMED_UP, 0, |brokers, contender| {
+        observe(brokers, contender, warm_up)
     })?;
     let played = runner.play(brokers, weight, |brokers, contender| {
         observe(brokers, contender, span)

@@ -13,6 +13,7 @@ use crate::experiment::serving::ServerVariant;
 use crate::experiment::sizes::size_label;
 use crate::load::kafka::{BrokerLoad, BrokerRole, BrokerStream, PreparedTopic, StreamEnd};
 use crate::machine::proc;
+use crate::rounds::contenders::ContenderSet;
 use crate::rounds::interleave::Sample;
 use crate::rounds::metric::{MetricReader, read_all};
 
@@ -156,16 +157,8 @@ fn kill_under_load(
 
 /// A producer that takes its time: a record every 2 ms.
 fn producer(topic: &PreparedTopic, span: Duration) -> BrokerStream<'_> {
-    BrokerStream {
-        connections: 1,
-        topic,
-        role: BrokerRole::Produce {
-            acks: 1,
-            window: 5,
-            interval: Some(Duration::from_millis(2)),
-        },
-        end: StreamEnd::Span(span),
-    }
+    let interval = Some(Duration::from_millis(2));
+    BrokerStream::producer(topic, interval, StreamEnd::Span(span))
 }
 
 /// No case if it was stopped before a round was complete.
@@ -179,11 +172,7 @@ fn case(
         label: load.clone(),
         load,
         metrics: read_all(&METRICS, &played),
-        notes: brokers
-            .pending_notes
-            .drain(..)
-            .chain(played.notes())
-            .collect(),
+        notes: [brokers.list().new_failures(), played.notes()].concat(),
         ..Case::default()
     });
     Ok(case.into_iter().collect())

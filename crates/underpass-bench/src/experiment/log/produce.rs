@@ -161,8 +161,8 @@ impl ProduceLoad<'_> {
         let runner = &setting.runner;
         let weight = setting.scale.pick(SPAN_FULL, SPAN_QUICK).as_millis() as u64;
         for _ in 0..WARM_UPS {
-            brokers.each((WARMED_UP, runner), |brokers, contender| {
-                self.observe(brokers, contender, setting).map(drop)
+            runner.once_each(brokers, WARMED_UP, 0, |brokers, contender| {
+                self.observe(brokers, contender, setting)
             })?;
         }
         let played = runner.play(brokers, weight, |brokers, contender| {

@@ -44,6 +44,26 @@ pub(crate) struct BrokerStream<'a> {
     pub(crate) end: StreamEnd,
 }
 
+impl BrokerStream<'_> {
+    /// One connection that produces with `acks=1` and five requests in flight.
+    pub(crate) fn producer(
+        topic: &PreparedTopic,
+        interval: Option<Duration>,
+        end: StreamEnd,
+    ) -> BrokerStream<'_> {
+        BrokerStream {
+            connections: 1,
+            topic,
+            role: BrokerRole::Produce {
+                acks: 1,
+                window: 5,
+                interval,
+            },
+            end,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(crate) enum BrokerRole {
     /// A batch for each request. Its partition follows from the number of the request, so that

@@ -54,9 +54,17 @@ impl TlsSession {
         worker: &WorkerState,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
+        // Whole records.
+        let most = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
+        let most = most - most % CONTENT_BYTES_MAX as u64;
+        let (kernel, policy) = (&worker.kernel, &worker.policy);
         let mut pause = KERNEL_RETRY_PAUSE;
         let turn = loop {
-            let turn = self.kernel_turn_once(sender, socket, outbox, worker, bytes_max);
+            let turn = async {
+                self.kernel_ready(socket, outbox).await?;
+                let turn = sender.scheduled_turn(outbox, socket, kernel, policy, most);
+                turn.await
+            };
             match timeout(pause, turn).await {
                 Ok(turn) => break turn?,
                 Err(_) => {
@@ -75,18 +83,12 @@ impl TlsSession {
         Ok(turn)
     }
 
-    async fn kernel_turn_once(
-        &self,
-        sender: &mut Sender,
-        socket: &PlainSocket,
-        outbox: &mut Outbox,
-        worker: &WorkerState,
-        bytes_max: u64,
-    ) -> Result<Turn, Error> {
+    /// Waits until the kernel may encrypt what comes next.
+    async fn kernel_ready(&self, socket: &PlainSocket, outbox: &Outbox) -> Result<(), Error> {
         loop {
             let prepared = self.state.borrow_mut().prepare_kernel(socket);
             match prepared {
-                Ok(()) => break,
+                Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let ready = Stream::ready(socket, Interest::WRITABLE).await;
                     ready.map_err(|error| errno_of(&error))?;
@@ -94,12 +96,6 @@ impl TlsSession {
                 Err(error) => return Err(outbox.error(Fault::PeerGone, Some(errno_of(&error)))),
             }
         }
-        // Whole records.
-        let most = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
-        let most = most - most % CONTENT_BYTES_MAX as u64;
-        let (kernel, policy) = (&worker.kernel, &worker.policy);
-        let turn = sender.scheduled_turn(outbox, socket, kernel, policy, most);
-        turn.await
     }
 }
 
