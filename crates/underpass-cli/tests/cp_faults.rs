@@ -292,18 +292,18 @@ fn a_copy_whose_file_can_not_be_closed_has_failed() {
 fn a_source_that_is_cut_off_while_a_pipe_holds_it_is_an_error() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("from"), vec![7; 300_000]).expect("room");
+    fs::write(path("from"), vec![7; 200_000]).expect("room");
     // The first call asks the kernel, the second fills the pipe.
     let slow = "inject=splice:delay_enter=1000000:when=3";
     let mut strace = strace(&path("log"), &["trace=splice", slow]);
     let cp = strace.args([BINARY, "cp", "--only=splice", "from", "to"]);
     let mut copying = ChildProcess::spawn(cp.current_dir(folder.path()));
-    copying.until(|| fs::read_to_string(path("log")).is_ok_and(|log| log.contains("= 300000")));
+    copying.until(|| fs::read_to_string(path("log")).is_ok_and(|log| log.contains("= 200000")));
     let source = fs::File::options().write(true).open(path("from"));
     source.and_then(|file| file.set_len(1000)).expect("shorter");
     let report = copying.end();
     let said =
-        "'from' became shorter while it was copied (splice; to 'to'; 300000 bytes had moved)";
+        "'from' became shorter while it was copied (splice; to 'to'; 200000 bytes had moved)";
     report.assert_failed(1, &[said]);
 }
 

@@ -23,7 +23,7 @@ use crate::vocabulary::endpoint::{
 };
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{
-    FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, STREAM_CALL_BYTES_MAX,
+    FILE_CALL_BYTES_MAX, KERNEL_CALL_BYTES_MAX, SPLICED_WRITE_BYTES_MAX, STREAM_CALL_BYTES_MAX,
 };
 use extents::{SourceExtents, Zeros};
 use op::{Op, Relay, RelayBuffer};
@@ -271,6 +271,9 @@ impl Transfer {
                 _ => Op::Sendfile { from, len },
             },
             Mechanism::Splice if self.has_pipe_end() => Op::Splice { from, to, len },
+            Mechanism::Splice if from.is_some() && to.is_some() => {
+                Relay::fill(RelayBuffer::Pipe, from, len.min(SPLICED_WRITE_BYTES_MAX))
+            }
             Mechanism::Splice => Relay::fill(RelayBuffer::Pipe, from, len),
             Mechanism::ReadWrite => {
                 let len = self.zeros.fill_bytes(next, owed, len);

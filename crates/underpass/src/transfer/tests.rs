@@ -1,6 +1,7 @@
 use super::*;
 use crate::plan::{Choice, KernelFacts, Policy, plan};
 use crate::vocabulary::endpoint::Side;
+use crate::vocabulary::limits::PIPE_BYTES;
 
 fn transfer(owed: Owed) -> Transfer {
     let mut source = Source::sample(EndpointKind::File);
@@ -89,6 +90,26 @@ fn between_files(policy: &Policy, to: u64) -> Transfer {
     sink.to = to;
     let plan = plan(&source, &sink, &KernelFacts::default(), policy);
     Transfer::new(&source, &sink, plan)
+}
+
+#[test]
+fn between_files_a_pipe_takes_a_write_and_towards_a_socket_all_it_holds() {
+    let only = Policy::only(Mechanism::Splice);
+    let source = Source::sample(EndpointKind::File);
+    let socket = Sink::sample(EndpointKind::Tcp);
+    let planned = plan(&source, &socket, &KernelFacts::default(), &only);
+    let into_socket = Transfer::new(&source, &socket, planned);
+    let pieces = [
+        (between_files(&only, 0), SPLICED_WRITE_BYTES_MAX),
+        (into_socket, PIPE_BYTES as u64),
+    ];
+    for (transfer, piece) in pieces {
+        let op = transfer.next_op();
+        assert!(
+            matches!(op, Some(Op::Fill { len, .. }) if len == piece),
+            "{op:?}"
+        );
+    }
 }
 
 #[test]

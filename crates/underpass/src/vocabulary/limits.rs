@@ -38,8 +38,13 @@ pub const PIPE_BYTES: usize = 1 << 20;
 
 /// A range of a file of so many bytes goes into a TCP socket or a file by splice first: `sendfile`
 /// has a pipe of its own, of 16 pages, and splice through one of [`PIPE_BYTES`] costs a tenth less
-/// processor time, on XFS a third. Below little could be measured.
+/// processor time, on XFS a fifth. Below little could be measured.
 pub const SPLICED_BYTES_MIN: u64 = 256 << 10;
+
+/// What splice moves at once between files: a write of so many bytes, by which file systems
+/// allocate memory for the copy. 1 MiB takes no less processor time, and up to three times as much
+/// where a virtual machine has reported its larger free blocks to the host (docs/kernel-notes.md).
+pub const SPLICED_WRITE_BYTES_MAX: u64 = 256 << 10;
 
 /// A TCP socket is corked before a range of a file of at least so many bytes: that saves 4 to 16
 /// hundredths of the processor time under cubic (1 MiB, 1 to 64 connections). It costs two calls,
@@ -98,7 +103,7 @@ mod tests {
     fn turns_hold_what_is_spliced_and_buffers_a_head() {
         let turns = [TURN_BYTES_MIN, TURN_BYTES_MAX_UNDER_BBR, TURN_BYTES_MAX];
         let spliced = [SPLICED_BYTES_MIN, TURN_BYTES_MIN, TURN_BYTES_MAX];
-        let pipes = [SPLICED_BYTES_MIN, PIPE_BYTES as u64, TURN_BYTES_MAX];
+        let pipes = [SPLICED_WRITE_BYTES_MAX, PIPE_BYTES as u64, TURN_BYTES_MAX];
         let calls = [
             BUFFER_BYTES as u64,
             STREAM_CALL_BYTES_MAX,
