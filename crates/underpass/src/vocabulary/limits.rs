@@ -51,8 +51,9 @@ pub const SPLICED_WRITE_BYTES_MAX: u64 = 256 << 10;
 /// and at 256 KiB more than it saves.
 pub const CORKED_BYTES_MIN: u64 = 512 << 10;
 
-/// The same where bbr paces the socket: 4 connections that take 100 MiB each need a tenth more
-/// processor time with a cork, three quarters of it for 300 MiB, and half for 1 GiB.
+/// The same where bbr paces the socket. With a cork, 300 MiB take three quarters of the processor
+/// time (4 connections), 1 GiB half of it; shorter ones up to twice as much, or a fifth less: that
+/// depends on the processor (docs/kernel-notes.md).
 pub const CORKED_BYTES_MIN_UNDER_BBR: u64 = 256 << 20;
 
 /// What may wait in a TCP socket that bbr paces and whose peer is on the same machine

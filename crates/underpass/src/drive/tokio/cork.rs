@@ -70,8 +70,8 @@ impl Cork {
 
 /// Prepares a socket for large ranges.
 // QUIRK(large-ranges-under-bbr): on Linux 6.18 over loopback, ranges take up to twice the processor
-// time under bbr if the socket is not empty by its next turn; up to 100 MiB to a few peers they do
-// so too if they are corked.
+// time under bbr if the socket is not empty by its next turn; on some processors those of up to
+// 100 MiB to a few peers do so too if they are corked.
 fn adapt<S: Stream>(sink: &S, kind: EndpointKind) -> Pays {
     let socket = sink.descriptor();
     let mut pays = Pays {
