@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ const POLL: Duration = Duration::from_millis(5);
 pub(crate) const VERSION_OPTIONS: [&str; 4] = ["--version", "-v", "-V", "version"];
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 const VERSION_CHARS_MAX: usize = 120;
+/// The most that is kept of what a program prints.
+const PRINTED_BYTES_MAX: u64 = 64 << 10;
 const UNKNOWN_VERSION: &str = "version unknown";
 
 #[derive(Debug, Clone, Default)]
@@ -76,16 +78,13 @@ impl CommandSpec {
         Ok(command)
     }
 
-    fn check(&self, output: io::Result<Output>) -> Result<()> {
+    fn check(&self, ended: io::Result<(ExitStatus, Vec<u8>)>) -> Result<()> {
         let name = &self.name;
-        let output =
-            output.map_err(|error| Error::Contender(format!("running {name}: {error}")))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let (status, stderr) = (output.status, String::from_utf8_lossy(&output.stderr));
-        let why = format!("running {name}: {status}: {}", stderr.trim());
-        Err(Error::Contender(why))
+        let (status, printed) =
+            ended.map_err(|error| Error::Contender(format!("running {name}: {error}")))?;
+        let why = String::from_utf8_lossy(&printed);
+        let why = || Error::Contender(format!("running {name}: {status}: {}", why.trim()));
+        status.success().then_some(()).ok_or_else(why)
     }
 }
 
@@ -157,10 +156,8 @@ impl ChildProcess {
         tree.into_iter().for_each(|pid| signal(pid, Signal::KILL));
         let killed = self.child.wait();
         killed.context(|| format!("killing {}", self.name))?;
-        Err(Error::Contender(format!(
-            "{} ignored SIGTERM for {STOP_TIMEOUT:?}",
-            self.name
-        )))
+        let why = format!("{} ignored SIGTERM for {STOP_TIMEOUT:?}", self.name);
+        Err(Error::Contender(why))
     }
 }
 
@@ -175,11 +172,11 @@ pub(crate) fn run(command: &CommandSpec, limit: Duration) -> Result<()> {
         if !has_ended {
             kill_group(child.id());
         }
-        Ok((child.wait_with_output()?, has_ended))
+        Ok((end_of(child)?, has_ended))
     });
     match ended {
         Ok((_, false)) => Err(overdue(command, limit)),
-        ended => command.check(ended.map(|(output, _)| output)),
+        ended => command.check(ended.map(|(end, _)| end)),
     }
 }
 
@@ -200,25 +197,29 @@ pub(crate) fn run_watched<T: Send>(
     command: &CommandSpec,
     watch: impl FnOnce(u32, &Receiver<()>) -> T + Send,
 ) -> Result<T> {
-    let child = match command.direct()?.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            return Err(Error::Contender(format!(
-                "running {}: {error}",
-                command.name
-            )));
-        }
-    };
+    let name = &command.name;
+    let child = command.direct()?.spawn();
+    let child = child.map_err(|error| Error::Contender(format!("running {name}: {error}")))?;
     let pid = child.id();
     let (running, end) = mpsc::channel();
-    let (output, seen) = thread::scope(|scope| {
+    let (ended, seen) = thread::scope(|scope| {
         let watching = scope.spawn(move || watch(pid, &end));
-        let output = child.wait_with_output();
+        let ended = end_of(child);
         drop(running);
-        (output, watching.join())
+        (ended, watching.join())
     });
-    command.check(output)?;
-    seen.map_err(|_| Error::Contender(format!("watching {} failed", command.name)))
+    command.check(ended)?;
+    seen.map_err(|_| Error::Contender(format!("watching {name} failed")))
+}
+
+/// Waits for the end of a program, and keeps the beginning of what it prints.
+fn end_of(mut child: Child) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let (mut kept, mut printed) = (Vec::new(), child.stderr.take());
+    if let Some(printed) = &mut printed {
+        printed.take(PRINTED_BYTES_MAX).read_to_end(&mut kept)?;
+        io::copy(printed, &mut io::sink())?;
+    }
+    Ok((child.wait()?, kept))
 }
 
 /// The version that a program prints with `--version`.
@@ -274,11 +275,10 @@ fn output_with(program: &OsStr, option: &str) -> Option<String> {
     while start.elapsed() < VERSION_TIMEOUT {
         if let Some(status) = child.try_wait().ok()? {
             let mut output = Vec::new();
-            log.rewind()
-                .and_then(|()| log.read_to_end(&mut output))
-                .ok()?;
-            let output = String::from_utf8_lossy(&output).into_owned();
-            return Some(output).filter(|_| status.success());
+            log.rewind().ok()?;
+            log.take(PRINTED_BYTES_MAX).read_to_end(&mut output).ok()?;
+            let output = || String::from_utf8_lossy(&output).into_owned();
+            return status.success().then(output);
         }
         sleep(POLL);
     }
@@ -348,10 +348,8 @@ impl Processors {
 
 fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // An error means that it has ended already.
-        let _ = kill_process(pid, signal);
-    }
+    // An error means that it has ended already.
+    let _ = pid.map(|pid| kill_process(pid, signal));
 }
 
 #[cfg(test)]
@@ -364,6 +362,20 @@ mod tests {
         let line = version_line(output);
         assert_eq!(line.as_deref(), Some("nginx version: nginx/1.22.1"));
         assert_eq!(version_line("usage: x\n"), None);
+    }
+
+    #[test]
+    fn of_what_a_failing_program_prints_the_beginning_is_kept() {
+        let printed = PRINTED_BYTES_MAX * 10;
+        let script = format!("head -c {printed} /dev/zero | tr '\\0' x >&2; exit 3");
+        let loud = CommandSpec {
+            name: "loud".into(),
+            command: ["sh", "-c", &script].map(OsString::from).to_vec(),
+            ..CommandSpec::default()
+        };
+        let failed = run_watched(&loud, |_, _| ()).unwrap_err().to_string();
+        let kept = "x".repeat(64 << 10);
+        assert_eq!(failed, format!("running loud: exit status: 3: {kept}"));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread::sleep;
@@ -166,12 +167,11 @@ impl ServerSetup {
     pub(crate) fn failed(&self, mut server: ServerProcess, why: &str) -> Error {
         // Why it did not start matters more than how it ends.
         let _ = server.process.stop();
-        let output = fs::read(self.log()).unwrap_or_default();
         Error::Contender(format!(
             "{} {why} and doesn't accept connections on {}; its output: {}",
             self.name(),
             self.address,
-            end_of(&String::from_utf8_lossy(&output))
+            end_of(&self.log())
         ))
     }
 
@@ -342,14 +342,16 @@ fn free_address() -> Result<SocketAddr> {
     listener.context(|| "finding a free port".into())
 }
 
-fn end_of(output: &str) -> &str {
-    let output = output.trim();
-    let from = output.len().saturating_sub(OUTPUT_BYTES_MAX);
-    let from = (from..output.len()).find(|&at| output.is_char_boundary(at));
-    match from.map_or("", |from| &output[from..]) {
-        "" => "nothing",
-        output => output,
-    }
+/// The end of what a server has printed: all of it may be more than fits into memory.
+fn end_of(log: &Path) -> String {
+    let mut output = [0; OUTPUT_BYTES_MAX];
+    let read = File::open(log).and_then(|log| {
+        let from = log.metadata()?.len().saturating_sub(output.len() as u64);
+        log.read_at(&mut output, from)
+    });
+    let output = String::from_utf8_lossy(&output[..read.unwrap_or(0)]);
+    let output = Some(output.trim()).filter(|output| !output.is_empty());
+    output.unwrap_or("nothing").to_owned()
 }
 
 #[cfg(test)]
@@ -410,9 +412,15 @@ mod tests {
 
     #[test]
     fn the_end_of_a_servers_output_is_shown() {
-        assert_eq!(end_of(" \n"), "nothing");
-        assert_eq!(end_of("bind: taken\n"), "bind: taken");
-        let long = "é".repeat(OUTPUT_BYTES_MAX);
-        assert_eq!(end_of(&long).len(), OUTPUT_BYTES_MAX);
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let end_of = |output: &[u8]| {
+            fs::write(&log, output).unwrap();
+            super::end_of(log.path())
+        };
+        assert_eq!(end_of(b" \n"), "nothing");
+        assert_eq!(end_of(b"bind: taken\n"), "bind: taken");
+        let long = ["x".repeat(9000), "y".repeat(2000)].concat();
+        assert_eq!(end_of(long.as_bytes()), long[9000..]);
+        assert_eq!(super::end_of(Path::new("/nowhere/x")), "nothing");
     }
 }
