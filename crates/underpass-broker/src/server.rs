@@ -356,8 +356,9 @@ impl Protocol for BrokerProtocol {
 
     fn handshake_failed(worker: &BrokerWorker, why: &HandshakeError) {
         if let HandshakeError::Failed(_) | HandshakeError::Alert(_) = why {
-            let what = format_args!("a TLS handshake has failed: {why}");
-            worker.disconnections.report(what);
+            worker
+                .disconnections
+                .report(format_args!("a TLS handshake has failed: {why}"));
         }
     }
 

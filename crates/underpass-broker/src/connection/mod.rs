@@ -75,8 +75,9 @@ pub(crate) async fn serve<R: Requests>(requests: Rc<R>, mut connection: Connecti
             }
             Err(FrameError::Length(length)) => {
                 let (peer, why) = (connection.client(), not_a_length(length));
-                let what = format_args!("{peer}: {length} is not the length of a request{why}");
-                requests.disconnections().report(what);
+                requests.disconnections().report(format_args!(
+                    "{peer}: {length} is not the length of a request{why}"
+                ));
                 return connection.close().await;
             }
             // The server ends: what was asked before is answered first.

@@ -121,8 +121,9 @@ impl Requests for BrokerRequests {
                 Ok(BegunResponse::Waits(response)) => response.await,
                 Err(error) => {
                     let peer = route.peer;
-                    let what = format_args!("{peer}: a request cannot be read: {error}");
-                    worker.disconnections.report(what);
+                    worker
+                        .disconnections
+                        .report(format_args!("{peer}: a request cannot be read: {error}"));
                     RequestOutcome::Close
                 }
             }
@@ -196,8 +197,9 @@ impl BrokerWorker {
                 let response = self.respond_to(request, frame, route).await;
                 if let Err(error) = response {
                     let (peer, name) = (route.peer, api.name);
-                    let what = format_args!("{peer}: {name} {version} cannot be read: {error}");
-                    self.disconnections.report(what);
+                    self.disconnections.report(format_args!(
+                        "{peer}: {name} {version} cannot be read: {error}"
+                    ));
                     return Ok(closed);
                 }
                 response
