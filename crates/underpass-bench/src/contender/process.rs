@@ -79,12 +79,12 @@ impl CommandSpec {
     }
 
     fn check(&self, ended: io::Result<(ExitStatus, Vec<u8>)>) -> Result<()> {
-        let name = &self.name;
-        let (status, printed) =
-            ended.map_err(|error| Error::Contender(format!("running {name}: {error}")))?;
-        let why = String::from_utf8_lossy(&printed);
-        let why = || Error::Contender(format!("running {name}: {status}: {}", why.trim()));
-        status.success().then_some(()).ok_or_else(why)
+        let why = match &ended {
+            Ok((status, _)) if status.success() => return Ok(()),
+            Ok((status, kept)) => format!("{status}: {}", String::from_utf8_lossy(kept).trim()),
+            Err(error) => error.to_string(),
+        };
+        Err(Error::Contender(format!("running {}: {why}", self.name)))
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn run(command: &CommandSpec, limit: Duration) -> Result<()> {
         if !has_ended {
             kill_group(child.id());
         }
-        Ok((end_of(child)?, has_ended))
+        Ok((wait_for(child)?, has_ended))
     });
     match ended {
         Ok((_, false)) => Err(overdue(command, limit)),
@@ -204,7 +204,7 @@ pub(crate) fn run_watched<T: Send>(
     let (running, end) = mpsc::channel();
     let (ended, seen) = thread::scope(|scope| {
         let watching = scope.spawn(move || watch(pid, &end));
-        let ended = end_of(child);
+        let ended = wait_for(child);
         drop(running);
         (ended, watching.join())
     });
@@ -213,7 +213,7 @@ pub(crate) fn run_watched<T: Send>(
 }
 
 /// Waits for the end of a program, and keeps the beginning of what it prints.
-fn end_of(mut child: Child) -> io::Result<(ExitStatus, Vec<u8>)> {
+fn wait_for(mut child: Child) -> io::Result<(ExitStatus, Vec<u8>)> {
     let (mut kept, mut printed) = (Vec::new(), child.stderr.take());
     if let Some(printed) = &mut printed {
         printed.take(PRINTED_BYTES_MAX).read_to_end(&mut kept)?;

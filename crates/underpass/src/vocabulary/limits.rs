@@ -51,8 +51,8 @@ pub const SPLICED_WRITE_BYTES_MAX: u64 = 256 << 10;
 /// and at 256 KiB more than it saves.
 pub const CORKED_BYTES_MIN: u64 = 512 << 10;
 
-/// The same where bbr paces the socket. 1 GiB takes half of the processor time with a cork, less
-/// up to twice as much, depending on the processor (docs/kernel-notes.md).
+/// The same where bbr paces the socket. A cork halves the processor time of 1 GiB. That of shorter
+/// ranges it can double, or reduce, depending on the processor (docs/kernel-notes.md).
 pub const CORKED_BYTES_MIN_UNDER_BBR: u64 = 256 << 20;
 
 /// What may wait in a TCP socket that bbr paces and whose peer is on the same machine
