@@ -58,6 +58,8 @@ pub(crate) struct Need {
     provide: Option<String>,
     landlock: bool,
     large: bool,
+    all: bool,
+    alone: bool,
 }
 
 /// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
@@ -172,6 +174,16 @@ impl Need {
 
     pub(crate) fn is_mounts(&self) -> bool {
         self.name == "mounts"
+    }
+
+    /// Whether only `cargo xtask test --all` runs the tests that need it.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.all
+    }
+
+    /// Whether a test that needs it runs while no other test does.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
     }
 
     /// That its program is missing.
