@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -271,15 +271,9 @@ fn run_binary(name: &str, mut command: Command) -> io::Result<TestReport> {
         .for_each(|line| read_results(line, &mut outcome));
     conclude(&mut outcome, name, status);
     let seconds = begun.elapsed().as_secs_f64();
-    let mut terminal = io::stdout().lock();
-    if !outcome.is_good() {
-        terminal.write_all(text.as_bytes())?;
-    }
+    let shown = if outcome.is_good() { "" } else { &text };
     let (passed, failed) = (outcome.passed, outcome.failed);
-    writeln!(
-        terminal,
-        "   {name}: {passed} passed, {failed} failed, {seconds:.1} s"
-    )?;
+    println!("{shown}   {name}: {passed} passed, {failed} failed, {seconds:.1} s");
     Ok(outcome)
 }
 
