@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
 use underpass_log::LogManager;
 use underpass_monitor::MetricsService;
 
@@ -25,6 +26,8 @@ pub(crate) struct Broker {
     pub(crate) log: Arc<LogManager>,
     pub(crate) memory: RequestMemory,
     pub(crate) groups: Arc<Groups>,
+    /// Permits of the threads that decompress batches.
+    pub(crate) decompression: Semaphore,
     /// Producer ids that are reserved, and nobody has yet.
     pub(crate) producer_ids: Mutex<Range<i64>>,
     pub(crate) moved: Arc<MovedLists>,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::batch::BatchHeader;
+use crate::batch::{BatchBytes, BatchHeader};
 use crate::config::TopicConfig;
 use crate::files::disk;
 use crate::position::LogPosition;
@@ -30,7 +30,7 @@ pub(crate) struct Appender {
     pub(crate) index: ActiveIndex,
     pub(crate) epoch: i32,
     pub(crate) next_offset: i64,
-    /// The timestamp of the first batch of the active segment.
+    /// The largest timestamp of the first batch of the active segment.
     pub(crate) first_timestamp: Option<i64>,
     /// Since when the active segment is there, or known to this process: its age where its first
     /// batch has no timestamp.
@@ -111,9 +111,14 @@ pub(crate) struct PendingWrite {
 }
 
 /// The header of a batch that may be appended.
-pub(crate) fn checked(bytes: &[u8], config: &TopicConfig) -> Result<BatchHeader, AppendError> {
-    let (size, max) = (bytes.len(), config.max_message_bytes);
-    let header = BatchHeader::parse(bytes).filter(|header| header.size == size && size <= max);
+pub(crate) fn checked(
+    batch: &BatchBytes,
+    config: &TopicConfig,
+) -> Result<BatchHeader, AppendError> {
+    let (size, max) = (batch.len(), config.max_message_bytes);
+    let header = batch
+        .header()
+        .filter(|header| header.size == size && size <= max);
     header.ok_or(AppendError::TooLarge { size, max })
 }
 
@@ -241,7 +246,7 @@ impl PendingWrite {
     /// The timestamp of the first batch.
     fn first_timestamp(&self) -> Option<i64> {
         let first = self.placed.first();
-        first.map(|(_, first)| first.base_timestamp)
+        first.map(|(_, first)| first.max_timestamp)
     }
 
     /// Whether something before an offset is not written yet.

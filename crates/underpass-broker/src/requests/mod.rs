@@ -59,6 +59,9 @@ struct ClientRoute {
     /// Held by one request of a group at a time, in their order: a commit waits before the
     /// coordinator has it.
     group_turn: Mutex<()>,
+    /// Held by one Produce request at a time, in their order, until its batches are queued: they
+    /// are decompressed before.
+    produce_turn: Mutex<()>,
 }
 
 /// A request whose header was read.
@@ -154,6 +157,7 @@ impl ClientRoute {
             peer: connection.client(),
             client,
             group_turn: Mutex::new(()),
+            produce_turn: Mutex::new(()),
         }
     }
 }
@@ -230,8 +234,9 @@ impl BrokerWorker {
         let outcome = match responder.api.name {
             "Produce" => {
                 let body: ProduceRequest<'_> = request.body()?;
-                let log = (&*topics, &*broker.log);
-                match produce::produce(&body, frame, version, log, &self.refusals).await {
+                let turn = &route.produce_turn;
+                let to = (&*topics, &**broker);
+                match produce::produce(&body, frame, version, to, (turn, &self.refusals)).await {
                     Ok(Some(response)) => responder.response(&response, Vec::new()),
                     Ok(None) => RequestOutcome::Nothing,
                     Err(()) => RequestOutcome::Close,

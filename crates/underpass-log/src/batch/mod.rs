@@ -9,12 +9,15 @@
 //!  17  CRC of 21…       4 │                         │ 61 records
 //! ```
 //!
-//! The broker writes the base offset and the leader epoch, which the checksum does not cover, and
-//! never touches anything else.
+//! The broker writes the base offset and the leader epoch, which the checksum does not cover. It
+//! corrects the largest timestamp, and the checksum with it, where the records have another one:
+//! clients send it wrong, and segments are deleted by it. It changes nothing else.
 
 mod bytes;
 mod framing;
 pub(crate) mod records;
+
+use std::io;
 
 pub use bytes::BatchBytes;
 pub use framing::BatchRecord;
@@ -112,6 +115,9 @@ pub enum BadBatch {
     /// Consumers could not read them, nor anything behind them.
     #[error("the batch does not have the records that its header announces")]
     Records,
+    /// They would take too much memory and time.
+    #[error("the records of the batch have more than {0} bytes without compression")]
+    Bomb(u64),
 }
 
 impl BatchHeader {
@@ -208,8 +214,9 @@ fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
 const COMPRESSED_RECORDS_MAX: usize = 64;
 
 /// Checks what a client wants to append: one whole batch with the checksum that it claims, and with
-/// the records that its header announces. Compressed records are not decompressed: of these only
-/// how many there can be is checked.
+/// the records that its header announces. Returns the header to write, with the largest timestamp
+/// of the records. Compressed records are left to [`check_compressed`]: of these only how many
+/// there can be is checked.
 ///
 /// # Errors
 /// [`BadBatch`].
@@ -252,11 +259,46 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
         return Err(BadBatch::Inconsistent);
     }
     let records = &bytes[HEADER_BYTES..];
-    let are_there = match header.codec() {
-        Codec::None => framing::are_whole(records, header.count),
-        _ => header.count as usize <= records.len() * COMPRESSED_RECORDS_MAX,
-    };
-    are_there.then_some(header).ok_or(BadBatch::Records)
+    if header.codec() != Codec::None {
+        let are_possible = header.count as usize <= records.len() * COMPRESSED_RECORDS_MAX;
+        return are_possible.then_some(header).ok_or(BadBatch::Records);
+    }
+    let latest = framing::latest(records, header.base_timestamp, header.count);
+    let latest = latest.ok_or(BadBatch::Records)?;
+    Ok(with_latest(bytes, header, latest))
+}
+
+/// Checks the compressed records of a batch that [`check`] has passed, by decompressing them, and
+/// returns the header to write. Takes time in proportion to the records, of which there may be
+/// `bytes_max` bytes, and holds 128 MiB of them at the most.
+///
+/// # Errors
+/// [`BadBatch::Records`], [`BadBatch::Bomb`].
+pub fn check_compressed(
+    bytes: &[u8],
+    header: BatchHeader,
+    bytes_max: u64,
+) -> Result<BatchHeader, BadBatch> {
+    let latest =
+        records::latest(bytes, &header, bytes_max).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => BadBatch::Bomb(bytes_max),
+            _ => BadBatch::Records,
+        })?;
+    Ok(with_latest(bytes, header, latest))
+}
+
+/// Returns the header of a batch with this largest timestamp, and the checksum that follows.
+fn with_latest(bytes: &[u8], header: BatchHeader, latest: i64) -> BatchHeader {
+    if header.max_timestamp == latest {
+        return header;
+    }
+    let before = crc32c::crc32c(&bytes[CRC_FROM as usize..MAX_TIMESTAMP_AT]);
+    let crc = crc32c::crc32c_append(before, &latest.to_be_bytes());
+    BatchHeader {
+        max_timestamp: latest,
+        crc: crc32c::crc32c_append(crc, &bytes[WRITTEN_BYTES..]),
+        ..header
+    }
 }
 
 /// Whether a whole batch has the checksum that it claims.
@@ -265,18 +307,26 @@ pub(crate) fn is_intact(batch: &[u8], header: &BatchHeader) -> bool {
     batch.len() == header.size && crc32c::crc32c(&batch[21..]) == header.crc
 }
 
-/// How many bytes stand before the first one that no broker changes.
-pub(crate) const PLACE_BYTES: usize = 16;
+const MAX_TIMESTAMP_AT: usize = 35;
 
-/// What a batch begins with at its place in a log: its offset, its length, the epoch of its leader.
-/// The only bytes that a broker changes, and no checksum covers.
-pub(crate) fn place(header: &BatchHeader) -> [u8; PLACE_BYTES] {
+/// The bytes of a header up to the last one that a broker changes.
+pub(crate) const WRITTEN_BYTES: usize = MAX_TIMESTAMP_AT + 8;
+
+/// Returns the first bytes of a batch with this header.
+pub(crate) fn written(header: &BatchHeader) -> [u8; WRITTEN_BYTES] {
     let length = (header.size - PREFIX_BYTES) as u32;
-    let mut place = [0; PLACE_BYTES];
-    place[..8].copy_from_slice(&header.base_offset.to_be_bytes());
-    place[8..12].copy_from_slice(&length.to_be_bytes());
-    place[12..].copy_from_slice(&header.leader_epoch.to_be_bytes());
-    place
+    let mut bytes = [0; WRITTEN_BYTES];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(0, &header.base_offset.to_be_bytes());
+    put(8, &length.to_be_bytes());
+    put(12, &header.leader_epoch.to_be_bytes());
+    put(16, &[MAGIC]);
+    put(17, &header.crc.to_be_bytes());
+    put(21, &header.attributes.to_be_bytes());
+    put(23, &header.last_offset_delta.to_be_bytes());
+    put(27, &header.base_timestamp.to_be_bytes());
+    put(MAX_TIMESTAMP_AT, &header.max_timestamp.to_be_bytes());
+    bytes
 }
 
 #[cfg(test)]
@@ -286,17 +336,40 @@ pub(crate) mod tests {
     /// Gives a batch its place.
     pub(crate) fn put_place(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
         let header = BatchHeader::parse(batch).unwrap();
-        let placed = place(&BatchHeader {
+        let placed = written(&BatchHeader {
             base_offset,
             leader_epoch,
             ..header
         });
-        batch[..PLACE_BYTES].copy_from_slice(&placed);
+        batch[..WRITTEN_BYTES].copy_from_slice(&placed);
     }
 
-    /// A batch that announces `count` records, with `bytes` bytes that are none.
+    /// A batch of `count` records, with `bytes` bytes of them if so few are enough.
     pub(crate) fn batch(count: i32, bytes: usize, timestamp: i64) -> Vec<u8> {
-        let mut batch = vec![0x61; HEADER_BYTES + bytes];
+        let records = |value: Option<&[u8]>| {
+            let mut records = Vec::new();
+            for number in 0..i64::from(count) {
+                let record = BatchRecord {
+                    offset_delta: number,
+                    key: None,
+                    value: value.filter(|_| number == 0),
+                };
+                record.put(&mut records);
+            }
+            records
+        };
+        let least = records(None).len();
+        // The lengths of the value and of its record take some bytes more.
+        let value = vec![0x61; bytes.saturating_sub(least)];
+        let fitting = (0..=value.len()).rev().take(10);
+        let mut fitting = fitting.map(|length| records(Some(&value[..length])));
+        let found = fitting.find(|records| records.len() <= bytes.max(least));
+        batch_of_records(count, &found.unwrap_or_else(|| records(None)), timestamp)
+    }
+
+    /// A batch that announces `count` records, with these bytes.
+    pub(crate) fn batch_of_records(count: i32, records: &[u8], timestamp: i64) -> Vec<u8> {
+        let mut batch = [&[0; HEADER_BYTES][..], records].concat();
         let length = (batch.len() - PREFIX_BYTES) as i32;
         let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &0i64.to_be_bytes());
@@ -332,10 +405,7 @@ pub(crate) mod tests {
 
     /// A batch with these records.
     fn batch_with(count: i32, records: &[u8]) -> Vec<u8> {
-        let mut batch = batch(count, records.len(), 5);
-        batch[HEADER_BYTES..].copy_from_slice(records);
-        seal(&mut batch);
-        batch
+        batch_of_records(count, records, 5)
     }
 
     /// With all that a record can have, with nothing, and with a length of two bytes.
@@ -368,6 +438,26 @@ pub(crate) mod tests {
         assert_eq!((placed.base_offset, placed.next_offset()), (1000, 1003));
         assert_eq!(placed.leader_epoch, 7);
         assert!(is_intact(&bytes, &placed));
+    }
+
+    #[test]
+    fn the_largest_timestamp_is_corrected_whatever_the_client_claims() {
+        // The timestamps are 5, 1000 less, and 2000 less.
+        let records = three_records();
+        for claimed in [-1, 0, 4, 5, 6, i64::MAX] {
+            let mut bytes = batch_with(3, &records);
+            bytes[MAX_TIMESTAMP_AT..WRITTEN_BYTES].copy_from_slice(&i64::to_be_bytes(claimed));
+            seal(&mut bytes);
+            let header = check(&bytes).unwrap();
+            assert_eq!(header.max_timestamp, 5, "{claimed}");
+            bytes[..WRITTEN_BYTES].copy_from_slice(&written(&header));
+            assert_eq!(bytes, batch_with(3, &records), "{claimed}");
+        }
+        // Timestamps that no number can hold.
+        let mut bytes = batch_with(3, &records);
+        bytes[27..35].copy_from_slice(&(i64::MIN + 1).to_be_bytes());
+        seal(&mut bytes);
+        assert_eq!(check(&bytes), Err(BadBatch::Records));
     }
 
     #[test]
