@@ -35,7 +35,7 @@ pub use config::{DataFolderOptions, FlushPolicy, TopicConfig};
 pub use error::LogError;
 pub use files::disk::DiskWait;
 pub use manager::{FoundPartition, LogManager};
-pub use partition::{FirstBatch, LogOffsets, LogRead, PartitionLog, ReadError};
+pub use partition::{FirstBatch, LogOffsets, LogRead, PartitionLog, RangeEnd, ReadError};
 pub use position::TopicPartition;
 pub use producers::SequenceError;
 pub use recovery::Repairs;

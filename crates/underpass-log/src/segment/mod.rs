@@ -507,7 +507,6 @@ impl OpenSegment {
                 let of_records = batch.and_then(|batch| {
                     records::latest(&batch, header, BATCH_RECORDS_BYTES_MAX).ok()
                 });
-                let of_records = of_records.filter(|timestamp| *timestamp >= 0);
                 latest = latest.max(of_records.unwrap_or(unreadable));
                 ControlFlow::Continue(())
             }
