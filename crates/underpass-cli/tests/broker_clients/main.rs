@@ -19,12 +19,13 @@ mod segments;
 mod tls;
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::broker::Broker;
 use crate::client::{Console, JAVA_PARTITION, Kcat, MODES, Mode, Program, java_offsets, java_tool};
 use crate::group::{Member, PartRange, assert_each_once, wait_for_reading, wait_for_shares};
-use crate::installed::java_by;
+use crate::installed::{installed, java_by, source};
 use crate::oracle::{Kafka, faults};
 use crate::records::{Contents, PARTITIONS, Reading, TIME};
 use crate::running::Running;
@@ -73,6 +74,21 @@ fn what_a_client_writes_every_client_reads() {
         let read = console.consume(&address, topic, &group, contents.len());
         assert_eq!(read, expected, "{console:?}");
     }
+    broker.end();
+}
+
+/// It sends the timestamp of the first record as the largest one of the batch.
+#[test]
+#[ignore = "needs Kafka and KafkaJS; run by cargo xtask test"]
+fn fresh_records_among_old_ones_of_kafkajs_are_found_by_their_time() {
+    let broker = Broker::start();
+    let mut node = Command::new("node");
+    node.arg(source("kafkajs/mixed.js"))
+        .args([&*broker.address(), "mixed", "60"])
+        .env("NODE_PATH", installed("kafkajs/node_modules"));
+    let report = run(&mut node);
+    report.assert_success();
+    assert_eq!(report.output.trim(), r#"{"offset":"1"}"#);
     broker.end();
 }
 
