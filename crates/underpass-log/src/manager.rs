@@ -382,8 +382,7 @@ impl LogManager {
             lock(&log.appender)
                 .producers
                 .expire(now_ms.saturating_sub(expired));
-            let read = retention::read_expired(&log, now_ms);
-            match read.and_then(|()| retention::take_expired(&log, now_ms)) {
+            match retention::take_expired(&log, now_ms) {
                 Ok(segments) if segments.is_empty() => {}
                 Ok(segments) => expired_segments.push((log, segments)),
                 Err(error) => warn_retention(&log, &error),

@@ -67,7 +67,7 @@ impl DeletedFiles {
 ///
 /// # Errors
 /// Of the kernel.
-pub(crate) fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
+fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
     let retention_ms = log.config().retention_ms;
     let segments = log.published().segments.clone();
     for segment in segments {
@@ -80,13 +80,13 @@ pub(crate) fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the oldest segments out of the log of a partition, as far as its configuration has it. Of
-/// those that are too old, only those go that [`read_expired`] has read. The
+/// Takes the oldest segments out of the log of a partition, as far as its configuration has it. The
 /// active one is followed by another one first, if it is to go too. Who reads one goes on.
 ///
 /// # Errors
 /// Of the kernel.
 pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Arc<Segment>>> {
+    read_expired(log, now_ms)?;
     let _files = lock(&log.files);
     if log.is_deleted() {
         return Ok(Vec::new());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::batch::BatchHeader;
+use crate::batch::header::BatchHeader;
 
 /// One whole batch within bytes that are shared: mostly those of the request that has brought it,
 /// which stay in memory until the batch is written.

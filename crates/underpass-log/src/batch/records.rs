@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
 
 use crate::batch::framing::{NO_TIMESTAMP, VARINT_BYTES_MAX, zigzag};
-use crate::batch::{BatchHeader, Codec, HEADER_BYTES};
+use crate::batch::header::{BatchHeader, Codec, HEADER_BYTES};
 
 /// A block of snappy is decompressed as a whole: larger ones are not.
 const SNAPPY_BLOCK_MAX: u64 = 64 << 20;
