@@ -11,6 +11,7 @@
 mod append;
 mod appender;
 pub mod batch;
+mod closing;
 mod config;
 mod error;
 mod files;
@@ -20,6 +21,7 @@ mod files;
 pub mod fuzz;
 mod index;
 mod manager;
+mod parallel;
 mod partition;
 mod position;
 mod producers;
