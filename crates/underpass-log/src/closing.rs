@@ -2,8 +2,10 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::{LogError, at};
 use crate::files::disk;
@@ -24,23 +26,28 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn finish_all(partitions: &[Arc<PartitionLog>], threads: usize) -> Result<(), LogError> {
     let failure = Mutex::new(None);
     let left = AtomicUsize::new(partitions.len());
-    let reported = Mutex::new(Instant::now());
-    parallel::for_each(partitions, threads, |log| {
-        if lock(&failure).is_some() {
-            return;
-        }
-        if let Err(error) = finish(log) {
-            lock(&failure).get_or_insert(at(&log.folder)(error));
-        }
-        let left = left.fetch_sub(1, Ordering::Relaxed) - 1;
-        let mut reported = lock(&reported);
-        if left > 0 && reported.elapsed() >= REPORT_INTERVAL {
-            *reported = Instant::now();
+    let report = |ended: mpsc::Receiver<()>| {
+        while ended.recv_timeout(REPORT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let (left, all) = (left.load(Ordering::Relaxed), partitions.len());
             tracing::warn!(
-                "stopping: {left} partitions left; if it is killed now, nothing is lost, and the \
-                 next start takes longer"
+                "stopping: {left} of {all} partitions left; if it is killed now, nothing is lost, \
+                 and the next start takes longer"
             );
         }
+    };
+    thread::scope(|scope| {
+        let (_ends_with_this, ended) = mpsc::channel();
+        let reporter = thread::Builder::new().name("log-closing".to_owned());
+        // Nothing depends on it.
+        let _ = reporter.spawn_scoped(scope, move || report(ended));
+        parallel::for_each(partitions, threads, |log| {
+            if lock(&failure).is_none()
+                && let Err(error) = finish(log)
+            {
+                lock(&failure).get_or_insert(at(&log.folder)(error));
+            }
+            left.fetch_sub(1, Ordering::Relaxed);
+        });
     });
     let failure = lock(&failure).take();
     failure.map_or(Ok(()), Err)
