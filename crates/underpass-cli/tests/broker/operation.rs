@@ -277,6 +277,21 @@ fn a_slow_end_says_how_much_is_left_and_may_be_killed() {
     broker.stop().0.assert_clean();
 }
 
+#[test]
+#[ignore = "needs kcat; run by cargo xtask test"]
+fn a_transaction_fails_immediately_with_the_reason() {
+    let broker = Broker::start(&[]);
+    let mut kcat = Command::new("kcat");
+    // It begins a transaction without a time limit.
+    kcat.args(["-P", "-t", "t", "-X", "transactional.id=id", "-b"])
+        .arg(broker.address().to_string());
+    let report = run_with_input(&mut kcat, b"record\n");
+    let reason = "transactions are not supported by this broker";
+    report.assert_failed(1, &[reason]);
+    let (report, _folder) = broker.stop();
+    assert_eq!(report.errors.matches(reason).count(), 1, "{report:?}");
+}
+
 fn sync_ms(greeting: &str, words: &str) -> Option<f64> {
     let found = greeting.lines().find_map(|line| line.strip_prefix(words));
     let measured = found?.strip_prefix("; one sync of this disk takes ")?;
