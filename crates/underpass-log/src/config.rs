@@ -289,7 +289,7 @@ impl TopicConfigKey {
     /// The configuration with a name.
     ///
     /// # Errors
-    /// There is none, in words.
+    /// No configuration has the name; the message repeats it.
     pub fn named(name: &str) -> Result<&'static TopicConfigKey, String> {
         let found = TOPIC_CONFIGS.iter().find(|key| key.name == name);
         found.ok_or_else(|| format!("there is no configuration {name:?} of topics"))

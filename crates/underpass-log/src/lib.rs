@@ -11,7 +11,6 @@
 mod append;
 mod appender;
 pub mod batch;
-mod closing;
 mod config;
 mod error;
 mod files;
@@ -21,7 +20,6 @@ mod files;
 pub mod fuzz;
 mod index;
 mod manager;
-mod parallel;
 mod partition;
 mod position;
 mod producers;

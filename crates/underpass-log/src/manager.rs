@@ -1,5 +1,8 @@
 //! A data folder: its partitions, its threads, and what is written about all of it.
 
+mod closing;
+mod parallel;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
@@ -12,13 +15,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::closing;
 use crate::config::{DataFolderOptions, TopicConfig};
 use crate::error::{LogError, at};
 use crate::files::checkpoints::{Checkpoints, OffsetCheckpoint};
 use crate::files::disk;
 use crate::files::properties::{self, MetaProperties};
-use crate::parallel;
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
 use crate::recovery::{self, Before, LastEnd, Repairs};

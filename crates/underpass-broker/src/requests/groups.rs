@@ -55,7 +55,7 @@ pub(crate) fn asks_for_transaction(request: &FindCoordinatorRequest<'_>) -> bool
 
 /// This broker coordinates every group. Makes the topic that remembers them.
 ///
-/// QUIRK(librdkafka): it asks by version 2 at most, and of all errors gives up at
+/// For a transaction, librdkafka asks by version 2 at most, and of all errors gives up at
 /// TRANSACTIONAL_ID_AUTHORIZATION_FAILED only; it retries others until its timeout, without a word.
 /// Java asks by version 4 and later, and shows the message of other errors only.
 pub(crate) async fn find_coordinator<'a>(

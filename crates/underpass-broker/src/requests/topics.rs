@@ -28,7 +28,7 @@ const TWICE: &str = "the request has this topic twice";
 const BOTH: &str = "expected the name or the id of a topic, not both";
 const NEITHER: &str = "expected the name or the id of a topic";
 
-/// What became of a topic that was asked for.
+/// The result of creating a topic.
 pub(crate) enum TopicOutcome {
     Made {
         id: TopicId,

@@ -1,4 +1,4 @@
-//! Clients that ask for what this broker does not have: they are told, and so is the log, once.
+//! Requests that this broker does not support: the client gets a reason, and the log a line.
 
 use kafka_protocol::messages::{FindCoordinatorRequest, InitProducerIdRequest, TransactionalId};
 

@@ -39,17 +39,13 @@ pub(crate) fn run(arguments: &BrokerArguments) -> Result<(), String> {
     handle_signals(&broker, &notifier, arguments.clone())?;
     say(&greeting(&options, &broker));
     notifier.ready(&format!("serving on {}", place(&broker)));
-    broker.join().map_err(|error| {
+    let stopped = broker.join().map(|()| say("stopped: all is synced"));
+    stopped.map_err(|error| {
         format!(
-            "stopped, but the data folder is not in order, so that the next start reads all of \
-                 it: {error}"
+            "stopped, but the data folder is not in order, so that the next start reads all: \
+             {error}"
         )
-    })?;
-    let data = options.data.display();
-    say(&format!(
-        "stopped: all of {data} is synced, and the next start is quick"
-    ));
-    Ok(())
+    })
 }
 
 fn place(broker: &RunningBroker) -> String {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::error::{LogError, at};
 use crate::files::disk;
 use crate::files::epochs::LeaderEpochs;
-use crate::parallel;
+use crate::manager::parallel;
 use crate::partition::PartitionLog;
 use crate::producers::{ProducerSnapshot, SNAPSHOT_BYTES_MAX};
 use crate::segment::{SNAPSHOT, file_path, lock};
