@@ -41,10 +41,7 @@ pub(crate) fn run(arguments: &BrokerArguments) -> Result<(), String> {
     notifier.ready(&format!("serving on {}", place(&broker)));
     let stopped = broker.join().map(|()| say("stopped: all is synced"));
     stopped.map_err(|error| {
-        format!(
-            "stopped, but the data folder is not in order, so that the next start reads all: \
-             {error}"
-        )
+        format!("stopped, but not in order: the next start reads the whole data folder: {error}")
     })
 }
 
