@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -290,6 +291,18 @@ fn a_transaction_fails_immediately_with_the_reason() {
     report.assert_failed(1, &[reason]);
     let (report, _folder) = broker.stop();
     assert_eq!(report.errors.matches(reason).count(), 1, "{report:?}");
+}
+
+#[test]
+fn a_partition_with_little_in_it_takes_little_room() {
+    let broker = Broker::start(&[]);
+    let mut client = broker.connect();
+    client.create_topic("t");
+    assert_eq!(client.produce("t", 0, batch(1, 100)).0, 0);
+    let log = broker.folder().join("data/t-0/00000000000000000000.log");
+    let blocks_bytes = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    assert!(blocks_bytes(&log) <= 256 << 10, "{}", blocks_bytes(&log));
+    broker.stop().0.assert_clean();
 }
 
 fn sync_ms(greeting: &str, words: &str) -> Option<f64> {
