@@ -11,6 +11,7 @@ use underpass_monitor::MetricsService;
 
 use crate::connection::frame::RequestMemory;
 use crate::connection::refusals::RefusalLog;
+use crate::connection::unsupported::UnsupportedLog;
 use crate::counts::{BrokerCounts, WorkerCounts};
 use crate::fetch::waiters::{FetchWaiters, MovedLists};
 use crate::lock::lock;
@@ -32,6 +33,7 @@ pub(crate) struct Broker {
     pub(crate) producer_ids: Mutex<Range<i64>>,
     pub(crate) moved: Arc<MovedLists>,
     pub(crate) counts: BrokerCounts,
+    pub(crate) unsupported: UnsupportedLog,
 }
 
 /// What the connections of a worker share.

@@ -21,6 +21,7 @@ use crate::broker::{Broker, BrokerService, BrokerWorker};
 use crate::connection;
 use crate::connection::frame::RequestMemory;
 use crate::connection::refusals::RefusalLog;
+use crate::connection::unsupported::UnsupportedLog;
 use crate::counts::BrokerCounts;
 use crate::fetch::waiters::MovedLists;
 use crate::group::GroupSettings;
@@ -119,6 +120,7 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
         producer_ids: Mutex::new(0..0),
         moved,
         counts: BrokerCounts::default(),
+        unsupported: UnsupportedLog::default(),
         options,
     });
     let metrics = BrokerMetrics(Arc::downgrade(&broker));

@@ -1,6 +1,7 @@
 //! What is appended to a partition, by the one thread that appends.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,8 +16,9 @@ use crate::producers::{
 use crate::recovery::checkpoint::ActiveState;
 use crate::segment::{ActiveIndex, OpenSegment, SNAPSHOT, Segment, file_path, lock};
 
-/// How many bytes are reserved on the disk at a time.
-const RESERVED_BYTES: u64 = 8 << 20;
+/// Bytes that are reserved on the disk at a time: as many as the segment has, within these limits.
+/// Thousands of small partitions would fill a disk with room for large ones.
+const RESERVED_BYTES: RangeInclusive<u64> = 64 << 10..=8 << 20;
 
 /// How many bytes a start looks through at least before that is saved.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
@@ -204,7 +206,8 @@ impl Appender {
     /// Reserves blocks up to `end` and some more.
     pub(crate) fn reserve(&mut self, end: u64, segment_bytes: u64) {
         if end > self.reserved {
-            let until = (end + RESERVED_BYTES).min(segment_bytes.max(end));
+            let ahead = end.clamp(*RESERVED_BYTES.start(), *RESERVED_BYTES.end());
+            let until = (end + ahead).min(segment_bytes.max(end));
             disk::reserve(&*self.open.file, self.reserved, until - self.reserved);
             self.reserved = until;
         }

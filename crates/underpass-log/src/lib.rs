@@ -31,7 +31,10 @@ mod tests;
 mod threads;
 
 pub use appender::{AppendError, Appended};
-pub use config::{DataFolderOptions, FlushPolicy, TopicConfig};
+pub use config::{
+    ConfigType, ConfigValues, DataFolderOptions, FlushPolicy, TOPIC_CONFIGS, TopicConfig,
+    TopicConfigKey,
+};
 pub use error::LogError;
 pub use files::disk::DiskWait;
 pub use manager::{FoundPartition, LogManager};

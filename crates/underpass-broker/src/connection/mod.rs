@@ -7,6 +7,7 @@
 pub(crate) mod frame;
 pub(crate) mod refusals;
 pub(crate) mod response_queue;
+pub(crate) mod unsupported;
 
 use std::future::poll_fn;
 use std::mem;

@@ -61,9 +61,14 @@ async fn of_partition(
         answer.error_code = ErrorCode::UnsupportedVersion.number();
         return answer;
     }
-    let Some(log) = log else {
-        answer.error_code = ErrorCode::UnknownTopicOrPartition.number();
-        return answer;
+    let known = log.ok_or(ErrorCode::UnknownTopicOrPartition);
+    let known = known.and_then(|log| check_epoch(log, asked.current_leader_epoch).map(|()| log));
+    let log = match known {
+        Ok(log) => log,
+        Err(code) => {
+            answer.error_code = code.number();
+            return answer;
+        }
     };
     let offsets = log.offsets();
     match asked.timestamp {
