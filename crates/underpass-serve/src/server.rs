@@ -46,6 +46,8 @@ struct KeptState {
     digests: Arc<DigestCache>,
     https: Arc<HttpsState>,
     verifier: Arc<PasswordVerifier>,
+    /// Of the sockets that the service manager has passed.
+    activated_ports: Vec<(String, u16)>,
 }
 
 impl KeptState {
@@ -105,6 +107,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         digests: Arc::default(),
         https,
         verifier: Arc::default(),
+        activated_ports: inherited.activated_ports(),
     };
     kept.restrict(options, &sites)?;
     let (tls, _) = kept.https.acceptor(options)?;
@@ -314,7 +317,7 @@ fn server_config(
         Some(_) => MetricsUse::Read,
         None => MetricsUse::Unread,
     };
-    let secured_port = https::port(options);
+    let secured_port = https::port(options, &kept.activated_ports);
     let files = |listen: &HttpListen| {
         let (service, tls) = match (listen.spoken(options), secured_port) {
             (Scheme::Https, _) => (HttpService::Files, tls.cloned()),

@@ -15,7 +15,7 @@ use crate::handover::socket::{
     ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
 };
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
-use crate::listen::address::ListenAt;
+use crate::listen::address::{Address, ListenAt};
 use crate::listen::config::ListenerAccess;
 use crate::listen::listeners::{ActivatedSocket, Listener, Listeners, address_of};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};
@@ -51,6 +51,18 @@ impl Inherited {
                 .map(|(all, peer_process)| (all, Some(Predecessor { peer_process }))),
             None => Ok((of_service_manager()?, None)),
         }
+    }
+
+    /// Returns the names and ports of the TCP sockets that the service manager has passed.
+    pub fn activated_ports(&self) -> Vec<(String, u16)> {
+        let ports = self
+            .activated
+            .iter()
+            .filter_map(|one| match address_of(&one.socket).ok()? {
+                Address::Tcp(address) => Some((one.name.clone(), address.port())),
+                Address::Unix(_) => None,
+            });
+        ports.collect()
     }
 
     /// What acceptors of TLS share, with the keys of the predecessor's tickets.

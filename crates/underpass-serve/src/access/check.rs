@@ -90,7 +90,7 @@ fn unencrypted(options: &ServerOptions) -> Option<String> {
     let mut access = options.sites.iter().map(|site| &site.access);
     let is_secret = access.any(|access| access.has_users() || access.tokens.is_some());
     let mut listen = options.listen.iter();
-    let redirects = crate::https::port(options).is_some();
+    let redirects = crate::https::port(options, &[]).is_some();
     let open = listen.find(|listen| match &listen.at {
         ListenAt::Tcp(address) => {
             listen.spoken(options) == Scheme::Http && !address.ip().is_loopback() && !redirects
