@@ -105,6 +105,12 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
     });
     let tip = match typed {
         Some("-d" | "--dir" | "--directory" | "--root") => "the folder is no option: 'serve DIR'",
+        Some("--tls" | "--https" | "--ssl") => {
+            "HTTPS: '--tls-self-signed', or '--cert FILE --key FILE'"
+        }
+        _ if error.to_string().contains("cannot be used with '[DIR]'") => {
+            "one folder is served; several are sites of a configuration: docs/serve.md, Sites"
+        }
         Some("--serve" | "http" | "web" | "server") => "files are served by 'underpass serve DIR'",
         Some(typed) if typed.parse::<u16>().is_ok() => "the port is an option: 'serve DIR -p PORT'",
         Some(typed)
