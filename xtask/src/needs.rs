@@ -217,7 +217,8 @@ impl fmt::Display for Need {
 /// `PATH` with the directories where programs for root are, which others lack.
 pub(crate) fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
-    let sbin = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    let folders = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/lib/openssh"];
+    let sbin = folders.map(PathBuf::from);
     env::join_paths(env::split_paths(&path).chain(sbin)).unwrap_or(path)
 }
 
