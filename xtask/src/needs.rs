@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
@@ -60,6 +60,9 @@ pub(crate) struct Need {
     large: bool,
     all: bool,
     alone: bool,
+    /// What [`Need::lack`] has said, once tests are about to be run.
+    #[serde(skip)]
+    tried: OnceLock<Option<Lack>>,
 }
 
 /// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
@@ -94,9 +97,11 @@ pub(crate) fn lack_of(names: &[&str]) -> Option<String> {
     lacks.find_map(|lack| lack)
 }
 
-/// Why one of the needs is not met: the first lack that nothing excuses, else the first.
+/// Why one of the needs is not met: the first lack that nothing excuses, else the first. Each need
+/// is tried once, after what is missing was installed.
 pub(crate) fn worst_lack(needs: &[&Need]) -> Option<Lack> {
-    let lacks: Vec<_> = needs.iter().filter_map(|need| need.lack()).collect();
+    let tried = |need: &&Need| need.tried.get_or_init(|| need.lack()).clone();
+    let lacks: Vec<_> = needs.iter().filter_map(tried).collect();
     let worst = lacks.iter().find(|lack| !lack.is_excused());
     worst.or(lacks.first()).cloned()
 }

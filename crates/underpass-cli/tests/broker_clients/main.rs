@@ -40,8 +40,30 @@ const AT_ONCE: usize = 4;
 /// How the tests write that are not about writing.
 const MODE: Mode = MODES[3];
 
+/// One client of each family, for runs that have no time for all.
 #[test]
-#[ignore = "needs Kafka, librdkafka, clients for Go and kcat; run by cargo xtask test"]
+#[ignore = "needs Kafka and librdkafka; run by cargo xtask test"]
+fn librdkafka_and_java_read_each_other_and_share_a_group() {
+    let broker = Broker::start();
+    let (address, topic) = (broker.address(), "families");
+    let families = [Program::Confluent, Program::Java];
+    let mut contents = Contents::default();
+    let modes = MODES.into_iter().zip(families.into_iter().cycle());
+    for (first, (mode, program)) in (0..).step_by(COUNT as usize).zip(modes) {
+        let indexes = first..first + COUNT;
+        program.produce(&address, topic, indexes.clone(), mode);
+        contents.add(Contents::of(indexes));
+    }
+    for program in families {
+        let read = program.consume(&address, topic, "beginning");
+        assert_eq!(read, contents.read_from(0), "{program:?}");
+    }
+    group_life(&broker, families[0], families[1]);
+    broker.end();
+}
+
+#[test]
+#[ignore = "needs Kafka, librdkafka, rdkafka, clients for Go and kcat; run by cargo xtask test"]
 fn what_a_client_writes_every_client_reads() {
     let broker = Broker::start();
     let (address, topic) = (broker.address(), "written");
@@ -93,7 +115,7 @@ fn fresh_records_among_old_ones_of_kafkajs_are_found_by_their_time() {
 }
 
 #[test]
-#[ignore = "needs Kafka, librdkafka, clients for Go and kcat; run by cargo xtask test"]
+#[ignore = "needs Kafka, librdkafka, rdkafka, clients for Go and kcat; run by cargo xtask test"]
 fn every_client_reads_from_the_place_it_names() {
     let broker = Broker::start();
     let (address, topic) = (broker.address(), "places");
@@ -127,7 +149,7 @@ fn every_client_reads_from_the_place_it_names() {
 }
 
 #[test]
-#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+#[ignore = "needs Kafka, librdkafka, rdkafka and clients for Go; run by cargo xtask test"]
 fn members_of_a_group_come_leave_and_die() {
     let broker = Broker::start();
     let pairs = Vec::from_iter(Program::ALL.into_iter().zip(rotated()));
@@ -152,7 +174,7 @@ fn group_life(broker: &Broker, one: Program, other: Program) {
     let join = |program| Member::join(program, &address, &topic, &group);
     let produce = |round| {
         let indexes = round * COUNT..(round + 1) * COUNT;
-        Program::Franz.produce(&address, &topic, indexes, MODE);
+        one.produce(&address, &topic, indexes, MODE);
         (round + 1) * COUNT / PARTITIONS
     };
     let end = produce(0);
@@ -207,7 +229,7 @@ fn tools_go_on_from_what_their_group_has_read() {
 }
 
 #[test]
-#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+#[ignore = "needs Kafka, librdkafka, rdkafka and clients for Go; run by cargo xtask test"]
 fn every_client_creates_and_deletes_topics() {
     let broker = Broker::start();
     let address = broker.address();
@@ -276,7 +298,7 @@ fn the_performance_tools_of_kafka_run() {
 }
 
 #[test]
-#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+#[ignore = "needs Kafka, librdkafka, rdkafka and clients for Go; run by cargo xtask test"]
 fn restarts_lose_nothing_and_repeat_nothing() {
     let mut broker = Broker::start();
     for programs in Program::ALL.chunks(AT_ONCE) {
