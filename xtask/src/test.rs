@@ -172,12 +172,7 @@ impl TestRun<'_> {
                 self.built = artifacts::all(workspace)?;
                 report.step("build", self.built.is_some());
             }
-            TestStep::Clippy => {
-                cargo::clippy(workspace, report)?;
-                if self.tier == TestTier::All {
-                    cargo::clippy_without_tls(workspace, report)?;
-                }
-            }
+            TestStep::Clippy => cargo::clippy(workspace, report)?,
             TestStep::Tests => {
                 suites::run(workspace, built(), &self.tier, self.packages, report)?;
             }

@@ -393,7 +393,6 @@ fn files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_left_out
     );
 }
 
-#[cfg(feature = "tls")]
 #[test]
 fn https_is_measured_beside_our_plain_http_and_a_server_without_tls_is_left_out() {
     let other =

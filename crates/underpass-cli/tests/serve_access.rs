@@ -392,7 +392,6 @@ fn passwords_that_travel_unencrypted_are_warned_of() {
     assert_warned(&warnings_at(root, "'0.0.0.0:0'", ""), UNENCRYPTED, 0);
 }
 
-#[cfg(feature = "tls")]
 #[test]
 fn passwords_that_travel_by_https_alone_are_not_warned_of() {
     let folder = configured("");

@@ -274,7 +274,6 @@ fn a_start_that_fails_leaves_no_log() {
     assert!(log.exists(), "it was there before");
 }
 
-#[cfg(feature = "tls")]
 mod tls {
     use std::net::{SocketAddr, TcpStream};
     use std::sync::Arc;

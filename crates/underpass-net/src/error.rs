@@ -101,8 +101,8 @@ pub enum Error {
     },
     /// The service manager passed sockets on which nobody would accept connections.
     #[error(
-        "the service manager has passed sockets that nothing listens on: {}; listen on `systemd` or \
-         `systemd:NAME`, too",
+        "the service manager has passed sockets that nothing listens on: {}; listen on \
+         `systemd` or `systemd:NAME`, too",
         names.join(", ")
     )]
     UnusedSockets {

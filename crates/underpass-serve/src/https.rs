@@ -292,7 +292,6 @@ impl CertificatePin {
 }
 
 #[cfg(test)]
-#[cfg(feature = "tls")]
 mod tests {
     use std::fs;
     use std::net::{SocketAddr, TcpStream};

@@ -214,7 +214,7 @@ impl FileServer {
         self.kept.https.refresh()
     }
 
-    #[cfg(all(test, feature = "tls"))]
+    #[cfg(test)]
     pub(crate) fn https(&self) -> &Arc<HttpsState> {
         &self.kept.https
     }

@@ -1,6 +1,5 @@
 //! HTTPS: bodies, handshakes, certificates, and what is not encrypted beside it.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

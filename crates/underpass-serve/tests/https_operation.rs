@@ -1,6 +1,5 @@
 //! HTTPS as those who run a server see it: log, metrics, checks, certificates, tickets.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

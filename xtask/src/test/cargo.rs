@@ -20,25 +20,6 @@ pub(super) fn clippy(workspace: &Workspace, report: &mut TestReport) -> Fallible
     component(workspace, "clippy", "clippy", all, report)
 }
 
-/// Runs clippy on the packages with the feature `tls`, without it.
-pub(super) fn clippy_without_tls(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
-    let mut without_tls = workspace.cargo("clippy");
-    for package in WITH_TLS {
-        without_tls.args(["--package", package]);
-    }
-    without_tls.args(["--no-default-features", "--", "-D", "warnings"]);
-    component(workspace, "clippy", "clippy", without_tls, report)
-}
-
-/// The tool, and the libraries whose feature `tls` it passes on.
-const WITH_TLS: [&str; 5] = [
-    "underpass-bench",
-    "underpass-broker",
-    "underpass-cli",
-    "underpass-net",
-    "underpass-serve",
-];
-
 /// Documents our crates, and refuses what rustdoc warns of.
 pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("doc");

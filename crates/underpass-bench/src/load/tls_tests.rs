@@ -1,8 +1,6 @@
 //! The load over TLS, on servers that are made for it: rustls shakes hands, and the records are
 //! sealed here, so that they can be wrong.
 
-#![cfg(feature = "tls")]
-
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;

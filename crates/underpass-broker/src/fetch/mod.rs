@@ -1,7 +1,5 @@
 //! Fetches: what consumers read, and how they wait for it.
 
-pub(crate) mod waiters;
-
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +13,12 @@ use crate::broker::BrokerWorker;
 use crate::connection::refusals::RefusalLog;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{Topic, TopicMap};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchResponsePartitionData, FetchTopic,
     FetchableTopicResponse,
 };
 use crate::protocol::wire::{Records, Uuid};
-use crate::requests::error_code::ErrorCode;
 
 /// Since this version topics have ids instead of names.
 const TOPIC_IDS_VERSION: i16 = 13;

@@ -14,6 +14,7 @@ use crate::group::{
 };
 use crate::metadata::names::OFFSETS_TOPIC;
 use crate::metadata::topics::{NewTopic, TopicError, TopicMap};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::find_coordinator::{
     FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator,
 };
@@ -34,7 +35,6 @@ use crate::protocol::tables::offset_fetch::{
     OffsetFetchResponseTopics,
 };
 use crate::protocol::tables::sync_group::{SyncGroupRequest, SyncGroupResponse};
-use crate::requests::error_code::ErrorCode;
 
 /// The kinds of keys.
 const GROUP_KEY: i8 = 0;

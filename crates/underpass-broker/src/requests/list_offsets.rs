@@ -7,6 +7,7 @@ use underpass_log::PartitionLog;
 
 use crate::fetch::check_epoch;
 use crate::metadata::topics::TopicMap;
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
     ListOffsetsTopicResponse,
@@ -16,7 +17,6 @@ use crate::protocol::tables::offset_for_leader_epoch::{
     OffsetForLeaderEpochResponse, OffsetForLeaderEpochResponseEpochEndOffset,
     OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
 };
-use crate::requests::error_code::ErrorCode;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;

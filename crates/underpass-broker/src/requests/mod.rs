@@ -1,6 +1,5 @@
 //! Requests, each by its kind.
 
-pub(crate) mod error_code;
 mod groups;
 mod list_offsets;
 mod metadata;
@@ -26,6 +25,7 @@ use crate::fetch::fetch;
 use crate::limits::LARGE_FETCH_WAIT_MAX;
 use crate::options::{AdvertisedAddress, PORT};
 use crate::protocol::apis::{APIS, Api, absent_name, find};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::header::{RequestHeader, RequestStart, read_header, write_header};
 use crate::protocol::tables::api_versions::{ApiVersionsResponse, ApiVersionsResponseApiVersion};
 use crate::protocol::tables::fetch::FetchRequest;
@@ -37,7 +37,6 @@ use crate::protocol::tables::offset_for_leader_epoch::OffsetForLeaderEpochReques
 use crate::protocol::tables::produce::ProduceRequest;
 use crate::protocol::wire::{Message, Wire};
 use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
-use crate::requests::error_code::ErrorCode;
 
 /// Requests that are not answered, of clients with a setting that a broker without SASL cannot
 /// meet.

@@ -15,12 +15,12 @@ use crate::limits::{
 };
 use crate::metadata::names::is_internal;
 use crate::metadata::topics::{Topic, TopicMap};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::produce::{
     ProducePartitionProduceData, ProduceRequest, ProduceResponse,
     ProduceResponsePartitionProduceResponse, ProduceResponseTopicProduceResponse,
 };
 use crate::protocol::wire::Records;
-use crate::requests::error_code::ErrorCode;
 
 /// zstd is for clients that know this version of Produce (KIP-110).
 const ZSTD_VERSION: i16 = 7;

@@ -9,6 +9,7 @@ use crate::metadata::names::is_internal;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{NewTopic, Topic, TopicError};
 use crate::options::ReplicationPolicy;
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::create_topics::{
     CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig, CreateTopicsRequest,
     CreateTopicsResponse, CreateTopicsResponseCreatableTopicConfigs,
@@ -19,7 +20,6 @@ use crate::protocol::tables::delete_topics::{
 };
 use crate::protocol::tables::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use crate::protocol::wire::Uuid;
-use crate::requests::error_code::ErrorCode;
 
 /// The configuration of topics that goes with the replication factor.
 const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";

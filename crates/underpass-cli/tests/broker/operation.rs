@@ -413,7 +413,6 @@ fn check_says_which_step_fails() {
 }
 
 #[test]
-#[cfg(feature = "tls")]
 fn check_takes_a_tls_listener_for_one() {
     let files = disk_folder();
     crate::tls::Identity::new(&["localhost"]).write(files.path());
@@ -503,7 +502,6 @@ fn replicas_that_one_broker_does_not_have_are_taken_as_one_or_refused() {
 
 /// The configuration in the documentation, at free ports.
 #[test]
-#[cfg(feature = "tls")]
 fn the_documented_configuration_is_accepted() {
     let page = include_str!("../../../../docs/broker.md");
     let (_, section) = page.split_once("## Configuration\n").unwrap();

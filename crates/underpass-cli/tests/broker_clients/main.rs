@@ -15,7 +15,6 @@ mod oracle;
 mod records;
 mod running;
 mod segments;
-#[cfg(feature = "tls")]
 mod tls;
 
 use std::fs;

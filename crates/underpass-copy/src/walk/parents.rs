@@ -157,8 +157,11 @@ impl<'a> Parents<'a> {
             }
             _ => (Folder::Imagined, Creation::New(0)),
         };
+        let is_dots = matches!(name.to_bytes(), b"." | b"..");
         let is_ours = match creation {
             Creation::New(_) => true,
+            // A folder of the target that is the copy of nothing.
+            Creation::Existing if is_dots => false,
             Creation::Existing => {
                 let identity = dest.identity();
                 identity.is_some_and(|it| self.run.inodes.operands().parents.contains(&it))

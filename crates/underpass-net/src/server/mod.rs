@@ -1,7 +1,5 @@
 //! A running server: its listeners, and generations of workers that use them one after another.
 
-pub(crate) mod config;
-
 use std::fmt;
 use std::mem;
 use std::net::SocketAddr;
@@ -23,9 +21,9 @@ use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::listen::unix::UnlinkPolicy;
 use crate::process::resources;
 use crate::quota::SharedQuotas;
-use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase};
 use crate::tls::shared::TlsShared;
+use crate::worker::config::ServerConfig;
 use crate::worker::protocol::Protocol;
 use crate::worker::{ServerParts, prepare};
 

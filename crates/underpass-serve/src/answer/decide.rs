@@ -178,10 +178,7 @@ pub(crate) fn decide(
             };
             of_file(file, request, rules, limits, lookup)
         }
-        Resolved::Folder(folder) => {
-            let location = folder_location(&requested, &asked.unwrap_or(folder), query);
-            moved(Status::MovedPermanently, "this is a folder", &location)
-        }
+        Resolved::Folder(folder) => folder_moved(&requested, &asked.unwrap_or(folder), query),
         Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
             let accept = fields.accept.as_deref();
@@ -245,6 +242,12 @@ fn moved(status: Status, why: &'static str, location: &[u8]) -> Response {
     TextResponse::new(HttpError::new(status, why))
         .with_field("Location", location)
         .into()
+}
+
+/// Redirects to a folder that was requested without its slash.
+fn folder_moved(requested: &SitePath, folder: &SitePath, query: Option<&[u8]>) -> Response {
+    let location = folder_location(requested, folder, query);
+    moved(Status::MovedPermanently, "this is a folder", &location)
 }
 
 /// Returns the path of a folder with its slash, percent-encoded, and the query of the request. For
