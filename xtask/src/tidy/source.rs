@@ -173,7 +173,7 @@ mod tests {
                 ("xtask/src/b.rs", "\n"),
             ])
         };
-        let most = LIMITS[0].lines_max;
+        let most = LIMITS[1].lines_max;
         assert_eq!(lines(&of(most))["xtask"], most);
         assert!(check_lines(&of(most)).is_empty());
         assert_eq!(check_lines(&of(most + 1)).len(), 1);
