@@ -43,13 +43,16 @@ pub struct TreePattern(CoveredPaths);
 #[derive(Clone, Debug)]
 enum CoveredPaths {
     Everything,
-    Beneath {
-        /// What the pattern matches.
-        itself: Pattern,
-        below: Pattern,
-        /// The path of a pattern that matches nothing else, from the root.
-        path: Option<String>,
-    },
+    Beneath(Box<CoveredTree>),
+}
+
+#[derive(Clone, Debug)]
+struct CoveredTree {
+    /// Matches what the pattern says.
+    itself: Pattern,
+    below: Pattern,
+    /// The path of a pattern that matches nothing else, from the root.
+    path: Option<String>,
 }
 
 /// Returns a text with composed accents (NFC, Unicode Standard Annex 15): file systems and editors
@@ -137,23 +140,23 @@ impl TreePattern {
         };
         let is_path = tree.starts_with('/') || !anchor.is_empty() || tree.contains('/');
         let is_path = is_path && !tree.contains(['*', '?', '[', ']', '{', '}', '\\']);
-        Ok(TreePattern(CoveredPaths::Beneath {
+        Ok(TreePattern(CoveredPaths::Beneath(Box::new(CoveredTree {
             itself,
             below: Pattern::parse(&below)?,
             path: is_path.then(|| tree.trim_start_matches('/').to_owned()),
-        }))
+        }))))
     }
 
     /// Returns the only path it is about, with everything beneath that, if there is one.
     pub(crate) fn path(&self) -> Option<&str> {
         match &self.0 {
             CoveredPaths::Everything => None,
-            CoveredPaths::Beneath { path, .. } => path.as_deref(),
+            CoveredPaths::Beneath(tree) => tree.path.as_deref(),
         }
     }
 
     fn covers(&self, path: &[u8]) -> bool {
-        let CoveredPaths::Beneath { itself, below, .. } = &self.0 else {
+        let CoveredPaths::Beneath(tree) = &self.0 else {
             return true;
         };
         let path = match std::str::from_utf8(path) {
@@ -161,7 +164,7 @@ impl TreePattern {
             _ => Cow::Borrowed(path),
         };
         // The root has no name that a star could stand for.
-        !path.is_empty() && (itself.matches(&path) || below.matches(&path))
+        !path.is_empty() && (tree.itself.matches(&path) || tree.below.matches(&path))
     }
 }
 

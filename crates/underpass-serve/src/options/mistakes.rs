@@ -53,7 +53,7 @@ fn site_hint(text: &str, place: usize, error: &Error) -> Option<String> {
     let of_site = toml::from_str::<SiteOptions>(&format!("{name} = []")).err();
     let is_known = of_site.is_none_or(|error| !error.message().starts_with("unknown field"));
     (is_top_level && is_known)
-        .then(|| format!("\nthis is an option of a site: write it below a line `[[site]]`"))
+        .then(|| "\nthis is an option of a site: write it below a line `[[site]]`".to_owned())
 }
 
 /// What stands for a byte that was blanked out: a blank that nobody writes there.
