@@ -12,7 +12,8 @@ use std::time::Duration;
 use support::{Server, pattern};
 use tempfile::TempDir;
 use underpass_net::{ProxyProtocol, ShutdownPhase};
-use underpass_serve::{Access, ServerOptions};
+use underpass_serve::rules::HostName;
+use underpass_serve::{Access, ServerOptions, SiteOptions};
 use underpass_testkit::{HttpClient, wait_for, wait_until};
 
 const SIZE: usize = 24 << 20;
@@ -243,6 +244,53 @@ fn reloads_lose_no_count_and_leave_no_workers_behind() {
     assert_eq!((count, requests), (requests, RELOADS as f64));
     assert_eq!(metrics.value("underpass_connections_accepted_total"), count);
     assert_eq!(metrics.sum("underpass_open_file_lookups_total"), count);
+}
+
+/// A site is called by its first name, or else by its folder; a request that is not valid is for
+/// none.
+#[test]
+fn each_site_counts_for_itself_and_keeps_its_counts_through_reloads() {
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("f"), pattern(SIZE)).unwrap();
+    let reported = StatusServer::with(|options| {
+        let names = ["b.example", "*.b.example"].map(|name| HostName::parse(name).unwrap());
+        options.workers = NonZeroUsize::new(2);
+        options.sites.push(SiteOptions {
+            names: names.to_vec(),
+            ..SiteOptions::of(other.path())
+        });
+    });
+    let first = reported.server.site().display().to_string();
+    let options = reported.server.options().clone();
+    for round in [1.0, 2.0, 3.0] {
+        let mut bytes = 0;
+        for (host, path, status) in [
+            ("b.example", "/f", 200),
+            ("x.b.example", "/f", 200),
+            ("b.example", "/none", 404),
+            ("other.example", "/none", 404),
+            ("b.example", "bad", 400),
+        ] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let response = reported.server.ask(request);
+            assert_eq!(response.status, status, "{host} {path}");
+            if host.ends_with("b.example") && status != 400 {
+                bytes += response.head.len() + response.body.len();
+            }
+        }
+        let metrics = reported.after(round * 5.0);
+        let responses = |site: &str, class: &str| {
+            let labels = format!("{{site=\"{site}\",class=\"{class}\"}}");
+            metrics.value(&format!("underpass_site_responses_total{labels}"))
+        };
+        assert_eq!(responses("b.example", "2xx"), 2.0 * round);
+        assert_eq!(responses("b.example", "4xx"), round);
+        assert_eq!(responses(&first, "2xx"), 0.0);
+        assert_eq!(responses(&first, "4xx"), round);
+        let sent = metrics.value("underpass_site_sent_bytes_total{site=\"b.example\"}");
+        assert_eq!(sent, bytes as f64 * round);
+        reported.server.server().reload(&options).unwrap();
+    }
 }
 
 /// Waits until so many connections have been ended for a reason.

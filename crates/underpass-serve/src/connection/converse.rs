@@ -256,6 +256,7 @@ impl<'c> Exchanges<'c> {
         let bytes = &input[..head.length()];
         let request = head.parse(input)?;
         self.exchange.understand(bytes, Some(&request));
+        self.exchange.reaches(worker.site_of(request.authority));
         self.exchange.client = worker.client(peer, &request);
         let identified = identify(worker, &self.exchange, self.https, &request);
         let is_empty = request.framing == Framing::Empty;

@@ -70,6 +70,8 @@ pub(crate) struct Exchange {
 pub(crate) struct ExchangeInProgress {
     start: Option<ExchangeStart>,
     method: Option<Method>,
+    /// The index of the site that the request is for.
+    site: Option<usize>,
     /// Where the log has it.
     text: RequestText,
     status: Option<Status>,
@@ -152,6 +154,11 @@ impl Exchange {
         }
     }
 
+    /// Notes the site that the request is for.
+    pub(crate) fn reaches(&mut self, site: usize) {
+        self.current().site = Some(site);
+    }
+
     /// It is known who sent the request.
     pub(crate) fn identified(&mut self, permits: Option<&Permits>) {
         self.current().asker = permits.map(|permits| Arc::clone(&permits.asker));
@@ -185,6 +192,11 @@ impl Exchange {
     pub(crate) fn method(&self) -> Method {
         let method = self.current.as_ref().and_then(|current| current.method);
         method.unwrap_or(Method::Unknown)
+    }
+
+    /// The index of the site that the request is for, if it is valid.
+    pub(crate) fn site(&self) -> Option<usize> {
+        self.current.as_ref()?.site
     }
 
     /// The number of the exchange on its connection, from 1.

@@ -177,7 +177,10 @@ const CHANGED: HttpError = HttpError::new(
 
 impl Worker {
     pub(crate) fn new(shared: &HttpShared) -> Worker {
-        let metrics = shared.registry.register();
+        let sites = shared.sites.all.iter();
+        let metrics = shared
+            .registry
+            .register(sites.map(|site| Arc::clone(&site.label)));
         let watcher = Rc::new(WorkerWatcher::default());
         let files = || OpenFileCache::new(Arc::clone(&metrics), Rc::clone(&watcher));
         Worker {
@@ -424,8 +427,11 @@ impl Worker {
             tracing::warn!("fell back: {refusal}");
         }
         metrics.other_bytes.add(exchange.bytes_before());
+        let bytes = exchange.bytes_before() + beside.bytes + sent.bytes();
+        if let Some(site) = exchange.site() {
+            metrics.sites[site].exchange(exchange.status(), bytes);
+        }
         if let Some(tls) = &exchange.tls {
-            let bytes = exchange.bytes_before() + beside.bytes + sent.bytes();
             metrics.sealed_bytes[tls.sealed_by() as usize].add(bytes);
         }
         let ended = EndedExchange {

@@ -20,7 +20,8 @@ use crate::https::{HttpsState, ReloadCounts};
 use crate::log::AccessLog;
 use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{
-    DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SlowClient, WorkerMetrics, cause_name,
+    DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SiteMetrics, SlowClient, WorkerMetrics,
+    cause_name,
 };
 
 /// What the server counts.
@@ -33,6 +34,7 @@ impl MetricsSource for ServerCounts {
     fn write(&self, page: &mut MetricsPage, phase: ShutdownPhase) {
         let (totals, workers) = self.registry.totals();
         requests(page, &totals);
+        sites(page, &totals);
         durations(page, &totals);
         bytes(page, &totals);
         refusals(page, &totals);
@@ -70,6 +72,29 @@ fn requests(page: &mut MetricsPage, totals: &WorkerMetrics) {
     page.family(name, MetricKind::Counter, "Answers, by how they ended.");
     for (end, count) in ExchangeEnd::NAMES.into_iter().zip(&totals.ends) {
         page.sample(name, &format!("{{end=\"{end}\"}}"), count.value());
+    }
+}
+
+fn sites(page: &mut MetricsPage, totals: &WorkerMetrics) {
+    let labels = |site: &SiteMetrics| format!("site=\"{}\"", MetricsPage::escaped(&site.label));
+    let name = "underpass_site_responses_total";
+    let help = "Answers to valid requests, by site and class of status.";
+    page.family(name, MetricKind::Counter, help);
+    for site in &totals.sites {
+        for (class, count) in SiteMetrics::CLASSES.into_iter().zip(&site.classes) {
+            let labels = format!("{{{},class=\"{class}\"}}", labels(site));
+            page.sample(name, &labels, count.value());
+        }
+    }
+    let name = "underpass_site_sent_bytes_total";
+    let help = "Bytes sent for valid requests, heads included, by site.";
+    page.family(name, MetricKind::Counter, help);
+    for site in &totals.sites {
+        page.sample(
+            name,
+            &format!("{{{}}}", labels(site)),
+            site.sent_bytes.value(),
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::answer::explain::Explain;
 use crate::connection::exchange::ObservationLevel;
 use crate::log::{AccessLog, LogFormat};
-use crate::metrics::worker_metrics::WorkerMetrics;
+use crate::metrics::worker_metrics::{SiteMetrics, WorkerMetrics};
 
 /// The metrics of all workers, and the log.
 #[derive(Debug)]
@@ -37,9 +37,12 @@ impl MetricsRegistry {
         }
     }
 
-    /// Metrics for one more worker.
-    pub(crate) fn register(&self) -> Arc<WorkerMetrics> {
-        let register = Arc::new(WorkerMetrics::default());
+    /// Metrics for one more worker, with these `sites`.
+    pub(crate) fn register(&self, sites: impl Iterator<Item = Arc<str>>) -> Arc<WorkerMetrics> {
+        let register = Arc::new(WorkerMetrics {
+            sites: sites.map(SiteMetrics::new).collect(),
+            ..WorkerMetrics::default()
+        });
         if let Ok(mut metrics) = self.metrics.lock() {
             metrics.fold();
             metrics.working.push(Arc::clone(&register));
@@ -50,7 +53,7 @@ impl MetricsRegistry {
     /// The sums of all workers up to now, and how many workers run. Each count is in it once, even
     /// while a worker ends.
     pub(crate) fn totals(&self) -> (WorkerMetrics, usize) {
-        let totals = WorkerMetrics::default();
+        let mut totals = WorkerMetrics::default();
         let Ok(mut metrics) = self.metrics.lock() else {
             return (totals, 0);
         };
@@ -78,7 +81,7 @@ struct RegisteredMetrics {
 impl RegisteredMetrics {
     /// Adds up the metrics of workers that have ended, whose files are closed.
     fn fold(&mut self) {
-        let ended = &self.ended;
+        let ended = &mut self.ended;
         self.working
             .retain_mut(|register| match Arc::get_mut(register) {
                 Some(last) => {
@@ -101,6 +104,7 @@ pub(crate) enum MetricsUse {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
     use std::time::Duration;
 
     use super::*;
@@ -116,8 +120,9 @@ mod tests {
     #[test]
     fn what_ended_workers_counted_stays_in_the_sums_and_takes_no_more_room() {
         let registry = MetricsRegistry::new(None, Explain::Off);
-        for generation in 1..=1000 {
-            let metrics = [registry.register(), registry.register()];
+        for generation in 1..=1000_u64 {
+            let site = || iter::once(Arc::from(["a", "b"][generation as usize % 2]));
+            let metrics = [registry.register(site()), registry.register(site())];
             for register in &metrics {
                 register.exchange(
                     Method::Get,
@@ -126,6 +131,7 @@ mod tests {
                     Some(Duration::ZERO),
                 );
                 register.files.kept.add(1);
+                register.sites[0].exchange(Some(Status::Ok), 10);
             }
             assert_eq!(answers(&registry), 2 * generation);
             let (totals, working) = registry.totals();
@@ -135,6 +141,9 @@ mod tests {
         assert_eq!(working, 0);
         assert!(registry.metrics.lock().unwrap().working.is_empty());
         assert_eq!(totals.durations.counts[0].value(), 2000);
+        let of_site = |site: &SiteMetrics| (site.label.to_string(), site.sent_bytes.value());
+        let sites: Vec<_> = totals.sites.iter().map(of_site).collect();
+        assert_eq!(sites, [("b".to_owned(), 10_000), ("a".to_owned(), 10_000)]);
         assert_eq!(totals.files.kept.value(), 0, "its files went with a worker");
         assert_eq!(totals.files.closed.value(), 2000);
     }
@@ -142,7 +151,7 @@ mod tests {
     #[test]
     fn what_a_worker_counted_is_there_once_before_and_after_its_end() {
         let registry = MetricsRegistry::new(None, Explain::Off);
-        let register = registry.register();
+        let register = registry.register(iter::empty());
         register.exchange(Method::Get, Some(Status::Ok), ExchangeEnd::Complete, None);
         assert_eq!(answers(&registry), 1);
         drop(register);

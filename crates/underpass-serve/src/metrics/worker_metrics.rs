@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::AddAssign;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
@@ -165,6 +165,44 @@ pub(crate) struct OpenFileMetrics {
     pub(crate) closed: Counter,
 }
 
+/// What a site has answered.
+#[derive(Debug)]
+pub(crate) struct SiteMetrics {
+    /// What it is called, by all workers alike.
+    pub(crate) label: Arc<str>,
+    /// Answers, by the first digit of their status.
+    pub(crate) classes: [Counter; SiteMetrics::CLASSES.len()],
+    pub(crate) sent_bytes: Counter,
+}
+
+impl SiteMetrics {
+    /// Labels of classes of statuses.
+    pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+    pub(crate) fn new(label: Arc<str>) -> SiteMetrics {
+        SiteMetrics {
+            label,
+            classes: Default::default(),
+            sent_bytes: Counter::default(),
+        }
+    }
+
+    /// Counts an answer, and all bytes that were sent for the request.
+    pub(crate) fn exchange(&self, status: Option<Status>, sent_bytes: u64) {
+        if let Some(status) = status {
+            self.classes[usize::from(status.code() / 100 - 1)].add(1);
+        }
+        self.sent_bytes.add(sent_bytes);
+    }
+
+    fn absorb(&self, other: &SiteMetrics) {
+        for (counter, other) in self.classes.iter().zip(&other.classes) {
+            counter.add(other.value());
+        }
+        self.sent_bytes.add(other.sent_bytes.value());
+    }
+}
+
 /// A refusal of a mechanism, and the number of responses with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedRefusal {
@@ -261,6 +299,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) evicted: Counter,
     pub(crate) durations: Histogram,
     pub(crate) files: OpenFileMetrics,
+    /// Of each site, in their order; in sums, of all sites that there were.
+    pub(crate) sites: Vec<SiteMetrics>,
     /// Locked only where something was refused.
     pub(crate) refusals: Mutex<Vec<CountedRefusal>>,
     /// Answers in which something was refused for which the list had no room.
@@ -351,9 +391,17 @@ impl WorkerMetrics {
 
     /// Adds what a worker has counted. Every kind of refusal is kept, or a count could vanish:
     /// there are only as many as mechanisms and errors.
-    pub(crate) fn absorb(&self, other: &WorkerMetrics) {
+    pub(crate) fn absorb(&mut self, other: &WorkerMetrics) {
         for (counter, other) in self.counters().zip(other.counters()) {
             counter.add(other.value());
+        }
+        for site in &other.sites {
+            let known = self.sites.iter().position(|one| one.label == site.label);
+            let known = known.unwrap_or_else(|| {
+                self.sites.push(SiteMetrics::new(Arc::clone(&site.label)));
+                self.sites.len() - 1
+            });
+            self.sites[known].absorb(site);
         }
         if let (Ok(mut list), Ok(refusals)) = (self.refusals.lock(), other.refusals.lock()) {
             for counted in refusals.iter() {

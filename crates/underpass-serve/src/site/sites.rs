@@ -27,6 +27,8 @@ pub(crate) struct ServedSite {
     pub(crate) rules: SiteRules,
     /// Who may read it; nothing if everyone may read everything.
     pub(crate) access: Option<SiteAccess>,
+    /// What metrics call it: its first name, or else its folder.
+    pub(crate) label: Arc<str>,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
 }
@@ -59,6 +61,7 @@ impl ServedSite {
                 reported: AtomicU8::new(RootState::Same as u8),
                 rules,
                 access,
+                label: label(options),
                 called: called(options),
             }),
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(Error::NoBeneath { errno }),
@@ -121,6 +124,13 @@ impl RootState {
             Err(Errno::NOENT) => Some(RootState::Missing),
             Err(_) => None,
         }
+    }
+}
+
+fn label(options: &SiteOptions) -> Arc<str> {
+    match options.names.first() {
+        Some(name) => name.as_str().into(),
+        None => options.root.display().to_string().into(),
     }
 }
 
