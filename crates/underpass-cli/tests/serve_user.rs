@@ -262,6 +262,40 @@ fn a_rotation_that_cannot_work_is_reported_with_the_cure() {
     assert!(!report.output.contains("warning"), "{report:?}");
 }
 
+/// What fails at the first reload is a mistake for `--check`, and a warning where it is served.
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn a_file_of_users_that_the_user_may_not_read_is_a_mistake() {
+    let machine = Machine::new();
+    let users = machine.path("users");
+    fs::write(
+        &users,
+        "anna:$2y$04$abcdefghijklmnopqrstuuPI5N0cZWpu4n5pZ2m5mZJ2lZ0yqGkXy\n",
+    )
+    .unwrap();
+    fs::set_permissions(&users, Permissions::from_mode(0o600)).unwrap();
+    let config = machine.path("u.toml");
+    let site = format!("[[site]]\nroot = \"www\"\n[site.access]\nusers = {users:?}\n");
+    let rule = "[[site.access.rule]]\nallow = [\"users\"]\n";
+    fs::write(&config, format!("user = \"nobody\"\n{site}{rule}")).unwrap();
+    let words = format!("{}: nobody may not read it", users.display());
+    serve(&["--check", text(&config)]).assert_failed(1, &[&words, "every reload"]);
+    let status = format!("unix:{}", machine.path("run/status").display());
+    let options = [
+        "--config",
+        text(&config),
+        "--listen",
+        "127.0.0.1:0",
+        "--status",
+        &status,
+    ];
+    let mut command = underpass();
+    command.arg("serve").args(options);
+    assert_contains(&ServerProcess::spawn(&mut command).stop().errors, &[&words]);
+    fs::set_permissions(&users, Permissions::from_mode(0o644)).unwrap();
+    serve(&["--check", text(&config)]).assert_success();
+}
+
 /// Only root may create files in the folder, and whoever has moved the log has created no other.
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]

@@ -267,7 +267,11 @@ pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
     match check::served_key(options).map_or_else(|| HttpsState::default().acceptor(options), Err) {
         Err(error) => wrong.push(error),
         Ok((None, _)) => {}
-        Ok((Some(acceptor), _)) => wrong.extend(check::mistakes(&acceptor.certificates())),
+        Ok((Some(acceptor), _)) => {
+            let certificates = acceptor.certificates();
+            wrong.extend(check::mistakes(&certificates));
+            wrong.extend(check::unreadable(options, &certificates));
+        }
     }
     wrong
 }

@@ -67,5 +67,6 @@ pub fn check(options: &ServerOptions) -> Vec<Error> {
     wrong.extend(server::address_conflicts(options));
     wrong.extend(https::check(options));
     wrong.extend(access::check::mistakes(options));
+    wrong.extend(access::check::unreadable(options));
     wrong
 }

@@ -151,6 +151,11 @@ fn warn(options: &ServerOptions, https: &HttpsState) {
     for warning in obstacle
         .into_iter()
         .chain(https::check::warnings(options, &certificates))
+        .chain(
+            access_check::unreadable(options)
+                .iter()
+                .map(Error::to_string),
+        )
         .chain(access_check::warnings(options))
     {
         tracing::warn!("{warning}");

@@ -331,22 +331,67 @@ fn names_without_a_certificate_and_files_of_the_wrong_mode_are_warned_of() {
     );
     fs::set_permissions(authority.path(""), Permissions::from_mode(0o700)).unwrap();
     options.user = Some("65533:65533".parse().unwrap());
-    let said = warnings(&options);
+    // A reload would fail.
+    let refused = || {
+        let errors = check(&options);
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let said = refused();
     for file in [&files.cert, &files.key] {
-        let words = format!("may not read {}", file.display());
+        let words = format!("{}: 65533:65533 may not read it", file.display());
         assert!(said.iter().any(|one| one.contains(&words)), "{said:?}");
     }
     let open = Permissions::from_mode(0o711);
     fs::set_permissions(authority.path(""), open).unwrap();
-    let said = warnings(&options);
-    assert!(
-        !said.iter().any(|one| one.contains("may not read")),
-        "{said:?}"
-    );
+    assert_eq!(refused(), [""; 0]);
     fs::set_permissions(&files.key, Permissions::from_mode(0o600)).unwrap();
-    let said = warnings(&options);
-    let unreadable = said.iter().filter(|one| one.contains("may not read"));
-    assert_eq!(unreadable.count(), 1, "{said:?}");
+    let said = refused();
+    assert!(said.len() == 1 && said[0].contains("every reload and upgrade will fail"));
+    assert!(
+        !warnings(&options)
+            .iter()
+            .any(|one| one.contains("may not read"))
+    );
+}
+
+#[test]
+fn names_of_certificates_that_no_site_has_are_warned_of() {
+    let authority = Authority::new();
+    let names = ["a.example", "www.a.example", "*.b.example", "*.c.example"];
+    let mut options = ServerOptions::parse(
+        "[[site]]\nnames = ['a.example']\n[[site]]\nnames = ['x.b.example', '*.d.example']",
+    )
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for site in &mut options.sites {
+        site.root = folder.path().to_owned();
+    }
+    // The second one is for the same names, as one with another kind of key is.
+    let more = [&names[..], &["y.d.example", "d.example"]].concat();
+    options.tls.certificates = vec![
+        authority.issue("first", &names),
+        authority.issue("second", &more),
+    ];
+    let unplaced = |options: &ServerOptions| {
+        let mut said = warnings(options);
+        said.retain(|one| one.contains("which no site has"));
+        said
+    };
+    let said = unplaced(&options);
+    assert_eq!(said.len(), 3, "{said:?}");
+    for (one, (file, name)) in said.iter().zip([
+        ("first", "www.a.example"),
+        ("first", "*.c.example"),
+        ("second", "d.example"),
+    ]) {
+        assert!(
+            one.contains(&format!("{file}.crt is for the name {name},")),
+            "{one}"
+        );
+        assert!(one.contains(folder.path().to_str().unwrap()), "{one}");
+    }
+    options.sites[0].names.clear();
+    assert_eq!(unplaced(&options), [""; 0]);
 }
 
 fn resuming(builder: &ClientBuilder) -> Arc<ClientConfig> {

@@ -41,22 +41,29 @@ pub(crate) fn mistakes(options: &ServerOptions) -> Option<Error> {
     })
 }
 
+/// Files that the user that root is about to become may not read: what fails later.
+pub(crate) fn unreadable(options: &ServerOptions) -> Vec<Error> {
+    let Some(user) = &options.user else {
+        return Vec::new();
+    };
+    let unreadable = files(options).filter(|file| !may_read(user, file));
+    unreadable
+        .map(|path| Error::Access {
+            path,
+            what: format!(
+                "{user} may not read it: every reload and upgrade will fail, and changes of it are \
+                 not noticed; make it readable for that user (mode 0640 and that group)"
+            ),
+        })
+        .collect()
+}
+
 /// What works, and may not be what is meant.
 pub(crate) fn warnings(options: &ServerOptions) -> Vec<String> {
     let keys = options.sites.iter().flat_map(|site| &site.access.link_keys);
     let mut warnings: Vec<_> = keys
         .filter_map(|key| exposed("the key of signed links", key))
         .collect();
-    if let Some(user) = &options.user {
-        let unreadable = files(options).filter(|file| !may_read(user, file));
-        warnings.extend(unreadable.map(|file| {
-            format!(
-                "the user {user} may not read {}, so that changes of it are not noticed and no \
-                 reload succeeds; make it readable for that user (mode 0640 and that group)",
-                file.display()
-            )
-        }));
-    }
     warnings.extend(options.sites.iter().flat_map(|site| unknown(&site.access)));
     warnings.extend(options.sites.iter().flat_map(absent));
     warnings.extend(unencrypted(options));

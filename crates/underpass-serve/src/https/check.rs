@@ -1,7 +1,7 @@
 //! What is wrong with certificates and keys, or will be, before a client finds it.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use underpass_net::{CertificateFacts, ChainFault, User};
@@ -38,10 +38,29 @@ pub(crate) fn mistakes(certificates: &[CertificateFacts]) -> Vec<Error> {
     mistakes
 }
 
+/// Files that the user that root is about to become may not read: what fails later.
+pub(crate) fn unreadable(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<Error> {
+    let Some(user) = &options.user else {
+        return Vec::new();
+    };
+    let files = certificates.iter().map(|facts| &facts.files);
+    let files = files.flat_map(|files| [&files.cert, &files.key]);
+    let files = files.chain(&options.tls.client_ca);
+    let unreadable = files.filter(|path| !may_read(user, path));
+    unreadable
+        .map(|path| Error::Certificate {
+            path: path.clone(),
+            what: unreadable_later(user),
+        })
+        .collect()
+}
+
 /// What a server with these certificates should warn of; with [`mistakes`].
 pub(crate) fn warnings(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
     let mistakes = mistakes(certificates);
-    let mut warnings: Vec<_> = mistakes.iter().map(Error::to_string).collect();
+    let unreadable = unreadable(options, certificates);
+    let errors = mistakes.iter().chain(&unreadable);
+    let mut warnings: Vec<_> = errors.map(Error::to_string).collect();
     warnings.extend(cautions(options, certificates));
     warnings
 }
@@ -69,13 +88,8 @@ pub(crate) fn cautions(options: &ServerOptions, certificates: &[CertificateFacts
             .iter()
             .filter_map(|files| exposed("the private key", &files.key)),
     );
-    if let Some(user) = &options.user {
-        let all = files.iter().flat_map(|files| [&files.cert, &files.key]);
-        let all = all.chain(&options.tls.client_ca);
-        let unreadable = all.filter(|path| !may_read(user, path));
-        warnings.extend(unreadable.map(|path| unreadable_later(path, user)));
-    }
     warnings.extend(uncovered(options, certificates));
+    warnings.extend(unplaced(options, certificates));
     warnings
 }
 
@@ -170,12 +184,52 @@ fn uncovered(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<
         .collect()
 }
 
-fn unreadable_later(path: &Path, user: &User) -> String {
+/// Names of certificates that no site has. A first site without names is meant for all others.
+fn unplaced(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
+    let first = options.sites.first();
+    let Some(first) = first.filter(|site| !site.names.is_empty() && !options.tls.self_signed)
+    else {
+        return Vec::new();
+    };
+    let sites = options.sites.iter().flat_map(|site| &site.names);
+    let sites: Vec<_> = sites.map(|name| name.as_str()).collect();
+    let mut seen = HashSet::new();
+    let names = certificates
+        .iter()
+        .flat_map(|facts| facts.names.iter().map(move |name| (facts, name)));
+    let names = names.filter(|(_, name)| {
+        let is_placed = sites.iter().any(|site| are_for_the_same(site, name));
+        !is_placed && seen.insert(*name)
+    });
+    names
+        .map(|(facts, name)| {
+            format!(
+                "{} is for the name {name}, which no site has: the first site, {}, answers for it; \
+                 add it to the names of the site that it belongs to",
+                facts.files.cert.display(),
+                first.root.display()
+            )
+        })
+        .collect()
+}
+
+/// Whether there are host names that both are for, each a name or a wildcard.
+fn are_for_the_same(site: &str, certificate: &str) -> bool {
+    let below = |name: &str, ending: &str| {
+        let before = name.strip_suffix(ending);
+        before.is_some_and(|before| before.ends_with('.'))
+    };
+    site == certificate
+        || (site.strip_prefix("*.")).is_some_and(|ending| below(certificate, ending))
+        || (certificate.strip_prefix("*.")).is_some_and(|ending| below(site, ending))
+}
+
+fn unreadable_later(user: &User) -> String {
     format!(
-        "{user} may not read {}, so that a renewed certificate is not noticed; have a deploy hook \
-         copy certificate and key to a folder that {user} may read, the key with mode 0640 and \
-         that group (docs/tls.md), or restart the server after each renewal",
-        path.display()
+        "{user} may not read it: every reload and upgrade will fail, and a renewed certificate is \
+         not noticed; have a deploy hook copy certificate and key to a folder that {user} may \
+         read, the key with mode 0640 and that group (docs/tls.md), or restart the server after \
+         each renewal"
     )
 }
 
