@@ -45,6 +45,15 @@ fn a_right_configuration_is_reported_and_nothing_is_served() {
 }
 
 #[test]
+fn the_example_is_right_as_it_is_shipped() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/underpass.toml");
+    let report = check(&example);
+    report.assert_success();
+    assert_contains(&report.output, &["is valid", "/srv for all other names"]);
+    assert!(!report.output.contains("warning"), "{report:?}");
+}
+
+#[test]
 fn every_mistake_is_reported_with_line_and_column() {
     let (_folder, file) = configuration(
         "lisen = '127.0.0.1:1'\nworkers = -1\n[[site]]\nroot = 'www'\nnames = ['a b']\n",

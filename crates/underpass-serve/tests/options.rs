@@ -10,10 +10,34 @@ use underpass_serve::{Error, ServerOptions, SiteOptions, check};
 
 const EXAMPLE: &str = include_str!("../../../contrib/underpass.toml");
 
+/// The example with everything in it that is marked as one.
+fn unmarked() -> String {
+    let lines = EXAMPLE.lines().map(|line| match line.strip_prefix('#') {
+        Some(marked) if !marked.is_empty() && !marked.starts_with(' ') => marked,
+        _ => line,
+    });
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
 #[test]
 fn the_example_can_be_read() {
-    let options = ServerOptions::parse(EXAMPLE).unwrap();
+    let options = ServerOptions::parse(&unmarked()).unwrap();
     assert_eq!(options.sites[0].names, ["example.org", "*.example.org"]);
+}
+
+#[test]
+fn the_example_as_it_is_has_all_defaults() {
+    // Of these nothing says whether they are set to their default.
+    let defaults = "[[site]]\nroot = '/srv'\narchives = true\naccess.realm = 'underpass'\n\
+                    types = {default = 'application/octet-stream', charset = 'utf-8'}\n";
+    let [example, defaults] = [EXAMPLE, defaults].map(|text| {
+        let options = ServerOptions::parse(text).unwrap();
+        format!("{options:#?}")
+    });
+    for (line, default) in example.lines().zip(defaults.lines()) {
+        assert_eq!(line, default);
+    }
+    assert_eq!(example.len(), defaults.len());
 }
 
 /// The keys that a table may have, as the message about a misspelt one lists them.
@@ -69,7 +93,7 @@ fn misspelt(value: &Value, path: &str) -> Value {
 
 #[test]
 fn the_example_has_every_option_there_is() {
-    let example = Value::Table(toml::from_str(EXAMPLE).unwrap());
+    let example = Value::Table(toml::from_str(&unmarked()).unwrap());
     let mut checked = Vec::new();
     each_table(&example, "", &mut |path, table| {
         let error = misspelt(&example, path)
