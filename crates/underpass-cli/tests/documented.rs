@@ -1,5 +1,5 @@
 //! Command lines of the documentation do what is written beside them: every one is understood, and
-//! those of docs/cp.md's table are run. The configurations of docs/access.md are valid.
+//! those of docs/cp.md's table are run. The configurations of docs/access.md and docs/tls.md are valid.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -205,4 +205,60 @@ fn the_configurations_of_the_page_about_access_are_valid_and_decide_what_it_says
         (5, 1),
         "sections with a configuration, and questions"
     );
+}
+
+/// A pair of PEM files in a folder of its own.
+fn certified(folder: &Path, names: &[&str]) {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+    fs::create_dir_all(folder).expect("room");
+    fs::write(folder.join("fullchain.pem"), made.cert.pem()).expect("room");
+    let key = folder.join("privkey.pem");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("room");
+    fs::set_permissions(key, Permissions::from_mode(0o640)).expect("its owner");
+}
+
+#[test]
+fn the_configuration_of_two_domains_is_complete() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tls.md");
+    let text = fs::read_to_string(page).expect("the page");
+    let mut sections = sections(&text);
+    let (_, section) = sections
+        .find(|(heading, _)| *heading == "Two domains")
+        .expect("the section");
+    let lines = section.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.take_while(|line| line.is_empty() || line.starts_with("    "));
+    let toml: Vec<_> = lines.map(str::trim).collect();
+    let folder = tempfile::tempdir().expect("room");
+    let here = folder.path();
+    certified(
+        &here.join("tls/example.org"),
+        &["example.org", "www.example.org"],
+    );
+    certified(&here.join("tls/example.net"), &["example.net"]);
+    for made in ["log", "example.org", "example.net"] {
+        fs::create_dir(here.join(made)).expect("room");
+    }
+    // The reader has made these for www-data.
+    let us = rustix::process::geteuid().as_raw();
+    let here = here.display().to_string();
+    let toml = toml
+        .join("\n")
+        .replace("/etc/underpass/tls", &format!("{here}/tls"))
+        .replace("/var/log/underpass", &format!("{here}/log"))
+        .replace("/srv/", &format!("{here}/"))
+        .replace("www-data", &format!("{us}:{us}"));
+    let config = folder.path().join("underpass.toml");
+    fs::write(&config, &toml).expect("room");
+    let check = || run(Command::new(BINARY).args(["serve", "--check"]).arg(&config));
+    let done = check();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for words in [
+        "listens on https:[::]:443, http:[::]:80",
+        "example.org for example.org, www.example.org, all other names",
+        "example.net for example.net",
+    ] {
+        assert!(done.output.contains(words), "{words}: {done:?}");
+    }
+    assert!(!done.output.contains("warning"), "{done:?}");
 }
