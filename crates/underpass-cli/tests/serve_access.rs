@@ -240,6 +240,10 @@ fn times_bases_and_names_are_signed_as_people_write_them() {
     let start = "/100%25%20sure%3F.txt?signed=1896048000.file.";
     assert!(signed.output.starts_with(start), "{}", signed.output);
     assert!(signed.errors.contains("valid until 2030-01-31T00:00:00Z"));
+    fs::create_dir(site.join("50% off")).unwrap();
+    let folder = sign(&["--for", "1h", "/50% off/?download=tar"]);
+    let start = "/50%25%20off/?download=tar&signed=";
+    assert!(folder.output.starts_with(start), "{}", folder.output);
     let evening = sign(&["--until", "2030-01-31 18:00:00", "/f"]);
     assert!(
         evening.output.contains("=1896112800."),

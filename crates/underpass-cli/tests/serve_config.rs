@@ -54,6 +54,43 @@ fn the_example_is_right_as_it_is_shipped() {
 }
 
 #[test]
+fn what_is_probably_not_meant_is_warned_of() {
+    let (folder, file) = configuration(
+        "tls.hsts = '1y'\n[[site]]\nroot = 'www'\n[[site.access.rule]]\n\
+         paths = ['/acounting', '/accounting', '/caf\u{e9}', '/*.key', 'anywhere']\n\
+         allow = ['everyone']\n",
+    );
+    // The disk has the name in the other normal form.
+    for name in ["accounting", "cafe\u{301}"] {
+        fs::create_dir(folder.path().join("www").join(name)).unwrap();
+    }
+    let output = check(&file);
+    output.assert_success();
+    let warnings = output.output.lines();
+    let warnings: Vec<_> = warnings
+        .filter(|line| line.starts_with("warning:"))
+        .collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert_contains(warnings[0], &["tls.hsts is sent over HTTPS only"]);
+    assert_contains(
+        warnings[1],
+        &["rule 1", "/acounting", "nothing of that name"],
+    );
+}
+
+#[test]
+fn what_belongs_elsewhere_is_reported_with_its_place() {
+    let (folder, file) = configuration("root = 'www'\nnames = ['a.example']\n");
+    let output = check(&file);
+    output.assert_failed(1, &["line 1, column 1", "line 2, column 1", "`[[site]]`"]);
+    assert_eq!(output.errors.matches("option of a site").count(), 2);
+    let www = folder.path().join("www");
+    let www = www.to_str().unwrap();
+    serve(&[www, www]).assert_failed(2, &["several are sites of a configuration"]);
+    serve(&[www, "9000"]).assert_failed(2, &["-p PORT"]);
+}
+
+#[test]
 fn every_mistake_is_reported_with_line_and_column() {
     let (_folder, file) = configuration(
         "lisen = '127.0.0.1:1'\nworkers = -1\n[[site]]\nroot = 'www'\nnames = ['a b']\n",

@@ -7,12 +7,13 @@ mod support;
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::io::FdFlags;
 use rustix::process::Signal;
 use support::{BINARY, serve, underpass};
 use tempfile::TempDir;
@@ -248,6 +249,47 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
     let passed = listener.try_clone().unwrap().into();
     let server = ServerProcess::spawn(&mut activated(passed, "web", "systemd", folder.path()));
     assert_same(&waiting.response().body, &content, "/f");
+    server.stop();
+}
+
+/// Sockets for HTTP and HTTPS, each under its name.
+#[test]
+fn http_on_a_passed_socket_is_redirected_to_the_port_of_https_on_another() {
+    let (folder, _) = folder(1);
+    let state = tempfile::tempdir().unwrap();
+    let [web, secure] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [from, to] = [&web, &secure].map(|socket| socket.local_addr().unwrap());
+    let mut command = Command::new("sh");
+    rustix::io::fcntl_setfd(&secure, FdFlags::empty()).unwrap();
+    let script = format!(
+        "exec 3<&0 4<&{} </dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"",
+        secure.as_raw_fd()
+    );
+    command
+        .args(["-c", &script, BINARY, "serve", "--tls-self-signed"])
+        .args(["--listen", "https:systemd:secure"])
+        .args(["--listen", "http:systemd:web"])
+        .arg(folder.path())
+        .env("LISTEN_FDNAMES", "web:secure")
+        .env("STATE_DIRECTORY", state.path())
+        .stdin(Stdio::from(OwnedFd::from(web)));
+    let mut server = ServerProcess::spawn(&mut command);
+    let redirected = || {
+        let mut client = HttpClient::connect(from);
+        client.send(format!(
+            "GET /f HTTP/1.1\r\nHost: localhost:{}\r\n\r\n",
+            from.port()
+        ));
+        let response = client.response();
+        assert_eq!(response.status, 308);
+        let location = format!("\r\nLocation: https://localhost:{}/f\r\n", to.port());
+        assert!(response.head.contains(&location), "{}", response.head);
+    };
+    redirected();
+    server.reload();
+    redirected();
+    server.upgrade();
+    redirected();
     server.stop();
 }
 

@@ -615,10 +615,10 @@ fn certificates_that_cannot_be_used_are_refused_with_the_file_and_the_reason() {
     }
 }
 
-/// `openssl x509 -req` makes one where it is given no extensions.
+/// `openssl x509 -req` makes X.509 version 1 where it is given no extensions.
 #[test]
 #[ignore = "needs openssl; run by cargo xtask test"]
-fn a_certificate_of_version_1_is_named_with_the_command_that_makes_a_good_one() {
+fn certificates_and_keys_that_openssl_makes_are_refused_with_what_makes_good_ones() {
     let folder = tempfile::tempdir().unwrap();
     let openssl = |arguments: &str| {
         let mut openssl = Command::new("openssl");
@@ -635,10 +635,26 @@ fn a_certificate_of_version_1_is_named_with_the_command_that_makes_a_good_one() 
         tls: TlsOptions::of(folder.path().join("cert"), folder.path().join("key")),
         ..ServerOptions::of(site.path())
     };
-    let error = underpass_serve::serve(&options).unwrap_err().to_string();
+    let refused = || underpass_serve::serve(&options).unwrap_err().to_string();
+    let error = refused();
     for words in ["/cert: ", "X.509 version 1", "openssl x509 -req"] {
         assert!(error.contains(words), "{words}: {error}");
     }
+    // A key that is too short, and one of an unknown kind.
+    for new in ["rsa:1024", "ed448"] {
+        openssl(&format!(
+            "req -x509 -newkey {new} -nodes -keyout key -out cert -subj /CN=a -addext \
+             subjectAltName=DNS:a"
+        ));
+        let error = refused();
+        for words in ["/key: ", "P-256", "openssl ecparam"] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+    }
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -subj /CN=a");
+    let said = underpass_serve::warnings(&options);
+    let is_nameless = |one: &String| one.contains("subjectAltName=DNS:NAME");
+    assert!(said.iter().any(is_nameless), "{said:?}");
 }
 
 #[test]

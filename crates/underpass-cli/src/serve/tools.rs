@@ -168,16 +168,20 @@ fn base(text: &str) -> Result<String, String> {
 /// Returns the path as it stands in a URL: a file that has exactly this name on the disk is meant
 /// where the name has characters with a meaning there.
 fn path_in_url(root: &Path, path: &str) -> String {
-    let name = path.trim_start_matches('/');
-    let has_meaning = name.contains(['%', '?', '#']);
-    if !has_meaning || name.is_empty() || root.join(name).symlink_metadata().is_err() {
+    let is_there = |name: &str| !name.is_empty() && root.join(name).symlink_metadata().is_ok();
+    let whole = path.trim_start_matches('/');
+    let (name, query) = match whole.rsplit_once('?') {
+        Some((name, query)) if !is_there(whole) => (name, format!("?{query}")),
+        _ => (whole, String::new()),
+    };
+    if !name.contains(['%', '?', '#']) || !is_there(name) {
         return path.to_owned();
     }
     let encoded = name
         .replace('%', "%25")
         .replace('?', "%3F")
         .replace('#', "%23");
-    format!("/{encoded}")
+    format!("/{encoded}{query}")
 }
 
 fn later(lifetime: Duration) -> Result<SystemTime, String> {

@@ -84,6 +84,7 @@ pub(crate) fn load(
             cert: files.cert.clone(),
             key: files.key.clone(),
         },
+        RustlsError::General(_) => content(&files.key, UNKNOWN_KEY.to_owned()),
         error => content(&files.key, format!("the key cannot be used: {error}")),
     })?;
     Ok(LoadedCertificate {
@@ -92,6 +93,11 @@ pub(crate) fn load(
         cost,
     })
 }
+
+/// The provider does not say which keys it takes.
+const UNKNOWN_KEY: &str = "a key of this kind or length cannot be used; expected RSA of 2,048 to \
+                           8,192 bits, ECDSA with P-256, P-384 or P-521, or Ed25519, as `openssl \
+                           ecparam -genkey -noout -name prime256v1` makes it";
 
 /// Returns what is wrong with a certificate that cannot be presented, and what to do.
 fn certificate_fault(certificate: &CertificateDer<'_>, why: &str) -> String {

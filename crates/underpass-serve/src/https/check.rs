@@ -119,6 +119,11 @@ fn found(facts: &CertificateFacts, now: SystemTime) -> Vec<(FindingLevel, String
         let what = format!("the certificate is not valid before {begin}; is the clock right?");
         found.push((FindingLevel::Mistake, what));
     }
+    if facts.names.is_empty() && facts.addresses.is_empty() {
+        let what = "the certificate is for no name: clients compare subjectAltName alone, and \
+                    refuse to go on; have it issued with subjectAltName=DNS:NAME";
+        found.push((FindingLevel::Warning, what.to_owned()));
+    }
     for fault in &facts.faults {
         found.push(match fault {
             ChainFault::Unreadable => {
