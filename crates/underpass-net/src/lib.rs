@@ -49,7 +49,7 @@ pub use connection::wait::{WakeHandle, WhileDraining};
 pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
 pub use connection::{Arrival, Connection, ReadOutcome};
 pub use error::{ConnectionError, Error};
-pub use handover::inherit::{Inherited, Predecessor};
+pub use handover::inherit::{HandedFile, Inherited, Predecessor};
 pub use limits::ConnectionLimits;
 pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};

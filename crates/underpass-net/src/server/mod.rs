@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 
 use crate::error::Error;
-use crate::handover::inherit::{Inherited, Predecessor};
+use crate::handover::inherit::{HandedFile, Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX, RETIRE_TIMEOUT};
 use crate::listen::address::Address;
@@ -101,8 +101,8 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         self.start_generation(config, &before)
     }
 
-    /// Starts `command`, passes all listening sockets and the keys of tickets to it, and retires
-    /// when it accepts connections;
+    /// Starts `command`, passes all listening sockets, the keys of tickets and `file` to it, and
+    /// retires when it accepts connections;
     /// [`join`](Server::join) returns when the last response has been sent. The command's standard
     /// input becomes the socket between both processes: the new one has to call
     /// [`Inherited::take`], start a server and call [`Server::take_over_from`]. `started` is called
@@ -116,6 +116,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         &self,
         command: Command,
         tls: &TlsShared,
+        file: Option<&HandedFile>,
         started: impl FnOnce(&Child),
     ) -> Result<(), Error> {
         let _change = lock(&self.change);
@@ -123,7 +124,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             return Err(Error::Stopping);
         }
         let listeners = self.shutdown.lock().listeners.duplicate()?;
-        let child = hand_over(command, &listeners, &self.activated, tls)?;
+        let child = hand_over(command, &listeners, &self.activated, tls, file)?;
         started(&child);
         let mut state = self.shutdown.lock();
         if state.phase() > ShutdownPhase::Running {
