@@ -1,5 +1,6 @@
 //! Command lines of the documentation do what is written beside them: every one is understood, and
-//! those of docs/cp.md's table are run. The configurations of docs/access.md and docs/tls.md are valid.
+//! those of docs/cp.md's table are run. The configurations of docs/access.md and docs/tls.md are
+//! valid.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -207,7 +208,7 @@ fn the_configurations_of_the_page_about_access_are_valid_and_decide_what_it_says
     );
 }
 
-/// A pair of PEM files in a folder of its own.
+/// Makes a folder with a certificate for these names and its key.
 fn certified(folder: &Path, names: &[&str]) {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");

@@ -262,7 +262,7 @@ fn a_rotation_that_cannot_work_is_reported_with_the_cure() {
     assert!(!report.output.contains("warning"), "{report:?}");
 }
 
-/// What fails at the first reload is a mistake for `--check`, and a warning where it is served.
+/// `--check` fails, because the first reload would; a start warns.
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn a_file_of_users_that_the_user_may_not_read_is_a_mistake() {
@@ -296,7 +296,7 @@ fn a_file_of_users_that_the_user_may_not_read_is_a_mistake() {
     serve(&["--check", text(&config)]).assert_success();
 }
 
-/// Only root may create files in the folder, and whoever has moved the log has created no other.
+/// Only root may create files in the folder, and the rotation has created none.
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn a_log_that_was_moved_away_is_written_on_through_upgrades() {

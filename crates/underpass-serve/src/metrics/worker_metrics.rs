@@ -165,10 +165,10 @@ pub(crate) struct OpenFileMetrics {
     pub(crate) closed: Counter,
 }
 
-/// What a site has answered.
+/// Counts of one site.
 #[derive(Debug)]
 pub(crate) struct SiteMetrics {
-    /// What it is called, by all workers alike.
+    /// The name of the site, the same in all workers.
     pub(crate) label: Arc<str>,
     /// Answers, by the first digit of their status.
     pub(crate) classes: [Counter; SiteMetrics::CLASSES.len()],

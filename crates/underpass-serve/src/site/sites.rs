@@ -27,7 +27,7 @@ pub(crate) struct ServedSite {
     pub(crate) rules: SiteRules,
     /// Who may read it; nothing if everyone may read everything.
     pub(crate) access: Option<SiteAccess>,
-    /// What metrics call it: its first name, or else its folder.
+    /// The name of the site in metrics: its first host name, or else its folder.
     pub(crate) label: Arc<str>,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
