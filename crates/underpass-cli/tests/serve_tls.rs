@@ -267,8 +267,8 @@ fn documented_certificates_of_clients_are_accepted_by_a_server_with_the_document
     let (openssl, curl) = commands.split_once("curl ").unwrap();
     shell(openssl, folder.path()).assert_success();
     // What certbot has renewed, copied by the hook.
-    let renewed = folder.path().join("renewed");
-    fs::create_dir(&renewed).unwrap();
+    let renewed = folder.path().join("live/example.org");
+    fs::create_dir_all(&renewed).unwrap();
     let pair = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a \
                 -addext subjectAltName=DNS:example.org -addext basicConstraints=CA:FALSE \
                 -keyout privkey.pem -out fullchain.pem";
@@ -283,8 +283,9 @@ fn documented_certificates_of_clients_are_accepted_by_a_server_with_the_document
         folder.path(),
     )
     .assert_success();
-    let [cert, key, ca] = ["tls/fullchain.pem", "tls/privkey.pem", "ca.pem"]
-        .map(|name| folder.path().join(name).display().to_string());
+    let pair = ["fullchain.pem", "privkey.pem"].map(|name| format!("tls/example.org/{name}"));
+    let [cert, key, ca] =
+        [&*pair[0], &pair[1], "ca.pem"].map(|name| folder.path().join(name).display().to_string());
     let ca = format!("tls.client-ca={ca}");
     let server = Server::with(&["--cert", &cert, "--key", &key, "--set", &ca]);
     server.write("index.html", "content");
