@@ -121,8 +121,7 @@ struct HandshakeMachine {
     server_name: Option<Box<str>>,
     /// Whether the client says that it has tried a higher version before.
     is_fallback: bool,
-    /// The highest version that is spoken here.
-    version_max: TlsVersion,
+    speaks_tls13: bool,
     offload: Option<Arc<Offload>>,
 }
 
@@ -291,7 +290,7 @@ impl HandshakeMachine {
             hello: Some(Acceptor::default()),
             server_name: None,
             is_fallback: false,
-            version_max: acceptor.version_max(),
+            speaks_tls13: acceptor.speaks_tls13(),
             offload: acceptor.offload().cloned(),
         })
     }
@@ -305,9 +304,8 @@ impl HandshakeMachine {
     fn advance(&mut self) -> Result<HandshakeStep, rustls::Error> {
         loop {
             let step = self.step()?;
-            let is_lower = self.version_max == TlsVersion::Tls13
-                && self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
-            if self.is_fallback && is_lower {
+            let is_tls12 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+            if self.is_fallback && self.speaks_tls13 && is_tls12 {
                 // Nothing was sent yet: the ServerHello is replaced by the alert.
                 self.unsent.clear();
                 return Err(INAPPROPRIATE_FALLBACK);
@@ -320,35 +318,28 @@ impl HandshakeMachine {
         }
     }
 
-    /// Encodes the alert for an error, behind the records that have not been sent. Returns where it
+    /// Encodes the alert for an error, after the records that have not been sent. Returns where it
     /// begins; nothing is there where no alert can be sent.
     fn encode_alert(&mut self, error: &rustls::Error) -> usize {
-        let start = match *error == INAPPROPRIATE_FALLBACK {
-            // rustls has not failed: it would continue its flight.
-            true => self.unsent.len(),
-            false => self.encode_alert_of_rustls(),
-        };
+        let mut start = self.unsent.len();
+        // rustls encodes its alert, also encrypted after a ServerHello. It would panic if it were
+        // asked for more, and has not failed at a fallback.
+        if *error != INAPPROPRIATE_FALLBACK {
+            let _ = self.step();
+            while let [HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD, ..] = self.unsent[start..] {
+                start = self.unsent.len();
+                let _ = self.step();
+            }
+        }
         let chosen = match self.unsent[start..] {
             [ALERT_RECORD, _, _, 0, 2, _, number] => Some(AlertDescription::from(number)),
             // An alert is not answered.
             [] if self.is_clear && !matches!(error, rustls::Error::AlertReceived(_)) => None,
             _ => return start,
         };
+        let alert = u8::from(alert_for(error, chosen));
         self.unsent.truncate(start);
-        self.unsent.extend(alert_record(alert_for(error, chosen)));
-        start
-    }
-
-    /// Encodes the alert that rustls sends for its error: in a record of its own, or encrypted
-    /// behind a ServerHello. Returns where it begins. rustls must not be asked for more, it would
-    /// panic. It sends none for some errors.
-    fn encode_alert_of_rustls(&mut self) -> usize {
-        let mut start = self.unsent.len();
-        let _ = self.step();
-        while let Some(&(HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD)) = self.unsent.get(start) {
-            start = self.unsent.len();
-            let _ = self.step();
-        }
+        self.unsent.extend([ALERT_RECORD, 3, 3, 0, 2, 2, alert]);
         start
     }
 
@@ -454,35 +445,22 @@ impl HandshakeMachine {
     }
 }
 
-/// Returns the record of a fatal alert, before anything is encrypted.
-fn alert_record(alert: AlertDescription) -> [u8; 7] {
-    [ALERT_RECORD, 3, 3, 0, 2, 2, u8::from(alert)]
-}
-
 /// Returns the alert for an error, where rustls has chosen this one, or none.
 fn alert_for(error: &rustls::Error, chosen: Option<AlertDescription>) -> AlertDescription {
-    use AlertDescription as Alert;
-    use InvalidMessage as Invalid;
+    use rustls::Error::{General, InvalidMessage as Invalid, PeerMisbehaved};
     match (error, chosen) {
-        (error, _) if *error == INAPPROPRIATE_FALLBACK => Alert::InappropriateFallback,
+        (error, _) if *error == INAPPROPRIATE_FALLBACK => AlertDescription::InappropriateFallback,
         // No certificate has an algorithm of the client (RFC 5246, section 7.4.1.3; RFC 8446,
         // section 4.1.1).
-        (rustls::Error::General(_), Some(Alert::AccessDenied)) => Alert::HandshakeFailure,
-        // The headers of records (RFC 8446, sections 5 and 5.1).
-        (rustls::Error::InvalidMessage(Invalid::MessageTooLarge), _) => Alert::RecordOverflow,
-        (
-            rustls::Error::InvalidMessage(
-                Invalid::InvalidContentType | Invalid::InvalidEmptyPayload,
-            ),
-            _,
-        ) => Alert::UnexpectedMessage,
-        (rustls::Error::InvalidMessage(Invalid::UnknownProtocolVersion), _) => {
-            Alert::ProtocolVersion
-        }
-        (_, Some(chosen)) => chosen,
-        // Records between the parts of a message, or too many without content.
-        (rustls::Error::PeerMisbehaved(_), None) => Alert::UnexpectedMessage,
-        (_, None) => Alert::DecodeError,
+        (General(_), Some(AlertDescription::AccessDenied)) => AlertDescription::HandshakeFailure,
+        // The headers of records (RFC 8446, sections 5 and 5.1), and those between the parts of a
+        // message, for which rustls has no alert.
+        (Invalid(InvalidMessage::MessageTooLarge), _) => AlertDescription::RecordOverflow,
+        (Invalid(InvalidMessage::UnknownProtocolVersion), _) => AlertDescription::ProtocolVersion,
+        (Invalid(InvalidMessage::InvalidContentType), _)
+        | (Invalid(InvalidMessage::InvalidEmptyPayload), _)
+        | (PeerMisbehaved(_), None) => AlertDescription::UnexpectedMessage,
+        (_, chosen) => chosen.unwrap_or(AlertDescription::DecodeError),
     }
 }
 

@@ -181,26 +181,17 @@ impl LastModified {
     /// Reads a date of any of HTTP's three forms. The day of the week is ignored, as by other
     /// servers.
     pub(crate) fn parse(value: &[u8]) -> Option<LastModified> {
-        const SHORT: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-        const LONG: [&str; 7] = [
-            "Monday",
-            "Tuesday",
-            "Wednesday",
-            "Thursday",
-            "Friday",
-            "Saturday",
-            "Sunday",
-        ];
+        const DAYS: &str = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday";
         let text = std::str::from_utf8(value).ok()?;
-        let on_another_day = || {
+        let other_day = || {
             let (day, rest) = text.split_at(text.find([',', ' '])?);
-            let days = [SHORT, LONG].into_iter().find(|days| days.contains(&day))?;
-            let mut dates = days.iter().map(|day| format!("{day}{rest}"));
-            dates.find_map(|text| httpdate::parse_http_date(&text).ok())
+            let letters = if day.len() == 3 { 3 } else { usize::MAX };
+            let days = DAYS.split(' ').map(|day| &day[..letters.min(day.len())]);
+            days.clone().find(|known| *known == day)?;
+            let mut dates = days.map(|day| httpdate::parse_http_date(&format!("{day}{rest}")));
+            dates.find_map(Result::ok)
         };
-        let date = httpdate::parse_http_date(text)
-            .ok()
-            .or_else(on_another_day)?;
+        let date = httpdate::parse_http_date(text).ok().or_else(other_day)?;
         let since = date.duration_since(UNIX_EPOCH).ok()?;
         Some(LastModified(since.as_secs()))
     }

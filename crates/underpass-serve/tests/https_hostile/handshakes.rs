@@ -84,7 +84,7 @@ fn a_hello_in_parts_is_one() {
     });
 }
 
-/// Has a hello offer this suite last, in the place of the one for renegotiation.
+/// Replaces the last suite of a hello, which is the one for renegotiation.
 fn with_suite(mut hello: Vec<u8>, suite: u16) -> Vec<u8> {
     // A type, a length, a version, 32 random bytes; then the session and the suites.
     let session = 4 + 2 + 32;
