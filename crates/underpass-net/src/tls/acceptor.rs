@@ -149,14 +149,11 @@ impl TlsAcceptor {
         &self.shared
     }
 
-    /// Returns the highest version that is spoken.
-    pub(crate) fn version_max(&self) -> TlsVersion {
+    /// Returns whether TLS 1.3 is spoken.
+    pub(crate) fn speaks_tls13(&self) -> bool {
         let present = self.present();
         let mut suites = present.config.crypto_provider().cipher_suites.iter();
-        match suites.any(|suite| suite.tls13().is_some()) {
-            true => TlsVersion::Tls13,
-            false => TlsVersion::Tls12,
-        }
+        suites.any(|suite| suite.tls13().is_some())
     }
 
     pub(crate) fn session(&self) -> Result<UnbufferedServerConnection, TlsError> {

@@ -43,11 +43,6 @@ const ALERT_RECORD: u8 = 21;
 /// 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
 
-/// Returns the record of a fatal alert, before anything is encrypted.
-fn alert_record(alert: AlertDescription) -> [u8; 7] {
-    [ALERT_RECORD, 3, 3, 0, 2, 2, u8::from(alert)]
-}
-
 /// The client offers a lower version than it could have: somebody may have cut off its first
 /// attempt.
 const INAPPROPRIATE_FALLBACK: rustls::Error =
@@ -117,6 +112,8 @@ struct HandshakeMachine {
     shown: usize,
     /// Records that have not been sent.
     unsent: Vec<u8>,
+    /// Whether the next record may be in the clear: there were handshake records only.
+    is_clear: bool,
     /// Reads the client's hello beside `connection`, which does not tell the name in it; none once
     /// that is done.
     hello: Option<Acceptor>,
@@ -124,8 +121,7 @@ struct HandshakeMachine {
     server_name: Option<Box<str>>,
     /// Whether the client says that it has tried a higher version before.
     is_fallback: bool,
-    /// The highest version that is spoken here.
-    version_max: TlsVersion,
+    speaks_tls13: bool,
     offload: Option<Arc<Offload>>,
 }
 
@@ -215,23 +211,7 @@ impl<'s> HandshakeInProgress<'s> {
 
     /// Sends the alert for an error.
     async fn fail(&mut self, error: rustls::Error) -> HandshakeError {
-        // What comes next is the alert: in a record of its own, or encrypted behind a ServerHello.
-        // rustls must not be asked for more, it would panic. Of some errors it reports none.
-        let mut start = self.machine.unsent.len();
-        let _ = self.machine.step();
-        while let Some(&(HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD)) =
-            self.machine.unsent.get(start)
-        {
-            start = self.machine.unsent.len();
-            let _ = self.machine.step();
-        }
-        if self.machine.unsent.len() == start
-            && self.machine.connection.protocol_version().is_none()
-        {
-            let record = alert_record(AlertDescription::DecodeError);
-            self.machine.unsent.extend(record);
-        }
-        self.machine.correct_alert(start, &error);
+        let start = self.machine.encode_alert(&error);
         self.count_alert(start, &error);
         let _ = self.flush().await;
         match error {
@@ -306,10 +286,11 @@ impl HandshakeMachine {
             received,
             shown: 0,
             unsent: Vec::new(),
+            is_clear: true,
             hello: Some(Acceptor::default()),
             server_name: None,
             is_fallback: false,
-            version_max: acceptor.version_max(),
+            speaks_tls13: acceptor.speaks_tls13(),
             offload: acceptor.offload().cloned(),
         })
     }
@@ -323,9 +304,8 @@ impl HandshakeMachine {
     fn advance(&mut self) -> Result<HandshakeStep, rustls::Error> {
         loop {
             let step = self.step()?;
-            let is_lower = self.version_max == TlsVersion::Tls13
-                && self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
-            if self.is_fallback && is_lower {
+            let is_tls12 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+            if self.is_fallback && self.speaks_tls13 && is_tls12 {
                 // Nothing was sent yet: the ServerHello is replaced by the alert.
                 self.unsent.clear();
                 return Err(INAPPROPRIATE_FALLBACK);
@@ -338,23 +318,29 @@ impl HandshakeMachine {
         }
     }
 
-    /// Replaces the alert that begins at `start` where RFCs have another one for the error.
-    fn correct_alert(&mut self, start: usize, error: &rustls::Error) {
-        let corrected = match (&self.unsent[start..], error) {
-            (_, error) if *error == INAPPROPRIATE_FALLBACK => {
-                AlertDescription::InappropriateFallback
+    /// Encodes the alert for an error, after the records that have not been sent. Returns where it
+    /// begins; nothing is there where no alert can be sent.
+    fn encode_alert(&mut self, error: &rustls::Error) -> usize {
+        let mut start = self.unsent.len();
+        // rustls encodes its alert, also encrypted after a ServerHello. It would panic if it were
+        // asked for more, and has not failed at a fallback.
+        if *error != INAPPROPRIATE_FALLBACK {
+            let _ = self.step();
+            while let [HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD, ..] = self.unsent[start..] {
+                start = self.unsent.len();
+                let _ = self.step();
             }
-            // rustls has a certificate without a common algorithm for a matter of access (RFC 5246,
-            // section 7.4.1.3; RFC 8446, section 4.1.1).
-            ([ALERT_RECORD, _, _, 0, 2, _, number], rustls::Error::General(_))
-                if *number == u8::from(AlertDescription::AccessDenied) =>
-            {
-                AlertDescription::HandshakeFailure
-            }
-            _ => return,
+        }
+        let chosen = match self.unsent[start..] {
+            [ALERT_RECORD, _, _, 0, 2, _, number] => Some(AlertDescription::from(number)),
+            // An alert is not answered.
+            [] if self.is_clear && !matches!(error, rustls::Error::AlertReceived(_)) => None,
+            _ => return start,
         };
+        let alert = u8::from(alert_for(error, chosen));
         self.unsent.truncate(start);
-        self.unsent.extend(alert_record(corrected));
+        self.unsent.extend([ALERT_RECORD, 3, 3, 0, 2, 2, alert]);
+        start
     }
 
     fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
@@ -370,6 +356,7 @@ impl HandshakeMachine {
                     self.unsent.resize(start + required_size, 0);
                     let encoded = data.encode(&mut self.unsent[start..]);
                     self.unsent.truncate(start + encoded.unwrap_or(0));
+                    self.is_clear &= self.unsent.get(start) == Some(&HANDSHAKE_RECORD);
                 }
                 Ok(HandshakeStep::Again)
             }
@@ -458,6 +445,25 @@ impl HandshakeMachine {
     }
 }
 
+/// Returns the alert for an error, where rustls has chosen this one, or none.
+fn alert_for(error: &rustls::Error, chosen: Option<AlertDescription>) -> AlertDescription {
+    use rustls::Error::{General, InvalidMessage as Invalid, PeerMisbehaved};
+    match (error, chosen) {
+        (error, _) if *error == INAPPROPRIATE_FALLBACK => AlertDescription::InappropriateFallback,
+        // No certificate has an algorithm of the client (RFC 5246, section 7.4.1.3; RFC 8446,
+        // section 4.1.1).
+        (General(_), Some(AlertDescription::AccessDenied)) => AlertDescription::HandshakeFailure,
+        // The headers of records (RFC 8446, sections 5 and 5.1), and those between the parts of a
+        // message, for which rustls has no alert.
+        (Invalid(InvalidMessage::MessageTooLarge), _) => AlertDescription::RecordOverflow,
+        (Invalid(InvalidMessage::UnknownProtocolVersion), _) => AlertDescription::ProtocolVersion,
+        (Invalid(InvalidMessage::InvalidContentType), _)
+        | (Invalid(InvalidMessage::InvalidEmptyPayload), _)
+        | (PeerMisbehaved(_), None) => AlertDescription::UnexpectedMessage,
+        (_, chosen) => chosen.unwrap_or(AlertDescription::DecodeError),
+    }
+}
+
 /// What the beginning of a connection comes to that arrives in these parts: the name that the
 /// client asks for, or an error.
 #[cfg(any(test, feature = "fuzz"))]
@@ -477,7 +483,7 @@ pub(crate) fn verdict(
 }
 
 /// The length of the record that `bytes` begin with, once it is complete. What no record may be is
-/// shown to rustls, which knows the alert.
+/// shown to rustls, which refuses it.
 fn record_length(bytes: &[u8]) -> Option<usize> {
     let [_, _, _, high, low, ..] = bytes else {
         return None;

@@ -178,20 +178,20 @@ impl LastModified {
         (age >= DATE_SETTLES_AFTER).then_some(LastModified(since.as_secs()))
     }
 
-    /// Reads a date of any of HTTP's three forms. The day of the week is ignored in the preferred
-    /// form, as by other servers.
+    /// Reads a date of any of HTTP's three forms. The day of the week is ignored, as by other
+    /// servers.
     pub(crate) fn parse(value: &[u8]) -> Option<LastModified> {
-        const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+        const DAYS: &str = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday";
         let text = std::str::from_utf8(value).ok()?;
-        let on_another_day = || {
-            let (day, date) = text.split_once(", ")?;
-            let mut dates = WEEKDAYS.iter().map(|day| format!("{day}, {date}"));
-            WEEKDAYS.contains(&day).then_some(())?;
-            dates.find_map(|text| httpdate::parse_http_date(&text).ok())
+        let other_day = || {
+            let (day, rest) = text.split_at(text.find([',', ' '])?);
+            let letters = if day.len() == 3 { 3 } else { usize::MAX };
+            let days = DAYS.split(' ').map(|day| &day[..letters.min(day.len())]);
+            days.clone().find(|known| *known == day)?;
+            let mut dates = days.map(|day| httpdate::parse_http_date(&format!("{day}{rest}")));
+            dates.find_map(Result::ok)
         };
-        let date = httpdate::parse_http_date(text)
-            .ok()
-            .or_else(on_another_day)?;
+        let date = httpdate::parse_http_date(text).ok().or_else(other_day)?;
         let since = date.duration_since(UNIX_EPOCH).ok()?;
         Some(LastModified(since.as_secs()))
     }
@@ -209,11 +209,21 @@ mod tests {
     #[test]
     fn a_date_with_the_wrong_weekday_is_that_date() {
         let parsed = |text: &str| LastModified::parse(text.as_bytes()).map(|date| date.0);
-        let right = parsed("Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(right, Some(784_111_777));
-        assert_eq!(parsed("Wed, 06 Nov 1994 08:49:37 GMT"), right);
+        for date in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Wed, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Wednesday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Wed Nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(parsed(date), Some(784_111_777), "{date}");
+        }
         for wrong in [
+            "",
             "Xyz, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06 Nov 1994 08:49:37 GMT",
+            "Wed, 31 Feb 1994 08:49:37 GMT",
             "06 Nov 1994 08:49:37 GMT",
             "Sun, 31",
         ] {

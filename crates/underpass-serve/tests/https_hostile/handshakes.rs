@@ -5,11 +5,12 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
-    AlertDescription, ClientConfig, ClientConnection, ContentType, ServerConfig, ServerConnection,
-    version,
+    AlertDescription, ClientConfig, ClientConnection, ContentType, HandshakeKind, ServerConfig,
+    ServerConnection, version,
 };
 use underpass_testkit::{HttpClient, within};
 
@@ -83,12 +84,14 @@ fn a_hello_in_parts_is_one() {
     });
 }
 
-/// Has a hello offer this suite first.
+/// Replaces the last suite of a hello, which is the one for renegotiation.
 fn with_suite(mut hello: Vec<u8>, suite: u16) -> Vec<u8> {
     // A type, a length, a version, 32 random bytes; then the session and the suites.
     let session = 4 + 2 + 32;
-    let suites = session + 1 + usize::from(hello[session]) + 2;
-    hello[suites..suites + 2].copy_from_slice(&suite.to_be_bytes());
+    let suites = session + 1 + usize::from(hello[session]);
+    let bytes = u16::from_be_bytes([hello[suites], hello[suites + 1]]);
+    let end = suites + 2 + usize::from(bytes);
+    hello[end - 2..end].copy_from_slice(&suite.to_be_bytes());
     hello
 }
 
@@ -133,6 +136,120 @@ fn what_has_nothing_in_common_and_a_fallback_get_the_alerts_of_the_rfcs() {
         let mut first = [0];
         client.read_exact(&mut first).unwrap();
         assert_eq!(first, [22]);
+        // The same where a session would be resumed: the whole flight of the server is ready then.
+        let mut client = HttpClient::over(RawClient::connect(&tls12, attacked.server.address()));
+        assert_eq!(client.get("/f").body, CONTENT);
+        drop(client);
+        let alert = refused(with_suite(self::hello(&tls12), 0x5600));
+        assert_eq!(alert, INAPPROPRIATE_FALLBACK);
+        attacked.serves_others();
+        attacked.stop();
+    });
+}
+
+#[test]
+fn a_record_that_none_may_be_gets_its_alert_before_anything_is_encrypted() {
+    const CASES: [(&str, &[u8], AlertDescription); 6] = [
+        (
+            "too long",
+            &[22, 3, 1, 0xff, 0xff],
+            AlertDescription::RecordOverflow,
+        ),
+        (
+            "a byte too long",
+            &[22, 3, 1, 0x48, 0x01],
+            AlertDescription::RecordOverflow,
+        ),
+        (
+            "of another protocol",
+            &[22, 2, 0, 0, 1, 1],
+            AlertDescription::ProtocolVersion,
+        ),
+        (
+            "without content",
+            &[22, 3, 1, 0, 0],
+            AlertDescription::UnexpectedMessage,
+        ),
+        (
+            "of a type that nobody knows",
+            &[99, 3, 1, 0, 1, 1],
+            AlertDescription::UnexpectedMessage,
+        ),
+        (
+            "data",
+            &[23, 3, 1, 0, 1, 1],
+            AlertDescription::UnexpectedMessage,
+        ),
+    ];
+    within(|| {
+        let mut attacked = Attacked::new();
+        let hello = hello(&versions(&attacked)[0]);
+        let mut failed = Vec::new();
+        for (name, record, alert) in CASES {
+            // Alone, where it looks like a handshake, and behind the beginning of a hello.
+            let behind = [&records(&hello[..40], 40), record].concat();
+            let alone = (record[0] == 22).then(|| record.to_vec());
+            for bytes in alone.into_iter().chain([behind]) {
+                let mut client = socket(attacked.server.address());
+                client.write_all(&bytes).unwrap();
+                let said = rest(&client);
+                if said != [21, 3, 3, 0, 2, 2, u8::from(alert)] {
+                    failed.push(format!("{name}, {} bytes: {said:?}", bytes.len()));
+                }
+            }
+        }
+        assert!(failed.is_empty(), "{failed:#?}");
+        attacked.serves_others();
+        attacked.stop();
+    });
+}
+
+#[test]
+fn an_alert_is_not_answered() {
+    within(|| {
+        let mut attacked = Attacked::new();
+        let [_, tls12] = versions(&attacked);
+        let socket = socket(attacked.server.address());
+        let mut said = Vec::new();
+        let failed = shake(&tls12, &socket, |flight, bytes| match flight {
+            0 => (&socket).write_all(bytes),
+            _ => {
+                // The certificate is not believed.
+                (&socket).write_all(&[21, 3, 3, 0, 2, 2, 48])?;
+                said = rest(&socket);
+                Err(std::io::ErrorKind::Interrupted.into())
+            }
+        });
+        failed.map(drop).unwrap_err();
+        assert!(said.is_empty(), "{said:?}");
+        attacked.await_handshakes("alert", 1);
+        attacked.serves_others();
+        attacked.stop();
+    });
+}
+
+#[test]
+fn a_client_that_never_ends_its_part_of_a_handshake_gets_an_alert() {
+    within(|| {
+        let mut attacked = Attacked::new();
+        let [_, tls12] = versions(&attacked);
+        let socket = socket(attacked.server.address());
+        let mut said = Vec::new();
+        let failed = shake(&tls12, &socket, |flight, bytes| match flight {
+            0 => (&socket).write_all(bytes),
+            _ => {
+                // A ClientKeyExchange of 60,000 bytes, one in each record.
+                let message = [&[16, 0, 0xea, 0x60][..], &[0; 30_000]].concat();
+                let _may_be_closed = (&socket).write_all(&records(&message, 1));
+                said = rest(&socket);
+                Err(std::io::ErrorKind::Interrupted.into())
+            }
+        });
+        failed.map(drop).unwrap_err();
+        assert_eq!(
+            said,
+            [21, 3, 3, 0, 2, 2, u8::from(AlertDescription::DecodeError)]
+        );
         attacked.serves_others();
         attacked.stop();
     });
@@ -143,7 +260,11 @@ fn give_early_data(attacked: &Attacked, config: &Arc<ClientConfig>) {
     let files = attacked.authority.issue("early", &["localhost"]);
     let certificate = CertificateDer::from_pem_file(&files.cert).unwrap();
     let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
-    let mut server = ServerConfig::builder()
+    let mut provider = aws_lc_rs::default_provider();
+    provider.kx_groups = aws_lc_rs::ALL_KX_GROUPS.to_vec();
+    let mut server = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
         .unwrap();
@@ -176,22 +297,40 @@ fn early_data_by_a_ticket_of_another_server_is_skipped() {
         let attacked = Attacked::new();
         let mut config = Arc::unwrap_or_clone(versions(&attacked)[0].clone());
         config.enable_early_data = true;
-        let config = Arc::new(config);
-        give_early_data(&attacked, &config);
-        let name = ServerName::try_from("localhost").unwrap();
-        let mut client = ClientConnection::new(Arc::clone(&config), name).unwrap();
-        let early = vec![b'x'; 40_000];
-        let mut writer = client.early_data().expect("a ticket that allows it");
-        assert_eq!(writer.write(&early).unwrap(), early.len());
-        let mut socket = socket(attacked.server.address());
-        let mut stream = rustls::Stream::new(&mut client, &mut socket);
-        stream.write_all(REQUEST).unwrap();
-        let mut head = [0; 12];
-        stream.read_exact(&mut head).unwrap();
-        assert_eq!(&head, b"HTTP/1.1 200");
-        assert!(!client.is_early_data_accepted());
+        skips_early_data(&attacked, &Arc::new(config));
+        // Its share is of a group that this server lacks, which asks for another hello.
+        let mut provider = aws_lc_rs::default_provider();
+        provider.kx_groups = vec![kx_group::MLKEM1024, kx_group::X25519];
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&version::TLS13])
+            .unwrap()
+            .with_root_certificates(attacked.authority.client().roots)
+            .with_no_client_auth();
+        config.enable_early_data = true;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let client = skips_early_data(&attacked, &Arc::new(config));
+        let kind = client.handshake_kind();
+        assert_eq!(kind, Some(HandshakeKind::FullWithHelloRetryRequest));
         attacked.stop();
     });
+}
+
+/// Sends early data that the server cannot read, and then a request.
+fn skips_early_data(attacked: &Attacked, config: &Arc<ClientConfig>) -> ClientConnection {
+    give_early_data(attacked, config);
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
+    let early = vec![b'x'; 40_000];
+    let mut writer = client.early_data().expect("a ticket that allows it");
+    assert_eq!(writer.write(&early).unwrap(), early.len());
+    let mut socket = socket(attacked.server.address());
+    let mut stream = rustls::Stream::new(&mut client, &mut socket);
+    stream.write_all(REQUEST).unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    assert!(!client.is_early_data_accepted());
+    client
 }
 
 #[test]
