@@ -1,4 +1,4 @@
-//! Where the reports of `underpass bench` go: files, links, streams, and a reader that is gone.
+//! Where the reports of `underpass-bench` go: files, links, streams, and a reader that is gone.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use underpass_testkit::assert_contains;
+
+use crate::support::BINARY;
 
 const RESULT: &str = r#"{"schema":2,"tool":{"name":"underpass","version":"0"},"date":"2026-01-31",
     "command":"bench","seconds":1.0,"outcome":"complete","machine":{"processors":2,
@@ -22,8 +24,8 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 
 /// Renders the result with a report at `markdown`; returns the exit code and standard error.
 fn render(result: &Path, markdown: &Path, output: impl Into<Stdio>) -> (Option<i32>, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_underpass"))
-        .args(["bench", "render"])
+    let done = Command::new(BINARY)
+        .arg("render")
         .arg(result)
         .arg("--markdown")
         .arg(markdown)
