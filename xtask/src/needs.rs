@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
@@ -58,6 +58,11 @@ pub(crate) struct Need {
     provide: Option<String>,
     landlock: bool,
     large: bool,
+    all: bool,
+    alone: bool,
+    /// What [`Need::lack`] has said, once tests are about to be run.
+    #[serde(skip)]
+    tried: OnceLock<Option<Lack>>,
 }
 
 /// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
@@ -92,9 +97,11 @@ pub(crate) fn lack_of(names: &[&str]) -> Option<String> {
     lacks.find_map(|lack| lack)
 }
 
-/// Why one of the needs is not met: the first lack that nothing excuses, else the first.
+/// Why one of the needs is not met: the first lack that nothing excuses, else the first. Each need
+/// is tried once, after what is missing was installed.
 pub(crate) fn worst_lack(needs: &[&Need]) -> Option<Lack> {
-    let lacks: Vec<_> = needs.iter().filter_map(|need| need.lack()).collect();
+    let tried = |need: &&Need| need.tried.get_or_init(|| need.lack()).clone();
+    let lacks: Vec<_> = needs.iter().filter_map(tried).collect();
     let worst = lacks.iter().find(|lack| !lack.is_excused());
     worst.or(lacks.first()).cloned()
 }
@@ -174,6 +181,16 @@ impl Need {
         self.name == "mounts"
     }
 
+    /// Whether only `cargo xtask test --all` runs the tests that need it.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.all
+    }
+
+    /// Whether a test that needs it runs while no other test does.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
     /// That its program is missing.
     fn absence(&self) -> Option<Lack> {
         let (program, package) = (self.program.as_ref()?, self.package.as_ref()?);
@@ -205,7 +222,8 @@ impl fmt::Display for Need {
 /// `PATH` with the directories where programs for root are, which others lack.
 pub(crate) fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
-    let sbin = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    let folders = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/lib/openssh"];
+    let sbin = folders.map(PathBuf::from);
     env::join_paths(env::split_paths(&path).chain(sbin)).unwrap_or(path)
 }
 

@@ -1,19 +1,23 @@
 //! `cargo xtask test`: everything that must pass, in one command, with one line of totals.
 //!
 //! ```text
-//! fmt  tidy               need no build
-//! build ─┬─ clippy doc     the same packages and features throughout, so that the dependencies
-//!        ├─ unit           are built once; but for a look at the tool without TLS
-//!        ├─ system         the tests with needs: each binary run alone
-//!        └─ guest          those of kernel TLS, with other kernels
+//!                          first tier                 `--all`
+//! fmt  tidy                needs no build
+//! build ─┬─ clippy         one selection of packages and features, so that dependencies are
+//!        │                 built once
+//!        ├─ tests          without those that take     every test
+//!        │                 minutes; an eighth of
+//!        │                 each fault matrix
+//!        └─ doc  guest     left out                    documentation; kernel TLS and Linux 5.10
 //! ```
 //!
-//! A step that fails doesn't stop the others; only what doesn't compile does.
+//! A step that fails doesn't stop the others; only code that doesn't compile does.
 
 mod cargo;
 mod guest;
 mod report;
-mod system;
+mod suites;
+mod tier;
 
 use std::env;
 use std::fmt;
@@ -24,7 +28,8 @@ use clap::ValueEnum;
 
 pub(crate) use self::guest::{GuestArguments, run as run_guests};
 use self::report::TestReport;
-use self::system::Packages;
+use self::suites::Packages;
+use self::tier::TestTier;
 use crate::artifacts::{self, Binary};
 use crate::needs::{Lack, Need};
 use crate::tidy::{self, Tree};
@@ -32,6 +37,9 @@ use crate::workspace::{Fallible, Workspace, exit_code};
 
 #[derive(clap::Args)]
 pub(crate) struct TestArguments {
+    /// Run every test, which takes about an hour, instead of those that take 20 minutes
+    #[arg(long)]
+    all: bool,
     /// Run only these steps
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
     only: Vec<TestStep>,
@@ -52,14 +60,12 @@ enum TestStep {
     Tidy,
     /// libraries, the tool, examples and tests compile
     Build,
-    /// no warnings, with all targets and features, and without TLS
+    /// no warnings, with all targets and features
     Clippy,
-    /// the documentation builds without warnings
+    /// unit, property and integration tests, in two tiers
+    Tests,
+    /// the documentation builds without warnings, and its examples run
     Doc,
-    /// unit, property, integration and documentation tests
-    Unit,
-    /// tests that need root, a package, a kernel feature or another toolchain
-    System,
     /// the tests of kernel TLS, in guests whose kernels have it
     Guest,
 }
@@ -73,6 +79,10 @@ impl TestStep {
 
     fn needs_build(self) -> bool {
         !matches!(self, Self::Fmt | Self::Tidy | Self::Build)
+    }
+
+    fn is_for_all(self) -> bool {
+        matches!(self, Self::Doc | Self::Guest)
     }
 }
 
@@ -89,73 +99,103 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TestArguments) -> Fallible<
         return Ok(ExitCode::SUCCESS);
     }
     let is_ci = env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-    let packages = match arguments.install || is_ci {
-        true => Packages::Install,
-        false => Packages::AsTheyAre,
+    let tier = match arguments.all {
+        true => TestTier::All,
+        false => TestTier::first()?,
+    };
+    let mut run = TestRun {
+        workspace,
+        tier,
+        packages: match arguments.install || is_ci {
+            true => Packages::Install,
+            false => Packages::AsTheyAre,
+        },
+        built: Some(Vec::new()),
+        rows: Vec::new(),
+        report: TestReport::default(),
     };
     let started = Instant::now();
-    let steps = steps(&arguments.only);
-    let mut report = TestReport::default();
-    let mut built = Some(Vec::new());
-    for step in steps {
-        println!("\n== {step}: {}", step.purpose());
-        let begun = Instant::now();
-        if built.is_none() && step.needs_build() {
-            let lack = Lack::of_failure("the build failed");
-            report.not_run(step.to_string(), 1, lack);
-        } else if let Err(error) = take(step, workspace, &mut built, packages, &mut report) {
-            report.fail(format!("{step}: {error}"));
-        }
-        println!("== {step}: {:.1} s", begun.elapsed().as_secs_f64());
+    for step in steps(&run.tier, &arguments.only) {
+        run.take(step);
     }
     if is_ci {
-        report.refuse_lacks();
+        run.report.refuse_lacks();
     }
-    println!("\n{:.0} s in all", started.elapsed().as_secs_f64());
-    println!("{report}");
-    Ok(exit_code(report.is_good()))
+    println!("\nstep        seconds  passed  failed");
+    run.rows.iter().for_each(|row| println!("{row}"));
+    println!("all       {:9.1}", started.elapsed().as_secs_f64());
+    println!("{}", run.report);
+    Ok(exit_code(run.report.is_good()))
 }
 
-/// Takes a step. `built` is what was built, or nothing where something does not compile.
-fn take(
-    step: TestStep,
-    workspace: &Workspace,
-    built: &mut Option<Vec<Binary>>,
+/// A run of the steps, one after the other.
+struct TestRun<'a> {
+    workspace: &'a Workspace,
+    tier: TestTier,
     packages: Packages,
-    report: &mut TestReport,
-) -> Fallible<()> {
-    match step {
-        TestStep::Fmt => cargo::fmt(workspace, report)?,
-        TestStep::Tidy => {
-            let complaints = tidy::complaints(&Tree::read(workspace)?);
-            report.step("tidy", complaints.is_empty());
-        }
-        TestStep::Build => {
-            *built = artifacts::all(workspace)?;
-            report.step("build", built.is_some());
-        }
-        TestStep::Clippy => cargo::clippy(workspace, report)?,
-        TestStep::Doc => cargo::doc(workspace, report)?,
-        TestStep::Unit => cargo::tests(workspace, report)?,
-        TestStep::System => {
-            let built = built.as_deref().unwrap_or_default();
-            system::run(workspace, built, packages, report)?;
-        }
-        TestStep::Guest => {
-            let built = built.as_deref().unwrap_or_default();
-            guest::run_all(workspace, built, guest::ANSWERS_OF_A_TEST, report)?;
-        }
-    }
-    Ok(())
+    /// The binaries of the step `build`, or `None` where something does not compile.
+    built: Option<Vec<Binary>>,
+    /// A line for each step.
+    rows: Vec<String>,
+    report: TestReport,
 }
 
-/// The steps to take, in their order. Tests are built first, whether or not that was asked for.
-fn steps(only: &[TestStep]) -> Vec<TestStep> {
+impl TestRun<'_> {
+    fn take(&mut self, step: TestStep) {
+        println!("\n== {step}: {}", step.purpose());
+        let begun = Instant::now();
+        let mut outcome = TestReport::default();
+        if self.built.is_none() && step.needs_build() {
+            let lack = Lack::of_failure("the build failed");
+            outcome.not_run(step.to_string(), 1, lack);
+        } else if let Err(error) = self.perform(step, &mut outcome) {
+            outcome.fail(format!("{step}: {error}"));
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let (passed, failed) = (outcome.passed, outcome.failed);
+        let row = format!("{step:10}{seconds:9.1}{passed:8}{failed:8}");
+        println!("== {row}");
+        self.rows.push(row);
+        self.report.add(outcome);
+    }
+
+    fn perform(&mut self, step: TestStep, report: &mut TestReport) -> Fallible<()> {
+        let workspace = self.workspace;
+        let built = || self.built.as_deref().unwrap_or_default();
+        match step {
+            TestStep::Fmt => cargo::fmt(workspace, report)?,
+            TestStep::Tidy => {
+                let complaints = tidy::complaints(&Tree::read(workspace)?);
+                report.step("tidy", complaints.is_empty());
+            }
+            TestStep::Build => {
+                self.built = artifacts::all(workspace)?;
+                report.step("build", self.built.is_some());
+            }
+            TestStep::Clippy => cargo::clippy(workspace, report)?,
+            TestStep::Tests => {
+                suites::run(workspace, built(), &self.tier, self.packages, report)?;
+            }
+            TestStep::Doc => {
+                cargo::doc(workspace, report)?;
+                cargo::doc_tests(workspace, report)?;
+            }
+            TestStep::Guest => {
+                guest::run_all(workspace, built(), guest::ANSWERS_OF_A_TEST, report)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the steps to take, in their order. Tests are built first.
+fn steps(tier: &TestTier, only: &[TestStep]) -> Vec<TestStep> {
     let runs_tests = only
         .iter()
-        .any(|step| matches!(step, TestStep::Unit | TestStep::System | TestStep::Guest));
-    let is_chosen = |step: &TestStep| {
-        only.is_empty() || only.contains(step) || (*step == TestStep::Build && runs_tests)
+        .any(|step| matches!(step, TestStep::Tests | TestStep::Guest));
+    let is_chosen = |step: &TestStep| match only {
+        [] => *tier == TestTier::All || !step.is_for_all(),
+        only => only.contains(step) || (*step == TestStep::Build && runs_tests),
     };
     let all = TestStep::value_variants().iter().copied();
     all.filter(is_chosen).collect()
@@ -166,10 +206,12 @@ fn list(tree: &Tree) {
     for step in TestStep::value_variants() {
         println!("  {step:10}{}", step.purpose());
     }
-    println!("tests with needs:");
-    for test in system::all(tree) {
-        println!("  {test}: {}", test.purpose);
-        test.needs().keys().for_each(|need| println!("    {need}"));
+    println!("needs of each test binary:");
+    for suite in suites::all(tree) {
+        let needs = Vec::from_iter(suite.needs().into_keys());
+        if !needs.is_empty() {
+            println!("  {suite}: {}", needs.join(", "));
+        }
     }
     println!("needs:");
     for need in Need::all() {
@@ -183,19 +225,29 @@ fn list(tree: &Tree) {
 
 #[cfg(test)]
 mod tests {
+    use underpass_testkit::Sample;
+
     use super::*;
+
+    const FIRST: TestTier = TestTier::First(Sample { part: 3, parts: 8 });
 
     #[test]
     fn tests_are_built_before_they_are_run() {
+        let only = [TestStep::Tests, TestStep::Tidy];
         assert_eq!(
-            steps(&[TestStep::System, TestStep::Tidy]),
-            [TestStep::Tidy, TestStep::Build, TestStep::System]
+            steps(&FIRST, &only),
+            [TestStep::Tidy, TestStep::Build, TestStep::Tests]
         );
-        assert_eq!(steps(&[TestStep::Clippy]), [TestStep::Clippy]);
+        let clippy = [TestStep::Clippy];
+        assert_eq!(steps(&FIRST, &clippy), clippy);
     }
 
     #[test]
-    fn every_step_is_taken_where_none_is_chosen() {
-        assert_eq!(steps(&[]), TestStep::value_variants());
+    fn every_step_is_taken_by_all_and_the_first_tier_leaves_two_out() {
+        let all = TestStep::value_variants();
+        assert_eq!(steps(&TestTier::All, &[]), all);
+        let first = steps(&FIRST, &[]);
+        assert!(first.contains(&TestStep::Tests) && first.contains(&TestStep::Clippy));
+        assert_eq!(first.len() + 2, all.len());
     }
 }

@@ -6,14 +6,13 @@
 mod code;
 mod complaint;
 mod crates;
-mod cycles;
 mod dependencies;
 mod forbidden;
 mod glossary;
 mod ignores;
 mod links;
+mod modules;
 mod mover;
-mod names;
 mod quirks;
 mod sizes;
 mod source;
@@ -23,7 +22,8 @@ use std::process::ExitCode;
 
 pub(crate) use self::code::{Ignored, Tree};
 use self::complaint::Complaint;
-pub(crate) use self::cycles::in_layers;
+pub(crate) use self::modules::in_layers;
+use self::modules::{cycles, names, orphans};
 use crate::workspace::{Fallible, Workspace};
 
 #[derive(clap::Args)]
@@ -51,7 +51,10 @@ const RULES: &[TidyRule] = &[
     }),
     ("licences", dependencies::check_licences),
     ("links in Markdown", links::check),
-    ("module cycles", cycles::check),
+    ("module cycles", |tree| {
+        cycles::check(tree, cycles::EXCEPTIONS)
+    }),
+    ("files in no module", orphans::check),
     ("names of types", |tree| {
         names::check(tree, names::EXCEPTIONS)
     }),

@@ -5,13 +5,15 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
 use underpass_log::LogManager;
 use underpass_monitor::MetricsService;
 
 use crate::connection::frame::RequestMemory;
 use crate::connection::refusals::RefusalLog;
+use crate::connection::unsupported::UnsupportedLog;
+use crate::connection::waiters::{FetchWaiters, MovedLists};
 use crate::counts::{BrokerCounts, WorkerCounts};
-use crate::fetch::waiters::{FetchWaiters, MovedLists};
 use crate::lock::lock;
 use crate::metadata::topics::Topics;
 use crate::offsets::groups::Groups;
@@ -25,10 +27,13 @@ pub(crate) struct Broker {
     pub(crate) log: Arc<LogManager>,
     pub(crate) memory: RequestMemory,
     pub(crate) groups: Arc<Groups>,
+    /// Permits of the threads that decompress batches.
+    pub(crate) decompression: Semaphore,
     /// Producer ids that are reserved, and nobody has yet.
     pub(crate) producer_ids: Mutex<Range<i64>>,
     pub(crate) moved: Arc<MovedLists>,
     pub(crate) counts: BrokerCounts,
+    pub(crate) unsupported: UnsupportedLog,
 }
 
 /// What the connections of a worker share.

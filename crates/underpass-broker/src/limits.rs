@@ -37,6 +37,21 @@ pub(crate) const LARGE_FETCH_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Kafka 4: what is far in the future is a mistake of its producer, and never expires.
 pub(crate) const TIMESTAMP_AHEAD_MAX: Duration = Duration::from_secs(3600);
 
+/// Compressed batches up to this size are decompressed by the worker that has received them, as
+/// long as their records have no more than [`DECOMPRESSED_INLINE_MAX`] bytes: others take longer
+/// than other connections of the worker should wait.
+pub(crate) const COMPRESSED_INLINE_MAX: usize = 16 * 1024;
+
+/// The most bytes without compression that a worker decompresses of a batch: about 0.1 ms.
+pub(crate) const DECOMPRESSED_INLINE_MAX: u64 = 256 * 1024;
+
+/// The most bytes without compression that the records of a batch may have: a thousand times the
+/// default of `max.message.bytes`, and about a second of decompression.
+pub(crate) const DECOMPRESSED_MAX: u64 = 1 << 30;
+
+/// Threads that decompress batches at a time. Each may hold a window of 128 MiB.
+pub(crate) const DECOMPRESSING_MAX: usize = 2;
+
 /// How long an answer may take when the broker ends: a fetch may wait for records for any time.
 pub(crate) const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use underpass::Policy;
 use underpass_log::{
     DataFolderOptions, FlushPolicy, FoundPartition, LogError, LogManager, TopicConfig,
@@ -20,9 +21,11 @@ use crate::broker::{Broker, BrokerService, BrokerWorker};
 use crate::connection;
 use crate::connection::frame::RequestMemory;
 use crate::connection::refusals::RefusalLog;
+use crate::connection::unsupported::UnsupportedLog;
+use crate::connection::waiters::MovedLists;
 use crate::counts::BrokerCounts;
-use crate::fetch::waiters::MovedLists;
 use crate::group::GroupSettings;
+use crate::limits::DECOMPRESSING_MAX;
 use crate::lock::lock;
 use crate::metadata::names::is_internal;
 use crate::metadata::topic_id::TopicId;
@@ -113,9 +116,11 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
         log: Arc::clone(&log),
         memory: RequestMemory::new(options.request_memory),
         groups,
+        decompression: Semaphore::new(DECOMPRESSING_MAX),
         producer_ids: Mutex::new(0..0),
         moved,
         counts: BrokerCounts::default(),
+        unsupported: UnsupportedLog::default(),
         options,
     });
     let metrics = BrokerMetrics(Arc::downgrade(&broker));

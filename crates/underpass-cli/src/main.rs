@@ -113,12 +113,18 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
     });
     let tip = match typed {
         Some("-d" | "--dir" | "--directory" | "--root") => "the folder is no option: 'serve DIR'",
+        Some("--tls" | "--https" | "--ssl") => {
+            "HTTPS: '--tls-self-signed', or '--cert FILE --key FILE'"
+        }
         Some("--serve" | "http" | "web" | "server") => "files are served by 'underpass serve DIR'",
         Some(typed) if typed.parse::<u16>().is_ok() => "the port is an option: 'serve DIR -p PORT'",
         Some(typed)
             if error.kind() == ErrorKind::InvalidSubcommand && Path::new(typed).is_dir() =>
         {
             "a folder is served by 'underpass serve DIR'"
+        }
+        _ if error.to_string().contains("cannot be used with '[DIR]'") => {
+            "one folder is served; several are sites of a configuration: docs/serve.md, Sites"
         }
         _ => return error,
     };

@@ -252,6 +252,34 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
 }
 
 #[test]
+fn a_socket_that_nothing_listens_on_is_reported() {
+    let (folder, _) = folder(1);
+    for at in ["127.0.0.1:0", "systemd:api"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut command = activated(listener.into(), "web", at, folder.path());
+        let report = ChildProcess::spawn(&mut command).end();
+        report.assert_failed(1, &["web"]);
+        if at != "systemd:api" {
+            report.assert_failed(1, &["nothing listens on: web", "`systemd`"]);
+        }
+    }
+}
+
+#[test]
+fn a_zone_may_be_the_name_of_an_interface() {
+    let (folder, content) = folder(1);
+    let mut command = Command::new(BINARY);
+    command
+        .args(["serve", "--listen", "[::1%lo]:0"])
+        .arg(folder.path());
+    let server = ServerProcess::spawn(&mut command);
+    assert!(HttpClient::connect(server.address()).get("/f").body == content);
+    server.stop();
+    let unknown = ["--listen", "[fe80::1%no-such-interface]:8080"];
+    serve(&unknown).assert_failed(2, &["its zone is no interface of this machine"]);
+}
+
+#[test]
 fn a_socket_that_was_not_passed_is_reported() {
     let (folder, _) = folder(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,5 @@
 //! `underpass serve` with TLS: a certificate that it makes, and what an upgrade keeps.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

@@ -1,6 +1,5 @@
 //! The system calls of `underpass serve` with TLS, counted: those of plain HTTP.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

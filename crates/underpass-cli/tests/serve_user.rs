@@ -147,7 +147,11 @@ impl Machine {
     fn rotate(&self, number: usize) {
         let log = self.path("log/access.log");
         fs::rename(&log, self.path(&format!("log/access.log.{number}"))).unwrap();
-        let new = fs::File::create_new(&log).unwrap();
+        self.rotate_to_new();
+    }
+
+    fn rotate_to_new(&self) {
+        let new = fs::File::create_new(self.path("log/access.log")).unwrap();
         new.set_permissions(Permissions::from_mode(0o640)).unwrap();
         let owner = Some(NOBODY.parse().unwrap());
         std::os::unix::fs::fchown(&new, owner, None).unwrap();
@@ -258,6 +262,33 @@ fn a_rotation_that_cannot_work_is_reported_with_the_cure() {
     assert!(!report.output.contains("warning"), "{report:?}");
 }
 
+/// Only root may create files in the folder, and whoever has moved the log has created no other.
+#[test]
+#[ignore = "needs root; run by cargo xtask test"]
+fn a_log_that_was_moved_away_is_written_on_through_upgrades() {
+    let machine = Machine::new();
+    let mut server = machine.serve(&[]);
+    let log = machine.path("log/access.log");
+    fs::rename(&log, machine.path("log/access.log.1")).unwrap();
+    for upgrades in 1..=2 {
+        server.upgrade();
+        assert_eq!(HttpClient::connect(server.address()).get("/f").status, 200);
+        wait_until("a line in the moved log", || {
+            machine.logged_lines() == upgrades
+        });
+    }
+    // A rotation that creates the file is noticed as before.
+    machine.rotate_to_new();
+    server.signal(Signal::USR1);
+    wait_until("lines in the new log", || {
+        assert_eq!(HttpClient::connect(server.address()).get("/f").status, 200);
+        fs::metadata(&log).unwrap().len() > 0
+    });
+    let end = server.stop();
+    assert_contains(&end.errors, &["writing to the file of the earlier process"]);
+    assert!(!end.errors.contains("ERROR"), "{end:?}");
+}
+
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn a_start_that_fails_leaves_no_log() {
@@ -274,7 +305,6 @@ fn a_start_that_fails_leaves_no_log() {
     assert!(log.exists(), "it was there before");
 }
 
-#[cfg(feature = "tls")]
 mod tls {
     use std::net::{SocketAddr, TcpStream};
     use std::sync::Arc;

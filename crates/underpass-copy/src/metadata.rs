@@ -347,12 +347,12 @@ impl MetadataCopy<'_> {
             (FinalMode::OfSource, Some(source)) => file_handle::copy_lists(
                 source,
                 dest,
-                self.mode_of_source(dest, owner),
+                self.mode_of_source(owner),
                 file_type(self.stat),
             ),
             // What can't be read can't be granted either.
             (FinalMode::OfSource, None) => {
-                file_handle::set_only(dest, self.mode_of_source(dest, owner) & !GROUP_AND_OTHERS)
+                file_handle::set_only(dest, self.mode_of_source(owner) & !GROUP_AND_OTHERS)
             }
             (FinalMode::OnlyThese(mode), _) => {
                 file_handle::set_only(dest, mode | self.inherited(dest))
@@ -368,14 +368,9 @@ impl MetadataCopy<'_> {
         }
     }
 
-    /// A source folder without set-id and sticky bits says nothing of them.
-    fn mode_of_source(&self, dest: &FileHandle<'_>, owner: OwnerState) -> u32 {
-        let mode = self.stat.st_mode & (PERMISSIONS | SPECIAL);
-        if mode & SPECIAL == 0 {
-            mode | self.inherited(dest)
-        } else {
-            mode & !lent(self.stat, owner)
-        }
+    /// The mode of the source, without bits that would lend rights of another owner.
+    fn mode_of_source(&self, owner: OwnerState) -> u32 {
+        self.stat.st_mode & (PERMISSIONS | SPECIAL) & !lent(self.stat, owner)
     }
 
     /// What a folder has from the one it was made in: the files in it get that one's group.

@@ -82,14 +82,12 @@ impl PartitionLog {
         };
         let position = appender.active.size();
         appender.reserve(position + pending.bytes, config.segment_bytes);
-        let places: Vec<_> = pending
-            .placed
-            .iter()
-            .map(|(_, it)| batch::place(it))
-            .collect();
-        let placed = places.iter().zip(&pending.placed);
-        let buffers = placed
-            .flat_map(|(place, (number, _))| [&place[..], &batches[*number][batch::PLACE_BYTES..]]);
+        let headers = pending.placed.iter().map(|(_, it)| batch::written(it));
+        let headers: Vec<_> = headers.collect();
+        let placed = headers.iter().zip(&pending.placed);
+        let buffers = placed.flat_map(|(header, (number, _))| {
+            [&header[..], &batches[*number][batch::WRITTEN_BYTES..]]
+        });
         let buffers: Vec<&[u8]> = buffers.collect();
         let file = &*appender.open.file;
         if let Err(error) = disk::write_all(file, &buffers, position) {

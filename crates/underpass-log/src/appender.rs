@@ -1,11 +1,12 @@
 //! What is appended to a partition, by the one thread that appends.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::batch::BatchHeader;
+use crate::batch::{BatchBytes, BatchHeader};
 use crate::config::TopicConfig;
 use crate::files::disk;
 use crate::position::LogPosition;
@@ -15,8 +16,9 @@ use crate::producers::{
 use crate::recovery::checkpoint::ActiveState;
 use crate::segment::{ActiveIndex, OpenSegment, SNAPSHOT, Segment, file_path, lock};
 
-/// How many bytes are reserved on the disk at a time.
-const RESERVED_BYTES: u64 = 8 << 20;
+/// Bytes that are reserved on the disk at a time: as many as the segment has, within these limits.
+/// Thousands of small partitions would fill a disk with room for large ones.
+const RESERVED_BYTES: RangeInclusive<u64> = 64 << 10..=8 << 20;
 
 /// How many bytes a start looks through at least before that is saved.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
@@ -30,7 +32,7 @@ pub(crate) struct Appender {
     pub(crate) index: ActiveIndex,
     pub(crate) epoch: i32,
     pub(crate) next_offset: i64,
-    /// The timestamp of the first batch of the active segment.
+    /// The largest timestamp of the first batch of the active segment.
     pub(crate) first_timestamp: Option<i64>,
     /// Since when the active segment is there, or known to this process: its age where its first
     /// batch has no timestamp.
@@ -111,9 +113,14 @@ pub(crate) struct PendingWrite {
 }
 
 /// The header of a batch that may be appended.
-pub(crate) fn checked(bytes: &[u8], config: &TopicConfig) -> Result<BatchHeader, AppendError> {
-    let (size, max) = (bytes.len(), config.max_message_bytes);
-    let header = BatchHeader::parse(bytes).filter(|header| header.size == size && size <= max);
+pub(crate) fn checked(
+    batch: &BatchBytes,
+    config: &TopicConfig,
+) -> Result<BatchHeader, AppendError> {
+    let (size, max) = (batch.len(), config.max_message_bytes);
+    let header = batch
+        .header()
+        .filter(|header| header.size == size && size <= max);
     header.ok_or(AppendError::TooLarge { size, max })
 }
 
@@ -199,7 +206,8 @@ impl Appender {
     /// Reserves blocks up to `end` and some more.
     pub(crate) fn reserve(&mut self, end: u64, segment_bytes: u64) {
         if end > self.reserved {
-            let until = (end + RESERVED_BYTES).min(segment_bytes.max(end));
+            let ahead = end.clamp(*RESERVED_BYTES.start(), *RESERVED_BYTES.end());
+            let until = (end + ahead).min(segment_bytes.max(end));
             disk::reserve(&*self.open.file, self.reserved, until - self.reserved);
             self.reserved = until;
         }
@@ -241,7 +249,7 @@ impl PendingWrite {
     /// The timestamp of the first batch.
     fn first_timestamp(&self) -> Option<i64> {
         let first = self.placed.first();
-        first.map(|(_, first)| first.base_timestamp)
+        first.map(|(_, first)| first.max_timestamp)
     }
 
     /// Whether something before an offset is not written yet.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ConfigType::{Boolean, Double, Int, List, Long, String as Text};
+use ConfigValues::{AnyBoolean, AnyNumber, AnyRatio, AnyReplicas, DefaultOnly, Followed};
+
 /// How the partitions of a topic are kept.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TopicConfig {
@@ -47,11 +50,11 @@ impl Default for TopicConfig {
 
 const WEEK_MS: i64 = 7 * 86_400_000;
 
-/// The largest segment: positions are 31 bits wide.
-const SEGMENT_BYTES_MAX: u64 = i32::MAX as u64;
+/// The largest number of Kafka's type `int`; positions in a segment are 31 bits wide.
+const INT_MAX: i64 = i32::MAX as i64;
 
 /// The smallest segment that Kafka allows; tests take less.
-const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+const SEGMENT_BYTES_MIN: i64 = 1 << 20;
 
 impl TopicConfig {
     /// The configuration that differs from this one in `values`.
@@ -61,58 +64,299 @@ impl TopicConfig {
     pub fn with(&self, values: &BTreeMap<String, String>) -> Result<TopicConfig, String> {
         let mut config = self.clone();
         for (name, value) in values {
-            config.set(name, value)?;
+            TopicConfigKey::named(name)?.set(&mut config, value)?;
         }
         Ok(config)
     }
+}
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "segment.bytes" => {
-                self.segment_bytes = within(name, value, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
+/// A configuration of topics under Kafka's name.
+#[derive(Debug)]
+pub struct TopicConfigKey {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its values.
+    pub kind: ConfigType,
+    /// The value of a topic that has no other.
+    pub default: &'static str,
+    /// The values that are accepted, and their effect.
+    pub values: ConfigValues,
+}
+
+/// Kafka's types of configurations.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ConfigType {
+    /// `true` or `false`.
+    Boolean,
+    /// Text.
+    String,
+    /// A number of 32 bits.
+    Int,
+    /// A number of 64 bits.
+    Long,
+    /// A number with a fraction.
+    Double,
+    /// Words with commas between them.
+    List,
+}
+
+/// The values of a configuration that are accepted.
+#[derive(Debug)]
+pub enum ConfigValues {
+    /// Numbers from the first to the second one; the log follows them.
+    Followed(i64, i64, fn(&mut TopicConfig, i64)),
+    /// Numbers from the first to the second one; they change nothing here.
+    AnyNumber(i64, i64),
+    /// Numbers from 0 to 1; they change nothing here.
+    AnyRatio,
+    /// `true` and `false`; they change nothing here.
+    AnyBoolean,
+    /// `*`, or replicas as `PARTITION:BROKER,…`; they change nothing here.
+    AnyReplicas,
+    /// The default only: any other value would change something.
+    DefaultOnly,
+}
+
+const fn key(
+    name: &'static str,
+    kind: ConfigType,
+    default: &'static str,
+    values: ConfigValues,
+) -> TopicConfigKey {
+    TopicConfigKey {
+        name,
+        kind,
+        default,
+        values,
+    }
+}
+
+/// The largest number of Kafka's type `long`: never, or no limit.
+const LONG_MAX: &str = "9223372036854775807";
+
+/// All configurations of topics of Kafka 4.3, by their names. There is neither compaction nor
+/// recompression, a second replica or remote storage here: the values for these change nothing.
+pub const TOPIC_CONFIGS: [TopicConfigKey; 33] = [
+    key("cleanup.policy", List, "delete", DefaultOnly),
+    key("compression.gzip.level", Int, "-1", AnyNumber(-1, 9)),
+    key("compression.lz4.level", Int, "9", AnyNumber(1, 17)),
+    key("compression.type", Text, "producer", DefaultOnly),
+    key("compression.zstd.level", Int, "3", AnyNumber(-131_072, 22)),
+    key(
+        "delete.retention.ms",
+        Long,
+        "86400000",
+        AnyNumber(0, i64::MAX),
+    ),
+    key(
+        "file.delete.delay.ms",
+        Long,
+        "60000",
+        Followed(0, i64::MAX, |config, value| {
+            config.file_delete_delay_ms = value.unsigned_abs();
+        }),
+    ),
+    key(
+        "flush.messages",
+        Long,
+        LONG_MAX,
+        Followed(1, i64::MAX, |config, value| {
+            config.flush_messages = unless_never(value);
+        }),
+    ),
+    key(
+        "flush.ms",
+        Long,
+        LONG_MAX,
+        Followed(0, i64::MAX, |config, value| {
+            config.flush_ms = unless_never(value);
+        }),
+    ),
+    key(
+        "follower.replication.throttled.replicas",
+        List,
+        "",
+        AnyReplicas,
+    ),
+    key(
+        "index.interval.bytes",
+        Int,
+        "4096",
+        Followed(0, INT_MAX, |config, value| {
+            config.index_interval_bytes = value.unsigned_abs();
+        }),
+    ),
+    key(
+        "leader.replication.throttled.replicas",
+        List,
+        "",
+        AnyReplicas,
+    ),
+    key("local.retention.bytes", Long, "-2", AnyNumber(-2, i64::MAX)),
+    key("local.retention.ms", Long, "-2", AnyNumber(-2, i64::MAX)),
+    key(
+        "max.compaction.lag.ms",
+        Long,
+        LONG_MAX,
+        AnyNumber(1, i64::MAX),
+    ),
+    key(
+        "max.message.bytes",
+        Int,
+        "1048588",
+        Followed(0, INT_MAX, |config, value| {
+            config.max_message_bytes = usize::try_from(value).unwrap_or(usize::MAX);
+        }),
+    ),
+    key(
+        "message.timestamp.after.max.ms",
+        Long,
+        "3600000",
+        DefaultOnly,
+    ),
+    key(
+        "message.timestamp.before.max.ms",
+        Long,
+        LONG_MAX,
+        DefaultOnly,
+    ),
+    key("message.timestamp.type", Text, "CreateTime", DefaultOnly),
+    key("min.cleanable.dirty.ratio", Double, "0.5", AnyRatio),
+    key("min.compaction.lag.ms", Long, "0", AnyNumber(0, i64::MAX)),
+    key("min.insync.replicas", Int, "1", DefaultOnly),
+    key("preallocate", Boolean, "false", DefaultOnly),
+    key("remote.log.copy.disable", Boolean, "false", AnyBoolean),
+    key("remote.log.delete.on.disable", Boolean, "false", AnyBoolean),
+    key("remote.storage.enable", Boolean, "false", DefaultOnly),
+    key(
+        "retention.bytes",
+        Long,
+        "-1",
+        Followed(-1, i64::MAX, |config, value| {
+            config.retention_bytes = value;
+        }),
+    ),
+    key(
+        "retention.ms",
+        Long,
+        "604800000",
+        Followed(-1, i64::MAX, |config, value| {
+            config.retention_ms = value;
+        }),
+    ),
+    key(
+        "segment.bytes",
+        Int,
+        "1073741824",
+        Followed(SEGMENT_BYTES_MIN, INT_MAX, |config, value| {
+            config.segment_bytes = value.unsigned_abs();
+        }),
+    ),
+    key(
+        "segment.index.bytes",
+        Int,
+        "10485760",
+        Followed(4, INT_MAX, |config, value| {
+            config.segment_index_bytes = value.unsigned_abs();
+        }),
+    ),
+    key("segment.jitter.ms", Long, "0", DefaultOnly),
+    key(
+        "segment.ms",
+        Long,
+        "604800000",
+        Followed(1, i64::MAX, |config, value| {
+            config.segment_ms = value;
+        }),
+    ),
+    key(
+        "unclean.leader.election.enable",
+        Boolean,
+        "false",
+        AnyBoolean,
+    ),
+];
+
+/// A number, or what the log takes for never.
+fn unless_never(value: i64) -> u64 {
+    match value {
+        i64::MAX => u64::MAX,
+        value => value.unsigned_abs(),
+    }
+}
+
+impl TopicConfigKey {
+    /// The configuration with a name.
+    ///
+    /// # Errors
+    /// No configuration has the name; the message repeats it.
+    pub fn named(name: &str) -> Result<&'static TopicConfigKey, String> {
+        let found = TOPIC_CONFIGS.iter().find(|key| key.name == name);
+        found.ok_or_else(|| format!("there is no configuration {name:?} of topics"))
+    }
+
+    /// Sets a value, if it is one that is accepted. Spaces around it do not count, as for Kafka.
+    ///
+    /// # Errors
+    /// The reason, in words.
+    fn set(&self, config: &mut TopicConfig, value: &str) -> Result<(), String> {
+        let (name, text) = (self.name, value.trim());
+        let within = |least: i64, most: i64| {
+            let number = text.parse().ok();
+            let number = number.filter(|number| (least..=most).contains(number));
+            let expected = || format!("{name}={value}: expected a number from {least} to {most}");
+            number.ok_or_else(expected)
+        };
+        let accepted = |is_accepted: bool, expected: &str| match is_accepted {
+            true => Ok(()),
+            false => Err(format!("{name}={value}: expected {expected}")),
+        };
+        match self.values {
+            ConfigValues::Followed(least, most, set) => set(config, within(least, most)?),
+            ConfigValues::AnyNumber(least, most) => drop(within(least, most)?),
+            ConfigValues::AnyRatio => {
+                let ratio = text.parse::<f64>();
+                let is_ratio = ratio.is_ok_and(|ratio| (0.0..=1.0).contains(&ratio));
+                accepted(is_ratio, "a number from 0 to 1")?;
             }
-            "segment.ms" => self.segment_ms = within(name, value, 1, i64::MAX)?,
-            "segment.index.bytes" => {
-                self.segment_index_bytes = within(name, value, 4, SEGMENT_BYTES_MAX)?;
+            ConfigValues::AnyBoolean => accepted(is_boolean(text), "true or false")?,
+            ConfigValues::AnyReplicas => accepted(are_replicas(text), "* or PARTITION:BROKER,…")?,
+            ConfigValues::DefaultOnly => {
+                let default = self.default;
+                let is_default = match self.kind {
+                    ConfigType::Boolean => text.eq_ignore_ascii_case(default),
+                    ConfigType::Int | ConfigType::Long => {
+                        text.parse::<i64>().ok() == default.parse().ok()
+                    }
+                    _ => text == default,
+                };
+                if !is_default {
+                    return Err(format!(
+                        "{name}={value} is not supported; expected {default}"
+                    ));
+                }
             }
-            "index.interval.bytes" => {
-                self.index_interval_bytes = within(name, value, 0, SEGMENT_BYTES_MAX)?;
-            }
-            "retention.bytes" => self.retention_bytes = within(name, value, -1, i64::MAX)?,
-            "retention.ms" => self.retention_ms = within(name, value, -1, i64::MAX)?,
-            "file.delete.delay.ms" => {
-                self.file_delete_delay_ms = within(name, value, 0, u64::MAX)?;
-            }
-            "max.message.bytes" => {
-                self.max_message_bytes = within(name, value, 0, SEGMENT_BYTES_MAX as usize)?;
-            }
-            "flush.messages" => self.flush_messages = within(name, value, 1, u64::MAX)?,
-            "flush.ms" => self.flush_ms = within(name, value, 0, u64::MAX)?,
-            "cleanup.policy" => expected(name, value, "delete")?,
-            "compression.type" => expected(name, value, "producer")?,
-            "message.timestamp.type" => expected(name, value, "CreateTime")?,
-            "min.insync.replicas" => expected(name, value, "1")?,
-            _ => return Err(format!("there is no configuration {name:?} of topics")),
         }
         Ok(())
     }
 }
 
-fn within<T>(name: &str, value: &str, least: T, most: T) -> Result<T, String>
-where
-    T: std::str::FromStr + PartialOrd + std::fmt::Display,
-{
-    let parsed = value.trim().parse().ok();
-    let within = parsed.filter(|parsed| (&least..=&most).contains(&parsed));
-    within.ok_or_else(|| format!("{name}={value}: expected a number from {least} to {most}"))
+fn is_boolean(text: &str) -> bool {
+    ["true", "false"]
+        .iter()
+        .any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// Checks a configuration of which one value is supported.
-fn expected(name: &str, value: &str, only: &str) -> Result<(), String> {
-    match value == only {
-        true => Ok(()),
-        false => Err(format!("{name}={value} is not supported; expected {only}")),
-    }
+fn are_replicas(text: &str) -> bool {
+    let is_replica = |replica: &str| {
+        let parts = replica.trim().split_once(':');
+        parts.is_some_and(|(partition, broker)| {
+            [partition, broker]
+                .iter()
+                .all(|part| part.parse::<u32>().is_ok())
+        })
+    };
+    text.is_empty() || text == "*" || text.split(',').all(is_replica)
 }
 
 /// When records are synced.
@@ -176,9 +420,49 @@ mod tests {
             ("retention.ms", "-2"),
             ("cleanup.policy", "compact"),
             ("segmnt.bytes", "1048576"),
+            ("preallocate", "true"),
+            ("preallocate", "x"),
+            ("segment.jitter.ms", "1"),
+            ("delete.retention.ms", "-1"),
+            ("compression.type", "zstd"),
+            ("message.timestamp.type", "LogAppendTime"),
+            ("min.cleanable.dirty.ratio", "1.5"),
+            ("unclean.leader.election.enable", "maybe"),
+            ("leader.replication.throttled.replicas", "1"),
+            ("remote.storage.enable", "true"),
+            ("message.format.version", "3.0"),
         ] {
             let wrong = set(name, value).unwrap_err();
             assert!(wrong.contains(name), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_default_of_each_configuration_is_taken_and_changes_nothing() {
+        for key in &TOPIC_CONFIGS {
+            let values = BTreeMap::from([(key.name.to_owned(), format!(" {} ", key.default))]);
+            let with_default = TopicConfig::default().with(&values);
+            assert_eq!(with_default, Ok(TopicConfig::default()), "{}", key.name);
+        }
+        assert!(TOPIC_CONFIGS.is_sorted_by_key(|key| key.name));
+    }
+
+    #[test]
+    fn values_without_an_effect_are_taken() {
+        for (name, value) in [
+            ("preallocate", "False"),
+            ("segment.jitter.ms", "00"),
+            ("delete.retention.ms", "1"),
+            ("min.cleanable.dirty.ratio", "0.01"),
+            ("unclean.leader.election.enable", "TRUE"),
+            ("follower.replication.throttled.replicas", "*"),
+            ("leader.replication.throttled.replicas", "0:1,1:1"),
+            ("local.retention.ms", "1000"),
+            ("compression.zstd.level", "-5"),
+        ] {
+            let values = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            let with_value = TopicConfig::default().with(&values);
+            assert_eq!(with_value, Ok(TopicConfig::default()), "{name}={value}");
         }
     }
 }

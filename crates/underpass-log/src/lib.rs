@@ -31,11 +31,14 @@ mod tests;
 mod threads;
 
 pub use appender::{AppendError, Appended};
-pub use config::{DataFolderOptions, FlushPolicy, TopicConfig};
+pub use config::{
+    ConfigType, ConfigValues, DataFolderOptions, FlushPolicy, TOPIC_CONFIGS, TopicConfig,
+    TopicConfigKey,
+};
 pub use error::LogError;
 pub use files::disk::DiskWait;
 pub use manager::{FoundPartition, LogManager};
-pub use partition::{FirstBatch, LogOffsets, LogRead, PartitionLog, ReadError};
+pub use partition::{FirstBatch, LogOffsets, LogRead, PartitionLog, RangeEnd, ReadError};
 pub use position::TopicPartition;
 pub use producers::SequenceError;
 pub use recovery::Repairs;

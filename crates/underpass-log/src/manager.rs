@@ -1,10 +1,13 @@
 //! A data folder: its partitions, its threads, and what is written about all of it.
 
+mod closing;
+mod parallel;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -12,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::appender::write_snapshot;
 use crate::config::{DataFolderOptions, TopicConfig};
 use crate::error::{LogError, at};
 use crate::files::checkpoints::{Checkpoints, OffsetCheckpoint};
@@ -37,9 +39,9 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 /// Full segments that stay open, with two files each.
 const OPEN_SEGMENTS_MAX: usize = 128;
 
-/// Threads that open partitions. They mostly wait for syncs, and share them: there are more of them
-/// than processors.
-const OPENING_THREADS: usize = 8;
+/// Threads that open partitions, and close them. They mostly wait for syncs, and share them: there
+/// are more of them than processors.
+const PARALLEL_PARTITIONS: usize = 8;
 
 /// The partitions of a data folder. Dropping it without [`close`](LogManager::close) writes and
 /// syncs what is queued, and leaves the folder as after a crash: the next start looks through it.
@@ -50,6 +52,8 @@ pub struct LogManager {
     partitions: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     pub(crate) threads: Arc<LogThreads>,
     running: Mutex<Vec<JoinHandle<()>>>,
+    /// How many partitions are closed at a time.
+    parallel: usize,
     /// What the files of checkpoints hold. Comes before `partitions`.
     checkpoints: Mutex<Checkpoints>,
     /// Held while segments are deleted: by one thread at a time.
@@ -81,19 +85,19 @@ impl LogManager {
         config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
         observer: WatermarkObserver,
     ) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
-        let threads = OPENING_THREADS;
-        let (manager, found) = LogManager::prepare(folder, options, config, observer, threads)?;
+        let parallel = PARALLEL_PARTITIONS;
+        let (manager, found) = LogManager::prepare(folder, options, config, observer, parallel)?;
         manager.start().map_err(at(folder))?;
         Ok((manager, found))
     }
 
-    /// Opens a data folder by so many threads, and starts none that stays.
+    /// Opens a data folder, several partitions at a time, and starts no thread that stays.
     pub(crate) fn prepare(
         folder: &Path,
         options: DataFolderOptions,
         config: &(dyn Fn(&str) -> Arc<TopicConfig> + Sync),
         observer: WatermarkObserver,
-        opening_threads: usize,
+        parallel: usize,
     ) -> Result<(Arc<LogManager>, Vec<FoundPartition>), LogError> {
         disk::create_folder(folder).map_err(at(folder))?;
         let lock_file = take_lock(folder)?;
@@ -111,7 +115,7 @@ impl LogManager {
         };
         disk::sync_folder(folder).map_err(at(folder))?;
         let checkpoints = Checkpoints::read(folder);
-        let found = open_all(folder, last_end, &checkpoints, config, opening_threads)?;
+        let found = open_all(folder, last_end, &checkpoints, config, parallel)?;
         for (name, synced) in missing(checkpoints.synced(), folder, &found) {
             tracing::warn!(
                 "{name}: its folder is gone, and with it what was synced up to offset {synced}"
@@ -128,6 +132,7 @@ impl LogManager {
             partitions: Mutex::new(partitions.collect()),
             threads,
             running: Mutex::default(),
+            parallel,
             checkpoints: Mutex::new(checkpoints),
             retaining: Mutex::default(),
             deleted: DeletedFiles::left_in(folder),
@@ -432,9 +437,7 @@ impl LogManager {
         }
         // Where logs begin comes first: their files of epochs do not go further back.
         self.write_checkpoints().map_err(at(&self.folder))?;
-        for log in self.partitions() {
-            finish(&log).map_err(at(&log.folder))?;
-        }
+        closing::finish_all(&self.partitions(), self.parallel)?;
         self.write_checkpoints().map_err(at(&self.folder))?;
         let clean = self.folder.join(CLEAN);
         let marker = b"{\"version\":0,\"brokerEpoch\":-1}";
@@ -486,34 +489,6 @@ fn missing<'c>(
     missing
 }
 
-/// What the next start needs of a partition.
-fn finish(log: &PartitionLog) -> io::Result<()> {
-    log.sync()?;
-    log.finish_sealed()?;
-    log.finish_rest()?;
-    let (segment, index, next, snapshot, state) = {
-        let appender = lock(&log.appender);
-        let mut index = lock(&appender.index).clone();
-        index.seal();
-        let snapshot = appender.producers.snapshot();
-        (
-            Arc::clone(&appender.active),
-            index,
-            appender.next_offset,
-            snapshot,
-            appender.state(),
-        )
-    };
-    disk::truncate(&*segment.open()?.file, segment.size())?;
-    segment.write_index(&index)?;
-    write_snapshot(&log.folder, next, &snapshot)?;
-    if let Some(state) = state {
-        state.write(&log.folder)?;
-    }
-    let epochs = log.published().epochs.clone();
-    epochs.write(&log.folder)
-}
-
 fn take_lock(folder: &Path) -> Result<File, LogError> {
     let path = folder.join(LOCK);
     let file = disk::open(&path).map_err(at(&path))?;
@@ -549,32 +524,22 @@ fn open_all(
         }
     }
     names.sort();
-    let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
-    let open = || {
-        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let config = config(&name.topic);
-            let before = Before {
-                last_end,
-                recovery_point: synced.get(name).copied().unwrap_or(0),
-                log_start: starts.get(name).copied().unwrap_or(0),
-                numbering: match cleaned.contains_key(name) {
-                    true => Numbering::Compacted,
-                    false => Numbering::Consecutive,
-                },
-                index_interval: config.index_interval_bytes,
-                replaces_lost: false,
-            };
-            let opened = open_one(&folder.join(name.to_string()), name, before, config);
-            lock(&found).push(opened);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads.min(names.len()) {
-            // What one would do that cannot be started, the others do.
-            let _ = thread::Builder::new().spawn_scoped(scope, open);
-        }
-        open();
+    parallel::for_each(&names, threads, |name: &TopicPartition| {
+        let config = config(&name.topic);
+        let before = Before {
+            last_end,
+            recovery_point: synced.get(name).copied().unwrap_or(0),
+            log_start: starts.get(name).copied().unwrap_or(0),
+            numbering: match cleaned.contains_key(name) {
+                true => Numbering::Compacted,
+                false => Numbering::Consecutive,
+            },
+            index_interval: config.index_interval_bytes,
+            replaces_lost: false,
+        };
+        let opened = open_one(&folder.join(name.to_string()), name, before, config);
+        lock(&found).push(opened);
     });
     let found = std::mem::take(&mut *lock(&found));
     let mut found = found.into_iter().collect::<Result<Vec<_>, _>>()?;

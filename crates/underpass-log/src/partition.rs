@@ -78,12 +78,21 @@ pub struct LogOffsets {
 #[derive(Clone, Debug)]
 pub enum LogRead {
     /// Batches from the one on that has the offset, in one file. The last one may be cut off.
-    Records(FileRange),
+    Records(FileRange, RangeEnd),
     /// There is nothing yet, or not one batch fits.
     Empty,
     /// The file has to be looked into, and that would wait for the disk: ask again on a thread
     /// that may.
     NeedsDisk,
+}
+
+/// Why a range of records ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RangeEnd {
+    /// There is nothing more to be seen yet, or the range has as many bytes as were asked for.
+    Enough,
+    /// The file ends, and another one has more.
+    File,
 }
 
 /// What a read may look at.
@@ -439,11 +448,17 @@ impl Readable {
                 FirstBatch::Fitting if batch.size > bytes_max => return Ok(LogRead::Empty),
                 FirstBatch::Fitting => bytes_max,
             };
-            return Ok(LogRead::Records(FileRange {
+            let rest = limit - batch.position;
+            let end = match len > rest && segment.base != self.watermark.segment {
+                true => RangeEnd::File,
+                false => RangeEnd::Enough,
+            };
+            let range = FileRange {
                 file: Arc::clone(&open.file),
                 offset: batch.position,
-                len: len.min(limit - batch.position),
-            }));
+                len: len.min(rest),
+            };
+            return Ok(LogRead::Records(range, end));
         }
         Ok(LogRead::Empty)
     }

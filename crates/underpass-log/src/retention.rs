@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::files::disk;
 use crate::partition::PartitionLog;
 use crate::position::TopicPartition;
-use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock};
+use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock, modified_ms};
 
 const DELETED: &str = "deleted";
 
@@ -61,12 +61,32 @@ impl DeletedFiles {
     }
 }
 
+/// Reads the records of the oldest segments that look too old by the headers of their batches,
+/// whose timestamps clients have sent: no segment is deleted by those alone. Takes time in
+/// proportion to what would be deleted, and holds no lock meanwhile.
+///
+/// # Errors
+/// Of the kernel.
+fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
+    let retention_ms = log.config().retention_ms;
+    let segments = log.published().segments.clone();
+    for segment in segments {
+        let looks_old = is_too_old(&segment, retention_ms, now_ms, Claims::Believed)?;
+        let enough = now_ms.saturating_sub(retention_ms);
+        if !looks_old || segment.size() > 0 && segment.latest_record()? >= enough {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Takes the oldest segments out of the log of a partition, as far as its configuration has it. The
 /// active one is followed by another one first, if it is to go too. Who reads one goes on.
 ///
 /// # Errors
 /// Of the kernel.
 pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Arc<Segment>>> {
+    read_expired(log, now_ms)?;
     let _files = lock(&log.files);
     if log.is_deleted() {
         return Ok(Vec::new());
@@ -89,7 +109,9 @@ pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Ar
         let is_empty = next.is_none() && segment.size() == 0;
         let goes = end <= seen
             && !is_empty
-            && (end <= start || is_too_much || is_too_old(segment, config.retention_ms, now_ms)?);
+            && (end <= start
+                || is_too_much
+                || is_too_old(segment, config.retention_ms, now_ms, Claims::Verified)?);
         if !goes {
             break;
         }
@@ -113,9 +135,26 @@ pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Ar
     Ok(expired)
 }
 
+/// Whether timestamps in the headers of batches are believed.
+#[derive(Clone, Copy, PartialEq)]
+enum Claims {
+    Believed,
+    Verified,
+}
+
 /// Whether the latest record of a segment is older than it may be.
-fn is_too_old(segment: &Segment, retention_ms: i64, now_ms: i64) -> io::Result<bool> {
+fn is_too_old(
+    segment: &Segment,
+    retention_ms: i64,
+    now_ms: i64,
+    claims: Claims,
+) -> io::Result<bool> {
     if retention_ms < 0 {
+        return Ok(false);
+    }
+    let is_old = |latest: i64| now_ms.saturating_sub(latest) > retention_ms;
+    let known = segment.known_latest_record();
+    if claims == Claims::Verified && segment.size() > 0 && !known.is_some_and(is_old) {
         return Ok(false);
     }
     let latest = segment.largest_timestamp()?;
@@ -127,15 +166,7 @@ fn is_too_old(segment: &Segment, retention_ms: i64, now_ms: i64) -> io::Result<b
         // Records without times are as old as their file.
         None => modified_ms(&segment.path(LOG))?,
     };
-    Ok(now_ms.saturating_sub(latest) > retention_ms)
-}
-
-fn modified_ms(path: &Path) -> io::Result<i64> {
-    let modified = fs::metadata(path)?.modified()?;
-    let since = modified
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Ok(is_old(latest))
 }
 
 /// Gives the files of segments that were taken out of the log another name. Where the log begins

@@ -74,7 +74,7 @@ fn read(log: &PartitionLog, offset: i64, bytes_max: u64) -> Vec<u8> {
         .read(offset, bytes_max, FirstBatch::Whole, DiskWait::Allowed)
         .unwrap()
     {
-        LogRead::Records(range) => {
+        LogRead::Records(range, _) => {
             let mut bytes = vec![0; usize::try_from(range.len).unwrap()];
             let file = fs::File::from(
                 std::os::fd::AsFd::as_fd(&*range.file)

@@ -99,6 +99,16 @@ pub enum Error {
         /// The names of the sockets that it passed.
         names: Vec<String>,
     },
+    /// The service manager passed sockets on which nobody would accept connections.
+    #[error(
+        "the service manager has passed sockets that nothing listens on: {}; listen on \
+         `systemd` or `systemd:NAME`, too",
+        names.join(", ")
+    )]
+    UnusedSockets {
+        /// Their names.
+        names: Vec<String>,
+    },
     /// An inherited socket cannot be used.
     #[error("cannot use the inherited socket of {what}: {source}")]
     Inherited {

@@ -22,7 +22,7 @@
 mod admission;
 mod connection;
 mod error;
-#[cfg(all(feature = "tls", any(test, feature = "fuzz")))]
+#[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 #[path = "../tests/promises/mod.rs"]
 pub mod fuzz;
@@ -49,7 +49,7 @@ pub use connection::wait::{WakeHandle, WhileDraining};
 pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
 pub use connection::{Arrival, Connection, ReadOutcome};
 pub use error::{ConnectionError, Error};
-pub use handover::inherit::{Inherited, Predecessor};
+pub use handover::inherit::{HandedFile, Inherited, Predecessor};
 pub use limits::ConnectionLimits;
 pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
@@ -61,7 +61,6 @@ pub use process::resources::{cores, forbid_core_dumps};
 pub use process::signals::{SignalAction, watch_signals};
 pub use process::user::User;
 pub use quota::client_table::ClientKey;
-pub use server::config::ServerConfig;
 pub use server::{Server, start};
 pub use shutdown::{Shutdown, ShutdownPhase};
 pub use tls::acceptor::TlsAcceptor;
@@ -69,8 +68,8 @@ pub use tls::error::{HandshakeError, TlsError};
 pub use tls::info::{
     CertificateFacts, ChainFault, HandshakeKind, OffloadOutcome, Refreshed, SealedBy, TlsInfo,
 };
-#[cfg(feature = "tls")]
 pub use tls::offload::{encryption_speed, self_test as kernel_tls_self_test};
 pub use tls::settings::{CertificateFiles, OffloadMode, TlsOptions, TlsVersion};
 pub use tls::shared::{AlertCounts, AlertDirection, TlsShared};
+pub use worker::config::ServerConfig;
 pub use worker::protocol::Protocol;

@@ -237,62 +237,49 @@ pub(crate) const QUEUED_BYTES_MIN: u64 = 64 << 10;
 
 /// What of an outbox is encrypted at a time, and leaves by one call. Batches of 64 KiB cost a sixth
 /// more processor time per byte.
-#[cfg(feature = "tls")]
 pub(crate) const SEALED_BATCH_BYTES: usize = 256 << 10;
 
 /// The least that an encrypted connection is allowed in a turn.
-#[cfg(feature = "tls")]
 pub(crate) const SEALED_TURN_BYTES_MIN: u64 = 64 << 10;
 
 /// Once a socket was full, so many bytes are encrypted record by record: what it does not take
 /// waits in the memory of its connection.
-#[cfg(feature = "tls")]
 pub(crate) const SEALED_CAUTION_BYTES: u64 = 1 << 20;
 
 /// The same for all connections of a worker, once a socket took less than it had room for: with
 /// thousands of slow readers the kernel runs short of memory for TCP, and what sockets do not take
 /// would be kept for each of them.
-#[cfg(feature = "tls")]
 pub(crate) const SEALED_CAUTION_ALL_BYTES: u64 = 16 << 20;
 
 /// How many records are encrypted with one key of TLS 1.3, and in one connection of TLS 1.2: half
 /// of what AES-GCM allows (RFC 8446, section 5.5).
-#[cfg(feature = "tls")]
 pub(crate) const KEY_RECORDS_MAX: u64 = 1 << 23;
 
 /// A range is worth the change to kernel TLS if it has so many bytes: that costs several system
 /// calls, and memory in the kernel.
-#[cfg(feature = "tls")]
 pub(crate) const OFFLOADED_BYTES_MIN: u64 = 1 << 20;
 
 /// How long a connection with kernel TLS waits for room before it tries again unasked; twice as
 /// long each time.
-#[cfg(feature = "tls")]
 pub(crate) const KERNEL_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a call of the self-test of kernel TLS may take, and all of it.
-#[cfg(feature = "tls")]
 pub(crate) const SELF_TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Records without data (key updates, alerts, empty records) that a peer may send at once, and in a
 /// second.
-#[cfg(feature = "tls")]
 pub(crate) const TLS_MESSAGES_BURST: u32 = 32;
-#[cfg(feature = "tls")]
 pub(crate) const TLS_MESSAGES_PER_SECOND: u32 = 10;
 
 /// The same for a peer that is being sent something, one for each record: as many as there are in
 /// 64 MiB that it has not read. Systems for long paths give a connection half of that.
-#[cfg(feature = "tls")]
 pub(crate) const TLS_MESSAGES_MAX: u32 = 4_096;
 
 /// Bytes of a handshake that wait for their end: certificates of clients are the longest.
-#[cfg(feature = "tls")]
 pub(crate) const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 
 /// An encrypted byte costs as much processor time as so many that the kernel sends alone: turns are
 /// smaller by as much.
-#[cfg(feature = "tls")]
 pub(crate) const SEALED_COST: u64 = 4;
 
 /// Threads of one worker that wait for disks, so that the worker itself never does. They sleep

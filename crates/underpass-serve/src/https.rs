@@ -220,11 +220,18 @@ pub(crate) fn hsts(options: &ServerOptions) -> Result<Option<String>, Error> {
     field.map(Some)
 }
 
-/// The port that unencrypted listeners redirect to: that of the first one with HTTPS on a port.
-pub(crate) fn port(options: &ServerOptions) -> Option<u16> {
+/// Returns the port that unencrypted listeners redirect to: that of the first one with HTTPS. Of
+/// sockets that the service manager has passed, `activated` has the names and ports.
+pub(crate) fn port(options: &ServerOptions, activated: &[(String, u16)]) -> Option<u16> {
+    let passed = |wanted: &Option<String>| {
+        let mut named = activated.iter();
+        let named = named.find(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name));
+        named.map_or(HTTPS_PORT, |(_, port)| *port)
+    };
     let mut all = options.listen.iter();
     all.find_map(|listen| match (listen.spoken(options), &listen.at) {
         (Scheme::Https, ListenAt::Tcp(address)) => Some(address.port()),
+        (Scheme::Https, ListenAt::Systemd { name }) => Some(passed(name)),
         (Scheme::Https, _) => Some(HTTPS_PORT),
         (Scheme::Http, _) => None,
     })
@@ -285,7 +292,6 @@ impl CertificatePin {
 }
 
 #[cfg(test)]
-#[cfg(feature = "tls")]
 mod tests {
     use std::fs;
     use std::net::{SocketAddr, TcpStream};

@@ -46,6 +46,8 @@ struct KeptState {
     digests: Arc<DigestCache>,
     https: Arc<HttpsState>,
     verifier: Arc<PasswordVerifier>,
+    /// Of the sockets that the service manager has passed.
+    activated_ports: Vec<(String, u16)>,
 }
 
 impl KeptState {
@@ -88,12 +90,12 @@ pub fn serve(options: &ServerOptions) -> Result<FileServer, Error> {
 ///
 /// # Errors
 /// Any [`Error`]; nothing is left running.
-pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileServer, Error> {
+pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<FileServer, Error> {
     options
         .requests
         .check(options.connections.input_bytes_max)?;
     let sites = Arc::new(ServedSites::open(&options.sites)?);
-    let log = AccessLog::open(&options.log, options.user.as_ref())?;
+    let log = AccessLog::open(&options.log, options.user.as_ref(), inherited.take_file())?;
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
     let https = Arc::new(HttpsState::new(inherited.tls()));
     let kept = KeptState {
@@ -105,6 +107,7 @@ pub fn serve_on(options: &ServerOptions, inherited: Inherited) -> Result<FileSer
         digests: Arc::default(),
         https,
         verifier: Arc::default(),
+        activated_ports: inherited.activated_ports(),
     };
     kept.restrict(options, &sites)?;
     let (tls, _) = kept.https.acceptor(options)?;
@@ -211,13 +214,13 @@ impl FileServer {
         self.kept.https.refresh()
     }
 
-    #[cfg(all(test, feature = "tls"))]
+    #[cfg(test)]
     pub(crate) fn https(&self) -> &Arc<HttpsState> {
         &self.kept.https
     }
 
     /// Has a new process take over: see [`Server::upgrade`]. It resumes the TLS sessions of this
-    /// one.
+    /// one, and writes to the open log where it may not open the file.
     ///
     /// # Errors
     /// As [`Server::upgrade`].
@@ -226,8 +229,10 @@ impl FileServer {
         command: Command,
         started: impl FnOnce(&Child),
     ) -> Result<(), underpass_net::Error> {
-        self.running
-            .upgrade(command, &self.kept.https.shared, started)
+        let log = self.kept.registry.log.as_ref();
+        let file = log.and_then(AccessLog::handed);
+        let tls = &self.kept.https.shared;
+        self.running.upgrade(command, tls, file.as_ref(), started)
     }
 
     /// Has the log's file opened anew: see [`crate::LogReopen::ask`].
@@ -314,7 +319,7 @@ fn server_config(
         Some(_) => MetricsUse::Read,
         None => MetricsUse::Unread,
     };
-    let secured_port = https::port(options);
+    let secured_port = https::port(options, &kept.activated_ports);
     let files = |listen: &HttpListen| {
         let (service, tls) = match (listen.spoken(options), secured_port) {
             (Scheme::Https, _) => (HttpService::Files, tls.cloned()),

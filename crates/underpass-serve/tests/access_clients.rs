@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use support::Server;
+use support::{Server, pattern};
 use tempfile::TempDir;
 use underpass_serve::{new_token, password_line, signed_link};
 use underpass_testkit::{WAIT_MAX, assert_same, content};
@@ -131,6 +131,40 @@ fn curl_shows_passwords_tokens_and_links() {
             .unwrap();
         assert_eq!(output.status.code(), Some(22), "{arguments:?}");
     }
+}
+
+/// An archive of each folder would bring every file once for each folder above it.
+#[test]
+#[ignore = "needs wget; run by cargo xtask test"]
+fn wget_mirrors_a_site_without_its_archives() {
+    let server = Server::start();
+    for folder in ["", "a/", "a/b/", "c/"] {
+        server.write(format!("{folder}f"), pattern(100_000));
+    }
+    let copy = tempfile::tempdir().unwrap();
+    let mut wget = Command::new("wget");
+    wget.current_dir(copy.path())
+        .args([
+            "--quiet",
+            "--mirror",
+            "--no-parent",
+            "--no-host-directories",
+        ])
+        .arg(format!("http://{}/", server.address()));
+    wget.status().unwrap();
+    let (mut folders, mut bytes) = (vec![copy.path().to_owned()], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            assert!(!name.contains("download"), "{name}");
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(entry.path()),
+                false => bytes += entry.metadata().unwrap().len() * u64::from(name == "f"),
+            }
+        }
+    }
+    assert_eq!(bytes, 400_000);
 }
 
 #[test]

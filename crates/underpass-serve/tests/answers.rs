@@ -29,7 +29,7 @@ fn run(rows: Vec<Row>) {
             Err(error) => panic!("{request:?}: {error}"),
         };
         check_connection(&request, &answer, &expected);
-        let line = format!("{} {}", digest(method, &answer, &file), client.state());
+        let line = format!("{} {}", digest(&request, &answer, &file), client.state());
         assert_eq!(line, expected, "{request:?}");
     }
 }

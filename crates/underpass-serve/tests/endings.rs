@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
-#[cfg(feature = "tls")]
 #[path = "support/tls.rs"]
 mod tls;
 
@@ -114,7 +113,6 @@ fn a_slow_client_is_not() {
 
 /// The socket of such a client takes more only every few seconds, when a good part of its buffer is
 /// free.
-#[cfg(feature = "tls")]
 #[test]
 fn who_reads_less_than_the_socket_takes_at_once_has_not_stalled() {
     let authority = tls::Authority::new();

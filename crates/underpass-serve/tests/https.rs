@@ -1,6 +1,5 @@
 //! HTTPS: bodies, handshakes, certificates, and what is not encrypted beside it.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
@@ -12,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -611,6 +611,32 @@ fn certificates_that_cannot_be_used_are_refused_with_the_file_and_the_reason() {
         (&good.cert, &served, "is in the served folder"),
     ] {
         let error = refused(cert, key);
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+/// `openssl x509 -req` makes one where it is given no extensions.
+#[test]
+#[ignore = "needs openssl; run by cargo xtask test"]
+fn a_certificate_of_version_1_is_named_with_the_command_that_makes_a_good_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let openssl = |arguments: &str| {
+        let mut openssl = Command::new("openssl");
+        openssl
+            .args(arguments.split(' '))
+            .current_dir(folder.path());
+        assert!(openssl.output().unwrap().status.success(), "{arguments}");
+    };
+    openssl("req -newkey rsa:2048 -nodes -keyout key -out csr -subj /CN=a");
+    openssl("x509 -req -in csr -signkey key -out cert -days 3");
+    let site = tempfile::tempdir().unwrap();
+    let options = ServerOptions {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
+        tls: TlsOptions::of(folder.path().join("cert"), folder.path().join("key")),
+        ..ServerOptions::of(site.path())
+    };
+    let error = underpass_serve::serve(&options).unwrap_err().to_string();
+    for words in ["/cert: ", "X.509 version 1", "openssl x509 -req"] {
         assert!(error.contains(words), "{words}: {error}");
     }
 }

@@ -1,7 +1,6 @@
 //! HTTPS whose records the kernel seals: the same bytes as from user space, whatever is asked for
 //! and however the connection ends.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

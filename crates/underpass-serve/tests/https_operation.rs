@@ -1,6 +1,5 @@
 //! HTTPS as those who run a server see it: log, metrics, checks, certificates, tickets.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
@@ -23,7 +22,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, IsCa, Issuer,
     KeyPair, RsaKeySize,
 };
-use rustls::client::Resumption;
+use rustls::client::{Resumption, Tls12Resumption};
 use rustls::pki_types::ServerName;
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCertStore,
@@ -392,6 +391,25 @@ fn sessions_are_resumed_by_all_workers_after_renewals_and_not_under_other_rules(
     server.server().reload(&options).unwrap();
     assert_eq!(kind(&config, server.address()), HandshakeKind::Full);
     assert_eq!(kind(&config, server.address()), HandshakeKind::Resumed);
+}
+
+#[test]
+fn no_session_of_tls_1_2_is_resumed_by_its_identifier() {
+    let authority = Authority::new();
+    let server = serve(&authority, |_| {});
+    let mut config = Arc::unwrap_or_clone(
+        ClientBuilder {
+            versions: vec![&version::TLS12],
+            ..authority.client()
+        }
+        .config(),
+    );
+    let sessions = Resumption::in_memory_sessions(64);
+    config.resumption = sessions.tls12_resumption(Tls12Resumption::SessionIdOnly);
+    let config = Arc::new(config);
+    for _ in 0..3 {
+        assert_eq!(kind(&config, server.address()), HandshakeKind::Full);
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! HTTPS behind a proxy: what follows the header of the PROXY protocol belongs to the handshake,
 //! however both come.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;

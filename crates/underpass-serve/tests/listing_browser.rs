@@ -114,7 +114,7 @@ fn rows_labels_and_links_are_there_with_and_without_scripts() {
             "<label for=\"search\">",
             "aria-sort=\"ascending\"",
             "href=\"?sort=size&amp;order=asc\"",
-            "href=\"?download=tar\"",
+            "name=\"download\" value=\"tar\"",
             "<html lang=\"en\">",
             "12 files",
         ] {

@@ -91,7 +91,7 @@ fn a_folder_that_is_there_is_listed_beside_fallback_and_redirects_and_under_its_
     let listing = server.get("/new/sub/?format=json");
     assert!(contains(&listing, "\"path\":\"/new/sub/\""));
     let moved = server.get("/new/sub");
-    assert_eq!(moved.field("location"), Some("/new/sub/"));
+    assert_eq!(moved.field("location"), Some("sub/"));
 }
 
 #[test]

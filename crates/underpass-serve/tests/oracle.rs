@@ -36,7 +36,7 @@ fn ask(address: SocketAddr, request: &str, file: &[u8]) -> String {
     match client.try_response(method) {
         Ok(answer) => {
             client.send(PROBE);
-            format!("{} {}", sketch(method, &answer, file), client.outcome())
+            format!("{} {}", sketch(&request, &answer, file), client.outcome())
         }
         Err(_) => "no answer".to_owned(),
     }

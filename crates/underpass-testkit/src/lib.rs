@@ -22,7 +22,7 @@ pub use http::{HttpClient, HttpResponse};
 pub use mount::{assert_private_mounts, mount, mount_image};
 pub use parallel::in_parallel;
 pub use process::{ChildProcess, ExitReport, assert_contains, run, run_with_input};
-pub use random::{Cases, SeededRandom};
+pub use random::{Cases, Sample, SeededRandom, sampled};
 pub use server::{ServerProcess, free_address};
 pub use strace::{TracedCall, bytes_by, strace, traced_calls};
 pub use wait::{WAIT_MAX, wait_for, wait_until, within};

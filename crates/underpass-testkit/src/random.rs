@@ -1,7 +1,7 @@
 //! Random numbers that a run repeats: SplitMix64.
 
 use std::env;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 use std::ops::Range;
 
 /// A generator; equal seeds give equal numbers.
@@ -63,8 +63,69 @@ impl SeededRandom {
     }
 }
 
+/// A part of the cases of a run: `3/8` is the fourth of eight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sample {
+    /// Which part, counted from 0.
+    pub part: u64,
+    /// The number of parts.
+    pub parts: u64,
+}
+
+impl Sample {
+    /// The environment variable that chooses one. Tests run all cases where it is not set.
+    pub const VARIABLE: &str = "UNDERPASS_SAMPLE";
+
+    /// Reads [`Sample::VARIABLE`].
+    ///
+    /// # Panics
+    ///
+    /// Panics where it is set and is no sample.
+    pub fn from_env() -> Option<Self> {
+        let value = env::var(Self::VARIABLE).ok()?;
+        let sample = Self::parse(&value);
+        Some(sample.unwrap_or_else(|| panic!("{}={value}: expected K/N", Self::VARIABLE)))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (part, parts) = text.split_once('/')?;
+        let (part, parts) = (part.parse().ok()?, parts.parse().ok()?);
+        (part < parts).then_some(Self { part, parts })
+    }
+
+    /// Returns the cases of a matrix that belong to the part, each with its number. Neighbours in
+    /// the matrix fall into different parts in no order.
+    pub fn of<C>(self, cases: impl IntoIterator<Item = C>) -> Vec<(usize, C)> {
+        let numbered = cases.into_iter().enumerate();
+        let is_in = |number: usize| {
+            let random = SeededRandom::of_case(0, number as u64).next_u64();
+            random % self.parts == self.part
+        };
+        numbered.filter(|(number, _)| is_in(*number)).collect()
+    }
+
+    /// Returns the numbers of generated cases that belong to the part.
+    fn numbers(self, count: u64) -> Range<u64> {
+        let start = |part| count * part / self.parts;
+        start(self.part)..start(self.part + 1)
+    }
+}
+
+impl Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.part, self.parts)
+    }
+}
+
+/// Returns the cases of a fault matrix that this run takes, each with its number.
+pub fn sampled<C>(cases: impl IntoIterator<Item = C>) -> Vec<(usize, C)> {
+    let all = Sample { part: 0, parts: 1 };
+    Sample::from_env().unwrap_or(all).of(cases)
+}
+
 /// The cases of a run, as environment variables choose them: `PREFIX_SEED` (1 where it is not
-/// set), `PREFIX_CASE` for one case, `PREFIX_CASES` for more or fewer.
+/// set), `PREFIX_CASE` for one case, `PREFIX_CASES` for more or fewer, [`Sample::VARIABLE`] for a
+/// part of them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cases {
     /// The seed of all of them.
@@ -80,7 +141,7 @@ impl Cases {
     ///
     /// Panics where a variable is not a number.
     pub fn from_env(prefix: &str, count: u64) -> Self {
-        Self::chosen(count, |name| {
+        Self::chosen(count, Sample::from_env(), |name| {
             let variable = format!("{prefix}_{name}");
             let value = env::var(&variable).ok()?;
             let number = value.parse();
@@ -88,10 +149,12 @@ impl Cases {
         })
     }
 
-    fn chosen(count: u64, number: impl Fn(&str) -> Option<u64>) -> Self {
-        let numbers = match number("CASE") {
-            Some(number) => number..number + 1,
-            None => 0..number("CASES").unwrap_or(count),
+    fn chosen(count: u64, sample: Option<Sample>, number: impl Fn(&str) -> Option<u64>) -> Self {
+        let numbers = match (number("CASE"), number("CASES"), sample) {
+            (Some(number), ..) => number..number + 1,
+            (None, Some(count), _) => 0..count,
+            (None, None, Some(sample)) => sample.numbers(count),
+            (None, None, None) => 0..count,
         };
         let seed = number("SEED").unwrap_or(1);
         Self { seed, numbers }
@@ -131,7 +194,7 @@ mod tests {
     #[test]
     fn variables_choose_cases() {
         let of = |set: &[(&str, u64)]| {
-            let cases = Cases::chosen(5, |name| {
+            let cases = Cases::chosen(5, None, |name| {
                 let found = set.iter().find(|(known, _)| *known == name);
                 found.map(|(_, number)| *number)
             });
@@ -140,5 +203,23 @@ mod tests {
         assert_eq!(of(&[]), (1, 0..5));
         assert_eq!(of(&[("SEED", 4), ("CASES", 9)]), (4, 0..9));
         assert_eq!(of(&[("CASE", 8), ("CASES", 9)]), (1, 8..9));
+        let sampled = Cases::chosen(80, Sample::parse("3/8"), |_| None);
+        assert_eq!(sampled.numbers, 30..40);
+    }
+
+    #[test]
+    fn samples_are_disjoint_and_leave_no_case_out() {
+        let mut seen = Vec::new();
+        for part in 0..8 {
+            let sample = Sample { part, parts: 8 };
+            assert_eq!(Sample::parse(&sample.to_string()), Some(sample));
+            let cases = sample.of(100..1100);
+            assert!((80..170).contains(&cases.len()), "{}", cases.len());
+            seen.extend(cases);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (100..1100).enumerate().collect::<Vec<_>>());
+        assert_eq!(Sample::parse("8/8"), None);
+        assert_eq!(Sample::parse("8"), None);
     }
 }

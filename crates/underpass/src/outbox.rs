@@ -83,7 +83,7 @@ impl Piece {
 /// What a socket is still owed, in order, and the account of what it took.
 ///
 /// The protocol pushes [`Piece`]s; a driver sends them. The drivers of this crate are in
-/// [`drive`](crate::drive). A driver of another crate uses one of two faces:
+/// [`drive`](super::drive). A driver of another crate uses one of two faces:
 ///
 /// - **By the kernel.** [`due`](Self::due) returns what comes next: bytes for `sendmsg(2)`, a
 ///   small body to be read behind its head, or a range to be moved by a

@@ -61,6 +61,7 @@ fn run(program: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "needs a minute; run by cargo xtask test"]
 fn a_stranger_copies_sends_receives_and_drives() {
     let program = consumer();
     assert_eq!(

@@ -46,6 +46,7 @@ fn listening(program: &Path, arguments: &[&str], folder: &Path) -> (ChildProcess
 }
 
 #[test]
+#[ignore = "needs a minute; run by cargo xtask test"]
 fn copy_progress_copies_and_ends_at_100_percent() {
     let (program, arguments) = built("copy_progress");
     within(move || {
@@ -64,6 +65,7 @@ fn copy_progress_copies_and_ends_at_100_percent() {
 }
 
 #[test]
+#[ignore = "needs a minute; run by cargo xtask test"]
 fn recv_to_file_receives_a_file() {
     let (program, arguments) = built("recv_to_file");
     assert_eq!(arguments[0], "127.0.0.1:4000");
@@ -87,6 +89,7 @@ fn recv_to_file_receives_a_file() {
 }
 
 #[test]
+#[ignore = "needs a minute; run by cargo xtask test"]
 fn send_tokio_sends_a_file_to_everybody() {
     let (program, arguments) = built("send_tokio");
     assert_eq!(arguments[0], "127.0.0.1:4000");
@@ -106,6 +109,7 @@ fn send_tokio_sends_a_file_to_everybody() {
 }
 
 #[test]
+#[ignore = "needs a minute; run by cargo xtask test"]
 fn proxy_passes_both_directions_on() {
     let (program, arguments) = built("proxy");
     assert_eq!(arguments[0], "127.0.0.1:4000");

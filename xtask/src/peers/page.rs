@@ -17,9 +17,6 @@ const PAGES: &str = "docs";
 const HEAD: &str = include_str!("head.md");
 /// The page of brokers, which has a run of its own.
 pub(super) const LOG_PAGE: &str = "log.md";
-const README: &str = "README.md";
-const TABLE_BEGIN: &str = "<!-- This table is written by `cargo xtask peers`. -->";
-const TABLE_END: &str = "<!-- The table ends. -->";
 /// A page that somebody reads to its end.
 const LINES_MAX: usize = 150;
 /// The worst of a peer; the full tables have all.
@@ -72,12 +69,10 @@ pub(super) fn write(
         }
     }
     let page = page(&run, table, &results);
-    let readme = fs::read_to_string(root.join(README))?;
-    let readme = with_table(&readme, &readme_table(&run, table, &results))?;
     pages.push(("measurements.md".into(), page));
-    let (folder, readme_path) = match arguments.quick {
-        true => (arguments.result(""), arguments.result(README)),
-        false => (PAGES.into(), README.into()),
+    let folder = match arguments.quick {
+        true => arguments.result(""),
+        false => PAGES.into(),
     };
     // Nothing is removed before everything is there.
     let tables = root.join(&folder).join("measurements");
@@ -91,22 +86,12 @@ pub(super) fn write(
     for (name, text) in pages {
         fs::write(root.join(&folder).join(name), text)?;
     }
-    fs::write(root.join(readme_path), readme)?;
     println!("\n{}", folder.join("measurements.md").display());
     Ok(())
 }
 
 const ALONE: &str = "Each interval here holds by itself. [The page of all measurements]\
                      (../measurements.md) has those that hold together, which are wider.";
-
-/// README.md with another table.
-fn with_table(readme: &str, table: &str) -> Fallible<String> {
-    let parts = readme.split_once(TABLE_BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(TABLE_END)?;
-        Some(format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))
-    });
-    parts.ok_or_else(|| format!("{README} has no place for the table").into())
-}
 
 impl RunRecord {
     pub(super) fn line(&self) -> String {
@@ -217,30 +202,6 @@ fn summary_row(kit: &str, standings: &[&Standing], comparisons: usize) -> String
         better.last().map_or("–".into(), named),
         worse.first().map_or("–".into(), named)
     )
-}
-
-/// The table of README.md: the same questions in every edition.
-fn readme_table(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String {
-    let comparisons = standings(table, results.iter()).len();
-    let of_readme = results.iter().filter(|(document, _)| document.readme);
-    let shown = standings(table, of_readme);
-    let mut text = run.line() + "\n\n| | beside nginx | beside lighttpd |\n|---|---|---|\n";
-    for one in shown.chunk_by(|a, b| a.question == b.question) {
-        let (question, metric) = (&one[0].question, &one[0].metric);
-        let beside = |peer: &str| {
-            let found = one.iter().find(|one| one.peer == peer);
-            found.map_or("not measured".into(), |one| match one.cpu {
-                Some(cpu) if !metric.contains("processor") => {
-                    let (words, cpu) = (one.words(comparisons), digits(cpu));
-                    format!("{words}, its processor time × {cpu}")
-                }
-                _ => one.words(comparisons),
-            })
-        };
-        let (nginx, lighttpd) = (beside("nginx"), beside("lighttpd"));
-        let _ = writeln!(text, "| {question}, {metric} | {nginx} | {lighttpd} |");
-    }
-    text
 }
 
 /// The kit by whose name users know a peer.
@@ -451,8 +412,6 @@ mod tests {
         let installation = Installation::open(&workspace).expect("an installation");
         let quick = root.join("target/peers/quick");
         fs::create_dir_all(&quick).expect("a folder");
-        let readme = format!("before\n{TABLE_BEGIN}\nold\n{TABLE_END}\nafter\n");
-        fs::write(root.join(README), readme).expect("README");
         let run = RunRecord {
             commit: "abc1234".into(),
             left_out: vec!["Files of 1 to 100 KiB over HTTP: it broke".into()],
@@ -478,28 +437,6 @@ mod tests {
             1,
             "{page}"
         );
-        let readme = read(README);
-        assert!(
-            readme.starts_with("before\n") && readme.ends_with("after\n"),
-            "{readme}"
-        );
-        assert!(
-            readme.contains("commit abc1234") && !readme.contains("old"),
-            "{readme}"
-        );
-    }
-
-    #[test]
-    fn the_readme_has_nginx_and_lighttpd_beside_each_other() {
-        let table = PeerTable::read().expect("a table");
-        let document = table.documents.iter().find(|one| one.readme);
-        let results = [(document.expect("a document"), sample("Files"))];
-        let text = readme_table(&RunRecord::default(), &table, &results);
-        let row = "| Files: 1 KiB, response time | **0.50** (0.50–0.50), its processor time × 0.50 \
-                   | 2.00 (2.00–2.00), its processor time × 2.00 |\n";
-        assert!(text.ends_with(row), "{text}");
-        let readme = fs::read_to_string(Workspace::here().root.join(README)).expect("README");
-        assert!(with_table(&readme, &text).is_ok_and(|new| new.contains(row)));
     }
 
     #[test]

@@ -81,9 +81,6 @@ pub(super) struct PeerDocument {
     pub(super) quick_rounds: usize,
     #[serde(default = "cubic")]
     pub(super) as_root: String,
-    /// Whether README.md has its cases.
-    #[serde(default)]
-    pub(super) readme: bool,
     /// Whether it is measured only when it is asked for, and has no part in docs/measurements.md.
     #[serde(default)]
     pub(super) is_apart: bool,

@@ -17,24 +17,8 @@ pub(super) fn clippy(workspace: &Workspace, report: &mut TestReport) -> Fallible
     // Behind `--` the flag is for our crates only: it builds no dependency anew.
     let mut all = workspace.cargo_over_everything("clippy");
     all.args(["--all-targets", "--", "-D", "warnings"]);
-    component(workspace, "clippy", "clippy", all, report)?;
-    // What has the feature `tls`, without it; nothing is linked.
-    let mut without_tls = workspace.cargo("clippy");
-    for package in WITH_TLS {
-        without_tls.args(["--package", package]);
-    }
-    without_tls.args(["--no-default-features", "--", "-D", "warnings"]);
-    component(workspace, "clippy", "clippy", without_tls, report)
+    component(workspace, "clippy", "clippy", all, report)
 }
-
-/// The tool, and the libraries whose feature `tls` it passes on.
-const WITH_TLS: [&str; 5] = [
-    "underpass-bench",
-    "underpass-broker",
-    "underpass-cli",
-    "underpass-net",
-    "underpass-serve",
-];
 
 /// Documents our crates, and refuses what rustdoc warns of.
 pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
@@ -68,12 +52,11 @@ fn component(
     Ok(())
 }
 
-/// Runs the tests that need nothing. One call for all their kinds: cargo would build the
-/// dependencies anew, with other features, for documentation tests alone.
-pub(super) fn tests(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
+/// Compiles and runs the examples in the documentation of our crates.
+pub(super) fn doc_tests(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("test");
-    cargo.arg("--no-fail-fast");
-    run_tests("unit", cargo, report)
+    cargo.args(["--doc", "--no-fail-fast"]);
+    run_tests("doc tests", cargo, report)
 }
 
 /// Runs a program that prints what Rust's test harness prints, and counts.
@@ -98,13 +81,14 @@ fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut TestReport)
     while output.read_until(b'\n', &mut line)? > 0 {
         terminal.write_all(&line)?;
         terminal.flush()?;
-        read(&String::from_utf8_lossy(&line), outcome);
+        read_results(&String::from_utf8_lossy(&line), outcome);
         line.clear();
     }
     Ok(())
 }
 
-fn read(line: &str, outcome: &mut TestReport) {
+/// Counts a line of the test harness.
+pub(super) fn read_results(line: &str, outcome: &mut TestReport) {
     if let Some((passed, failed)) = totals(line) {
         outcome.passed += passed;
         outcome.failed += failed;
@@ -115,7 +99,7 @@ fn read(line: &str, outcome: &mut TestReport) {
 
 /// A run can fail without a test that failed: a test that took the process down with it, a
 /// documentation test's crate that did not compile.
-fn conclude(outcome: &mut TestReport, step: &str, status: ExitStatus) {
+pub(super) fn conclude(outcome: &mut TestReport, step: &str, status: ExitStatus) {
     if !status.success() && outcome.is_good() {
         outcome.fail(format!(
             "{step}: {status}, before its tests could be counted"
@@ -124,7 +108,7 @@ fn conclude(outcome: &mut TestReport, step: &str, status: ExitStatus) {
 }
 
 /// Passed and failed tests, from `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
-/// Ignored tests count where they are run or reported as not run, in the step `system`.
+/// Ignored tests count where they are run or reported as not run, in the step `tests`.
 fn totals(line: &str) -> Option<(u64, u64)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {
@@ -174,7 +158,9 @@ mod tests {
     #[test]
     fn a_failure_that_was_counted_is_not_counted_twice() {
         let mut outcome = TestReport::default();
-        OUTPUT.lines().for_each(|line| read(line, &mut outcome));
+        OUTPUT
+            .lines()
+            .for_each(|line| read_results(line, &mut outcome));
         conclude(&mut outcome, "unit", failed());
         assert_eq!(outcome.failed, 1);
     }
@@ -182,7 +168,7 @@ mod tests {
     #[test]
     fn a_run_that_died_is_a_failure() {
         let mut outcome = TestReport::default();
-        read(
+        read_results(
             "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured\n",
             &mut outcome,
         );
@@ -200,7 +186,7 @@ mod tests {
             "test a ... ok",
             "",
         ] {
-            read(line, &mut outcome);
+            read_results(line, &mut outcome);
         }
         assert_eq!(outcome, TestReport::default());
     }

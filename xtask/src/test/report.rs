@@ -1,4 +1,4 @@
-//! What came of the steps, and the line of totals at the end.
+//! The results of the steps, and the line of totals at the end.
 
 use std::fmt;
 
@@ -10,6 +10,8 @@ pub(super) struct TestReport {
     pub(super) passed: u64,
     pub(super) failed: u64,
     skipped: u64,
+    /// Left to `cargo xtask test --all`.
+    later: u64,
     pub(super) failures: Vec<String>,
     not_run: Vec<(String, Lack)>,
 }
@@ -33,6 +35,7 @@ impl TestReport {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.later += other.later;
         self.failures.extend(other.failures);
         self.not_run.extend(other.not_run);
     }
@@ -40,6 +43,11 @@ impl TestReport {
     pub(super) fn not_run(&mut self, what: impl Into<String>, tests: u64, lack: Lack) {
         self.skipped += tests;
         self.not_run.push((what.into(), lack));
+    }
+
+    /// Counts tests that only `cargo xtask test --all` runs.
+    pub(super) fn later(&mut self, tests: u64) {
+        self.later += tests;
     }
 
     /// Makes a failure of everything that was not run for a reason that needs.toml does not excuse.
@@ -63,6 +71,9 @@ impl fmt::Display for TestReport {
         }
         for failure in &self.failures {
             writeln!(f, "FAILED: {failure}")?;
+        }
+        if self.later > 0 {
+            writeln!(f, "{} more are run by cargo xtask test --all", self.later)?;
         }
         let (passed, failed, skipped) = (self.passed, self.failed, self.skipped);
         write!(f, "{passed} passed, {failed} failed, {skipped} skipped")

@@ -7,6 +7,8 @@
 pub(crate) mod frame;
 pub(crate) mod refusals;
 pub(crate) mod response_queue;
+pub(crate) mod unsupported;
+pub(crate) mod waiters;
 
 use std::future::poll_fn;
 use std::mem;

@@ -1,7 +1,5 @@
 //! Fetches: what consumers read, and how they wait for it.
 
-pub(crate) mod waiters;
-
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +7,18 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use underpass::FileRange;
-use underpass_log::{DiskWait, FirstBatch, LogRead, PartitionLog, ReadError};
+use underpass_log::{DiskWait, FirstBatch, LogRead, PartitionLog, RangeEnd, ReadError};
 
 use crate::broker::BrokerWorker;
 use crate::connection::refusals::RefusalLog;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{Topic, TopicMap};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchResponsePartitionData, FetchTopic,
     FetchableTopicResponse,
 };
 use crate::protocol::wire::{Records, Uuid};
-use crate::requests::error_code::ErrorCode;
 
 /// Since this version topics have ids instead of names.
 const TOPIC_IDS_VERSION: i16 = 13;
@@ -53,8 +51,9 @@ pub(crate) async fn fetch<'a>(
 ) -> Fetched<'a> {
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let until = Instant::now() + wait.min(wait_max);
-    let wanted = u64::try_from(request.min_bytes)
-        .unwrap_or(0)
+    let bytes = |number: i32| u64::try_from(number).unwrap_or(0);
+    let wanted = bytes(request.min_bytes)
+        .min(bytes(request.max_bytes))
         .min(RESPONSE_BYTES_MAX);
     let logs = logs(request, version, topics);
     let numbers = logs.iter().flatten().flatten().map(|log| log.number());
@@ -184,7 +183,11 @@ impl Fetched<'_> {
             .min(*left);
         let read = match check_epoch(log, asked.current_leader_epoch) {
             Ok(()) => match read_log(log, asked.fetch_offset, max, first).await {
-                Ok(LogRead::Records(range)) => Ok(Some(range)),
+                Ok(LogRead::Records(range, end)) => {
+                    // The rest of the wait would bring nothing: the next file has more already.
+                    self.is_urgent |= end == RangeEnd::File;
+                    Ok(Some(range))
+                }
                 Ok(LogRead::Empty | LogRead::NeedsDisk) => Ok(None),
                 Err(ReadError::OutOfRange { .. }) => Err(ErrorCode::OffsetOutOfRange),
                 Err(error) => {

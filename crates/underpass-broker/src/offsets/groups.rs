@@ -349,7 +349,7 @@ fn read_all(log: &PartitionLog, found: &mut Vec<CoordinatorRecord>) -> io::Resul
     let mut offset = log.offsets().start;
     loop {
         let range = match log.read(offset, BYTES, FirstBatch::Whole, DiskWait::Allowed) {
-            Ok(LogRead::Records(range)) => range,
+            Ok(LogRead::Records(range, _)) => range,
             Ok(_) => return Ok(()),
             // What is behind holds all the same.
             Err(ReadError::Lost { gap }) => {

@@ -58,3 +58,57 @@ pub const APIS: [Api; 16] = [
 pub fn find(key: i16) -> Option<&'static Api> {
     APIS.iter().find(|api| api.key == key)
 }
+
+/// Kafka's name of a kind of request that is not answered, for messages.
+pub(crate) fn absent_name(key: i16) -> Option<&'static str> {
+    let found = ABSENT.iter().find(|(absent, _)| *absent == key);
+    found.map(|(_, name)| *name)
+}
+
+/// Requests that clients and tools of Kafka send, and this broker does not answer.
+const ABSENT: [(i16, &str); 44] = [
+    (7, "ControlledShutdown"),
+    (15, "DescribeGroups"),
+    (16, "ListGroups"),
+    (17, "SaslHandshake"),
+    (21, "DeleteRecords"),
+    (24, "AddPartitionsToTxn"),
+    (25, "AddOffsetsToTxn"),
+    (26, "EndTxn"),
+    (27, "WriteTxnMarkers"),
+    (28, "TxnOffsetCommit"),
+    (29, "DescribeAcls"),
+    (30, "CreateAcls"),
+    (31, "DeleteAcls"),
+    (32, "DescribeConfigs"),
+    (33, "AlterConfigs"),
+    (34, "AlterReplicaLogDirs"),
+    (35, "DescribeLogDirs"),
+    (36, "SaslAuthenticate"),
+    (37, "CreatePartitions"),
+    (42, "DeleteGroups"),
+    (43, "ElectLeaders"),
+    (44, "IncrementalAlterConfigs"),
+    (45, "AlterPartitionReassignments"),
+    (46, "ListPartitionReassignments"),
+    (47, "OffsetDelete"),
+    (48, "DescribeClientQuotas"),
+    (49, "AlterClientQuotas"),
+    (50, "DescribeUserScramCredentials"),
+    (51, "AlterUserScramCredentials"),
+    (55, "DescribeQuorum"),
+    (57, "UpdateFeatures"),
+    (60, "DescribeCluster"),
+    (61, "DescribeProducers"),
+    (64, "UnregisterBroker"),
+    (65, "DescribeTransactions"),
+    (66, "ListTransactions"),
+    (68, "ConsumerGroupHeartbeat"),
+    (69, "ConsumerGroupDescribe"),
+    (71, "GetTelemetrySubscriptions"),
+    (72, "PushTelemetry"),
+    (74, "ListConfigResources"),
+    (75, "DescribeTopicPartitions"),
+    (76, "ShareGroupHeartbeat"),
+    (88, "StreamsGroupHeartbeat"),
+];

@@ -48,6 +48,8 @@ pub fn read_header(frame: &[u8]) -> Result<RequestStart<'_>, DecodeError> {
         client_id: None,
     };
     let Some(api) = find(header.key) else {
+        // Whatever the version, nearly all headers go on with it.
+        header.client_id = from.string(FIXED).unwrap_or_default();
         return Ok(RequestStart::Unknown(header));
     };
     if !(api.served_from..=api.advertised.1).contains(&header.version) {

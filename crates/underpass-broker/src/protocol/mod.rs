@@ -8,6 +8,7 @@
 //! The tables are made from the schemas that Kafka publishes (`cargo xtask kafka-tables`).
 
 pub mod apis;
+pub(crate) mod error_code;
 pub mod header;
 mod reader;
 pub mod tables;

@@ -14,6 +14,7 @@ use crate::group::{
 };
 use crate::metadata::names::OFFSETS_TOPIC;
 use crate::metadata::topics::{NewTopic, TopicError, TopicMap};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::find_coordinator::{
     FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator,
 };
@@ -34,33 +35,50 @@ use crate::protocol::tables::offset_fetch::{
     OffsetFetchResponseTopics,
 };
 use crate::protocol::tables::sync_group::{SyncGroupRequest, SyncGroupResponse};
-use crate::requests::error_code::ErrorCode;
 
-/// The kind of key that is a group; the other is a transactional id.
+/// The kinds of keys.
 const GROUP_KEY: i8 = 0;
+const TRANSACTION_KEY: i8 = 1;
+
+/// The reason why there is no coordinator of transactions.
+pub(crate) const NO_TRANSACTIONS: &str =
+    "transactions are not supported by this broker; remove transactional.id";
 
 /// More offsets than are in one batch of `max.message.bytes`, however short the names are: such a
 /// commit is refused before anything is made of it.
 const OFFSETS_PER_COMMIT_MAX: usize = 24_000;
 
+/// Whether a request is for the coordinator of a transaction.
+pub(crate) fn asks_for_transaction(request: &FindCoordinatorRequest<'_>) -> bool {
+    request.key_type == TRANSACTION_KEY
+}
+
 /// This broker coordinates every group. Makes the topic that remembers them.
+///
+/// For a transaction, librdkafka asks by version 2 at most, and of all errors gives up at
+/// TRANSACTIONAL_ID_AUTHORIZATION_FAILED only; it retries others until its timeout, without a word.
+/// Java asks by version 4 and later, and shows the message of other errors only.
 pub(crate) async fn find_coordinator<'a>(
     request: &FindCoordinatorRequest<'a>,
     version: i16,
     broker: &Arc<Broker>,
     (host, port): (&'a str, u16),
 ) -> FindCoordinatorResponse<'a> {
+    let is_transaction = asks_for_transaction(request);
     let code = match request.key_type {
         GROUP_KEY => ready(broker).await,
+        TRANSACTION_KEY if version < 4 => Err(ErrorCode::TransactionalIdAuthorizationFailed),
         _ => Err(ErrorCode::InvalidRequest),
     };
     let code = code.err().unwrap_or(ErrorCode::None);
+    let error_message = is_transaction.then_some(NO_TRANSACTIONS);
     let (node_id, port) = match code {
         ErrorCode::None => (broker.options.node_id, i32::from(port)),
         _ => (-1, -1),
     };
     let mut response = FindCoordinatorResponse {
         error_code: code.number(),
+        error_message,
         node_id,
         host,
         port,
@@ -75,7 +93,7 @@ pub(crate) async fn find_coordinator<'a>(
                 host,
                 port,
                 error_code: code.number(),
-                error_message: None,
+                error_message,
             })
             .collect();
     }

@@ -7,6 +7,7 @@ use underpass_log::PartitionLog;
 
 use crate::fetch::check_epoch;
 use crate::metadata::topics::TopicMap;
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
     ListOffsetsTopicResponse,
@@ -16,7 +17,6 @@ use crate::protocol::tables::offset_for_leader_epoch::{
     OffsetForLeaderEpochResponse, OffsetForLeaderEpochResponseEpochEndOffset,
     OffsetForLeaderEpochResponseOffsetForLeaderTopicResult,
 };
-use crate::requests::error_code::ErrorCode;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -61,9 +61,14 @@ async fn of_partition(
         answer.error_code = ErrorCode::UnsupportedVersion.number();
         return answer;
     }
-    let Some(log) = log else {
-        answer.error_code = ErrorCode::UnknownTopicOrPartition.number();
-        return answer;
+    let known = log.ok_or(ErrorCode::UnknownTopicOrPartition);
+    let known = known.and_then(|log| check_epoch(log, asked.current_leader_epoch).map(|()| log));
+    let log = match known {
+        Ok(log) => log,
+        Err(code) => {
+            answer.error_code = code.number();
+            return answer;
+        }
     };
     let offsets = log.offsets();
     match asked.timestamp {

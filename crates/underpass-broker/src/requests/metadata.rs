@@ -7,12 +7,12 @@ use crate::broker::Broker;
 use crate::metadata::names::{check_name, is_internal};
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{NewTopic, Topic, TopicError, TopicMap};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
     MetadataResponsePartition, MetadataResponseTopic,
 };
 use crate::protocol::wire::Uuid;
-use crate::requests::error_code::ErrorCode;
 
 /// Makes the topics of a request that do not exist, if that is configured and the client allows it.
 pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<Broker>) {

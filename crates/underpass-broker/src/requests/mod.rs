@@ -1,6 +1,5 @@
 //! Requests, each by its kind.
 
-pub(crate) mod error_code;
 mod groups;
 mod list_offsets;
 mod metadata;
@@ -25,17 +24,19 @@ use crate::counts::WorkerCounts;
 use crate::fetch::fetch;
 use crate::limits::LARGE_FETCH_WAIT_MAX;
 use crate::options::{AdvertisedAddress, PORT};
-use crate::protocol::apis::{APIS, Api, find};
+use crate::protocol::apis::{APIS, Api, absent_name, find};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::header::{RequestHeader, RequestStart, read_header, write_header};
 use crate::protocol::tables::api_versions::{ApiVersionsResponse, ApiVersionsResponseApiVersion};
 use crate::protocol::tables::fetch::FetchRequest;
+use crate::protocol::tables::find_coordinator::FindCoordinatorRequest;
+use crate::protocol::tables::init_producer_id::InitProducerIdRequest;
 use crate::protocol::tables::list_offsets::ListOffsetsRequest;
 use crate::protocol::tables::metadata::MetadataRequest;
 use crate::protocol::tables::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
 use crate::protocol::tables::produce::ProduceRequest;
 use crate::protocol::wire::{Message, Wire};
 use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
-use crate::requests::error_code::ErrorCode;
 
 /// Requests that are not answered, of clients with a setting that a broker without SASL cannot
 /// meet.
@@ -59,6 +60,9 @@ struct ClientRoute {
     /// Held by one request of a group at a time, in their order: a commit waits before the
     /// coordinator has it.
     group_turn: Mutex<()>,
+    /// Held by one Produce request at a time, in their order, until its batches are queued: they
+    /// are decompressed before.
+    produce_turn: Mutex<()>,
 }
 
 /// A request whose header was read.
@@ -154,11 +158,12 @@ impl ClientRoute {
             peer: connection.client(),
             client,
             group_turn: Mutex::new(()),
+            produce_turn: Mutex::new(()),
         }
     }
 }
 
-/// Why there is no answer to a request that the client would understand.
+/// The reason why there is no answer to a request that the client would understand.
 fn not_supported(header: &RequestHeader<'_>) -> String {
     let (key, version) = (header.key, header.version);
     match (find(key), key) {
@@ -170,7 +175,10 @@ fn not_supported(header: &RequestHeader<'_>) -> String {
             "request {key} version {version} is not supported: there is no SASL here; set \
              security.protocol to PLAINTEXT or SSL"
         ),
-        (None, _) => format!("request {key} version {version} is not supported"),
+        (None, _) => match absent_name(key) {
+            Some(name) => format!("{name} (request {key}) version {version} is not supported"),
+            None => format!("request {key} version {version} is not supported"),
+        },
     }
 }
 
@@ -211,11 +219,17 @@ impl BrokerWorker {
                 Ok(BegunResponse::Made(framed(to, Vec::new())))
             }
             RequestStart::Unknown(header) => {
-                let (peer, what) = (route.peer, not_supported(&header));
-                self.disconnections.report(format_args!("{peer}: {what}"));
+                let client_id = header.client_id.unwrap_or_default();
+                self.report_unsupported((route, client_id), &not_supported(&header));
                 Ok(closed)
             }
         }
+    }
+
+    /// Logs that a client has asked for something that is not supported.
+    fn report_unsupported(&self, (route, client_id): (&ClientRoute, &str), what: &str) {
+        let (unsupported, client) = (&self.broker.unsupported, (route.peer, client_id));
+        unsupported.report(client, what, &self.disconnections);
     }
 
     async fn respond_to(
@@ -230,8 +244,9 @@ impl BrokerWorker {
         let outcome = match responder.api.name {
             "Produce" => {
                 let body: ProduceRequest<'_> = request.body()?;
-                let log = (&*topics, &*broker.log);
-                match produce::produce(&body, frame, version, log, &self.refusals).await {
+                let turn = &route.produce_turn;
+                let to = (&*topics, &**broker);
+                match produce::produce(&body, frame, version, to, (turn, &self.refusals)).await {
                     Ok(Some(response)) => responder.response(&response, Vec::new()),
                     Ok(None) => RequestOutcome::Nothing,
                     Err(()) => RequestOutcome::Close,
@@ -266,14 +281,18 @@ impl BrokerWorker {
             "CreateTopics" => {
                 let body = request.body()?;
                 let outcomes = topics::create(&body, broker).await;
-                responder.response(&topics::created(&body, &outcomes), Vec::new())
+                responder.response(&topics::created(&outcomes), Vec::new())
             }
             "DeleteTopics" => {
                 let response = topics::delete(&request.body()?, broker).await;
                 responder.response(&response, Vec::new())
             }
             "InitProducerId" => {
-                let response = topics::init_producer_id(&request.body()?, broker).await;
+                let body: InitProducerIdRequest<'_> = request.body()?;
+                if body.transactional_id.is_some() {
+                    self.report_unsupported((route, request.client_id), groups::NO_TRANSACTIONS);
+                }
+                let response = topics::init_producer_id(&body, broker).await;
                 responder.response(&response, Vec::new())
             }
             "ApiVersions" => responder.response(&versions(ErrorCode::None), Vec::new()),
@@ -293,7 +312,11 @@ impl BrokerWorker {
         let turn = route.group_turn.lock().await;
         let outcome = match responder.api.name {
             "FindCoordinator" => {
-                let (body, place) = (request.body()?, (&*route.host, route.port));
+                let body: FindCoordinatorRequest<'_> = request.body()?;
+                if groups::asks_for_transaction(&body) {
+                    self.report_unsupported((route, request.client_id), groups::NO_TRANSACTIONS);
+                }
+                let place = (&*route.host, route.port);
                 let response = groups::find_coordinator(&body, version, broker, place).await;
                 responder.response(&response, Vec::new())
             }

@@ -3,21 +3,24 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::sync::oneshot;
-use underpass_log::batch::{self, BadBatch, BatchBytes, Codec};
+use tokio::sync::{Mutex, oneshot};
+use underpass_log::batch::{self, BadBatch, BatchBytes, BatchHeader, Codec};
 use underpass_log::{Acks, Append, AppendError, Appended, LogManager, PartitionLog, SequenceError};
 
+use crate::broker::Broker;
 use crate::connection::frame::RequestFrame;
 use crate::connection::refusals::RefusalLog;
-use crate::limits::TIMESTAMP_AHEAD_MAX;
+use crate::limits::{
+    COMPRESSED_INLINE_MAX, DECOMPRESSED_INLINE_MAX, DECOMPRESSED_MAX, TIMESTAMP_AHEAD_MAX,
+};
 use crate::metadata::names::is_internal;
 use crate::metadata::topics::{Topic, TopicMap};
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::produce::{
     ProducePartitionProduceData, ProduceRequest, ProduceResponse,
     ProduceResponsePartitionProduceResponse, ProduceResponseTopicProduceResponse,
 };
 use crate::protocol::wire::Records;
-use crate::requests::error_code::ErrorCode;
 
 /// zstd is for clients that know this version of Produce (KIP-110).
 const ZSTD_VERSION: i16 = 7;
@@ -41,8 +44,8 @@ pub(crate) async fn produce<'a>(
     request: &ProduceRequest<'a>,
     frame: &Arc<RequestFrame>,
     version: i16,
-    (topics, log): (&TopicMap, &LogManager),
-    refusals: &RefusalLog,
+    (topics, broker): (&TopicMap, &Broker),
+    (turn, refusals): (&Mutex<()>, &RefusalLog),
 ) -> Result<Option<ProduceResponse<'a>>, ()> {
     let acks = match request.acks {
         0 => Ok(Acks::None),
@@ -51,18 +54,20 @@ pub(crate) async fn produce<'a>(
         _ => Err(ErrorCode::InvalidRequiredAcks),
     };
     let mut outcomes = Vec::new();
+    let turn = turn.lock().await;
     for topic in &request.topic_data {
         let known = topics.named(topic.name);
         for partition in &topic.partition_data {
             outcomes.push(match acks {
-                Ok(acks) => match checked(partition, version, known) {
-                    Ok((of, batch)) => queue(of, frame, (batch, acks), log),
+                Ok(acks) => match checked(partition, version, known, (frame, broker)).await {
+                    Ok((of, batch)) => queue(of, (batch, acks), &broker.log),
                     Err((code, why)) => PartitionOutcome::Refused(code, why),
                 },
                 Err(error) => PartitionOutcome::Refused(error, String::new()),
             });
         }
     }
+    drop(turn);
     let wants_none = acks == Ok(Acks::None);
     let mut outcomes = outcomes.into_iter();
     let mut failed = false;
@@ -102,12 +107,13 @@ pub(crate) async fn produce<'a>(
 /// Why a batch is not appended.
 type RefusedBatch = (ErrorCode, String);
 
-/// The log of a partition, and the batch for it, if that can be appended.
-fn checked<'t, 'a>(
-    partition: &ProducePartitionProduceData<'a>,
+/// Returns the log of a partition, and the batch for it, if that can be appended.
+async fn checked<'t>(
+    partition: &ProducePartitionProduceData<'_>,
     version: i16,
     topic: Option<&'t Arc<Topic>>,
-) -> Result<(&'t Arc<PartitionLog>, &'a [u8]), RefusedBatch> {
+    (frame, broker): (&Arc<RequestFrame>, &Broker),
+) -> Result<(&'t Arc<PartitionLog>, BatchBytes), RefusedBatch> {
     let refused = |code, why: &str| Err((code, why.to_owned()));
     let Some(topic) = topic else {
         return refused(ErrorCode::UnknownTopicOrPartition, "there is no such topic");
@@ -126,19 +132,54 @@ fn checked<'t, 'a>(
         let why = "the batch is larger than max.message.bytes";
         return refused(ErrorCode::MessageTooLarge, why);
     }
-    match batch::check(bytes) {
-        Err(bad) => refused(code_of_batch(bad), &bad.to_string()),
-        Ok(header) if header.codec() == Codec::Zstd && version < ZSTD_VERSION => {
+    let header = batch::check(bytes).map_err(refused_batch)?;
+    let header = match header.codec() {
+        Codec::None => header,
+        Codec::Zstd if version < ZSTD_VERSION => {
             let why = "zstd needs version 7 of Produce";
-            refused(ErrorCode::UnsupportedCompressionType, why)
+            return refused(ErrorCode::UnsupportedCompressionType, why);
         }
-        Ok(header) if is_of_the_future(header.max_timestamp) => {
-            let why = "a timestamp is more than an hour ahead of the broker's clock: timestamps \
-                       are in milliseconds since 1970";
-            refused(ErrorCode::InvalidTimestamp, why)
+        _ => {
+            let checked = decompressed(bytes, header, frame, broker).await;
+            checked.map_err(refused_batch)?
         }
-        Ok(_) => Ok((of, bytes)),
+    };
+    if is_of_the_future(header.max_timestamp) {
+        let why = "a timestamp is more than an hour ahead of the broker's clock: timestamps are in \
+                   milliseconds since 1970";
+        return refused(ErrorCode::InvalidTimestamp, why);
     }
+    let owner: Arc<RequestFrame> = Arc::clone(frame);
+    let batch = BatchBytes::new(owner, frame.range_of(bytes)).with_header(header);
+    Ok((of, batch))
+}
+
+/// Checks compressed records: small ones here, others on a thread that nobody else waits for.
+async fn decompressed(
+    bytes: &[u8],
+    header: BatchHeader,
+    frame: &Arc<RequestFrame>,
+    broker: &Broker,
+) -> Result<BatchHeader, BadBatch> {
+    if bytes.len() <= COMPRESSED_INLINE_MAX {
+        match batch::check_compressed(bytes, header, DECOMPRESSED_INLINE_MAX) {
+            Err(BadBatch::Bomb(_)) => {}
+            checked => return checked,
+        }
+    }
+    // The semaphore is never closed.
+    let _permit = broker.decompression.acquire().await;
+    let (frame, range) = (Arc::clone(frame), frame.range_of(bytes));
+    let check = move || {
+        let bytes = &(*frame).as_ref()[range];
+        batch::check_compressed(bytes, header, DECOMPRESSED_MAX)
+    };
+    let checked = tokio::task::spawn_blocking(check).await;
+    checked.unwrap_or(Err(BadBatch::Records))
+}
+
+fn refused_batch(bad: BadBatch) -> RefusedBatch {
+    (code_of_batch(bad), bad.to_string())
 }
 
 /// Whether no retention by time would ever delete it. As much as `message.timestamp.after.max.ms`
@@ -149,19 +190,16 @@ fn is_of_the_future(timestamp: i64) -> bool {
     u128::try_from(timestamp).is_ok_and(|timestamp| timestamp > latest.as_millis())
 }
 
-/// Queues a batch, where the request has it.
+/// Queues a batch.
 fn queue(
     of: &Arc<PartitionLog>,
-    frame: &Arc<RequestFrame>,
-    (batch, acks): (&[u8], Acks),
+    (batch, acks): (BatchBytes, Acks),
     log: &LogManager,
 ) -> PartitionOutcome {
     let (sender, answer) = oneshot::channel();
-    let range = frame.range_of(batch);
-    let owner: Arc<RequestFrame> = Arc::clone(frame);
     log.append(Append {
         log: Arc::clone(of),
-        batch: BatchBytes::new(owner, range),
+        batch,
         acks,
         // Who asked may have gone.
         done: Box::new(move |outcome| drop(sender.send(outcome))),
@@ -206,7 +244,8 @@ fn code_of_batch(bad: BadBatch) -> ErrorCode {
         | BadBatch::Inconsistent
         | BadBatch::Control
         | BadBatch::Transactional
-        | BadBatch::Records => ErrorCode::InvalidRecord,
+        | BadBatch::Records
+        | BadBatch::Bomb(_) => ErrorCode::InvalidRecord,
     }
 }
 

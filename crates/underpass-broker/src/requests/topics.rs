@@ -1,64 +1,84 @@
 //! CreateTopics, DeleteTopics, and producer ids: what changes the metadata.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::broker::Broker;
+use crate::metadata::configs::{EffectiveConfig, effective};
 use crate::metadata::names::is_internal;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{NewTopic, Topic, TopicError};
 use crate::options::ReplicationPolicy;
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::create_topics::{
     CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig, CreateTopicsRequest,
-    CreateTopicsResponse, CreateTopicsResponseCreatableTopicResult,
+    CreateTopicsResponse, CreateTopicsResponseCreatableTopicConfigs,
+    CreateTopicsResponseCreatableTopicResult,
 };
 use crate::protocol::tables::delete_topics::{
     DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicsResponseDeletableTopicResult,
 };
 use crate::protocol::tables::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use crate::protocol::wire::Uuid;
-use crate::requests::error_code::ErrorCode;
 
 /// The configuration of topics that goes with the replication factor.
 const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";
 
-/// What became of a topic that was asked for.
+const TWICE: &str = "the request has this topic twice";
+const BOTH: &str = "expected the name or the id of a topic, not both";
+const NEITHER: &str = "expected the name or the id of a topic";
+
+/// The result of creating a topic.
 pub(crate) enum TopicOutcome {
-    Made { id: TopicId, partitions: i32 },
+    Made {
+        id: TopicId,
+        partitions: i32,
+        configs: Vec<EffectiveConfig>,
+    },
     Refused(ErrorCode, String),
 }
 
-pub(crate) async fn create(
-    request: &CreateTopicsRequest<'_>,
+/// Makes topics. A name that a request has twice is refused, once.
+pub(crate) async fn create<'a>(
+    request: &CreateTopicsRequest<'a>,
     broker: &Arc<Broker>,
-) -> Vec<TopicOutcome> {
-    let mut outcomes = Vec::with_capacity(request.topics.len());
+) -> Vec<(&'a str, TopicOutcome)> {
+    let mut counts = HashMap::<&str, usize>::new();
     for topic in &request.topics {
-        let created = create_one(topic, request.validate_only, broker).await;
-        outcomes.push(created.unwrap_or_else(|(code, why)| {
+        *counts.entry(topic.name).or_default() += 1;
+    }
+    let mut outcomes = Vec::with_capacity(counts.len());
+    for topic in &request.topics {
+        let created = match counts.remove(topic.name) {
+            None => continue,
+            Some(1) => create_one(topic, request.validate_only, broker).await,
+            Some(_) => Err((ErrorCode::InvalidRequest, TWICE.to_owned())),
+        };
+        let outcome = created.unwrap_or_else(|(code, why)| {
             tracing::info!("topic {:?} is not made: {why}", topic.name);
             TopicOutcome::Refused(code, why)
-        }));
+        });
+        outcomes.push((topic.name, outcome));
     }
     outcomes
 }
 
 /// The response to [`create`].
-pub(crate) fn created<'a>(
-    request: &CreateTopicsRequest<'a>,
-    outcomes: &'a [TopicOutcome],
-) -> CreateTopicsResponse<'a> {
-    let results = request.topics.iter().zip(outcomes);
-    let results = results.map(|(asked, outcome)| {
+pub(crate) fn created<'a>(outcomes: &'a [(&'a str, TopicOutcome)]) -> CreateTopicsResponse<'a> {
+    let results = outcomes.iter().map(|(name, outcome)| {
         let result = CreateTopicsResponseCreatableTopicResult {
-            name: asked.name,
+            name,
             ..Default::default()
         };
         match outcome {
-            TopicOutcome::Made { id, partitions } => CreateTopicsResponseCreatableTopicResult {
+            TopicOutcome::Made {
+                id,
+                partitions,
+                configs,
+            } => CreateTopicsResponseCreatableTopicResult {
                 num_partitions: *partitions,
                 replication_factor: 1,
-                configs: Some(Vec::new()),
+                configs: Some(configs.iter().map(created_config).collect()),
                 topic_id: Uuid(id.to_bytes()),
                 ..result
             },
@@ -75,13 +95,24 @@ pub(crate) fn created<'a>(
     }
 }
 
+fn created_config(config: &EffectiveConfig) -> CreateTopicsResponseCreatableTopicConfigs<'_> {
+    CreateTopicsResponseCreatableTopicConfigs {
+        name: config.name,
+        value: Some(&config.value),
+        read_only: false,
+        config_source: config.source.number(),
+        is_sensitive: false,
+    }
+}
+
 async fn create_one(
     asked: &CreateTopicsCreatableTopic<'_>,
     validate_only: bool,
     broker: &Arc<Broker>,
 ) -> Result<TopicOutcome, (ErrorCode, String)> {
+    let new = new_topic(asked, broker)?;
     let clamped = clamped(asked, broker.options.replication)?;
-    let new = new_topic(asked, broker);
+    let configs = effective(&new.config, &broker.options.topics.config);
     let (partitions, worker) = (new.partitions, Arc::clone(broker));
     let made = match validate_only {
         true => worker.topics.check_new(&new).map(|()| None),
@@ -96,8 +127,11 @@ async fn create_one(
         let (name, clamped) = (asked.name, clamped.join(" and "));
         tracing::warn!("topic {name:?} has one replica: {clamped} taken as 1");
     }
-    let id = made.map_or(TopicId::NONE, |topic| topic.id);
-    Ok(TopicOutcome::Made { id, partitions })
+    Ok(TopicOutcome::Made {
+        id: made.map_or(TopicId::NONE, |topic| topic.id),
+        partitions,
+        configs,
+    })
 }
 
 /// What is asked for of replicas that one broker does not have.
@@ -114,8 +148,7 @@ fn clamped(
         let why = format!("{replicas} is no replication factor");
         return refused(ErrorCode::InvalidReplicationFactor, why);
     }
-    // The brokers are listed otherwise.
-    let replicas = Some(replicas).filter(|it| *it > 1 && asked.assignments.is_empty());
+    let replicas = Some(replicas).filter(|count| *count > 1);
     let in_sync = asked.configs.iter().find_map(replicas_in_sync);
     let replicas = replicas.map(|count| format!("replication factor {count}"));
     let in_sync = in_sync.map(|count| format!("{MIN_IN_SYNC_REPLICAS} {count}"));
@@ -137,20 +170,66 @@ fn replicas_in_sync(config: &CreateTopicsCreatableTopicConfig<'_>) -> Option<i32
     count.filter(|count| *count > 1)
 }
 
-fn new_topic(asked: &CreateTopicsCreatableTopic<'_>, broker: &Broker) -> NewTopic {
-    let is_default = |number: i32| number == -1;
-    let partitions = match asked.assignments.is_empty() {
-        true if is_default(asked.num_partitions) => broker.options.topics.partitions,
-        true => asked.num_partitions,
-        false => i32::try_from(asked.assignments.len()).unwrap_or(i32::MAX),
+fn new_topic(
+    asked: &CreateTopicsCreatableTopic<'_>,
+    broker: &Broker,
+) -> Result<NewTopic, (ErrorCode, String)> {
+    let partitions = match (asked.assignments.is_empty(), asked.num_partitions) {
+        (true, -1) => broker.options.topics.partitions,
+        (true, number) => number,
+        (false, _) => assigned_partitions(asked, broker.options.node_id)?,
     };
-    let kept = asked.configs.iter();
-    let kept = kept.filter(|config| replicas_in_sync(config).is_none());
-    let config = kept.filter_map(|config| Some((config.name.to_owned(), config.value?.to_owned())));
-    NewTopic {
+    let mut config = BTreeMap::new();
+    for asked in &asked.configs {
+        let Some(value) = asked.value else {
+            let why = format!("{}: expected a value, not null", asked.name);
+            return Err((ErrorCode::InvalidConfig, why));
+        };
+        if replicas_in_sync(asked).is_none() {
+            config.insert(asked.name.to_owned(), value.to_owned());
+        }
+    }
+    Ok(NewTopic {
         name: asked.name.to_owned(),
         partitions,
-        config: config.collect::<BTreeMap<_, _>>(),
+        config,
+    })
+}
+
+/// The number of partitions of a topic whose replicas are assigned.
+///
+/// # Errors
+/// As Kafka's: the request says it in other ways, too; another broker is named; partitions are
+/// missing.
+fn assigned_partitions(
+    asked: &CreateTopicsCreatableTopic<'_>,
+    node_id: i32,
+) -> Result<i32, (ErrorCode, String)> {
+    if asked.num_partitions != -1 || asked.replication_factor != -1 {
+        let why = "replicas are assigned: expected -1 for the number of partitions and the \
+                   replication factor";
+        return Err((ErrorCode::InvalidRequest, why.to_owned()));
+    }
+    let refused = |why: String| Err((ErrorCode::InvalidReplicaAssignment, why));
+    let mut numbers = BTreeSet::new();
+    for assigned in &asked.assignments {
+        let (number, brokers) = (assigned.partition_index, &assigned.broker_ids);
+        if *brokers != [node_id] {
+            return refused(format!(
+                "partition {number}: expected one replica, on broker {node_id}: there is no other"
+            ));
+        }
+        if !numbers.insert(number) {
+            return refused(format!("partition {number} is assigned twice"));
+        }
+    }
+    match numbers
+        .iter()
+        .zip(0..)
+        .find(|(number, place)| *number != place)
+    {
+        Some((_, missing)) => refused(format!("partition {missing} is not assigned")),
+        None => Ok(i32::try_from(numbers.len()).unwrap_or(i32::MAX)),
     }
 }
 
@@ -168,37 +247,50 @@ fn code_of(error: &TopicError) -> ErrorCode {
     }
 }
 
+/// Deletes topics. One that a request names in two ways is not deleted.
 pub(crate) async fn delete<'a>(
     request: &DeleteTopicsRequest<'a>,
     broker: &Arc<Broker>,
 ) -> DeleteTopicsResponse<'a> {
-    let by_name = request
-        .topic_names
-        .iter()
-        .map(|name| (Some(*name), TopicId::NONE));
+    let by_name = request.topic_names.iter();
+    let by_name = by_name.map(|name| (Some(*name), TopicId::NONE));
     let by_state = request.topics.iter();
     let by_state = by_state.map(|topic| (topic.name, TopicId::from_bytes(topic.topic_id.0)));
     let asked: Vec<_> = by_name.chain(by_state).collect();
+    let present = broker.topics.present();
+    let found_by = |(name, id): &(Option<&str>, TopicId)| match name {
+        Some(name) => present.named(name),
+        None => present.with_id(*id),
+    };
+    let mut counts = HashMap::<TopicId, usize>::new();
+    for topic in asked.iter().filter_map(found_by) {
+        *counts.entry(topic.id).or_default() += 1;
+    }
+    let mut answered = HashSet::new();
     let mut response = DeleteTopicsResponse::default();
-    for (name, id) in asked {
-        let present = broker.topics.present();
-        let found = match name {
-            Some(name) => present.named(name),
-            None => present.with_id(id),
+    for state in asked {
+        if !answered.insert(state) {
+            continue;
+        }
+        let (name, id) = state;
+        let found = found_by(&state);
+        let (code, why) = match (name, found) {
+            (Some(_), _) if id != TopicId::NONE => (ErrorCode::InvalidRequest, Some(BOTH)),
+            (None, _) if id == TopicId::NONE => (ErrorCode::InvalidRequest, Some(NEITHER)),
+            (None, None) => (ErrorCode::UnknownTopicId, None),
+            (Some(_), None) => (ErrorCode::UnknownTopicOrPartition, None),
+            (_, Some(topic)) if counts[&topic.id] > 1 => (ErrorCode::InvalidRequest, Some(TWICE)),
+            (_, Some(topic)) if is_internal(&topic.name) => (ErrorCode::InvalidTopic, None),
+            (_, Some(topic)) => (delete_one(topic, broker).await, None),
         };
-        let code = match found {
-            None if name.is_none() => ErrorCode::UnknownTopicId,
-            None => ErrorCode::UnknownTopicOrPartition,
-            Some(topic) if is_internal(&topic.name) => ErrorCode::InvalidTopic,
-            Some(topic) => delete_one(topic, broker).await,
-        };
+        let id = found.map_or(id, |topic| topic.id);
         response
             .responses
             .push(DeleteTopicsResponseDeletableTopicResult {
                 name,
-                topic_id: Uuid(found.map_or(id, |topic| topic.id).to_bytes()),
+                topic_id: Uuid(id.to_bytes()),
                 error_code: code.number(),
-                ..Default::default()
+                error_message: why,
             });
     }
     response

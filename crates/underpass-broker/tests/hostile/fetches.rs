@@ -1,7 +1,10 @@
 //! Fetches of what is not there, of too much, and for too long.
 
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::FetchPartition;
-use kafka_protocol::messages::{DeleteTopicsRequest, FetchRequest, MetadataRequest, TopicName};
+use kafka_protocol::messages::{
+    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, MetadataRequest, TopicName,
+};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::MEMORY_MAX;
@@ -209,6 +212,38 @@ fn a_fetch_that_waits_for_weeks_ends_with_a_record() {
     assert_eq!(response.responses[0].partitions[0].high_watermark, 101);
     // The one that nothing ends goes with the broker.
     client.send_request(11, &request.with_min_bytes(i32::MAX));
+    broker.end_well(MEMORY_MAX);
+}
+
+/// The last file has more records, and the others get none any more.
+#[test]
+fn a_fetch_does_not_wait_at_the_end_of_a_file_nor_for_more_than_it_may_have() {
+    let broker = BrokerProcess::start();
+    let mut client = broker.connect();
+    let config = CreatableTopicConfig::default()
+        .with_name("segment.bytes".into())
+        .with_value(Some("1048576".into()));
+    let topic = CreatableTopic::default()
+        .with_name(TopicName("t".into()))
+        .with_num_partitions(1)
+        .with_replication_factor(1)
+        .with_configs(vec![config]);
+    let created = client.ask(5, &CreateTopicsRequest::default().with_topics(vec![topic]));
+    assert_eq!(created.topics[0].error_code, NONE);
+    for _ in 0..3 {
+        assert_eq!(client.produce("t", 0, batch(1, 600_000)).0, NONE);
+    }
+    let size = batch(1, 600_000).len();
+    let mut request = fetch_request("t", 0, 0);
+    request.topics[0].partitions[0].partition_max_bytes = i32::MAX;
+    (request.max_bytes, request.max_wait_ms) = (i32::MAX, i32::MAX);
+    request.min_bytes = 10_000_000;
+    for offset in 0..2 {
+        request.topics[0].partitions[0].fetch_offset = offset;
+        assert_eq!(fetched(&mut client, 11, &request), (NONE, size), "{offset}");
+    }
+    (request.max_bytes, request.min_bytes) = (600_000, i32::MAX);
+    assert_eq!(fetched(&mut client, 11, &request), (NONE, size));
     broker.end_well(MEMORY_MAX);
 }
 

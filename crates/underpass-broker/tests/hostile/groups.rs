@@ -304,7 +304,8 @@ fn commits_of_a_connection_are_made_in_its_order() {
 #[test]
 fn a_coordinator_of_no_group_is_not_found() {
     let (broker, mut client) = started();
-    for kind in [1, 2, -1, i8::MAX] {
+    // That of a transaction has an error of its own.
+    for kind in [2, -1, i8::MAX] {
         let request = FindCoordinatorRequest::default()
             .with_key(text("g"))
             .with_key_type(kind);

@@ -14,6 +14,9 @@ mod produces;
 mod requests;
 #[path = "../support/mod.rs"]
 mod support;
+mod timestamps;
+mod topics;
+mod unsupported;
 
 /// What a broker may take that has been sent nothing large. It runs without optimizations.
 const MEMORY_MAX: usize = 128 << 20;

@@ -6,7 +6,7 @@ use kafka_protocol::messages::ProduceRequest;
 
 use crate::MEMORY_MAX;
 use crate::support::batch::{
-    ATTRIBUTES, BASE_OFFSET, COUNT, CRC, LAST_OFFSET_DELTA, LENGTH, MAGIC, MAX_TIMESTAMP,
+    ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, COUNT, CRC, LAST_OFFSET_DELTA, LENGTH, MAGIC,
     PRODUCER_EPOCH, PRODUCER_ID, RECORDS, batch, batch_of, changed, old_message, put, seal,
 };
 use crate::support::broker::BrokerProcess;
@@ -279,7 +279,7 @@ fn records_of_the_future_are_refused() {
     let (broker, mut client) = started();
     let of = |timestamp: i64| {
         let mut batch = batch(1, 10);
-        put(&mut batch, MAX_TIMESTAMP, &timestamp.to_be_bytes());
+        put(&mut batch, BASE_TIMESTAMP, &timestamp.to_be_bytes());
         seal(&mut batch);
         batch
     };

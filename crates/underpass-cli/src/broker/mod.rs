@@ -39,11 +39,9 @@ pub(crate) fn run(arguments: &BrokerArguments) -> Result<(), String> {
     handle_signals(&broker, &notifier, arguments.clone())?;
     say(&greeting(&options, &broker));
     notifier.ready(&format!("serving on {}", place(&broker)));
-    broker.join().map_err(|error| {
-        format!(
-            "stopped, but the data folder is not in order, so that the next start reads all of \
-                 it: {error}"
-        )
+    let stopped = broker.join().map(|()| say("stopped: all is synced"));
+    stopped.map_err(|error| {
+        format!("stopped, but not in order: the next start reads the whole data folder: {error}")
     })
 }
 

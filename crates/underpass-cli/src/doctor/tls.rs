@@ -209,7 +209,6 @@ fn try_sending() -> (TlsAnswer, TlsAnswer) {
     (second_key, self_test(&support))
 }
 
-#[cfg(feature = "tls")]
 fn self_test(support: &SendingSupport) -> TlsAnswer {
     match underpass_net::kernel_tls_self_test(support) {
         Ok(()) => TlsAnswer::Works,
@@ -217,12 +216,6 @@ fn self_test(support: &SendingSupport) -> TlsAnswer {
     }
 }
 
-#[cfg(not(feature = "tls"))]
-fn self_test(_: &SendingSupport) -> TlsAnswer {
-    TlsAnswer::not_tried("this program was built without TLS")
-}
-
-#[cfg(feature = "tls")]
 fn speeds() -> Vec<CipherSpeed> {
     let speed = |cipher: Cipher| {
         let speed = underpass_net::encryption_speed(cipher)?;
@@ -232,11 +225,6 @@ fn speeds() -> Vec<CipherSpeed> {
         })
     };
     Cipher::ALL.into_iter().filter_map(speed).collect()
-}
-
-#[cfg(not(feature = "tls"))]
-fn speeds() -> Vec<CipherSpeed> {
-    Vec::new()
 }
 
 #[cfg(test)]

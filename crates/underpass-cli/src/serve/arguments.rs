@@ -66,6 +66,7 @@ pub(crate) struct ServeArguments {
         long,
         visible_alias = "bind",
         alias = "host",
+        short = 'l',
         short_alias = 'b',
         value_name = "WHERE",
         env = "UNDERPASS_LISTEN",

@@ -76,15 +76,16 @@ pub(super) fn url(scheme: Scheme, address: &SocketAddr) -> String {
 }
 
 /// How clients recognise the certificate that was made.
-pub(super) fn self_signed(pin: &CertificatePin, url: Option<&str>) -> String {
+pub(super) fn self_signed(pin: &CertificatePin, url: Option<&str>, user: Option<&str>) -> String {
     let CertificatePin {
         fingerprint,
         public_key,
     } = pin;
     let url = url.unwrap_or("https://localhost/");
+    let user = user.map_or_else(String::new, |user| format!("-u {user} "));
     format!(
         "certificate made by this server, SHA-256 {fingerprint}\n\
-         curl --insecure --pinnedpubkey '{public_key}' {url}"
+         curl --insecure --pinnedpubkey '{public_key}' {user}{url}"
     )
 }
 

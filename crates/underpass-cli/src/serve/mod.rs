@@ -107,7 +107,12 @@ fn start(arguments: &ServeArguments, inherited: Inherited) -> Result<StartedServ
         });
     if let Some(pin) = server.self_signed() {
         let secured = urls.clone().find(|url| url.starts_with("https:"));
-        say(&self_signed(&pin, secured.as_deref()));
+        let has_users = options
+            .sites
+            .first()
+            .is_some_and(|site| site.access.has_users());
+        let user = has_users.then_some("NAME");
+        say(&self_signed(&pin, secured.as_deref(), user));
     }
     if let (true, Some(url)) = (arguments.reporting.qr, urls.next()) {
         say(&qr_code(&url).unwrap_or_default());

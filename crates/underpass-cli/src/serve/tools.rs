@@ -44,14 +44,19 @@ pub(super) struct HashArguments {
 /// Print a link that expires: whoever has it may read the file, or everything in the folder
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SignArguments {
-    /// The path in the URL: /report.pdf, or with a slash at its end a folder, /drop/acme/; a query
-    /// is kept: '/drop/acme/?download=tar'
+    /// The path in the site, as on the disk or as in a URL: /report.pdf, or with a slash at its end
+    /// a folder, /drop/acme/; a query is kept: '/drop/acme/?download=tar'
     #[arg(value_name = "PATH")]
     path: String,
 
-    /// Let the link expire after this time: 1h, 7d
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
-    lifetime: Duration,
+    /// Let the link expire after this time: 1h, 24h, 7d
+    #[arg(long = "for", value_name = "TIME", value_parser = lifetime,
+          required_unless_present = "until")]
+    lifetime: Option<Duration>,
+
+    /// Let the link expire then, in UTC: 2030-01-31, '2030-01-31 18:00:00'
+    #[arg(long, value_name = "DATE", value_parser = date, conflicts_with = "lifetime")]
+    until: Option<SystemTime>,
 
     /// Sign with the first of the `link-keys` of this configuration
     #[arg(
@@ -71,7 +76,7 @@ pub(super) struct SignArguments {
     site: usize,
 
     /// Print a whole URL that begins with this: https://files.example.org
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = base)]
     base: Option<String>,
 }
 
@@ -97,15 +102,24 @@ pub(super) fn run(
         }
         ServeTool::Sign(arguments) => {
             let site = arguments.site(configured)?;
-            let expires = later(arguments.lifetime)?;
-            let link = signed_link(&site.access, &arguments.path, expires);
+            let expires = match (arguments.until, arguments.lifetime) {
+                (Some(until), _) if until <= SystemTime::now() => {
+                    return Err("--until is in the past: the link would be refused".to_owned());
+                }
+                (Some(until), _) => until,
+                (None, lifetime) => later(lifetime.unwrap_or_default())?,
+            };
+            let path = path_in_url(&site.root, &arguments.path);
+            let link = signed_link(&site.access, &path, expires);
             let link = link.map_err(|error| with_advice(&error))?;
             if arguments.key.is_none() {
-                let warnings = link_warnings(&site, &arguments.path);
+                let warnings = link_warnings(&site, &path);
                 warnings.iter().for_each(|what| tracing::warn!("{what}"));
             }
             let base = arguments.base.as_deref().unwrap_or_default();
             print_result(&format!("{}{link}", base.trim_end_matches('/')))?;
+            let expires = humantime::format_rfc3339_seconds(expires);
+            eprintln!("valid until {expires}");
         }
     }
     Ok(())
@@ -126,6 +140,44 @@ impl SignArguments {
         let site = number.and_then(|number| options.sites.into_iter().nth(number));
         site.ok_or_else(|| format!("there is no site {}: numbers start at 1", self.site))
     }
+}
+
+/// Reads a time span.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "expected for example 1h, 24h or 7d".to_owned())
+}
+
+/// Reads a date, with or without a time of the day.
+fn date(text: &str) -> Result<SystemTime, String> {
+    let whole = match text.len() {
+        10 => format!("{text} 00:00:00"),
+        _ => text.trim_end_matches('Z').replace('T', " "),
+    };
+    humantime::parse_rfc3339_weak(&whole)
+        .map_err(|_| "expected for example 2030-01-31 or '2030-01-31 18:00:00'".to_owned())
+}
+
+/// Reads the beginning of a URL.
+fn base(text: &str) -> Result<String, String> {
+    match text.starts_with("https://") || text.starts_with("http://") {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected a URL with its scheme: https://{text}")),
+    }
+}
+
+/// Returns the path as it stands in a URL: a file that has exactly this name on the disk is meant
+/// where the name has characters with a meaning there.
+fn path_in_url(root: &Path, path: &str) -> String {
+    let name = path.trim_start_matches('/');
+    let has_meaning = name.contains(['%', '?', '#']);
+    if !has_meaning || name.is_empty() || root.join(name).symlink_metadata().is_err() {
+        return path.to_owned();
+    }
+    let encoded = name
+        .replace('%', "%25")
+        .replace('?', "%3F")
+        .replace('#', "%23");
+    format!("/{encoded}")
 }
 
 fn later(lifetime: Duration) -> Result<SystemTime, String> {

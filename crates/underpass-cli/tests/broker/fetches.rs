@@ -8,7 +8,6 @@ use underpass_testkit::{TracedCall, bytes_by, content, disk_folder, traced_calls
 use crate::server::Broker;
 use crate::support::batch::batch_with;
 use crate::support::client::Client;
-#[cfg(feature = "tls")]
 use crate::tls::{Identity, connect};
 
 /// Every call by which payload could travel, and mmap.
@@ -122,7 +121,6 @@ fn no_payload_is_read_on_a_fetch() {
 /// Without kernel TLS what is sent has to be encrypted in memory: it comes there once, and leaves
 /// once.
 #[test]
-#[cfg(feature = "tls")]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn tls_reads_and_sends_each_record_once() {
     let files = disk_folder();

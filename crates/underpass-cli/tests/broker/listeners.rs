@@ -14,9 +14,7 @@ use underpass_testkit::{ServerProcess, disk_folder, free_address, run, wait_unti
 
 use crate::server::{BINARY, Broker, tcp_addresses};
 use crate::support::client::Client;
-#[cfg(feature = "tls")]
 use crate::support::client::{encoded, framed};
-#[cfg(feature = "tls")]
 use crate::tls::{Identity, connect};
 
 /// Returns where a client is sent; to the coordinator of groups as well.
@@ -176,7 +174,6 @@ fn a_reload_changes_listeners_and_what_they_advertise() {
 }
 
 #[test]
-#[cfg(feature = "tls")]
 fn tls_clients_are_sent_to_the_name_they_have_asked_for() {
     let folder = disk_folder();
     let identity = Identity::new(&["a.example.org", "b.example.org", "127.0.0.1"]);
@@ -202,7 +199,6 @@ fn tls_clients_are_sent_to_the_name_they_have_asked_for() {
 }
 
 #[test]
-#[cfg(feature = "tls")]
 fn a_renewed_certificate_is_used_after_a_reload_and_a_wrong_one_is_not() {
     let folder = disk_folder();
     let [old, new] = [(); 2].map(|()| Identity::new(&["kafka.example.org"]));
@@ -231,7 +227,6 @@ fn a_renewed_certificate_is_used_after_a_reload_and_a_wrong_one_is_not() {
 }
 
 #[test]
-#[cfg(feature = "tls")]
 fn only_clients_with_a_certificate_are_served_where_that_is_demanded() {
     let folder = disk_folder();
     let [server, client, stranger] =

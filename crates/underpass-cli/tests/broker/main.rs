@@ -17,7 +17,6 @@ mod listeners;
 mod metrics;
 mod operation;
 mod server;
-#[cfg(feature = "tls")]
 mod tls;
 
 /// Clients of Kafka's protocol, and record batches.

@@ -103,6 +103,30 @@ fn metrics_are_what_a_client_has_done() {
 }
 
 #[test]
+fn every_metric_is_documented() {
+    let (broker, socket) = start_in(Command::new(BINARY), disk_folder(), &[]);
+    let page = ask(&socket, "/metrics");
+    let documented = include_str!("../../../../docs/broker.md");
+    let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let names = families.filter_map(|family| family.split(' ').next());
+    let names = Vec::from_iter(names);
+    assert!(names.len() > 15, "{page}");
+    for name in &names {
+        assert!(documented.contains(&format!("`{name}`")), "{name}");
+    }
+    // Nothing is documented that is not there.
+    let rows = documented
+        .lines()
+        .filter(|line| line.starts_with("| `underpass_"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    for name in cells.flat_map(|cell| cell.split(", ")) {
+        let name = name.trim().trim_matches('`');
+        assert!(names.contains(&name), "{name}");
+    }
+    broker.stop().0.assert_clean();
+}
+
+#[test]
 fn the_lag_of_groups_and_what_is_unsynced_are_counted_in_records() {
     let options = ["--fsync", "never"];
     let (broker, socket) = start_in(Command::new(BINARY), disk_folder(), &options);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -11,8 +12,9 @@ use kafka_protocol::messages::CreateTopicsRequest;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use rustix::process::Signal;
 use underpass_testkit::{
-    ChildProcess, ExitReport, ServerProcess, TracedCall, assert_contains, assert_private_mounts,
-    disk_folder, free_address, mount, run, run_with_input, traced_calls, wait_until,
+    ChildProcess, ExitReport, ServerProcess, TracedCall, WAIT_MAX, assert_contains,
+    assert_private_mounts, disk_folder, free_address, mount, run, run_with_input, strace,
+    traced_calls, wait_until,
 };
 
 use crate::server::{BINARY, Broker, start_in, tcp_addresses};
@@ -236,12 +238,73 @@ fn an_end_under_load_loses_nothing_and_is_clean() {
         let report;
         (report, folder) = broker.stop();
         report.assert_clean();
+        assert_contains(&report.output, &["stopped: all is synced"]);
         count += producer.join().unwrap();
         assert!(folder.path().join("data/.kafka_cleanshutdown").exists());
     }
 }
 
 /// Returns the milliseconds that a greeting has behind these words, if it has them.
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
+fn a_slow_end_says_how_much_is_left_and_may_be_killed() {
+    let options = ["--partitions", "20"];
+    let broker = Broker::start(&options);
+    broker.connect().create_topic("t");
+    let (report, folder) = broker.stop();
+    report.assert_clean();
+    // One sync of the end takes longer than the test.
+    let delay = 10 * WAIT_MAX.as_micros();
+    let delay = format!("inject=fdatasync:delay_enter={delay}");
+    let mut tool = strace(&folder.path().join("calls"), &["trace=fdatasync", &delay]);
+    let index = folder
+        .path()
+        .join("data/t-0/00000000000000000000.index.tmp");
+    tool.arg("-P").arg(index).arg(BINARY);
+    let broker = Broker::by(tool, folder, &options);
+    let mut client = broker.connect();
+    for number in 0..20 {
+        assert_eq!(client.produce("t", number, batch(1, 100)).0, 0);
+    }
+    broker.signal(Signal::TERM);
+    broker.hear("stopping: 1 of 20 partitions left");
+    let broker = Broker::start_in(broker.kill_traced(), &options);
+    let mut client = broker.connect();
+    for number in 0..20 {
+        let fetched = client.fetch("t", number, 0);
+        let partition = &fetched.responses[0].partitions[0];
+        assert_eq!((partition.error_code, partition.high_watermark), (0, 1));
+    }
+    broker.stop().0.assert_clean();
+}
+
+#[test]
+#[ignore = "needs kcat; run by cargo xtask test"]
+fn a_transaction_fails_immediately_with_the_reason() {
+    let broker = Broker::start(&[]);
+    let mut kcat = Command::new("kcat");
+    // It begins a transaction without a time limit.
+    kcat.args(["-P", "-t", "t", "-X", "transactional.id=id", "-b"])
+        .arg(broker.address().to_string());
+    let report = run_with_input(&mut kcat, b"record\n");
+    let reason = "transactions are not supported by this broker";
+    report.assert_failed(1, &[reason]);
+    let (report, _folder) = broker.stop();
+    assert_eq!(report.errors.matches(reason).count(), 1, "{report:?}");
+}
+
+#[test]
+fn a_partition_with_little_in_it_takes_little_room() {
+    let broker = Broker::start(&[]);
+    let mut client = broker.connect();
+    client.create_topic("t");
+    assert_eq!(client.produce("t", 0, batch(1, 100)).0, 0);
+    let log = broker.folder().join("data/t-0/00000000000000000000.log");
+    let blocks_bytes = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    assert!(blocks_bytes(&log) <= 256 << 10, "{}", blocks_bytes(&log));
+    broker.stop().0.assert_clean();
+}
+
 fn sync_ms(greeting: &str, words: &str) -> Option<f64> {
     let found = greeting.lines().find_map(|line| line.strip_prefix(words));
     let measured = found?.strip_prefix("; one sync of this disk takes ")?;
@@ -350,7 +413,6 @@ fn check_says_which_step_fails() {
 }
 
 #[test]
-#[cfg(feature = "tls")]
 fn check_takes_a_tls_listener_for_one() {
     let files = disk_folder();
     crate::tls::Identity::new(&["localhost"]).write(files.path());
@@ -440,7 +502,6 @@ fn replicas_that_one_broker_does_not_have_are_taken_as_one_or_refused() {
 
 /// The configuration in the documentation, at free ports.
 #[test]
-#[cfg(feature = "tls")]
 fn the_documented_configuration_is_accepted() {
     let page = include_str!("../../../../docs/broker.md");
     let (_, section) = page.split_once("## Configuration\n").unwrap();

@@ -1,12 +1,13 @@
 //! The broker under test.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-use underpass_testkit::{ExitReport, ServerProcess, disk_folder, strace};
+use underpass_testkit::{ExitReport, ServerProcess, disk_folder, strace, wait_until};
 
 use crate::support::client::Client;
 
@@ -89,12 +90,26 @@ impl Broker {
         self.process.hear(words)
     }
 
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
     /// Stops it, and returns what it has said, and its folder.
     #[track_caller]
     pub(crate) fn stop(self) -> (ExitReport, TempDir) {
         let report = self.process.stop();
         assert!(!report.errors.contains("panicked"), "{report:?}");
         (report, self.folder)
+    }
+
+    /// Kills it and its tracer, whose delays would keep it, and returns its folder.
+    #[track_caller]
+    pub(crate) fn kill_traced(self) -> TempDir {
+        let program = format!("/proc/{}/exe", self.process.pid().as_raw_nonzero());
+        drop(self.process);
+        wait_until("end", || fs::read_link(&program).is_err());
+        self.folder
     }
 
     /// Kills it, and returns its folder.

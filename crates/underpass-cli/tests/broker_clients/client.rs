@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-#[cfg(feature = "tls")]
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -125,7 +124,6 @@ impl Kcat {
     }
 
     /// One that speaks TLS, and trusts the certificates of a file and no other.
-    #[cfg(feature = "tls")]
     pub(crate) fn over_tls(broker: &str, trusted: &Path) -> Kcat {
         let mut kcat = Kcat::of(broker);
         let trusted = format!("ssl.ca.location={}", trusted.display());
@@ -170,7 +168,6 @@ impl Kcat {
     }
 
     /// Asks for the brokers and topics.
-    #[cfg(feature = "tls")]
     pub(crate) fn list(&self) -> ExitReport {
         run(self.command().arg("-L"))
     }

@@ -15,16 +15,16 @@ mod oracle;
 mod records;
 mod running;
 mod segments;
-#[cfg(feature = "tls")]
 mod tls;
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::broker::Broker;
 use crate::client::{Console, JAVA_PARTITION, Kcat, MODES, Mode, Program, java_offsets, java_tool};
 use crate::group::{Member, PartRange, assert_each_once, wait_for_reading, wait_for_shares};
-use crate::installed::java_by;
+use crate::installed::{installed, java_by, source};
 use crate::oracle::{Kafka, faults};
 use crate::records::{Contents, PARTITIONS, Reading, TIME};
 use crate::running::Running;
@@ -39,8 +39,30 @@ const AT_ONCE: usize = 4;
 /// How the tests write that are not about writing.
 const MODE: Mode = MODES[3];
 
+/// One client of each family, for runs that have no time for all.
 #[test]
-#[ignore = "needs Kafka, librdkafka, clients for Go and kcat; run by cargo xtask test"]
+#[ignore = "needs Kafka and librdkafka; run by cargo xtask test"]
+fn librdkafka_and_java_read_each_other_and_share_a_group() {
+    let broker = Broker::start();
+    let (address, topic) = (broker.address(), "families");
+    let families = [Program::Confluent, Program::Java];
+    let mut contents = Contents::default();
+    let modes = MODES.into_iter().zip(families.into_iter().cycle());
+    for (first, (mode, program)) in (0..).step_by(COUNT as usize).zip(modes) {
+        let indexes = first..first + COUNT;
+        program.produce(&address, topic, indexes.clone(), mode);
+        contents.add(Contents::of(indexes));
+    }
+    for program in families {
+        let read = program.consume(&address, topic, "beginning");
+        assert_eq!(read, contents.read_from(0), "{program:?}");
+    }
+    group_life(&broker, families[0], families[1]);
+    broker.end();
+}
+
+#[test]
+#[ignore = "needs Kafka, librdkafka, rdkafka, clients for Go and kcat; run by cargo xtask test"]
 fn what_a_client_writes_every_client_reads() {
     let broker = Broker::start();
     let (address, topic) = (broker.address(), "written");
@@ -76,8 +98,23 @@ fn what_a_client_writes_every_client_reads() {
     broker.end();
 }
 
+/// It sends the timestamp of the first record as the largest one of the batch.
 #[test]
-#[ignore = "needs Kafka, librdkafka, clients for Go and kcat; run by cargo xtask test"]
+#[ignore = "needs Kafka and KafkaJS; run by cargo xtask test"]
+fn fresh_records_among_old_ones_of_kafkajs_are_found_by_their_time() {
+    let broker = Broker::start();
+    let mut node = Command::new("node");
+    node.arg(source("kafkajs/mixed.js"))
+        .args([&*broker.address(), "mixed", "60"])
+        .env("NODE_PATH", installed("kafkajs/node_modules"));
+    let report = run(&mut node);
+    report.assert_success();
+    assert_eq!(report.output.trim(), r#"{"offset":"1"}"#);
+    broker.end();
+}
+
+#[test]
+#[ignore = "needs Kafka, librdkafka, rdkafka, clients for Go and kcat; run by cargo xtask test"]
 fn every_client_reads_from_the_place_it_names() {
     let broker = Broker::start();
     let (address, topic) = (broker.address(), "places");
@@ -111,7 +148,7 @@ fn every_client_reads_from_the_place_it_names() {
 }
 
 #[test]
-#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+#[ignore = "needs Kafka, librdkafka, rdkafka and clients for Go; run by cargo xtask test"]
 fn members_of_a_group_come_leave_and_die() {
     let broker = Broker::start();
     let pairs = Vec::from_iter(Program::ALL.into_iter().zip(rotated()));
@@ -136,7 +173,7 @@ fn group_life(broker: &Broker, one: Program, other: Program) {
     let join = |program| Member::join(program, &address, &topic, &group);
     let produce = |round| {
         let indexes = round * COUNT..(round + 1) * COUNT;
-        Program::Franz.produce(&address, &topic, indexes, MODE);
+        one.produce(&address, &topic, indexes, MODE);
         (round + 1) * COUNT / PARTITIONS
     };
     let end = produce(0);
@@ -191,7 +228,7 @@ fn tools_go_on_from_what_their_group_has_read() {
 }
 
 #[test]
-#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+#[ignore = "needs Kafka, librdkafka, rdkafka and clients for Go; run by cargo xtask test"]
 fn every_client_creates_and_deletes_topics() {
     let broker = Broker::start();
     let address = broker.address();
@@ -260,7 +297,7 @@ fn the_performance_tools_of_kafka_run() {
 }
 
 #[test]
-#[ignore = "needs Kafka, librdkafka and clients for Go; run by cargo xtask test"]
+#[ignore = "needs Kafka, librdkafka, rdkafka and clients for Go; run by cargo xtask test"]
 fn restarts_lose_nothing_and_repeat_nothing() {
     let mut broker = Broker::start();
     for programs in Program::ALL.chunks(AT_ONCE) {

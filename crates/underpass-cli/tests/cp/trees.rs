@@ -11,6 +11,71 @@ use crate::copying::{CopyReport, cp, file, moved, names, set_mode, tree, underpa
 use underpass_testkit::{ChildProcess, disk_folder, run};
 
 #[test]
+fn parents_that_were_there_keep_their_metadata_and_new_ones_get_it() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("from/etc/new")).expect("folders");
+    for name in ["f", "new/g", "new/h"] {
+        file(&path("from/etc").join(name), 1, 10);
+    }
+    set_mode(&path("from/etc"), 0o700);
+    set_mode(&path("from/etc/new"), 0o710);
+    fs::create_dir_all(path("to/etc")).expect("folders");
+    set_mode(&path("to/etc"), 0o755);
+    let mut cp = underpass();
+    cp.args(["-a", "--parents", "etc/f", "etc/new/g", "etc/new/h"]);
+    run(cp.arg(path("to")).current_dir(path("from"))).assert_success();
+    let look = |name: &str| fs::metadata(path(name)).expect("a folder");
+    let mode = |name: &str| look(name).permissions().mode() & 0o7777;
+    assert_eq!(mode("to/etc"), 0o755);
+    assert_ne!(look("to/etc").mtime_nsec(), look("from/etc").mtime_nsec());
+    assert_eq!(mode("to/etc/new"), 0o710);
+    let times = |name: &str| (look(name).mtime(), look(name).mtime_nsec());
+    assert_eq!(times("to/etc/new"), times("from/etc/new"));
+}
+
+#[test]
+fn a_preserved_mode_is_the_sources_in_a_set_group_folder_too() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    for (name, mode) in [("source", 0o755), ("into", 0o2775)] {
+        fs::create_dir(path(name)).expect("a folder");
+        set_mode(&path(name), mode);
+    }
+    cp(&["-a"], &[path("source"), path("into")]).succeeded();
+    let copied = fs::metadata(path("into/source")).expect("a copy");
+    assert_eq!(copied.permissions().mode() & 0o7777, 0o755);
+    cp(&["-rT"], &[path("source"), path("into/plain")]).succeeded();
+    let copied = fs::metadata(path("into/plain")).expect("a copy");
+    assert_eq!(copied.permissions().mode() & 0o7777, 0o2755);
+}
+
+#[test]
+fn a_file_that_a_hard_link_replaces_is_reported_as_removed() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("from")).expect("a folder");
+    fs::create_dir_all(path("to")).expect("a folder");
+    file(&path("from/x"), 1, 10);
+    fs::hard_link(path("from/x"), path("from/b")).expect("a name");
+    file(&path("to/b"), 2, 20);
+    let both = [path("from/x"), path("from/b"), path("to")];
+    let ran = cp(&["-dv", "--jobs=1", "--preserve=links"], &both).succeeded();
+    let removed = format!("removed '{}'", path("to/b").display());
+    assert_eq!(ran.output.lines().last(), Some(&*removed), "{}", ran.output);
+}
+
+#[test]
+fn a_folder_that_would_be_its_own_copy_is_refused_the_second_time_too() {
+    let folder = disk_folder();
+    fs::create_dir(folder.path().join("src")).expect("a folder");
+    let mut cp = underpass();
+    cp.args(["-an", "src", "src", "."])
+        .current_dir(folder.path());
+    run(&mut cp).assert_failed(1, &["cannot copy a directory, 'src', into itself, './src'"]);
+}
+
+#[test]
 fn names_of_any_bytes_are_copied_and_shown_harmless() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);

@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::copying::{CopyReport, cp, file, names, set_mode, tree};
 use crate::ground::{FAMILIES, Family, mounted, spot};
-use underpass_testkit::{assert_same_files, content, mount, run, sha256_file};
+use underpass_testkit::{assert_same_files, content, mount, run, sha256_file, wait_until};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a name of letters")
@@ -53,6 +53,53 @@ fn overlay() -> [std::path::PathBuf; 2] {
     let options = format!("lowerdir={lower_name},upperdir={upper},workdir={work}");
     mount(&["-t", "overlay", "-o", &options, "overlay"], &at);
     [lower, at]
+}
+
+/// Ends a process when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// Mounts a folder by sshfs, which has another inode number for each name of a file.
+fn by_sshfs(folder: &Path, at: &Path) -> [Running; 2] {
+    let (from_server, to_sshfs) = std::io::pipe().expect("a pipe");
+    let (from_sshfs, to_server) = std::io::pipe().expect("a pipe");
+    let mut server = Command::new("sftp-server");
+    let server = server.stdin(from_sshfs).stdout(to_sshfs).spawn();
+    let mut sshfs = Command::new("sshfs");
+    sshfs.args(["-f", "-o", "passive", "-o", "cache=no"]);
+    sshfs.arg(format!("x:{}", text(folder))).arg(at);
+    let sshfs = sshfs.stdin(from_server).stdout(to_server).spawn();
+    let running = [server, sshfs].map(|started| Running(started.expect("it starts")));
+    let device = |path: &Path| fs::metadata(path).map(|there| there.dev()).ok();
+    let outside = device(at.parent().expect("a folder above"));
+    wait_until("sshfs is mounted", || device(at) != outside);
+    running
+}
+
+#[test]
+#[ignore = "needs root, mounts, sshfs and sftp-server; run by cargo xtask test"]
+fn names_of_one_file_are_one_where_each_has_its_own_inode_number() {
+    let [source, behind] = [spot(), spot()];
+    sample(&source.join("s"));
+    let at = spot();
+    let _running = by_sshfs(&behind, &at);
+    for round in 0..3 {
+        if round == 2 {
+            fs::write(source.join("s/one"), "new").expect("room");
+        }
+        let ran = cp(&["-a"], &[source.join("s"), at.clone()]);
+        assert_eq!(ran.code, Some(0), "{round}: {}", ran.errors);
+    }
+    assert!(tree(&source.join("s")) == tree(&behind.join("s")));
+    let names = fs::metadata(behind.join("s/one")).expect("a copy").nlink();
+    assert_eq!(names, 2);
+    run(Command::new("umount").arg(&at)).assert_success();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use tempfile::TempDir;
-use underpass_testkit::{ExitReport, ServerProcess, WAIT_MAX, in_parallel, run, strace};
+use underpass_testkit::{ExitReport, ServerProcess, WAIT_MAX, in_parallel, run, sampled, strace};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 
@@ -43,13 +43,14 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a name of letters")
 }
 
-/// Runs all cases, each with its number, on two threads. `run` returns what is wrong, and whether
-/// the fault came to pass, which nearly all have to.
+/// Runs the sampled cases, each with its number, on two threads. `run` returns an error message,
+/// and whether the fault occurred, which it has to in nearly all cases.
 pub(crate) fn run_faults<C: Debug + Sync>(
     cases: &[C],
     run: impl Fn(usize, &C) -> (Option<String>, bool) + Sync,
 ) {
-    let outcomes = in_parallel(2, cases.iter().enumerate(), |_, (number, case)| {
+    let cases = sampled(cases);
+    let outcomes = in_parallel(2, &cases, |_, &(number, case)| {
         let (fault, came) = run(number, case);
         (fault.map(|fault| format!("{case:?}\n    {fault}")), came)
     });

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 
 use crate::entry::{Destination, Entry, ExistingDestination, Replaced};
 use crate::fs::atomic_file::{AtomicFile, CommitMode};
-use crate::fs::folder::{Folder, changed_at, file_type, identity, is_link, is_regular, split};
+use crate::fs::folder::{
+    Folder, changed_at, file_type, identity, is_link, is_regular, is_same_file, split,
+};
 use crate::fs::{backup, fifo};
 use crate::metadata::{self, Creation, MetadataTarget, Preserve, PreserveLevel};
 use crate::options::{CopyMode, RemoveExisting};
@@ -276,7 +278,7 @@ fn open_existing(
     })?;
     let mut opened = OpenDestination::new(fd, Creation::Existing)
         .map_err(|errno| failed(errno).by_call("fstat"))?;
-    if identity(&opened.stat) != identity(&there.stat) || !is_the_link(entry, there) {
+    if !is_same_file(&opened.fd, &opened.stat, &there.stat) || !is_the_link(entry, there) {
         return Err(Problem::new(ProblemKind::Replaced, entry.dest_shown()));
     }
     let keeps = options.copy_mode == CopyMode::AttributesOnly || options.resume;

@@ -92,6 +92,15 @@ impl<'a> CopyWorker<'a> {
     }
 }
 
+/// What was at the name of a link before.
+#[derive(Clone, Copy, PartialEq)]
+enum LinkPlace {
+    /// Nothing, or the same link.
+    Free,
+    /// Another file, which the link has replaced.
+    Taken,
+}
+
 impl Entry<'_> {
     /// Does all that can be done without entering a folder, and returns the folder to enter, if it
     /// is one, and where its copy goes.
@@ -230,7 +239,7 @@ impl Entry<'_> {
         }
         let inodes = &self.run.inodes;
         if let Some(copied) = inodes.begin_file(identity(source)) {
-            return self.link_to(&copied);
+            return self.link_to(&copied).map(drop);
         }
         let task = self.task;
         match task.folders.dest.look_at(&task.dest) {
@@ -290,7 +299,9 @@ impl Entry<'_> {
         }
         let inodes = &self.run.inodes;
         if let Some(copied) = inodes.begin_file(identity(source)) {
-            self.link_to(&copied)?;
+            if self.link_to(&copied)? == LinkPlace::Taken {
+                events.changed(|| Event::Removed(self.dest_shown()));
+            }
             events.counts.hard_links += 1;
             return Ok(EntryOutcome::Linked);
         }
@@ -349,16 +360,19 @@ impl Entry<'_> {
     }
 
     /// Makes the destination another name of a file copied before, over what is there.
-    fn link_to(&self, copied: &CopiedFile) -> Result<(), Problem> {
+    fn link_to(&self, copied: &CopiedFile) -> Result<LinkPlace, Problem> {
         let (dest, name) = (&self.task.folders.dest, &self.task.dest);
         let link_over = || match dest.look_at(name) {
-            Ok(there) if identity(&there) == copied.identity => Ok(()),
-            Ok(_) => replace(dest.fd(), name, |name| copied.link(dest.fd(), name)),
+            Ok(there) if identity(&there) == copied.identity => Ok(LinkPlace::Free),
+            Ok(_) => {
+                let linked = replace(dest.fd(), name, |name| copied.link(dest.fd(), name));
+                linked.map(|()| LinkPlace::Taken)
+            }
             Err(errno) => Err(errno),
         };
         let linked = match copied.link(dest.fd(), name) {
             Err(Errno::EXIST) => link_over(),
-            linked => linked,
+            linked => linked.map(|()| LinkPlace::Free),
         };
         linked.map_err(|errno| {
             let problem = self.at_dest(ProblemKind::CreateHardLink, errno);

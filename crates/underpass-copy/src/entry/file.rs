@@ -21,7 +21,7 @@ use crate::compare::{self, Comparison};
 use crate::entry::destination::{self, OpenDestination};
 use crate::entry::{Destination, Entry};
 use crate::fs::fifo;
-use crate::fs::folder::{endpoint, file_type, identity, is_regular, size};
+use crate::fs::folder::{endpoint, file_type, is_regular, is_same_file, size};
 use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
 use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
@@ -76,7 +76,7 @@ impl OpenSource {
         let folder = entry.task.folders.source.fd();
         let fd = openat(folder, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
         let stat = fstat(&fd).map_err(|errno| failed(errno).by_call("fstat"))?;
-        if identity(&stat) != identity(seen) || file_type(&stat) != file_type(seen) {
+        if !is_same_file(&fd, &stat, seen) || file_type(&stat) != file_type(seen) {
             return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         if file_type(&stat) == FileType::Fifo {
@@ -249,7 +249,8 @@ impl FileCopy<'_> {
         let source = (size(&self.source.stat) > 0)
             .then(|| entry.look_at_source())
             .transpose()?;
-        if source.is_some_and(|now| identity(&now) != identity(&self.source.stat)) {
+        let above = entry.task.folders.source.fd();
+        if source.is_some_and(|now| !is_same_file(above, &now, &self.source.stat)) {
             return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         let Some((folder, name)) = self.dest.named(entry) else {
@@ -257,7 +258,7 @@ impl FileCopy<'_> {
         };
         let now = folder.look_behind(name);
         let now = now.map_err(|errno| entry.at_dest(ProblemKind::StatDestination, errno))?;
-        match identity(&now) == identity(&self.dest.stat) {
+        match is_same_file(folder.fd(), &now, &self.dest.stat) {
             true => Ok(()),
             false => Err(Problem::new(ProblemKind::Replaced, entry.dest_shown())),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags, Stat, chmod, fstat, mkdirat, openat};
 
 use crate::entry::{Destination, Entry};
-use crate::fs::folder::{Folder, READ, identity};
+use crate::fs::folder::{Folder, READ, is_same_file};
 use crate::metadata::{self, Creation};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
@@ -81,7 +81,7 @@ fn open(entry: &Entry<'_>, dest: &Destination) -> Result<Folder, Problem> {
     let parent = entry.task.folders.dest.fd();
     let folder = Folder::open(parent, &entry.task.dest, flags).map_err(failed)?;
     let stat = fstat(folder.fd()).map_err(failed)?;
-    if seen.is_some_and(|there| identity(&there.stat) != identity(&stat)) {
+    if seen.is_some_and(|there| !is_same_file(folder.fd(), &stat, &there.stat)) {
         return Err(Problem::new(ProblemKind::Replaced, entry.dest_shown()));
     }
     Ok(folder)
@@ -96,7 +96,7 @@ pub(crate) fn open_source(entry: &Entry<'_>, seen: &Stat) -> Result<Folder, Prob
     let failed = |errno| entry.at_source(ProblemKind::OpenDirectory, errno);
     let parent = entry.task.folders.source.fd();
     let opened = openat(parent, &entry.task.source, flags, Mode::empty()).map_err(failed)?;
-    match identity(&fstat(&opened).map_err(failed)?) == identity(seen) {
+    match is_same_file(&opened, &fstat(&opened).map_err(failed)?, seen) {
         true => Ok(Folder::Open(Arc::new(opened))),
         false => Err(Problem::new(ProblemKind::Replaced, entry.source_shown())),
     }

@@ -8,7 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, fsync, openat, statat,
+    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, fstat, fstatfs, fsync, openat,
+    statat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -185,6 +186,21 @@ pub(crate) type Identity = (u64, u64);
 
 pub(crate) fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
+}
+
+/// Whether `now`, a look at a file of the file system of `on`, is of the file that was seen. Where
+/// a file system numbers its files anew at each look, that cannot be told, and its kind decides.
+pub(crate) fn is_same_file(on: impl AsFd, now: &Stat, seen: &Stat) -> bool {
+    let is_kind = now.st_dev == seen.st_dev && file_type(now) == file_type(seen);
+    identity(now) == identity(seen) || is_kind && numbers_anew(on)
+}
+
+/// Whether inode numbers on this file system are not those of files: FUSE has one for each name, or
+/// for each look, unless the server behind it sends its own, and 9p those of another machine.
+pub(crate) fn numbers_anew(on: impl AsFd) -> bool {
+    const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
+    const V9FS_MAGIC: FsWord = 0x0102_1997;
+    fstatfs(on).is_ok_and(|there| [FUSE_SUPER_MAGIC, V9FS_MAGIC].contains(&there.f_type))
 }
 
 pub(crate) fn file_type(stat: &Stat) -> FileType {

@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::fs::{AtFlags, OFlags, Stat, linkat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{Folder, Identity, identity, joined, without_slashes};
+use crate::fs::folder::{
+    Folder, Identity, file_type, identity, joined, numbers_anew, without_slashes,
+};
 use crate::tree::level::{FolderPair, Level};
 
 /// The copy of a file, wherever its folder is by now.
@@ -43,6 +45,8 @@ pub(crate) struct OperandTable {
     /// The copies of operands.
     pub(crate) created: HashSet<NamedFile>,
     pub(crate) folders: HashMap<Identity, KnownFolder>,
+    /// Folders that this run has made above copies (`--parents`).
+    pub(crate) parents: HashSet<Identity>,
     /// Existing folders, and for each the first folder that a dry run would make in it for an
     /// operand: what [`KnownFolder::Made`] is in a real run.
     pub(crate) imagined: HashMap<Identity, Vec<CString>>,
@@ -137,14 +141,33 @@ impl CopiedFile {
     /// Another process that can rename in the destination could replace the copy by another file:
     /// so the new name is checked afterwards.
     fn link_from(&self, from: impl AsFd, folder: impl AsFd, name: &CStr) -> Result<(), Errno> {
+        let from = from.as_fd();
         linkat(from, &self.name, folder.as_fd(), name, AtFlags::empty())?;
-        let linked = statat(folder.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let look = |folder, name| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let linked = look(folder.as_fd(), name)?;
         if identity(&linked) == self.identity {
+            return Ok(());
+        }
+        // Another name has another number there: whether both are one file cannot be told.
+        if numbers_anew(folder.as_fd()) && is_alike(&linked, &look(from, &self.name)?) {
             return Ok(());
         }
         unlinkat(folder, name, AtFlags::empty())?;
         Err(Errno::NOENT)
     }
+}
+
+/// Whether two looks, of which none tells which file it is of, may be of one file.
+fn is_alike(one: &Stat, other: &Stat) -> bool {
+    let facts = |stat: &Stat| {
+        (
+            file_type(stat),
+            stat.st_size,
+            stat.st_mtime,
+            stat.st_mtime_nsec,
+        )
+    };
+    facts(one) == facts(other)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

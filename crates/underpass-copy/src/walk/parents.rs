@@ -34,8 +34,8 @@ struct ParentFolder {
     creation: Creation,
     /// The destination, as it is shown.
     shown: OsString,
-    /// `.` or `..`: a folder of the target that is the copy of nothing.
-    is_dots: bool,
+    /// Whether this run has made the destination: an existing folder keeps its metadata.
+    is_ours: bool,
 }
 
 impl<'a> Parents<'a> {
@@ -79,7 +79,7 @@ impl<'a> Parents<'a> {
         let run = self.run;
         let mut events = run.reporter.buffer(run.reporter.sequence());
         let real = !run.options.dry_run;
-        let copies = |passed: &&ParentFolder| real && !passed.is_dots;
+        let copies = |passed: &&ParentFolder| real && passed.is_ours;
         for passed in self.passed.iter().rev().filter(copies) {
             run.preserve(
                 MetadataTarget::of_folder(&passed.source),
@@ -130,7 +130,6 @@ impl<'a> Parents<'a> {
         (source_shown, shown): (&OsStr, &OsStr),
         operand: &OsStr,
     ) -> Result<ParentFolder, Problem> {
-        let is_dots = matches!(name, b"." | b"..");
         let at_dest = |errno| Problem::failed(ProblemKind::MakeParent, shown, errno);
         let name = CString::new(name).map_err(|_nul| at_dest(Errno::INVAL))?;
         let (source_above, above) = self.innermost();
@@ -158,13 +157,27 @@ impl<'a> Parents<'a> {
             }
             _ => (Folder::Imagined, Creation::New(0)),
         };
+        let is_dots = matches!(name.to_bytes(), b"." | b"..");
+        let is_ours = match creation {
+            Creation::New(_) => true,
+            // A folder of the target that is the copy of nothing.
+            Creation::Existing if is_dots => false,
+            Creation::Existing => {
+                let identity = dest.identity();
+                identity.is_some_and(|it| self.run.inodes.operands().parents.contains(&it))
+            }
+        };
+        if is_ours {
+            let mut operands = self.run.inodes.operands();
+            operands.parents.extend(dest.identity());
+        }
         Ok(ParentFolder {
             source,
             stat,
             dest,
             creation,
             shown: shown.to_owned(),
-            is_dots,
+            is_ours,
         })
     }
 

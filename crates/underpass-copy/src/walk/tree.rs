@@ -294,6 +294,11 @@ impl<'a> TreeWalk<'a> {
         };
         let here = entry.task.folders.dest.identity();
         if here == Some(folder) && name == entry.task.dest.to_bytes() {
+            let there = entry.task.folders.dest.look_behind(&entry.task.dest);
+            if there.is_ok_and(|there| identity(&there) == identity(source)) {
+                // It was skipped the first time: the copy would be the source itself.
+                return self.refuse_itself();
+            }
             let (operand, _) = &self.operand;
             events.problem(Problem::new(ProblemKind::DirectoryTwice, operand.clone()).warning());
             return Ok(false);

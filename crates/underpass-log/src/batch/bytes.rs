@@ -4,12 +4,16 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::batch::header::BatchHeader;
+
 /// One whole batch within bytes that are shared: mostly those of the request that has brought it,
 /// which stay in memory until the batch is written.
 #[derive(Clone)]
 pub struct BatchBytes {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
     range: Range<usize>,
+    /// The header to write instead of the one in the bytes.
+    header: Option<BatchHeader>,
 }
 
 impl BatchBytes {
@@ -19,7 +23,24 @@ impl BatchBytes {
             range.end <= (*owner).as_ref().len(),
             "{range:?} is not there"
         );
-        BatchBytes { owner, range }
+        BatchBytes {
+            owner,
+            range,
+            header: None,
+        }
+    }
+
+    /// Has this header written, which [`check`](crate::batch::check) has returned for the batch.
+    pub fn with_header(self, header: BatchHeader) -> BatchBytes {
+        BatchBytes {
+            header: Some(header),
+            ..self
+        }
+    }
+
+    /// Returns the header to write, or nothing where the bytes are no batch.
+    pub(crate) fn header(&self) -> Option<BatchHeader> {
+        self.header.or_else(|| BatchHeader::parse(self))
     }
 }
 

@@ -18,10 +18,15 @@ impl<'a> BatchRecord<'a> {
     /// The record that the bytes begin with, and what is behind it; `None` where its fields do not
     /// fit into each other.
     pub fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        Self::split_timed(bytes).map(|(_, record, behind)| (record, behind))
+    }
+
+    /// As [`split`](Self::split), with the distance of its timestamp from that of the batch.
+    fn split_timed(bytes: &'a [u8]) -> Option<(i64, Self, &'a [u8])> {
         let (length, rest) = split_varint(bytes)?;
         let (record, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         let (_attributes, fields) = record.split_first()?;
-        let (_timestamp_delta, fields) = split_varint(fields)?;
+        let (timestamp_delta, fields) = split_varint(fields)?;
         let (offset_delta, fields) = split_varint(fields)?;
         let (key, fields) = split_field(fields)?;
         let (value, fields) = split_field(fields)?;
@@ -37,7 +42,8 @@ impl<'a> BatchRecord<'a> {
             key,
             value,
         };
-        fields.is_empty().then_some((record, behind))
+        let is_whole = fields.is_empty();
+        is_whole.then_some((timestamp_delta, record, behind))
     }
 
     /// Appends it, without headers and with the timestamp of its batch.
@@ -63,17 +69,24 @@ impl<'a> BatchRecord<'a> {
 /// Bytes, or null.
 type Field<'a> = Option<&'a [u8]>;
 
-/// Whether these bytes are `count` records that are not compressed, with consecutive offsets, and
-/// nothing behind them.
-pub(crate) fn are_whole(mut bytes: &[u8], count: i32) -> bool {
+/// Returns the largest timestamp of `count` records that are not compressed, if these bytes are
+/// such records with consecutive offsets and nothing else.
+pub(crate) fn latest(mut bytes: &[u8], base_timestamp: i64, count: i32) -> Option<i64> {
+    let mut latest = NO_TIMESTAMP;
     for number in 0..i64::from(count) {
-        match BatchRecord::split(bytes) {
-            Some((record, rest)) if record.offset_delta == number => bytes = rest,
-            _ => return false,
+        let (delta, record, rest) = BatchRecord::split_timed(bytes)?;
+        let timestamp = base_timestamp.checked_add(delta)?;
+        if record.offset_delta != number {
+            return None;
         }
+        latest = latest.max(timestamp);
+        bytes = rest;
     }
-    bytes.is_empty()
+    bytes.is_empty().then_some(latest)
 }
+
+/// The timestamp of a record without one.
+pub(super) const NO_TIMESTAMP: i64 = -1;
 
 /// Bytes behind their length; −1 is that of null.
 fn split_field(bytes: &[u8]) -> Option<(Field<'_>, &[u8])> {

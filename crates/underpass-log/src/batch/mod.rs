@@ -9,78 +9,22 @@
 //!  17  CRC of 21…       4 │                         │ 61 records
 //! ```
 //!
-//! The broker writes the base offset and the leader epoch, which the checksum does not cover, and
-//! never touches anything else.
+//! The broker writes the base offset and the leader epoch, which the checksum does not cover. It
+//! corrects the largest timestamp, and the checksum with it, where the records have another one:
+//! clients send it wrong, and segments are deleted by it. It changes nothing else.
 
 mod bytes;
 mod framing;
+mod header;
 pub(crate) mod records;
 
-pub use bytes::BatchBytes;
-pub use framing::BatchRecord;
+use std::io;
 
-use crate::position::OFFSET_MAX;
-
-/// The size of a header, and of the smallest batch.
-pub const HEADER_BYTES: usize = 61;
-
-/// Offset and length, which are not counted in the length.
-const PREFIX_BYTES: usize = 12;
-
-/// Where what the checksum covers begins.
-pub(crate) const CRC_FROM: u64 = 21;
-
-const MAGIC: u8 = 2;
-const CODEC: i16 = 0b111;
-const LOG_APPEND_TIME: i16 = 1 << 3;
-const TRANSACTIONAL: i16 = 1 << 4;
-const CONTROL: i16 = 1 << 5;
-
-/// The header of a batch.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct BatchHeader {
-    /// The offset of the first record.
-    pub base_offset: i64,
-    /// The size of the whole batch, in bytes.
-    pub size: usize,
-    /// The epoch of the leader that appended it.
-    pub leader_epoch: i32,
-    /// The CRC-32C that it claims.
-    pub crc: u32,
-    /// Codec, kind of timestamps, transactional, control.
-    pub attributes: i16,
-    /// What the last offset is above the first.
-    pub last_offset_delta: i32,
-    /// The timestamp of the first record, in milliseconds since 1970.
-    pub base_timestamp: i64,
-    /// The largest timestamp.
-    pub max_timestamp: i64,
-    /// −1 without idempotence.
-    pub producer_id: i64,
-    /// −1 without idempotence.
-    pub producer_epoch: i16,
-    /// The sequence number of the first record; −1 without idempotence.
-    pub base_sequence: i32,
-    /// How many records there are.
-    pub count: i32,
-}
-
-/// How the records of a batch are compressed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Codec {
-    /// They are not.
-    None,
-    /// RFC 1952.
-    Gzip,
-    /// With the blocks of Java's library, or without.
-    Snappy,
-    /// The frame format.
-    Lz4,
-    /// RFC 8878.
-    Zstd,
-    /// By none that Kafka knows.
-    Unknown,
-}
+pub use self::bytes::BatchBytes;
+pub use self::framing::BatchRecord;
+pub use self::header::{BatchHeader, Codec, HEADER_BYTES};
+pub(crate) use self::header::{CRC_FROM, WRITTEN_BYTES, add_sequence, written};
+use self::header::{MAGIC, MAX_TIMESTAMP_AT, PREFIX_BYTES};
 
 /// Why a batch is not appended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -112,95 +56,9 @@ pub enum BadBatch {
     /// Consumers could not read them, nor anything behind them.
     #[error("the batch does not have the records that its header announces")]
     Records,
-}
-
-impl BatchHeader {
-    /// Reads the header of the batch that `bytes` begin with; nothing if they are too short, or are
-    /// not the beginning of a batch.
-    pub fn parse(bytes: &[u8]) -> Option<BatchHeader> {
-        let header = bytes.first_chunk::<HEADER_BYTES>()?;
-        let length = i32::from_be_bytes(field(header, 8));
-        let size = usize::try_from(length).ok()? + PREFIX_BYTES;
-        let parsed = BatchHeader {
-            base_offset: i64::from_be_bytes(field(header, 0)),
-            size,
-            leader_epoch: i32::from_be_bytes(field(header, 12)),
-            crc: u32::from_be_bytes(field(header, 17)),
-            attributes: i16::from_be_bytes(field(header, 21)),
-            last_offset_delta: i32::from_be_bytes(field(header, 23)),
-            base_timestamp: i64::from_be_bytes(field(header, 27)),
-            max_timestamp: i64::from_be_bytes(field(header, 35)),
-            producer_id: i64::from_be_bytes(field(header, 43)),
-            producer_epoch: i16::from_be_bytes(field(header, 51)),
-            base_sequence: i32::from_be_bytes(field(header, 53)),
-            count: i32::from_be_bytes(field(header, 57)),
-        };
-        let is_one = header[16] == MAGIC
-            && size >= HEADER_BYTES
-            && (0..=OFFSET_MAX).contains(&parsed.base_offset)
-            && parsed.last_offset_delta >= 0;
-        is_one.then_some(parsed)
-    }
-
-    /// The offset of the last record.
-    pub fn last_offset(&self) -> i64 {
-        self.base_offset + i64::from(self.last_offset_delta)
-    }
-
-    /// The offset behind the batch.
-    pub fn next_offset(&self) -> i64 {
-        self.last_offset() + 1
-    }
-
-    /// Whether it may follow others in the segment with this base: its offsets are `next` or
-    /// later, and their distance from the base fits into 31 bits.
-    pub(crate) fn is_within(&self, base: i64, next: i64) -> bool {
-        self.base_offset >= next && self.last_offset() - base <= i64::from(i32::MAX)
-    }
-
-    /// How its records are compressed.
-    pub fn codec(&self) -> Codec {
-        match self.attributes & CODEC {
-            0 => Codec::None,
-            1 => Codec::Gzip,
-            2 => Codec::Snappy,
-            3 => Codec::Lz4,
-            4 => Codec::Zstd,
-            _ => Codec::Unknown,
-        }
-    }
-
-    /// Whether its timestamps are those of the append.
-    pub fn has_append_time(&self) -> bool {
-        self.attributes & LOG_APPEND_TIME != 0
-    }
-
-    /// Whether it says how a transaction ended.
-    pub fn is_control(&self) -> bool {
-        self.attributes & CONTROL != 0
-    }
-
-    /// Whether it belongs to a transaction.
-    pub fn is_transactional(&self) -> bool {
-        self.attributes & TRANSACTIONAL != 0
-    }
-
-    /// The sequence number of the last record.
-    pub fn last_sequence(&self) -> i32 {
-        add_sequence(self.base_sequence, self.last_offset_delta)
-    }
-}
-
-/// Sequence numbers go on with 0 behind the largest.
-pub(crate) fn add_sequence(sequence: i32, delta: i32) -> i32 {
-    let sum = i64::from(sequence) + i64::from(delta);
-    (sum & i64::from(i32::MAX)) as i32
-}
-
-fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&header[at..at + N]);
-    field
+    /// They would take too much memory and time.
+    #[error("the records of the batch have more than {0} bytes without compression")]
+    Bomb(u64),
 }
 
 /// The most records in a byte of a compressed batch. Each differs from the one before in its
@@ -208,8 +66,9 @@ fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
 const COMPRESSED_RECORDS_MAX: usize = 64;
 
 /// Checks what a client wants to append: one whole batch with the checksum that it claims, and with
-/// the records that its header announces. Compressed records are not decompressed: of these only
-/// how many there can be is checked.
+/// the records that its header announces. Returns the header to write, with the largest timestamp
+/// of the records. Compressed records are left to [`check_compressed`]: of these only how many
+/// there can be is checked.
 ///
 /// # Errors
 /// [`BadBatch`].
@@ -252,31 +111,52 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
         return Err(BadBatch::Inconsistent);
     }
     let records = &bytes[HEADER_BYTES..];
-    let are_there = match header.codec() {
-        Codec::None => framing::are_whole(records, header.count),
-        _ => header.count as usize <= records.len() * COMPRESSED_RECORDS_MAX,
-    };
-    are_there.then_some(header).ok_or(BadBatch::Records)
+    if header.codec() != Codec::None {
+        let are_possible = header.count as usize <= records.len() * COMPRESSED_RECORDS_MAX;
+        return are_possible.then_some(header).ok_or(BadBatch::Records);
+    }
+    let latest = framing::latest(records, header.base_timestamp, header.count);
+    let latest = latest.ok_or(BadBatch::Records)?;
+    Ok(with_latest(bytes, header, latest))
+}
+
+/// Checks the compressed records of a batch that [`check`] has passed, by decompressing them, and
+/// returns the header to write. Takes time in proportion to the records, of which there may be
+/// `bytes_max` bytes, and holds 128 MiB of them at the most.
+///
+/// # Errors
+/// [`BadBatch::Records`], [`BadBatch::Bomb`].
+pub fn check_compressed(
+    bytes: &[u8],
+    header: BatchHeader,
+    bytes_max: u64,
+) -> Result<BatchHeader, BadBatch> {
+    let latest =
+        records::latest(bytes, &header, bytes_max).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => BadBatch::Bomb(bytes_max),
+            _ => BadBatch::Records,
+        })?;
+    Ok(with_latest(bytes, header, latest))
+}
+
+/// Returns the header of a batch with this largest timestamp, and the checksum that follows.
+fn with_latest(bytes: &[u8], header: BatchHeader, latest: i64) -> BatchHeader {
+    if header.max_timestamp == latest {
+        return header;
+    }
+    let before = crc32c::crc32c(&bytes[CRC_FROM as usize..MAX_TIMESTAMP_AT]);
+    let crc = crc32c::crc32c_append(before, &latest.to_be_bytes());
+    BatchHeader {
+        max_timestamp: latest,
+        crc: crc32c::crc32c_append(crc, &bytes[WRITTEN_BYTES..]),
+        ..header
+    }
 }
 
 /// Whether a whole batch has the checksum that it claims.
 #[cfg(test)]
 pub(crate) fn is_intact(batch: &[u8], header: &BatchHeader) -> bool {
     batch.len() == header.size && crc32c::crc32c(&batch[21..]) == header.crc
-}
-
-/// How many bytes stand before the first one that no broker changes.
-pub(crate) const PLACE_BYTES: usize = 16;
-
-/// What a batch begins with at its place in a log: its offset, its length, the epoch of its leader.
-/// The only bytes that a broker changes, and no checksum covers.
-pub(crate) fn place(header: &BatchHeader) -> [u8; PLACE_BYTES] {
-    let length = (header.size - PREFIX_BYTES) as u32;
-    let mut place = [0; PLACE_BYTES];
-    place[..8].copy_from_slice(&header.base_offset.to_be_bytes());
-    place[8..12].copy_from_slice(&length.to_be_bytes());
-    place[12..].copy_from_slice(&header.leader_epoch.to_be_bytes());
-    place
 }
 
 #[cfg(test)]
@@ -286,17 +166,40 @@ pub(crate) mod tests {
     /// Gives a batch its place.
     pub(crate) fn put_place(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
         let header = BatchHeader::parse(batch).unwrap();
-        let placed = place(&BatchHeader {
+        let placed = written(&BatchHeader {
             base_offset,
             leader_epoch,
             ..header
         });
-        batch[..PLACE_BYTES].copy_from_slice(&placed);
+        batch[..WRITTEN_BYTES].copy_from_slice(&placed);
     }
 
-    /// A batch that announces `count` records, with `bytes` bytes that are none.
+    /// A batch of `count` records, with `bytes` bytes of them if so few are enough.
     pub(crate) fn batch(count: i32, bytes: usize, timestamp: i64) -> Vec<u8> {
-        let mut batch = vec![0x61; HEADER_BYTES + bytes];
+        let records = |value: Option<&[u8]>| {
+            let mut records = Vec::new();
+            for number in 0..i64::from(count) {
+                let record = BatchRecord {
+                    offset_delta: number,
+                    key: None,
+                    value: value.filter(|_| number == 0),
+                };
+                record.put(&mut records);
+            }
+            records
+        };
+        let least = records(None).len();
+        // The lengths of the value and of its record take some bytes more.
+        let value = vec![0x61; bytes.saturating_sub(least)];
+        let fitting = (0..=value.len()).rev().take(10);
+        let mut fitting = fitting.map(|length| records(Some(&value[..length])));
+        let found = fitting.find(|records| records.len() <= bytes.max(least));
+        batch_of_records(count, &found.unwrap_or_else(|| records(None)), timestamp)
+    }
+
+    /// A batch that announces `count` records, with these bytes.
+    pub(crate) fn batch_of_records(count: i32, records: &[u8], timestamp: i64) -> Vec<u8> {
+        let mut batch = [&[0; HEADER_BYTES][..], records].concat();
         let length = (batch.len() - PREFIX_BYTES) as i32;
         let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &0i64.to_be_bytes());
@@ -332,10 +235,7 @@ pub(crate) mod tests {
 
     /// A batch with these records.
     fn batch_with(count: i32, records: &[u8]) -> Vec<u8> {
-        let mut batch = batch(count, records.len(), 5);
-        batch[HEADER_BYTES..].copy_from_slice(records);
-        seal(&mut batch);
-        batch
+        batch_of_records(count, records, 5)
     }
 
     /// With all that a record can have, with nothing, and with a length of two bytes.
@@ -368,6 +268,26 @@ pub(crate) mod tests {
         assert_eq!((placed.base_offset, placed.next_offset()), (1000, 1003));
         assert_eq!(placed.leader_epoch, 7);
         assert!(is_intact(&bytes, &placed));
+    }
+
+    #[test]
+    fn the_largest_timestamp_is_corrected_whatever_the_client_claims() {
+        // The timestamps are 5, 1000 less, and 2000 less.
+        let records = three_records();
+        for claimed in [-1, 0, 4, 5, 6, i64::MAX] {
+            let mut bytes = batch_with(3, &records);
+            bytes[MAX_TIMESTAMP_AT..WRITTEN_BYTES].copy_from_slice(&i64::to_be_bytes(claimed));
+            seal(&mut bytes);
+            let header = check(&bytes).unwrap();
+            assert_eq!(header.max_timestamp, 5, "{claimed}");
+            bytes[..WRITTEN_BYTES].copy_from_slice(&written(&header));
+            assert_eq!(bytes, batch_with(3, &records), "{claimed}");
+        }
+        // Timestamps that no number can hold.
+        let mut bytes = batch_with(3, &records);
+        bytes[27..35].copy_from_slice(&(i64::MIN + 1).to_be_bytes());
+        seal(&mut bytes);
+        assert_eq!(check(&bytes), Err(BadBatch::Records));
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The records of a batch, for a question that its header does not answer: which of them is the
-//! first with a timestamp. Compressed ones are decompressed as a stream.
+//! The timestamps of the records of a batch. Compressed records are decompressed as a stream.
 
 use std::io::{self, BufReader, Read};
+use std::ops::ControlFlow;
 
-use crate::batch::framing::{VARINT_BYTES_MAX, zigzag};
-use crate::batch::{BatchHeader, Codec, HEADER_BYTES};
+use crate::batch::framing::{NO_TIMESTAMP, VARINT_BYTES_MAX, zigzag};
+use crate::batch::header::{BatchHeader, Codec, HEADER_BYTES};
 
 /// A block of snappy is decompressed as a whole: larger ones are not.
-const SNAPPY_BLOCK_MAX: usize = 64 << 20;
+const SNAPPY_BLOCK_MAX: u64 = 64 << 20;
 
 /// What Java's snappy writes before its blocks, with two version numbers behind it.
 const SNAPPY_JAVA: &[u8] = b"\x82SNAPPY\0";
@@ -17,7 +17,7 @@ const SNAPPY_JAVA_HEADER_BYTES: usize = 16;
 /// offset and its timestamp. Nothing where there is none.
 ///
 /// # Errors
-/// The records cannot be read: compressed ones are not looked at when they are appended.
+/// The records cannot be read.
 pub(crate) fn first_since(
     batch: &[u8],
     header: &BatchHeader,
@@ -29,33 +29,95 @@ pub(crate) fn first_since(
         let first = header.base_offset.max(start);
         return Ok(is_late.then_some((first, header.max_timestamp)));
     }
+    let mut found = None;
+    let last = header.last_offset();
+    visit(batch, header, u64::MAX, |offset_delta, time| {
+        let offset = header.base_offset.checked_add(offset_delta);
+        let offset = offset.filter(|offset| (header.base_offset..=last).contains(offset));
+        let offset = offset.ok_or_else(damaged)?;
+        if offset >= start && time >= timestamp {
+            found = Some((offset, time));
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Returns the largest timestamp of the records. They have consecutive offsets, and nothing
+/// follows them.
+///
+/// # Errors
+/// The records cannot be read. `FileTooLarge` where they have more than `bytes_max` bytes without
+/// compression.
+pub(crate) fn latest(batch: &[u8], header: &BatchHeader, bytes_max: u64) -> io::Result<i64> {
+    if header.has_append_time() {
+        return Ok(header.max_timestamp);
+    }
+    let (mut latest, mut next) = (NO_TIMESTAMP, 0);
+    let mut rest = visit(batch, header, bytes_max, |offset_delta, time| {
+        if offset_delta != next {
+            return Err(damaged());
+        }
+        next += 1;
+        latest = latest.max(time);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    match rest.read(&mut [0])? {
+        0 => Ok(latest),
+        _ => Err(damaged()),
+    }
+}
+
+/// Visits the records: the distance of each offset from that of the batch, and each timestamp.
+/// Returns the bytes after the last one that was visited.
+fn visit<'a>(
+    batch: &'a [u8],
+    header: &BatchHeader,
+    bytes_max: u64,
+    mut visitor: impl FnMut(i64, i64) -> io::Result<ControlFlow<()>>,
+) -> io::Result<Limited<'a>> {
     let compressed = batch.get(HEADER_BYTES..).ok_or_else(damaged)?;
-    let snappy;
-    let mut records: Box<dyn Read + '_> = match header.codec() {
+    let records: Box<dyn Read + 'a> = match header.codec() {
         Codec::None => Box::new(compressed),
         Codec::Gzip => Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(
             compressed,
         ))),
-        Codec::Snappy => {
-            snappy = unsnap(compressed)?;
-            Box::new(&snappy[..])
-        }
+        Codec::Snappy => Box::new(io::Cursor::new(unsnap(
+            compressed,
+            bytes_max.min(SNAPPY_BLOCK_MAX),
+        )?)),
         Codec::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(compressed)),
         Codec::Zstd => Box::new(BufReader::new(zstd::Decoder::with_buffer(compressed)?)),
         Codec::Unknown => return Err(damaged()),
     };
-    let last = header.last_offset();
+    let mut records = Limited {
+        records,
+        left: bytes_max,
+    };
     for _ in 0..header.count {
         let (time_delta, offset_delta) = next(&mut records)?;
         let time = header.base_timestamp.checked_add(time_delta);
-        let offset = header.base_offset.checked_add(offset_delta);
-        let offset = offset.filter(|offset| (header.base_offset..=last).contains(offset));
-        let (offset, time) = offset.zip(time).ok_or_else(damaged)?;
-        if offset >= start && time >= timestamp {
-            return Ok(Some((offset, time)));
+        if visitor(offset_delta, time.ok_or_else(damaged)?)?.is_break() {
+            break;
         }
     }
-    Ok(None)
+    Ok(records)
+}
+
+/// Records without compression, of which no more than `left` bytes may follow.
+struct Limited<'a> {
+    records: Box<dyn Read + 'a>,
+    left: u64,
+}
+
+impl Read for Limited<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.records.read(buffer)?;
+        let left = self.left.checked_sub(read as u64);
+        self.left = left.ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(read)
+    }
 }
 
 /// Reads a record: what its timestamp and its offset are above those of the batch.
@@ -93,29 +155,29 @@ fn varint(from: &mut dyn Read) -> io::Result<(i64, u64)> {
     }
 }
 
-/// Blocks as Java's snappy writes them, each behind its length, or one block alone.
-fn unsnap(compressed: &[u8]) -> io::Result<Vec<u8>> {
-    let block = |block: &[u8]| {
+/// Blocks as Java's snappy writes them, each behind its length, or one block alone; together no
+/// more than `bytes_max` bytes without compression.
+fn unsnap(compressed: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
+    let block = |block: &[u8], whole: &mut Vec<u8>| {
         let length = snap::raw::decompress_len(block)?;
-        if length > SNAPPY_BLOCK_MAX {
-            return Err(damaged());
+        if (whole.len() + length) as u64 > bytes_max {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
-        Ok(snap::raw::Decoder::new().decompress_vec(block)?)
+        whole.extend(snap::raw::Decoder::new().decompress_vec(block)?);
+        Ok(())
     };
+    let mut whole = Vec::new();
     if !compressed.starts_with(SNAPPY_JAVA) {
-        return block(compressed);
+        block(compressed, &mut whole)?;
+        return Ok(whole);
     }
     let mut rest = compressed
         .get(SNAPPY_JAVA_HEADER_BYTES..)
         .ok_or_else(damaged)?;
-    let mut whole = Vec::new();
     while let Some((length, behind)) = rest.split_first_chunk() {
         let length = u32::from_be_bytes(*length) as usize;
         let (one, behind) = behind.split_at_checked(length).ok_or_else(damaged)?;
-        whole.extend(block(one)?);
-        if whole.len() > SNAPPY_BLOCK_MAX {
-            return Err(damaged());
-        }
+        block(one, &mut whole)?;
         rest = behind;
     }
     Ok(whole)
@@ -173,8 +235,7 @@ mod tests {
     }
 
     fn batch_of(codec: i16, records: &[u8]) -> (Vec<u8>, BatchHeader) {
-        let mut batch = crate::batch::tests::batch(3, records.len(), 1000);
-        batch[HEADER_BYTES..].copy_from_slice(records);
+        let mut batch = crate::batch::tests::batch_of_records(3, records, 1000);
         batch[21..23].copy_from_slice(&codec.to_be_bytes());
         let mut header = BatchHeader::parse(&batch).unwrap();
         header.base_offset = 50;
@@ -223,6 +284,40 @@ mod tests {
             first_since(&batch, &header, (0, 1005)).unwrap(),
             Some((51, 1010))
         );
+    }
+
+    #[test]
+    fn the_latest_time_is_that_of_the_records_in_every_codec() {
+        let codecs = [
+            Codec::None,
+            Codec::Gzip,
+            Codec::Snappy,
+            Codec::Lz4,
+            Codec::Zstd,
+        ];
+        for (number, codec) in (0..).zip(codecs) {
+            let (mut batch, mut header) = batch_of(number, &compressed(codec));
+            let length = records().len() as u64;
+            assert_eq!(latest(&batch, &header, length).unwrap(), 1020, "{codec:?}");
+            let too_large = latest(&batch, &header, length - 1).unwrap_err();
+            let kind = io::ErrorKind::FileTooLarge;
+            assert_eq!(too_large.kind(), kind, "{codec:?}");
+            // One record less, and one more, than the header announces.
+            for count in [2, 4] {
+                header.count = count;
+                let outcome = latest(&batch, &header, u64::MAX);
+                assert!(outcome.is_err(), "{codec:?} {count}");
+            }
+            // The header that is written is that of the records, with its checksum.
+            batch[35..43].copy_from_slice(&1000i64.to_be_bytes());
+            crate::batch::tests::seal(&mut batch);
+            let forged = BatchHeader::parse(&batch).unwrap();
+            let checked = crate::batch::check_compressed(&batch, forged, 1 << 20).unwrap();
+            let written = crate::batch::written(&checked);
+            batch[..written.len()].copy_from_slice(&written);
+            assert_eq!(checked.max_timestamp, 1020, "{codec:?}");
+            assert!(crate::batch::is_intact(&batch, &checked), "{codec:?}");
+        }
     }
 
     #[test]

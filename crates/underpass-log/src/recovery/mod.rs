@@ -503,7 +503,7 @@ impl Scan {
                     return ControlFlow::Break(());
                 }
                 self.go_on(header.base_offset, (base, place.position));
-                scanned.first_timestamp.get_or_insert(header.base_timestamp);
+                scanned.first_timestamp.get_or_insert(header.max_timestamp);
                 let index = &mut scanned.index;
                 index.add(header, place.position, self.index_interval);
                 self.record(header);

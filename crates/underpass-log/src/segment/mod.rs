@@ -3,12 +3,13 @@
 pub(crate) mod damage;
 mod walk;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use underpass::SharedFile;
 
@@ -30,6 +31,8 @@ pub(crate) struct Segment {
     numbering: Numbering,
     /// The files, while they are in use.
     open: Mutex<Option<Arc<OpenSegment>>>,
+    /// The largest timestamp of the records in the first bytes, once they were read.
+    latest_record: Mutex<Option<(u64, i64)>>,
 }
 
 /// The open files of a segment.
@@ -60,6 +63,7 @@ impl Segment {
             size: AtomicU64::new(size),
             numbering,
             open: Mutex::new(None),
+            latest_record: Mutex::new(None),
         }
     }
 
@@ -256,6 +260,31 @@ impl Segment {
         );
         let file = File::open(self.path(LOG))?;
         Ok(self.indexed(&file, INTERVAL_BYTES)?.largest_timestamp())
+    }
+
+    /// Returns the largest timestamp of the records themselves, read from the file, whatever the
+    /// headers of their batches claim. Records that cannot be read count with the last change of
+    /// the file. Waits for the disk.
+    ///
+    /// # Errors
+    /// Of the kernel.
+    pub(crate) fn latest_record(&self) -> io::Result<i64> {
+        if let Some(latest) = self.known_latest_record() {
+            return Ok(latest);
+        }
+        let size = self.size();
+        let unreadable = modified_ms(&self.path(LOG))?;
+        let latest = self.open_once()?.latest_record(size, unreadable)?;
+        *lock(&self.latest_record) = Some((size, latest));
+        Ok(latest)
+    }
+
+    /// Returns what [`latest_record`](Self::latest_record) has found, unless batches were appended
+    /// since.
+    pub(crate) fn known_latest_record(&self) -> Option<i64> {
+        let known = *lock(&self.latest_record);
+        let known = known.filter(|(of_size, _)| *of_size == self.size());
+        known.map(|(_, latest)| latest)
     }
 
     /// Whether the batch that ends with an offset has this as its largest timestamp.
@@ -468,6 +497,39 @@ impl OpenSegment {
         found
     }
 
+    fn latest_record(&self, limit: u64, unreadable: i64) -> io::Result<i64> {
+        let (mut latest, mut failure) = (i64::MIN, None);
+        let search = Search::of((self.base, self.numbering), limit, None);
+        walk_intact(&*self.file, 0, &search, &mut |place, header| match self
+            .read_batch(place, header)
+        {
+            Ok(batch) => {
+                let of_records = batch.and_then(|batch| {
+                    records::latest(&batch, header, BATCH_RECORDS_BYTES_MAX).ok()
+                });
+                latest = latest.max(of_records.unwrap_or(unreadable));
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        // Records without times are as old as their file.
+        let latest = if latest < 0 { unreadable } else { latest };
+        failure.map_or(Ok(latest), Err)
+    }
+
+    /// Reads a batch, unless it is too large for memory.
+    fn read_batch(&self, place: &BatchPlace, header: &BatchHeader) -> io::Result<Option<Vec<u8>>> {
+        if header.size > BATCH_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut batch = vec![0; header.size];
+        disk::read_exact(&*self.file, &mut batch, place.position, DiskWait::Allowed)?;
+        Ok(Some(batch))
+    }
+
     fn first_of_batch(
         &self,
         place: &BatchPlace,
@@ -475,11 +537,9 @@ impl OpenSegment {
         (start, timestamp): (i64, i64),
     ) -> io::Result<Option<(i64, i64)>> {
         let offset = header.base_offset;
-        if header.size > BATCH_BYTES_MAX {
+        let Some(batch) = self.read_batch(place, header)? else {
             return Ok(Some((offset.max(start), header.max_timestamp)));
-        }
-        let mut batch = vec![0; header.size];
-        disk::read_exact(&*self.file, &mut batch, place.position, DiskWait::Allowed)?;
+        };
         match records::first_since(&batch, header, (start, timestamp)) {
             // The header may promise what none of its records has.
             Ok(found) if found.is_some() || offset < start => Ok(found),
@@ -494,6 +554,18 @@ impl OpenSegment {
 
 /// The largest batch that is read as a whole.
 const BATCH_BYTES_MAX: usize = 128 << 20;
+
+/// The most bytes without compression that are read of the records of a batch.
+const BATCH_RECORDS_BYTES_MAX: u64 = 1 << 30;
+
+/// The last change of a file, in milliseconds since 1970.
+pub(crate) fn modified_ms(path: &Path) -> io::Result<i64> {
+    let modified = fs::metadata(path)?.modified()?;
+    let since = modified
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
 
 /// The file of a segment with this extension.
 pub(crate) fn file_path(folder: &Path, base: i64, extension: &str) -> PathBuf {

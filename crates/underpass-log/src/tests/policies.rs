@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use underpass_testkit::wait_until;
 
 use super::*;
+use crate::batch::tests::seal;
 use crate::segment::{INDEX, SNAPSHOT, TIME_INDEX, lock};
 
 /// A log with a configuration that differs from that of small segments.
@@ -371,6 +372,26 @@ fn segments_go_whose_latest_record_is_too_old() {
     assert_eq!((log.offsets().start, log.offsets().end), (9, 9));
     append_times(&log, 10, &[5000]);
     assert_eq!((log.offsets().start, log.offsets().end), (9, 10));
+}
+
+/// Segments that an earlier version has written have the headers that clients had sent.
+#[test]
+fn a_segment_whose_headers_claim_old_times_stays_while_its_records_are_young() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = kept_for_a_second(folder.path(), &[10]);
+    let mut forged = batch(1, 239, 5000);
+    forged[35..43].copy_from_slice(&50i64.to_be_bytes());
+    seal(&mut forged);
+    assert!(append_all(&log, &[forged]).iter().all(Result::is_ok));
+    append_times(&log, 239, &[20, 60]);
+    let end = log.sync().unwrap();
+    log.finish_sealed().unwrap();
+    log.show_until(end);
+    assert_eq!(bases(&log), [0, 2]);
+    for (now, start) in [(2000, 0), (6000, 0), (6001, 4)] {
+        retain(&log, now);
+        assert_eq!(log.offsets().start, start, "{now}");
+    }
 }
 
 #[test]

@@ -216,7 +216,7 @@ impl Served {
         while next < offsets.end {
             let read = log.read(next, 1, FirstBatch::Whole, DiskWait::Allowed);
             let range = match read {
-                Ok(LogRead::Records(range)) => range,
+                Ok(LogRead::Records(range, _)) => range,
                 Ok(other) => {
                     assert!(matches!(other, LogRead::Empty));
                     break;

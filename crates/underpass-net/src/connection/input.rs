@@ -122,7 +122,6 @@ impl FrameBuffer {
     }
 
     /// The buffer, which ends behind what has arrived, with room for more.
-    #[cfg(feature = "tls")]
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         self.bytes.truncate(self.arrived);
         if self.bytes.len() == self.bytes.capacity() {
@@ -141,7 +140,6 @@ impl FrameBuffer {
     }
 
     /// All that is in the buffer has arrived.
-    #[cfg(feature = "tls")]
     pub(crate) fn advance_to_end(&mut self) {
         self.arrived = self.bytes.len();
     }

@@ -16,7 +16,6 @@ mod receive;
 mod send;
 pub(crate) mod send_queue;
 pub(crate) mod socket;
-#[cfg(feature = "tls")]
 pub(crate) mod step_gate;
 pub(crate) mod transport;
 pub(crate) mod wait;
@@ -178,7 +177,6 @@ impl Connection {
         self.state.transport.tls()
     }
 
-    #[cfg(feature = "tls")]
     pub(crate) fn state(&mut self) -> &mut ConnectionState {
         &mut self.state
     }

@@ -87,7 +87,6 @@ impl PlainSocket {
 
     /// Forgets what the event loop knows: the next call is made whatever that was, and the first
     /// that would block registers anew. Nothing waits now.
-    #[cfg(feature = "tls")]
     pub(crate) fn deregister(&self) {
         self.registration.take();
     }

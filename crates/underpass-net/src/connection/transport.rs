@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustix::net::{Shutdown, shutdown, sockopt};
 use tokio::io::{Interest, Ready};
-#[cfg(feature = "tls")]
 use underpass::EndpointKind;
 use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Turn};
 use underpass::{Kernel, Outbox, Policy};
@@ -17,10 +16,8 @@ use underpass::{Kernel, Outbox, Policy};
 use crate::connection::input::FrameBuffer;
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
-#[cfg(feature = "tls")]
 use crate::limits::SEALED_COST;
 use crate::tls::info::{SealedBy, TlsInfo};
-#[cfg(feature = "tls")]
 use crate::tls::session::TlsSession;
 
 /// The socket of a connection and what is spoken directly on it.
@@ -34,7 +31,6 @@ enum Layer {
     /// Nothing: the bytes are those of the protocol.
     Plain,
     /// TLS, in user space.
-    #[cfg(feature = "tls")]
     Tls(Box<TlsSession>),
 }
 
@@ -47,13 +43,11 @@ impl Transport {
         }
     }
 
-    #[cfg(feature = "tls")]
     pub(crate) fn socket(&self) -> &PlainSocket {
         &self.socket
     }
 
     /// Speaks TLS from now on.
-    #[cfg(feature = "tls")]
     pub(crate) fn secure(&mut self, session: Box<TlsSession>) {
         self.layer = Layer::Tls(session);
     }
@@ -62,7 +56,6 @@ impl Transport {
     pub(crate) fn tls(&self) -> Option<&Rc<TlsInfo>> {
         match &self.layer {
             Layer::Plain => None,
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => Some(session.info()),
         }
     }
@@ -75,7 +68,6 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match &self.layer {
             Layer::Plain => self.socket.poll_read(task, room),
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => session.poll_read(&self.socket, task, room),
         }
     }
@@ -94,7 +86,6 @@ impl Transport {
                 }
                 read
             }
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => {
                 let read = session.poll_read(&self.socket, task, frame.room());
                 frame.advance_to_end();
@@ -107,7 +98,6 @@ impl Transport {
     pub(crate) fn read_now(&self, room: &mut Vec<u8>) -> io::Result<usize> {
         match &self.layer {
             Layer::Plain => self.socket.receive(room),
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => session.read_now(&self.socket, room),
         }
     }
@@ -126,7 +116,6 @@ impl Transport {
                 let turn = sender.scheduled_turn(outbox, &self.socket, kernel, policy, bytes_max);
                 turn.await
             }
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => {
                 let socket = &self.socket;
                 // Boxed, so that plain connections are not larger for it.
@@ -149,7 +138,6 @@ impl Transport {
         let taken = sender.filled_by()?;
         match &self.layer {
             Layer::Plain => Some(taken),
-            #[cfg(feature = "tls")]
             Layer::Tls(_) => Some(taken * SEALED_COST),
         }
     }
@@ -163,7 +151,6 @@ impl Transport {
     ) -> Result<Turn, underpass::Error> {
         match &self.layer {
             Layer::Plain => body.turn(&self.socket, kernel, bytes_max).await,
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => session.receive(&self.socket, body, bytes_max).await,
         }
     }
@@ -172,7 +159,6 @@ impl Transport {
     pub(crate) fn sealed_by(&self, outbox: &Outbox) -> Option<SealedBy> {
         match (&self.layer, outbox) {
             (Layer::Plain, _) => None,
-            #[cfg(feature = "tls")]
             (Layer::Tls(session), outbox) => Some(session.sealed_by(outbox)),
         }
     }
@@ -187,7 +173,6 @@ impl Transport {
     ) -> Option<Forecast> {
         match &self.layer {
             Layer::Plain => sender.forecast(outbox, &self.socket, kernel, policy, longer),
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => {
                 let sink = match session.sealed_by(outbox) {
                     SealedBy::UserSpace => EndpointKind::TcpSealed,
@@ -202,7 +187,6 @@ impl Transport {
     pub(crate) fn shutdown(&self) -> io::Result<()> {
         match &self.layer {
             Layer::Plain => {}
-            #[cfg(feature = "tls")]
             Layer::Tls(session) => session.close(&self.socket)?,
         }
         Ok(shutdown(&self.socket, Shutdown::Write)?)

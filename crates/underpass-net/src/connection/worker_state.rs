@@ -28,7 +28,6 @@ use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 use underpass::{Kernel, Outbox, Policy};
 
 use crate::connection::send_queue::SendQueue;
-#[cfg(feature = "tls")]
 use crate::connection::step_gate::StepGate;
 use crate::limits::{
     ConnectionLimits, EVICTED_MAX, EVICTION_GRACE_MAX, EVICTION_GRACE_MIN, EVICTION_SHARE,
@@ -55,16 +54,12 @@ pub(crate) struct WorkerState {
     /// What the next connection that owes something owes it by.
     spare_outbox: Cell<Option<Box<Outbox>>>,
     /// What is about to be encrypted.
-    #[cfg(feature = "tls")]
     pub(crate) plaintext: RefCell<Vec<u8>>,
     /// What handshakes take turns at.
-    #[cfg(feature = "tls")]
     pub(crate) handshakes: StepGate,
     /// What the next connection seals into.
-    #[cfg(feature = "tls")]
     pub(crate) sealed: RefCell<Vec<u8>>,
     /// So many bytes more are sealed record by record, on all connections.
-    #[cfg(feature = "tls")]
     pub(crate) sealed_caution: Cell<u64>,
     pub(crate) shared: Arc<SharedQuotas>,
     /// Shared with other workers where a limit is configured.
@@ -99,13 +94,9 @@ impl WorkerState {
             send_queue: SendQueue::default(),
             spare_input: RefCell::default(),
             spare_outbox: Cell::default(),
-            #[cfg(feature = "tls")]
             plaintext: RefCell::default(),
-            #[cfg(feature = "tls")]
             handshakes: StepGate::default(),
-            #[cfg(feature = "tls")]
             sealed: RefCell::default(),
-            #[cfg(feature = "tls")]
             sealed_caution: Cell::default(),
             clients,
             shared,

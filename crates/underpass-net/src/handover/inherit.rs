@@ -12,10 +12,10 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::error::Error;
 use crate::handover::socket::{
-    ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
+    ACTIVATED, END, FAILED, FILE, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
 };
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
-use crate::listen::address::ListenAt;
+use crate::listen::address::{Address, ListenAt};
 use crate::listen::config::ListenerAccess;
 use crate::listen::listeners::{ActivatedSocket, Listener, Listeners, address_of};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};
@@ -26,7 +26,17 @@ use crate::tls::shared::TlsShared;
 pub struct Inherited {
     pub(crate) activated: Vec<ActivatedSocket>,
     pub(crate) listeners: Listeners,
+    file: Option<HandedFile>,
     tls: Arc<TlsShared>,
+}
+
+/// An open file that a process passes to its successor, which may not be able to open it.
+#[derive(Debug)]
+pub struct HandedFile {
+    /// A name that both processes know it by.
+    pub name: String,
+    /// The descriptor.
+    pub file: OwnedFd,
 }
 
 /// The process that this one succeeds. It continues until [`Server::take_over_from`] is called; if
@@ -53,6 +63,23 @@ impl Inherited {
         }
     }
 
+    /// Returns the names and ports of the TCP sockets that the service manager has passed.
+    pub fn activated_ports(&self) -> Vec<(String, u16)> {
+        let ports = self
+            .activated
+            .iter()
+            .filter_map(|one| match address_of(&one.socket).ok()? {
+                Address::Tcp(address) => Some((one.name.clone(), address.port())),
+                Address::Unix(_) => None,
+            });
+        ports.collect()
+    }
+
+    /// Takes the open file that the predecessor has passed.
+    pub fn take_file(&mut self) -> Option<HandedFile> {
+        self.file.take()
+    }
+
     /// What acceptors of TLS share, with the keys of the predecessor's tickets.
     pub fn tls(&self) -> Arc<TlsShared> {
         Arc::clone(&self.tls)
@@ -62,14 +89,14 @@ impl Inherited {
 impl Predecessor {
     pub(crate) fn report_ready(self) -> Result<(), Error> {
         self.peer_process
-            .send(READY, None)
+            .send(READY, &[])
             .map_err(|error| unusable("the earlier process", error))
     }
 
     /// Reports that this process does not take over, and why. The predecessor goes on.
     pub fn report_failure(self, why: &str) {
         // If it is gone the report concerns nobody.
-        let _ = self.peer_process.send(&format!("{FAILED}{why}"), None);
+        let _ = self.peer_process.send(&format!("{FAILED}{why}"), &[]);
     }
 }
 
@@ -122,29 +149,37 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
     let null = null.or_else(|_| io::pipe().map(|(read, _write)| read.into()));
     rustix::stdio::dup2_stdin(null.map_err(failed)?).map_err(|errno| failed(errno.into()))?;
     let peer_process = HandoverSocket::new(socket, UPGRADE_TIMEOUT).map_err(failed)?;
-    let (mut activated, mut all) = (Vec::new(), Vec::new());
+    let (mut activated, mut all, mut file) = (Vec::new(), Vec::new(), None);
     let mut tls = TlsShared::default();
     for _ in 0..=INHERITED_MAX {
         let message = peer_process.receive().map_err(failed)?;
-        let (text, socket) = message.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
+        let (text, descriptors) =
+            message.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
         if text == END {
             let listeners = Listeners { all };
             return Ok((
                 Inherited {
                     activated,
                     listeners,
+                    file,
                     tls: Arc::new(tls),
                 },
                 peer_process,
             ));
         }
-        let socket = socket.ok_or_else(|| failed(io::Error::other("a socket is missing")))?;
+        let mut descriptors = descriptors.into_iter();
+        let socket = descriptors
+            .next()
+            .ok_or_else(|| failed(io::Error::other("a socket is missing")))?;
         let socket = check(socket).map_err(|error| unusable(&text, error))?;
         if let Some(name) = text.strip_prefix(ACTIVATED) {
             let name = name.to_owned();
             activated.push(ActivatedSocket { name, socket });
         } else if text.starts_with(TICKETS) {
             tls = TlsShared::of_predecessor(text, TICKETS);
+        } else if let Some(name) = text.strip_prefix(FILE) {
+            let name = name.to_owned();
+            file = descriptors.next().map(|file| HandedFile { name, file });
         } else if let Some(at) = text.strip_prefix(SOCKET) {
             let at = at
                 .parse()

@@ -1,11 +1,12 @@
 //! The messages between a server and its successor: over a `SOCK_SEQPACKET` socket, a line of text
-//! and at most one descriptor each.
+//! and at most two descriptors each.
 //!
 //! ```text
 //!  old ──► "socket 127.0.0.1:8080" + descriptor     as many as there are
 //!      ──► "activated NAME" + descriptor            what the service manager had passed
 //!      ──► "tickets KEYS" + descriptor              the keys of TLS tickets; the descriptor is one
 //!                                                   of those above, as older versions want one
+//!      ──► "file NAME" + the same + descriptor      an open file; older versions look at the first
 //!      ──► "end"
 //!  new ──► "ready", or "failed" and why
 //! ```
@@ -32,6 +33,7 @@ pub(crate) const VARIABLE: &str = "UNDERPASS_HANDOVER";
 pub(crate) const SOCKET: &str = "socket ";
 pub(crate) const ACTIVATED: &str = "activated ";
 pub(crate) const TICKETS: &str = "tickets ";
+pub(crate) const FILE: &str = "file ";
 pub(crate) const END: &str = "end";
 pub(crate) const READY: &str = "ready";
 pub(crate) const FAILED: &str = "failed ";
@@ -61,13 +63,11 @@ impl HandoverSocket {
         Ok(HandoverSocket { socket })
     }
 
-    pub(crate) fn send(&self, text: &str, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    pub(crate) fn send(&self, text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if let Some(socket) = &socket {
-            control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(
-                socket,
-            )));
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         let text = [IoSlice::new(text.as_bytes())];
         sendmsg(&self.socket, &text, &mut control, SendFlags::NOSIGNAL)?;
@@ -75,8 +75,8 @@ impl HandoverSocket {
     }
 
     /// Receives the next message; none if the other process is gone.
-    pub(crate) fn receive(&self) -> io::Result<Option<(String, Option<OwnedFd>)>> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    pub(crate) fn receive(&self) -> io::Result<Option<(String, Vec<OwnedFd>)>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut text = vec![0; HANDOVER_BYTES_MAX];
         let heard = recvmsg(
@@ -90,12 +90,11 @@ impl HandoverSocket {
         }
         text.truncate(heard.bytes);
         let text = String::from_utf8(text).map_err(io::Error::other)?;
-        let mut sockets = control.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
+        let descriptors = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
             _ => None,
         });
-        let socket = sockets.next().and_then(|mut sockets| sockets.next());
-        Ok(Some((text, socket)))
+        Ok(Some((text, descriptors.flatten().collect())))
     }
 }
 
@@ -114,15 +113,21 @@ mod tests {
             HandoverSocket::new(other, timeout).unwrap(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        one.send("socket a", Some(listener.as_fd())).unwrap();
-        one.send(END, None).unwrap();
+        let socket = listener.as_fd();
+        for sent in [&[socket][..], &[socket, socket]] {
+            one.send("socket a", sent).unwrap();
+        }
+        one.send(END, &[]).unwrap();
         drop(one);
-        let (text, socket) = other.receive().unwrap().unwrap();
-        assert_eq!(text, "socket a");
-        let copy = TcpListener::from(socket.unwrap());
-        assert_eq!(copy.local_addr().unwrap(), listener.local_addr().unwrap());
-        let (text, socket) = other.receive().unwrap().unwrap();
-        assert_eq!((text.as_str(), socket.is_none()), (END, true));
+        for count in [1, 2] {
+            let (text, sockets) = other.receive().unwrap().unwrap();
+            assert_eq!((text.as_str(), sockets.len()), ("socket a", count));
+            for copy in sockets.into_iter().map(TcpListener::from) {
+                assert_eq!(copy.local_addr().unwrap(), listener.local_addr().unwrap());
+            }
+        }
+        let (text, sockets) = other.receive().unwrap().unwrap();
+        assert_eq!((text.as_str(), sockets.len()), (END, 0));
         assert!(other.receive().unwrap().is_none());
     }
 }

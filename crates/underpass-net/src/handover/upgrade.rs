@@ -1,4 +1,4 @@
-//! Passes all listening sockets to a new process, the successor.
+//! Passes all listening sockets, and an open file, to a new process, the successor.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,8 +7,9 @@ use std::thread;
 use std::time::Instant;
 
 use crate::error::Error;
+use crate::handover::inherit::HandedFile;
 use crate::handover::socket::{
-    ACTIVATED, END, FAILED, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
+    ACTIVATED, END, FAILED, FILE, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
 };
 use crate::limits::{LAST_WORDS_TIMEOUT, UPGRADE_TIMEOUT};
 use crate::listen::address::ListenAt;
@@ -24,6 +25,7 @@ pub(crate) fn hand_over(
     listeners: &Listeners,
     activated: &[ActivatedSocket],
     tls: &TlsShared,
+    file: Option<&HandedFile>,
 ) -> Result<Child, Error> {
     let (ours, theirs) = HandoverSocket::pair().map_err(|error| failed("socketpair", &error))?;
     let peer_process =
@@ -37,7 +39,7 @@ pub(crate) fn hand_over(
     // Closes our copy of the other end: otherwise its end would never be seen.
     drop(command);
     let mut child = started.map_err(|error| failed(&program, &error))?;
-    let answer = pass_sockets(&peer_process, listeners, activated, tls)
+    let answer = pass_sockets(&peer_process, listeners, activated, tls, file)
         .and_then(|()| peer_process.receive());
     let why = match answer {
         Ok(Some((text, _))) if text == READY => return Ok(child),
@@ -73,32 +75,32 @@ fn pass_sockets(
     listeners: &Listeners,
     activated: &[ActivatedSocket],
     tls: &TlsShared,
+    file: Option<&HandedFile>,
 ) -> io::Result<()> {
     for place in &listeners.all {
         if matches!(place.identity.at, ListenAt::Systemd { .. }) {
             continue;
         }
         for socket in &place.sockets {
-            peer_process.send(
-                &format!("{SOCKET}{}", place.identity.at),
-                Some(socket.as_fd()),
-            )?;
+            peer_process.send(&format!("{SOCKET}{}", place.identity.at), &[socket.as_fd()])?;
         }
     }
     for one in activated {
         let name = format!("{ACTIVATED}{}", one.name);
-        peer_process.send(&name, Some(one.socket.as_fd()))?;
+        peer_process.send(&name, &[one.socket.as_fd()])?;
     }
     let sockets = listeners.all.iter().flat_map(|place| &place.sockets);
     if let Some(socket) = sockets
         .chain(activated.iter().map(|one| &one.socket))
         .next()
     {
-        tls.handover(TICKETS, |text| {
-            peer_process.send(text, Some(socket.as_fd()))
-        })?;
+        tls.handover(TICKETS, |text| peer_process.send(text, &[socket.as_fd()]))?;
+        if let Some(HandedFile { name, file }) = file {
+            let descriptors = [socket.as_fd(), file.as_fd()];
+            peer_process.send(&format!("{FILE}{name}"), &descriptors)?;
+        }
     }
-    peer_process.send(END, None)
+    peer_process.send(END, &[])
 }
 
 /// A reset is an end with unread messages.

@@ -1,10 +1,11 @@
 //! Addresses: to listen on, listened on, and of peers.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use nix::net::if_::if_nametoindex;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -85,9 +86,14 @@ impl ListenAt {
             Err(error) if text.is_empty() || text.contains('/') || text.starts_with("unix:") => {
                 return Err(error);
             }
+            Err(error) if zoned_address(text).is_some() => return Err(error),
             Err(_) => {}
         }
         let port = port.unwrap_or(PORT);
+        if let Some(address) = zoned_address(&format!("{text}:{port}")) {
+            let address = address.map_err(|why| bad(why.to_owned()))?;
+            return Ok(vec![address.into()]);
+        }
         if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port).into()]);
         }
@@ -168,7 +174,21 @@ impl ListenAt {
     }
 }
 
+/// Reads `[ADDRESS%ZONE]:PORT`, where the zone is the name or the index of an interface (RFC 4007,
+/// section 11).
+fn zoned_address(text: &str) -> Option<Result<SocketAddr, &'static str>> {
+    let (inside, port) = text.strip_prefix('[')?.rsplit_once("]:")?;
+    let (ip, zone) = inside.split_once('%')?;
+    let (ip, port) = (ip.parse().ok()?, port.parse().ok()?);
+    let index = zone.parse().ok().or_else(|| if_nametoindex(zone).ok());
+    let address = index.map(|index| SocketAddrV6::new(ip, port, 0, index).into());
+    Some(address.ok_or("its zone is no interface of this machine"))
+}
+
 fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
+    if let Some(address) = zoned_address(text) {
+        return address;
+    }
     let (ip, port) = match text.strip_prefix(':').or(text.strip_prefix("*:")) {
         Some(port) => (everywhere(), port),
         None => (Ipv4Addr::LOCALHOST.into(), text),

@@ -93,6 +93,18 @@ impl Listeners {
                 all.push(listener);
             }
         }
+        let is_used = |socket: &ActivatedSocket| {
+            places.iter().any(|at| match at {
+                ListenAt::Systemd { name } => name.as_ref().is_none_or(|name| *name == socket.name),
+                _ => false,
+            })
+        };
+        let unused = activated.iter().filter(|socket| !is_used(socket));
+        let unused: Vec<_> = unused.map(|socket| socket.name.clone()).collect();
+        if !unused.is_empty() {
+            // Their clients would wait for ever.
+            return Err(Error::UnusedSockets { names: unused });
+        }
         if !all.iter().any(Listener::is_for_clients) {
             return Err(Error::NowhereToListen);
         }

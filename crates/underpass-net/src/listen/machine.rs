@@ -20,7 +20,6 @@ pub fn machine_addresses() -> Vec<IpAddr> {
 }
 
 /// Those of them that a URL can have: link-local ones need a zone.
-#[cfg(feature = "tls")]
 pub(crate) fn addresses() -> Vec<IpAddr> {
     let is_link_local = |address: &IpAddr| match address {
         IpAddr::V4(_) => false,
@@ -36,7 +35,6 @@ pub(crate) fn addresses() -> Vec<IpAddr> {
 }
 
 /// The name of this machine, if it can stand in a certificate, in lower case.
-#[cfg(feature = "tls")]
 pub(crate) fn host_name() -> Option<String> {
     let name = rustix::system::uname();
     let name = name.nodename().to_str().ok()?.to_ascii_lowercase();

@@ -1,7 +1,5 @@
 //! A running server: its listeners, and generations of workers that use them one after another.
 
-pub(crate) mod config;
-
 use std::fmt;
 use std::mem;
 use std::net::SocketAddr;
@@ -14,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 
 use crate::error::Error;
-use crate::handover::inherit::{Inherited, Predecessor};
+use crate::handover::inherit::{HandedFile, Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX, RETIRE_TIMEOUT};
 use crate::listen::address::Address;
@@ -23,9 +21,9 @@ use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::listen::unix::UnlinkPolicy;
 use crate::process::resources;
 use crate::quota::SharedQuotas;
-use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase};
 use crate::tls::shared::TlsShared;
+use crate::worker::config::ServerConfig;
 use crate::worker::protocol::Protocol;
 use crate::worker::{ServerParts, prepare};
 
@@ -103,8 +101,8 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         self.start_generation(config, &before)
     }
 
-    /// Starts `command`, passes all listening sockets and the keys of tickets to it, and retires
-    /// when it accepts connections;
+    /// Starts `command`, passes all listening sockets, the keys of tickets and `file` to it, and
+    /// retires when it accepts connections;
     /// [`join`](Server::join) returns when the last response has been sent. The command's standard
     /// input becomes the socket between both processes: the new one has to call
     /// [`Inherited::take`], start a server and call [`Server::take_over_from`]. `started` is called
@@ -118,6 +116,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         &self,
         command: Command,
         tls: &TlsShared,
+        file: Option<&HandedFile>,
         started: impl FnOnce(&Child),
     ) -> Result<(), Error> {
         let _change = lock(&self.change);
@@ -125,7 +124,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             return Err(Error::Stopping);
         }
         let listeners = self.shutdown.lock().listeners.duplicate()?;
-        let child = hand_over(command, &listeners, &self.activated, tls)?;
+        let child = hand_over(command, &listeners, &self.activated, tls, file)?;
         started(&child);
         let mut state = self.shutdown.lock();
         if state.phase() > ShutdownPhase::Running {

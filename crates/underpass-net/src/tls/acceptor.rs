@@ -9,7 +9,7 @@ use ::aws_lc_rs::digest;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use crate::tls::certificates::Certificates;
@@ -149,6 +149,16 @@ impl TlsAcceptor {
         &self.shared
     }
 
+    /// Returns the highest version that is spoken.
+    pub(crate) fn version_max(&self) -> TlsVersion {
+        let present = self.present();
+        let mut suites = present.config.crypto_provider().cipher_suites.iter();
+        match suites.any(|suite| suite.tls13().is_some()) {
+            true => TlsVersion::Tls13,
+            false => TlsVersion::Tls12,
+        }
+    }
+
     pub(crate) fn session(&self) -> Result<UnbufferedServerConnection, TlsError> {
         let config = Arc::clone(&self.present().config);
         UnbufferedServerConnection::new(config).map_err(setup)
@@ -217,6 +227,10 @@ impl ClientAuthorities {
     }
 }
 
+/// A bound on the early data that is skipped: 64 KiB in full records, 16 KiB in records of 1 KiB.
+/// rustls counts each record again with every one that follows it, and tries to decrypt it again.
+const EARLY_DATA_SKIPPED_MAX: u32 = 256 << 10;
+
 fn config(
     options: &TlsOptions,
     protocols: &[Vec<u8>],
@@ -241,6 +255,11 @@ fn config(
     config.alpn_protocols = protocols.to_vec();
     // Those of clients are sent as they are: nothing is unpacked for a peer that is not known yet.
     config.cert_decompressors = Vec::new();
+    // Clients may send early data by a ticket of an earlier server at this address. It is skipped:
+    // with tickets, rustls accepts and offers none.
+    config.max_early_data_size = EARLY_DATA_SKIPPED_MAX;
+    // Sessions are resumed by tickets alone: nothing is kept of one in memory.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Arc::new(TicketIssuer {
         keys: Arc::clone(&shared.tickets),
         of: ticket_use,

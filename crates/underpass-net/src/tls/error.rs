@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-#[cfg(feature = "tls")]
 use rustls::AlertDescription;
 use thiserror::Error;
 
@@ -115,7 +114,6 @@ impl HandshakeError {
 }
 
 /// Why a session ends before its time.
-#[cfg(feature = "tls")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SessionFault {
     /// The peer violated the protocol; this alert is sent to it.
@@ -124,7 +122,6 @@ pub(crate) enum SessionFault {
     Told(AlertDescription),
 }
 
-#[cfg(feature = "tls")]
 impl From<SessionFault> for io::Error {
     fn from(fault: SessionFault) -> io::Error {
         match fault {

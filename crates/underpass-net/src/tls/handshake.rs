@@ -10,7 +10,9 @@ use rustix::net::sockopt::set_tcp_quickack;
 use rustix::net::{SendFlags, send};
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{AlertDescription, HandshakeKind as RustlsKind, InvalidMessage, ProtocolVersion};
+use rustls::{
+    AlertDescription, HandshakeKind as RustlsKind, InvalidMessage, PeerMisbehaved, ProtocolVersion,
+};
 use tokio::io::Interest;
 use tokio::task::spawn_blocking;
 use underpass::SealedRecords;
@@ -37,8 +39,19 @@ const HANDSHAKE_RECORD: u8 = 22;
 const CHANGE_CIPHER_SPEC_RECORD: u8 = 20;
 const ALERT_RECORD: u8 = 21;
 
-/// The record of that alert, before anything is encrypted.
-const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+/// A suite of no cipher, by which a client says that it has tried a higher version before (RFC
+/// 7507).
+const FALLBACK_SCSV: u16 = 0x5600;
+
+/// Returns the record of a fatal alert, before anything is encrypted.
+fn alert_record(alert: AlertDescription) -> [u8; 7] {
+    [ALERT_RECORD, 3, 3, 0, 2, 2, u8::from(alert)]
+}
+
+/// The client offers a lower version than it could have: somebody may have cut off its first
+/// attempt.
+const INAPPROPRIATE_FALLBACK: rustls::Error =
+    rustls::Error::PeerMisbehaved(PeerMisbehaved::AttemptedDowngradeToTls12WhenTls13IsSupported);
 
 impl Connection {
     /// Shakes hands.
@@ -109,6 +122,10 @@ struct HandshakeMachine {
     hello: Option<Acceptor>,
     /// The name that the client asks for.
     server_name: Option<Box<str>>,
+    /// Whether the client says that it has tried a higher version before.
+    is_fallback: bool,
+    /// The highest version that is spoken here.
+    version_max: TlsVersion,
     offload: Option<Arc<Offload>>,
 }
 
@@ -211,8 +228,10 @@ impl<'s> HandshakeInProgress<'s> {
         if self.machine.unsent.len() == start
             && self.machine.connection.protocol_version().is_none()
         {
-            self.machine.unsent.extend(DECODE_ERROR);
+            let record = alert_record(AlertDescription::DecodeError);
+            self.machine.unsent.extend(record);
         }
+        self.machine.correct_alert(start, &error);
         self.count_alert(start, &error);
         let _ = self.flush().await;
         match error {
@@ -289,6 +308,8 @@ impl HandshakeMachine {
             unsent: Vec::new(),
             hello: Some(Acceptor::default()),
             server_name: None,
+            is_fallback: false,
+            version_max: acceptor.version_max(),
             offload: acceptor.offload().cloned(),
         })
     }
@@ -301,12 +322,39 @@ impl HandshakeMachine {
     /// Goes on until more has to come, or the handshake is complete.
     fn advance(&mut self) -> Result<HandshakeStep, rustls::Error> {
         loop {
-            match (self.step()?, self.next_record()) {
+            let step = self.step()?;
+            let is_lower = self.version_max == TlsVersion::Tls13
+                && self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+            if self.is_fallback && is_lower {
+                // Nothing was sent yet: the ServerHello is replaced by the alert.
+                self.unsent.clear();
+                return Err(INAPPROPRIATE_FALLBACK);
+            }
+            match (step, self.next_record()) {
                 (HandshakeStep::Again, _) => {}
                 (HandshakeStep::Receive, Some(length)) => self.show(length),
                 (step, _) => return Ok(step),
             }
         }
+    }
+
+    /// Replaces the alert that begins at `start` where RFCs have another one for the error.
+    fn correct_alert(&mut self, start: usize, error: &rustls::Error) {
+        let corrected = match (&self.unsent[start..], error) {
+            (_, error) if *error == INAPPROPRIATE_FALLBACK => {
+                AlertDescription::InappropriateFallback
+            }
+            // rustls has a certificate without a common algorithm for a matter of access (RFC 5246,
+            // section 7.4.1.3; RFC 8446, section 4.1.1).
+            ([ALERT_RECORD, _, _, 0, 2, _, number], rustls::Error::General(_))
+                if *number == u8::from(AlertDescription::AccessDenied) =>
+            {
+                AlertDescription::HandshakeFailure
+            }
+            _ => return,
+        };
+        self.unsent.truncate(start);
+        self.unsent.extend(alert_record(corrected));
     }
 
     fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
@@ -351,8 +399,12 @@ impl HandshakeMachine {
                 Ok(None) => continue,
                 accepted => accepted.ok().flatten(),
             };
-            self.server_name =
-                accepted.and_then(|accepted| accepted.client_hello().server_name().map(Box::from));
+            if let Some(accepted) = &accepted {
+                let hello = accepted.client_hello();
+                self.server_name = hello.server_name().map(Box::from);
+                let mut suites = hello.cipher_suites().iter();
+                self.is_fallback = suites.any(|suite| u16::from(*suite) == FALLBACK_SCSV);
+            }
             self.hello = None;
             return;
         }

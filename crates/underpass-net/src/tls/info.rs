@@ -122,10 +122,6 @@ impl OffloadOutcome {
 
 /// How a connection to a listener with TLS begins.
 #[derive(Debug)]
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(dead_code, reason = "nobody shakes hands")
-)]
 pub(crate) enum Handshake {
     /// Its bytes are encrypted from now on.
     Complete,
@@ -197,7 +193,6 @@ impl CertificateFacts {
 }
 
 /// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
-#[cfg(feature = "tls")]
 pub(crate) fn iana_name(name: &'static str) -> &'static str {
     match name {
         "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",

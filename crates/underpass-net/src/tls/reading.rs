@@ -12,7 +12,7 @@ use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as RustlsError, RootCertStore};
-use x509_cert::certificate::{Certificate, TbsCertificate};
+use x509_cert::certificate::{Certificate, TbsCertificate, Version};
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
@@ -75,8 +75,11 @@ pub(crate) fn load(
         ..facts(files, &chain)?
     };
     let cost = SignatureCost::of(&chain[0]);
-    let key = CertifiedKey::from_der(chain, key(&files.key)?, provider);
+    let key = CertifiedKey::from_der(chain.clone(), key(&files.key)?, provider);
     let key = key.map_err(|error| match error {
+        RustlsError::InvalidCertificate(why) => {
+            content(&files.cert, certificate_fault(&chain[0], &why.to_string()))
+        }
         RustlsError::InconsistentKeys(_) => TlsError::Mismatch {
             cert: files.cert.clone(),
             key: files.key.clone(),
@@ -88,6 +91,19 @@ pub(crate) fn load(
         facts,
         cost,
     })
+}
+
+/// Returns what is wrong with a certificate that cannot be presented, and what to do.
+fn certificate_fault(certificate: &CertificateDer<'_>, why: &str) -> String {
+    let parsed = Certificate::from_der(certificate);
+    match parsed.map(|certificate| certificate.tbs_certificate().version()) {
+        Ok(Version::V3) => format!("the certificate cannot be used: {why}"),
+        Ok(_) => "the certificate has X.509 version 1, without the names that clients compare; \
+                  issue it with extensions, as `openssl x509 -req -in CSR -CA CA -CAkey KEY \
+                  -extfile FILE` with `subjectAltName=DNS:NAME` in FILE"
+            .to_owned(),
+        Err(error) => format!("the certificate cannot be read: {error}"),
+    }
 }
 
 /// The certificates of a file as those of authorities.

@@ -1,13 +1,10 @@
 //! What the acceptors of a server share, also one after another: it outlives reloads.
 
 use std::io;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-#[cfg(feature = "tls")]
 use std::time::SystemTime;
 
-#[cfg(feature = "tls")]
 use crate::tls::tickets::TicketKeys;
 
 /// What the acceptors of a server share: counts, and the keys of the tickets by which sessions are
@@ -18,7 +15,6 @@ pub struct TlsShared {
     pub alerts: AlertCounts,
     /// Connections whose peer has ended its side without close_notify.
     pub unannounced_ends: AtomicU64,
-    #[cfg(feature = "tls")]
     pub(crate) tickets: Arc<TicketKeys>,
 }
 
@@ -26,7 +22,6 @@ impl TlsShared {
     /// Makes a new key for tickets if it is time to, and erases old ones. Call it now and then;
     /// a server with handshakes does it by itself.
     pub fn rotate(&self) {
-        #[cfg(feature = "tls")]
         self.tickets.rotate(SystemTime::now());
     }
 
@@ -36,24 +31,15 @@ impl TlsShared {
         what: &str,
         send: impl FnOnce(&str) -> io::Result<()>,
     ) -> io::Result<()> {
-        #[cfg(feature = "tls")]
-        return send(&self.tickets.to_secret_text(what));
-        #[cfg(not(feature = "tls"))]
-        {
-            drop((what, send));
-            Ok(())
-        }
+        send(&self.tickets.to_secret_text(what))
     }
 
     /// What is shared by a predecessor that has sent this text, without its beginning.
     pub(crate) fn of_predecessor(text: String, what: &str) -> TlsShared {
         let shared = TlsShared::default();
-        #[cfg(feature = "tls")]
         shared
             .tickets
             .take_over(zeroize::Zeroizing::new(text).trim_start_matches(what));
-        #[cfg(not(feature = "tls"))]
-        drop((text, what));
         shared
     }
 }
@@ -121,7 +107,6 @@ impl AlertDirection {
 pub struct AlertCounts([[AtomicU64; ALERTS.len() + 1]; 2]);
 
 impl AlertCounts {
-    #[cfg(any(feature = "tls", test))]
     pub(crate) fn record(&self, direction: AlertDirection, number: u8) {
         let known = ALERTS.iter().position(|(known, _)| *known == number);
         let counts = &self.0[direction as usize];

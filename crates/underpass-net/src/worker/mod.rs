@@ -1,6 +1,7 @@
 //! Workers: threads that each accept and serve their own connections.
 
 pub(crate) mod accept;
+pub(crate) mod config;
 pub(crate) mod listener;
 pub(crate) mod protocol;
 
@@ -24,12 +25,12 @@ use crate::listen::address::PeerAddress;
 use crate::listen::listeners::AssignedSocket;
 use crate::process::resources;
 use crate::quota::SharedQuotas;
-use crate::server::config::ServerConfig;
 use crate::shutdown::{Shutdown, ShutdownPhase, reached};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::Handshake;
 use crate::worker::accept::{AcceptEvent, accept, take_rest};
+use crate::worker::config::ServerConfig;
 use crate::worker::listener::{WorkerListener, group_maxima};
 use crate::worker::protocol::Protocol;
 

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use underpass_net::ListenAt;
+use unicode_normalization::UnicodeNormalization;
 
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::{LinkScope, ShownLink};
 use crate::access::options::AccessOptions;
-use crate::access::rules::AccessVerdict;
+use crate::access::rules::{AccessVerdict, TreePattern};
 use crate::access::secret_files::{exposed, may_read, served};
 use crate::access::store::SiteAccess;
 use crate::error::Error;
-use crate::options::ServerOptions;
+use crate::options::{ServerOptions, SiteOptions};
 use crate::request::Scheme;
 use crate::request::forwarded::ClientPlace;
 use crate::request::path::SitePath;
@@ -57,6 +58,7 @@ pub(crate) fn warnings(options: &ServerOptions) -> Vec<String> {
         }));
     }
     warnings.extend(options.sites.iter().flat_map(|site| unknown(&site.access)));
+    warnings.extend(options.sites.iter().flat_map(absent));
     warnings.extend(unencrypted(options));
     warnings
 }
@@ -85,12 +87,35 @@ fn unknown(access: &AccessOptions) -> Vec<String> {
     unknown
 }
 
+/// Paths of rules that lead to nothing on the disk.
+fn absent(site: &SiteOptions) -> Vec<String> {
+    let rules = site.access.rules.iter().enumerate();
+    let paths = rules.flat_map(|(number, rule)| {
+        let paths = rule.paths.iter().filter_map(TreePattern::path);
+        paths.map(move |path| (number + 1, path))
+    });
+    let absent = paths.filter(|(_, path)| {
+        let spellings = [path.nfc().collect::<String>(), path.nfd().collect()];
+        let mut found = spellings
+            .iter()
+            .map(|path| site.root.join(path).symlink_metadata());
+        !found.any(|found| found.is_ok())
+    });
+    let root = site.root.display();
+    let warning = |(number, path)| {
+        format!(
+            "access: rule {number} is about /{path}, and there is nothing of that name in {root}"
+        )
+    };
+    absent.map(warning).collect()
+}
+
 /// Passwords and tokens that everyone on the way can read.
 fn unencrypted(options: &ServerOptions) -> Option<String> {
     let mut access = options.sites.iter().map(|site| &site.access);
     let is_secret = access.any(|access| access.has_users() || access.tokens.is_some());
     let mut listen = options.listen.iter();
-    let redirects = crate::https::port(options).is_some();
+    let redirects = crate::https::port(options, &[]).is_some();
     let open = listen.find(|listen| match &listen.at {
         ListenAt::Tcp(address) => {
             listen.spoken(options) == Scheme::Http && !address.ip().is_loopback() && !redirects

@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
+use percent_encoding::percent_decode;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
@@ -206,25 +207,71 @@ impl LinkScope {
     }
 }
 
-/// A target or a URL without the signatures in its query.
-pub(crate) fn redacted(target: &[u8]) -> Cow<'_, [u8]> {
-    if !target.windows(START.len()).any(|window| window == START) {
-        return Cow::Borrowed(target);
+/// Returns a part of a request without signatures: the values of the parameter, and whatever looks
+/// like one elsewhere, as in a link that was mangled on its way (`?amp;signed=`, `%3Fsigned%3D`).
+pub(crate) fn redacted(part: &[u8]) -> Cow<'_, [u8]> {
+    let is_plain = !part.windows(START.len()).any(|window| window == START);
+    if is_plain && !words(part).any(holds_signature) {
+        return Cow::Borrowed(part);
     }
-    let mut redacted = Vec::with_capacity(target.len());
-    for pair in target.split_inclusive(|byte| b"?&".contains(byte)) {
+    let mut redacted = Vec::with_capacity(part.len());
+    for pair in part.split_inclusive(|byte| b"?&".contains(byte)) {
         match pair.strip_prefix(START) {
             Some(value) => {
                 redacted.extend_from_slice(b"signed=-");
                 redacted.extend(value.last().filter(|byte| b"?&".contains(byte)));
             }
-            None => redacted.extend_from_slice(pair),
+            None => {
+                for word in pair.split_inclusive(|byte| !is_of_word(*byte)) {
+                    let end = word.iter().rposition(|byte| is_of_word(*byte));
+                    let (word, separator) = word.split_at(end.map_or(0, |end| end + 1));
+                    match holds_signature(word) {
+                        true => redacted.push(b'-'),
+                        false => redacted.extend_from_slice(word),
+                    }
+                    redacted.extend_from_slice(separator);
+                }
+            }
         }
     }
     Cow::Owned(redacted)
 }
 
 const START: &[u8] = b"signed=";
+
+/// A signature that was cut off has at least so many characters, or it is of no use.
+const SIGNATURE_PART_MIN: usize = 22;
+
+/// Whether a signature may have the byte, percent-encoded or not.
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-.%".contains(&byte)
+}
+
+fn words(part: &[u8]) -> impl Iterator<Item = &[u8]> {
+    part.split(|byte| !is_of_word(*byte))
+}
+
+/// Whether a word has an expiry, a scope and a signature, percent-encoded up to twice.
+fn holds_signature(word: &[u8]) -> bool {
+    if word.len() < SIGNATURE_PART_MIN {
+        return false;
+    }
+    let once: Vec<u8> = percent_decode(word).collect();
+    let twice: Vec<u8> = percent_decode(&once).collect();
+    let text = String::from_utf8_lossy(&twice);
+    let fields: Vec<_> = text.split('.').collect();
+    fields.windows(3).any(|fields| {
+        let [before, scope, signature] = fields else {
+            return false;
+        };
+        let digits = before.bytes().rev().take_while(u8::is_ascii_digit);
+        let is_scope = *scope == FILE || decimal(scope).is_some();
+        let is_signature = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+        let length = signature.bytes().take_while(is_signature).count();
+        // Times since 1973.
+        digits.count() >= 9 && is_scope && length >= SIGNATURE_PART_MIN
+    })
+}
 
 /// A number in its only spelling, or one link would have several.
 fn decimal(text: &str) -> Option<u64> {
@@ -407,6 +454,48 @@ mod tests {
         ] {
             let target = redacted(target.as_bytes());
             assert_eq!(String::from_utf8_lossy(&target), expected);
+        }
+    }
+
+    #[test]
+    fn no_signature_is_left_wherever_it_stands() {
+        let key = key("some");
+        for path in ["/a/b", "/a/b/"] {
+            let expires = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+            let value = SignedParameter::sign(&self::path(path), expires, &key).to_string();
+            let encoded = value
+                .replace('.', "%2E")
+                .replace('-', "%2d")
+                .replace('_', "%5F");
+            let twice = encoded.replace('%', "%25");
+            for (target, expected) in [
+                (format!("/a?amp;signed={value}"), "/a?amp;signed=-"),
+                (
+                    format!("/a?x=1&amp;signed={value}&b"),
+                    "/a?x=1&amp;signed=-&b",
+                ),
+                (format!("/a%3Fsigned%3D{value}"), "/-"),
+                (format!("/a?signed%3D{value}/c"), "/a?-/c"),
+                (format!("/{value}"), "/-"),
+                (format!("/a?SIGNED={value}"), "/a?SIGNED=-"),
+                (format!("/a?s={encoded}#x"), "/a?s=-#x"),
+                (format!("/a?s={twice}"), "/a?s=-"),
+                (format!("<http://a/?signed={value}>"), "<http://a/?signed=-"),
+                (format!("/a?s={}", &value[..value.len() - 5]), "/a?s=-"),
+            ] {
+                let shown = redacted(target.as_bytes());
+                let shown = String::from_utf8_lossy(&shown);
+                assert!(shown.starts_with(expected), "{target}: {shown}");
+                assert!(!shown.contains(&value[value.len() - 43..]), "{shown}");
+            }
+        }
+        for plain in [
+            "/releases/1.2.3/underpass-1.2.3-x86_64-unknown-linux-gnu.tar.gz",
+            "/a/1234567890.1.short",
+            "/0123456789abcdef0123456789abcdef.2.0123456789",
+            "/%ff%fe/%",
+        ] {
+            assert_eq!(redacted(plain.as_bytes()), plain.as_bytes(), "{plain}");
         }
     }
 

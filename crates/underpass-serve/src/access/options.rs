@@ -63,7 +63,8 @@ impl AccessOptions {
         self.has_users() || self.tokens.is_some() || !self.link_keys.is_empty()
     }
 
-    pub(crate) fn has_users(&self) -> bool {
+    /// Whether a password file is configured, or a single user.
+    pub fn has_users(&self) -> bool {
         self.users.is_some() || self.login.is_some()
     }
 

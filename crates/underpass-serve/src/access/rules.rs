@@ -5,10 +5,12 @@
 //!    └──────────┴────────────┴─ no: the next rule; behind the last one: no
 //! ```
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
 use underpass_net::Network;
+use unicode_normalization::UnicodeNormalization;
 
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::ShownLink;
@@ -41,8 +43,22 @@ pub struct TreePattern(CoveredPaths);
 #[derive(Clone, Debug)]
 enum CoveredPaths {
     Everything,
-    /// What the pattern matches, and what is beneath it.
-    Beneath(Pattern, Pattern),
+    Beneath(Box<CoveredTree>),
+}
+
+#[derive(Clone, Debug)]
+struct CoveredTree {
+    /// Matches what the pattern says.
+    itself: Pattern,
+    below: Pattern,
+    /// The path of a pattern that matches nothing else, from the root.
+    path: Option<String>,
+}
+
+/// Returns a text with composed accents (NFC, Unicode Standard Annex 15): file systems and editors
+/// store them in two ways, and a rule is about both.
+fn composed(text: &str) -> String {
+    text.nfc().collect()
 }
 
 /// A method of a rule.
@@ -108,6 +124,7 @@ impl TreePattern {
         while let Some(shorter) = tree.strip_suffix("/**").or(tree.strip_suffix('/')) {
             tree = shorter;
         }
+        let tree = &composed(tree);
         if tree.is_empty() && !text.is_empty() || tree == "**" {
             return Ok(TreePattern(CoveredPaths::Everything));
         }
@@ -121,20 +138,33 @@ impl TreePattern {
             true => format!("{tree}/**"),
             false => format!("**/{tree}/**"),
         };
-        Ok(TreePattern(CoveredPaths::Beneath(
+        let is_path = tree.starts_with('/') || !anchor.is_empty() || tree.contains('/');
+        let is_path = is_path && !tree.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        Ok(TreePattern(CoveredPaths::Beneath(Box::new(CoveredTree {
             itself,
-            Pattern::parse(&below)?,
-        )))
+            below: Pattern::parse(&below)?,
+            path: is_path.then(|| tree.trim_start_matches('/').to_owned()),
+        }))))
+    }
+
+    /// Returns the only path it is about, with everything beneath that, if there is one.
+    pub(crate) fn path(&self) -> Option<&str> {
+        match &self.0 {
+            CoveredPaths::Everything => None,
+            CoveredPaths::Beneath(tree) => tree.path.as_deref(),
+        }
     }
 
     fn covers(&self, path: &[u8]) -> bool {
-        match &self.0 {
-            CoveredPaths::Everything => true,
-            // The root has no name that a star could stand for.
-            CoveredPaths::Beneath(itself, below) => {
-                !path.is_empty() && (itself.matches(path) || below.matches(path))
-            }
-        }
+        let CoveredPaths::Beneath(tree) = &self.0 else {
+            return true;
+        };
+        let path = match std::str::from_utf8(path) {
+            Ok(text) if !text.is_ascii() => Cow::Owned(composed(text).into_bytes()),
+            _ => Cow::Borrowed(path),
+        };
+        // The root has no name that a star could stand for.
+        !path.is_empty() && (tree.itself.matches(&path) || tree.below.matches(&path))
     }
 }
 
@@ -268,6 +298,25 @@ impl AccessRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn accents_are_the_same_however_they_are_stored() {
+        let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+        for pattern in [composed, decomposed] {
+            let pattern = TreePattern::parse(&format!("/{pattern}/*.key")).unwrap();
+            for name in [composed, decomposed] {
+                assert!(pattern.covers(format!("{name}/a.key").as_bytes()));
+            }
+            assert!(!pattern.covers(b"cafe/a.key"));
+            assert!(!pattern.covers(b"caf\xe9/a.key"));
+        }
+        let path = |text: &str| TreePattern::parse(text).unwrap().path().map(str::to_owned);
+        assert_eq!(path("/a/b/"), Some("a/b".to_owned()));
+        assert_eq!(path("/a"), Some("a".to_owned()));
+        assert_eq!(path("/a/*"), None);
+        assert_eq!(path("secret"), None);
+        assert_eq!(path("/"), None);
+    }
 
     fn rules(text: &str) -> AccessRules {
         #[derive(Deserialize)]

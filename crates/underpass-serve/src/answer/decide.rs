@@ -21,8 +21,8 @@ use crate::limits::RequestLimits;
 use crate::request::accept::preferred;
 use crate::request::condition::{ConditionResult, Conditions};
 use crate::request::head::{Expectation, RequestHead};
-use crate::request::path::{PathForm, SitePath};
-use crate::request::query::{ArchiveFormat, Query};
+use crate::request::path::{PathForm, SitePath, encode_path};
+use crate::request::query::{ArchiveFormat, Download, Query};
 use crate::request::range::{RangeSelection, select};
 use crate::request::request_line::{HttpTarget, HttpVersion, Method, split_port};
 use crate::site::file::{Resolved, SiteFile};
@@ -160,6 +160,10 @@ pub(crate) fn decide(
         return moved(status, "moved", &location);
     }
     let parameters = query.map(Query::parse).unwrap_or_default();
+    if parameters.download == Some(Download::OtherArchive) && path.form() == PathForm::Folder {
+        return TextResponse::new(UNKNOWN_ARCHIVE).into();
+    }
+    let requested = path.clone();
     let (found, asked) = located(rules.rewritten(path), access, &parameters, rules, lookup);
     match found {
         Resolved::File(file) => {
@@ -174,10 +178,7 @@ pub(crate) fn decide(
             };
             of_file(file, request, rules, limits, lookup)
         }
-        Resolved::Folder(folder) => {
-            let location = folder_location(&asked.unwrap_or(folder), query);
-            moved(Status::MovedPermanently, "this is a folder", &location)
-        }
+        Resolved::Folder(folder) => folder_moved(&requested, &asked.unwrap_or(folder), query),
         Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
             let accept = fields.accept.as_deref();
@@ -224,6 +225,10 @@ const OUT_OF_RANGE: HttpError = HttpError::new(
     Status::RangeNotSatisfiable,
     "the range starts behind the end of the file",
 );
+const UNKNOWN_ARCHIVE: HttpError = HttpError::new(
+    Status::BadRequest,
+    "unknown archive format; expected download=tar or download=tar.zst",
+);
 const NO_CODING: HttpError = HttpError::new(
     Status::NotAcceptable,
     "the file is not available in an accepted coding",
@@ -239,10 +244,30 @@ fn moved(status: Status, why: &'static str, location: &[u8]) -> Response {
         .into()
 }
 
-/// The path of a folder with its slash, percent-encoded, and the query of the request.
-fn folder_location(folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
+/// Redirects to a folder that was requested without its slash.
+fn folder_moved(requested: &SitePath, folder: &SitePath, query: Option<&[u8]>) -> Response {
+    let location = folder_location(requested, folder, query);
+    moved(Status::MovedPermanently, "this is a folder", &location)
+}
+
+/// Returns the path of a folder with its slash, percent-encoded, and the query of the request. For
+/// a folder that was requested without its slash it is relative (RFC 9110, section 10.2.2), so that
+/// it is right where a proxy has passed a part of the path only.
+fn folder_location(requested: &SitePath, folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
     let mut location = Vec::new();
-    push_target(&mut location, folder, PathForm::Folder, query);
+    if requested.bytes() != folder.bytes() || folder.bytes().is_empty() {
+        push_target(&mut location, folder, PathForm::Folder, query);
+        return location;
+    }
+    let segment = folder.bytes().rsplit(|byte| *byte == b'/').next();
+    let segment = segment.unwrap_or_default();
+    if segment.contains(&b':') {
+        // It would be the scheme of a URL.
+        location.extend_from_slice(b"./");
+    }
+    encode_path(segment, &mut location);
+    location.push(b'/');
+    push_query(&mut location, query);
     location
 }
 
@@ -251,6 +276,10 @@ fn push_target(location: &mut Vec<u8>, path: &SitePath, form: PathForm, query: O
     if form == PathForm::Folder && !path.bytes().is_empty() {
         location.push(b'/');
     }
+    push_query(location, query);
+}
+
+fn push_query(location: &mut Vec<u8>, query: Option<&[u8]>) {
     if let Some(query) = query {
         location.push(b'?');
         location.extend_from_slice(query);
@@ -602,13 +631,32 @@ mod tests {
 
     #[test]
     fn a_location_has_one_slash_in_front_and_keeps_the_query() {
+        let requested = SitePath::parse(b"/somewhere").unwrap();
         let located = |raw: &[u8], query| {
             let folder = SitePath::parse(raw).unwrap();
-            String::from_utf8(folder_location(&folder, query)).unwrap()
+            String::from_utf8(folder_location(&requested, &folder, query)).unwrap()
         };
         assert_eq!(located(b"//evil", None), "/evil/");
         assert_eq!(located(b"/%5cevil", None), "/%5Cevil/");
         assert_eq!(located(b"/a%0d%0ab", Some(b"q=1")), "/a%0D%0Ab/?q=1");
         assert_eq!(located(b"/%C3%BC%3f", None), "/%C3%BC%3F/");
+    }
+
+    #[test]
+    fn the_location_of_the_requested_folder_is_relative() {
+        let located = |raw: &[u8], query| {
+            let folder = SitePath::parse(raw).unwrap();
+            String::from_utf8(folder_location(&folder, &folder, query)).unwrap()
+        };
+        assert_eq!(located(b"/files/sub", None), "sub/");
+        assert_eq!(located(b"/sub", Some(b"a=b")), "sub/?a=b");
+        assert_eq!(located(b"//evil.example", None), "evil.example/");
+        assert_eq!(
+            located(b"/javascript:alert(1)", None),
+            "./javascript:alert(1)/"
+        );
+        assert_eq!(located(b"/a/%0d%0aX: y", None), "./%0D%0AX:%20y/");
+        assert_eq!(located(b"/%5c%5cevil", None), "%5C%5Cevil/");
+        assert_eq!(located(b"/", None), "/");
     }
 }

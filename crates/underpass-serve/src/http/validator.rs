@@ -178,9 +178,20 @@ impl LastModified {
         (age >= DATE_SETTLES_AFTER).then_some(LastModified(since.as_secs()))
     }
 
-    /// Reads a date of any of HTTP's three forms.
+    /// Reads a date of any of HTTP's three forms. The day of the week is ignored in the preferred
+    /// form, as by other servers.
     pub(crate) fn parse(value: &[u8]) -> Option<LastModified> {
-        let date = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
+        const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+        let text = std::str::from_utf8(value).ok()?;
+        let on_another_day = || {
+            let (day, date) = text.split_once(", ")?;
+            let mut dates = WEEKDAYS.iter().map(|day| format!("{day}, {date}"));
+            WEEKDAYS.contains(&day).then_some(())?;
+            dates.find_map(|text| httpdate::parse_http_date(&text).ok())
+        };
+        let date = httpdate::parse_http_date(text)
+            .ok()
+            .or_else(on_another_day)?;
         let since = date.duration_since(UNIX_EPOCH).ok()?;
         Some(LastModified(since.as_secs()))
     }
@@ -194,6 +205,21 @@ impl LastModified {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_date_with_the_wrong_weekday_is_that_date() {
+        let parsed = |text: &str| LastModified::parse(text.as_bytes()).map(|date| date.0);
+        let right = parsed("Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(right, Some(784_111_777));
+        assert_eq!(parsed("Wed, 06 Nov 1994 08:49:37 GMT"), right);
+        for wrong in [
+            "Xyz, 06 Nov 1994 08:49:37 GMT",
+            "06 Nov 1994 08:49:37 GMT",
+            "Sun, 31",
+        ] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
 
     fn at(seconds: i64, nanoseconds: u32) -> FileTime {
         FileTime {

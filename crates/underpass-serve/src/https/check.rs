@@ -56,6 +56,13 @@ pub(crate) fn of_renewed(certificates: &[CertificateFacts]) -> Vec<String> {
 /// What works, and may not be what is meant.
 pub(crate) fn cautions(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
     let mut warnings = soon_refused(certificates);
+    if options.tls.hsts.is_some() && certificates.is_empty() {
+        warnings.push(
+            "tls.hsts is sent over HTTPS only, and this server has no certificate: set \
+             [[tls.certificate]] or tls.self-signed"
+                .to_owned(),
+        );
+    }
     let files: Vec<_> = certificates.iter().map(|facts| &facts.files).collect();
     warnings.extend(
         files

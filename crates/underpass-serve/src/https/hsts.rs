@@ -15,8 +15,9 @@ const PRELOAD_MIN: Duration = Duration::from_secs(365 * 86_400);
 pub(crate) fn field(text: &str) -> Result<String, String> {
     let mut parts = text.split(';').map(str::trim);
     let time = parts.next().unwrap_or_default();
-    let age: Duration = humantime_serde::re::humantime::parse_duration(time)
-        .map_err(|_| format!("{time:?} is no time; expected for example 1y or 180d"))?;
+    let age: Duration = humantime_serde::re::humantime::parse_duration(time).map_err(|_| {
+        format!("{time:?} is no time; expected for example \"1y\" or \"180d; includeSubDomains\"")
+    })?;
     let mut field = format!("\r\nStrict-Transport-Security: max-age={}", age.as_secs());
     let (mut has_subdomains, mut is_preloaded) = (false, false);
     for part in parts {

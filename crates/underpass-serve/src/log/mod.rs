@@ -18,9 +18,10 @@ mod rotation;
 mod thread;
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use underpass_net::User;
+use underpass_net::{HandedFile, User};
 
 pub(crate) use buffer::LogWriter;
 pub use options::{Access, LogFormat, LogOptions, LogReopen};
@@ -28,32 +29,37 @@ pub(crate) use rotation::rotation_obstacle;
 
 use crate::error::Error;
 use buffer::LogBuffers;
-use thread::LogOrigin;
+use thread::{LogFile, LogOrigin};
 
 /// An open log. When the last clone is dropped, its thread writes what is queued and ends.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
     pub(crate) buffers: Arc<LogBuffers>,
     _closing: Arc<LogCloser>,
+    file: LogFile,
     options: LogOptions,
     origin: LogOrigin,
 }
 
 impl AccessLog {
     /// Opens the file, which `user` is going to write, and starts the writer; nothing where the
-    /// log is off.
+    /// log is off. Where the file cannot be opened, the one that an earlier process has `handed`
+    /// over is written on.
     pub(crate) fn open(
         options: &LogOptions,
         user: Option<&User>,
+        handed: Option<HandedFile>,
     ) -> Result<Option<AccessLog>, Error> {
-        let Some((target, origin)) = thread::open(&options.access, user)? else {
+        let Some((file, origin)) = thread::open(&options.access, user, handed)? else {
             return Ok(None);
         };
+        let file = LogFile::from(file);
         let buffers = Arc::new(LogBuffers::default());
-        thread::start(target, Arc::clone(&buffers), options)?;
+        thread::start(file.clone(), Arc::clone(&buffers), options)?;
         Ok(Some(AccessLog {
             _closing: Arc::new(LogCloser(Arc::clone(&buffers))),
             buffers,
+            file,
             options: options.clone(),
             origin,
         }))
@@ -66,6 +72,17 @@ impl AccessLog {
         {
             let _ = fs::remove_file(path);
         }
+    }
+
+    /// The open file under its path, for a successor; none where the log is standard output.
+    pub(crate) fn handed(&self) -> Option<HandedFile> {
+        let Access::File(path) = &self.options.access else {
+            return None;
+        };
+        Some(HandedFile {
+            name: path.to_str()?.to_owned(),
+            file: self.file.current().as_fd().try_clone_to_owned().ok()?,
+        })
     }
 
     pub(crate) fn format(&self) -> LogFormat {

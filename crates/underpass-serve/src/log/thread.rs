@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags, Uid, fchown, fstat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use underpass_net::{LogThrottle, Occurrence, User};
+use underpass_net::{HandedFile, LogThrottle, Occurrence, User};
 
 use super::buffer::{LogBuffers, count_lines};
 use super::options::{Access, LogOptions, LogReopen};
@@ -30,11 +30,44 @@ pub(super) enum LogOrigin {
     Created,
 }
 
+/// The file that lines are written to, until it is opened anew. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct LogFile(Arc<Mutex<Arc<File>>>);
+
+impl From<File> for LogFile {
+    fn from(file: File) -> LogFile {
+        LogFile(Arc::new(Mutex::new(Arc::new(file))))
+    }
+}
+
+impl LogFile {
+    pub(super) fn current(&self) -> Arc<File> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, file: File) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
+    }
+}
+
+impl Write for LogFile {
+    /// Holds no lock: a pipe may block.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.current().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.current().flush()
+    }
+}
+
 /// Opens what is written to: standard output or a file, which is created for `user` if it has to
-/// be. Nothing where the log is off.
+/// be, or else the same file as an earlier process has `handed` it over. Nothing where the log is
+/// off.
 pub(super) fn open(
     access: &Access,
     user: Option<&User>,
+    handed: Option<HandedFile>,
 ) -> Result<Option<(File, LogOrigin)>, Error> {
     let opened = match access {
         Access::Off => return Ok(None),
@@ -47,7 +80,8 @@ pub(super) fn open(
                 append(path).map(|file| (file, LogOrigin::Existing))
             }
             created => created.map(|file| (file, LogOrigin::Created)),
-        },
+        }
+        .or_else(|error| written_on(path, handed, error)),
     };
     let opened = opened.map_err(|source| Error::Log {
         path: access.name().into(),
@@ -59,6 +93,23 @@ pub(super) fn open(
         let _warned_of = fchown(&opened.0, Some(Uid::from_raw(user.number()?)), None);
     }
     Ok(Some(opened))
+}
+
+/// Returns the file that an earlier process has handed over, if it was opened by this path.
+fn written_on(
+    path: &Path,
+    handed: Option<HandedFile>,
+    error: io::Error,
+) -> io::Result<(File, LogOrigin)> {
+    let Some(same) = handed.filter(|handed| path.to_str() == Some(&*handed.name)) else {
+        return Err(error);
+    };
+    let path = path.display();
+    tracing::warn!(
+        "cannot open the access log {path}, writing to the file of the earlier process continues: \
+         {error}"
+    );
+    Ok((same.file.into(), LogOrigin::Existing))
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -83,7 +134,7 @@ fn append(path: &Path) -> io::Result<File> {
 
 /// Starts the writer. It ends when the buffers are closed and empty.
 pub(super) fn start(
-    target: File,
+    target: LogFile,
     buffers: Arc<LogBuffers>,
     options: &LogOptions,
 ) -> Result<(), Error> {
@@ -128,7 +179,7 @@ enum WriteFault {
     Unreported,
 }
 
-impl LogThread<File> {
+impl LogThread<LogFile> {
     fn run(mut self) {
         self.buffers.set_thread();
         self.reopen.wake_me();
@@ -163,7 +214,7 @@ impl LogThread<File> {
         };
         match append(path) {
             Ok(file) => {
-                self.target = file;
+                self.target.replace(file);
                 self.lose_torn();
             }
             Err(error) => tracing::warn!(
@@ -211,13 +262,13 @@ impl LogThread<File> {
         let Access::File(path) = &self.access else {
             return Ok(());
         };
-        let stat = fstat(&self.target)?;
+        let stat = fstat(self.target.current())?;
         if stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             let created = append(path);
-            self.target = created.map_err(|error| {
+            self.target.replace(created.map_err(|error| {
                 let what = format!("it was deleted, and cannot be created again: {error}");
                 io::Error::new(error.kind(), what)
-            })?;
+            })?);
             self.lose_torn();
         }
         Ok(())
@@ -424,12 +475,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("no/such/folder");
         let access = Access::File(path.clone());
-        let error = open(&access, None).unwrap_err().to_string();
+        let error = open(&access, None, None).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
-        assert!(open(&Access::Off, None).unwrap().is_none());
+        assert!(open(&Access::Off, None, None).unwrap().is_none());
         let pipe = folder.path().join("pipe");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let error = open(&Access::File(pipe), None).unwrap_err().to_string();
+        let error = open(&Access::File(pipe), None, None)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("nobody reads this pipe"), "{error}");
     }
 }

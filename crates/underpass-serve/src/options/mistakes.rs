@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use toml::de::Error;
 
-use crate::options::ServerOptions;
+use crate::options::{ServerOptions, SiteOptions};
 
 /// Nobody repairs more at a time.
 const MISTAKES_MAX: usize = 20;
@@ -23,7 +23,9 @@ pub(crate) fn mistakes(text: &str, first: Error) -> String {
             .is_some_and(|span| is_ours(&text, span, &error))
         {
             let place = span.as_ref().map_or(0, |span| span.start);
-            told.push((place, error.to_string().trim_end().to_owned()));
+            let hint = site_hint(&text, place, &error).unwrap_or_default();
+            let error = error.to_string();
+            told.push((place, format!("{}{hint}", error.trim_end())));
         }
         let Some(rest) = span.map(|span| without(&text, &span)) else {
             break;
@@ -38,6 +40,20 @@ pub(crate) fn mistakes(text: &str, first: Error) -> String {
     told.sort();
     let told: Vec<_> = told.into_iter().map(|(_, told)| told).collect();
     told.join("\n\n")
+}
+
+/// Returns what to do where an option of a site is set for the whole server.
+fn site_hint(text: &str, place: usize, error: &Error) -> Option<String> {
+    let before = &text[..place];
+    let is_top_level = !before
+        .lines()
+        .any(|line| line.trim_start().starts_with('['));
+    let name = error.message().strip_prefix("unknown field `")?;
+    let (name, _) = name.split_once('`')?;
+    let of_site = toml::from_str::<SiteOptions>(&format!("{name} = []")).err();
+    let is_known = of_site.is_none_or(|error| !error.message().starts_with("unknown field"));
+    (is_top_level && is_known)
+        .then(|| "\nthis is an option of a site: write it below a line `[[site]]`".to_owned())
 }
 
 /// What stands for a byte that was blanked out: a blank that nobody writes there.
@@ -107,6 +123,15 @@ mod tests {
         assert!(
             places.is_sorted_by_key(|place| place[8..].trim_end_matches(',').parse::<u32>().ok())
         );
+    }
+
+    #[test]
+    fn options_of_a_site_at_the_top_are_known_as_such() {
+        let said = ServerOptions::parse("root = '/srv'\nworkerz = 1\n").unwrap_err();
+        let said = said.to_string();
+        assert_eq!(said.matches("below a line `[[site]]`").count(), 1, "{said}");
+        let said = ServerOptions::parse("[tls]\nroot = '/srv'\n").unwrap_err();
+        assert!(!said.to_string().contains("[[site]]"), "{said}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) struct ChunkedReader {
 enum ChunkedState {
     /// The size so far, and its digits.
     Size(u64, u8),
-    Extension(u64),
+    Extension(u64, ExtensionPart),
     SizeFeed(u64),
     /// The bytes that are left.
     Data(u64),
@@ -33,6 +33,20 @@ enum ChunkedState {
     Trailer(TrailerLine),
     TrailerFeed(TrailerLine),
     Done,
+}
+
+/// A part of `;name=value`, with white space as section 7.1.1 has it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ExtensionPart {
+    Start,
+    Name,
+    NameEnd,
+    ValueStart,
+    Token,
+    Quoted,
+    Escaped,
+    QuotedEnd,
+    ValueEnd,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,7 +113,7 @@ impl ChunkedReader {
     fn count(&mut self) -> Result<(), HttpError> {
         match self.state {
             ChunkedState::Data(left) => self.data = self.data.saturating_add(left),
-            ChunkedState::Extension(_) | ChunkedState::Trailer(_) => self.extras += 1,
+            ChunkedState::Extension(..) | ChunkedState::Trailer(_) => self.extras += 1,
             _ => {}
         }
         match self.extras > CHUNK_EXTRAS_BYTES_MAX {
@@ -117,13 +131,13 @@ impl ChunkedState {
         };
         Ok(match (self, byte) {
             (Size(size, 1..), b'\r') => SizeFeed(size),
-            (Size(size, 1..), b';') => Extension(size),
+            (Size(size, 1..), b';') => Extension(size, ExtensionPart::Start),
             (Size(size, digits @ ..16), _) => {
                 let digit = char::from(byte).to_digit(16).ok_or(MALFORMED)?;
                 Size(size * 16 + u64::from(digit), digits + 1)
             }
-            (Extension(size), b'\r') => SizeFeed(size),
-            (Extension(size), _) if is_text(byte) => Extension(size),
+            (Extension(size, part), b'\r') if part.may_end() => SizeFeed(size),
+            (Extension(size, part), _) => Extension(size, part.next(byte)?),
             (SizeFeed(0), b'\n') => Trailer(TrailerLine::Empty),
             (SizeFeed(size), b'\n') => ChunkedState::Data(size),
             (DataReturn, b'\r') => DataFeed,
@@ -132,6 +146,34 @@ impl ChunkedState {
             (Trailer(line), _) => Trailer(line.next(byte)?),
             (TrailerFeed(TrailerLine::Empty), b'\n') => Done,
             (TrailerFeed(_), b'\n') => Trailer(TrailerLine::Empty),
+            _ => return Err(MALFORMED),
+        })
+    }
+}
+
+impl ExtensionPart {
+    /// Whether the line may end here.
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Token | Self::QuotedEnd)
+    }
+
+    fn next(self, byte: u8) -> Result<ExtensionPart, HttpError> {
+        use ExtensionPart::{
+            Escaped, Name, NameEnd, Quoted, QuotedEnd, Start, Token, ValueEnd, ValueStart,
+        };
+        let is_token = crate::request::request_line::is_token(byte);
+        Ok(match (self, byte) {
+            (Quoted, b'"') => QuotedEnd,
+            (Quoted, b'\\') => Escaped,
+            (Quoted | Escaped, _) if is_text(byte) => Quoted,
+            (Name | NameEnd | Token | QuotedEnd | ValueEnd, b';') => Start,
+            (Name | NameEnd, b'=') => ValueStart,
+            (Name | NameEnd, b' ' | b'\t') => NameEnd,
+            (Token | QuotedEnd | ValueEnd, b' ' | b'\t') => ValueEnd,
+            (Start | ValueStart, b' ' | b'\t') => self,
+            (ValueStart, b'"') => Quoted,
+            (Start | Name, _) if is_token => Name,
+            (ValueStart | Token, _) if is_token => Token,
             _ => return Err(MALFORMED),
         })
     }
@@ -152,7 +194,7 @@ impl TrailerLine {
     }
 }
 
-/// What a value or an extension may have: no control byte but the tab.
+/// What a value or a quoted string may have: no control byte but the tab.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
@@ -176,6 +218,7 @@ mod tests {
             b"5\r\nhello\r\n0\r\n\r\n",
             b"00A\r\n0123456789\r\n000\r\n\r\n",
             b"5;a=b;c=\"d\"\r\nhello\r\n0;x\r\nT: x\r\nU:\r\n\r\n",
+            b"0; a = b ; c=\"\\\"; \\\\\t\xff\" ;d\r\n\r\n",
         ] {
             let with_more = [body, b"GET"].concat();
             assert_eq!(read_all(&with_more), Ok((body.len(), BodyPosition::End)));
@@ -198,6 +241,20 @@ mod tests {
             b"5\nhello\r\n",
             b"5;a\nhello",
             b"5;a\x01\r\n",
+            b"5;\r\n",
+            b"5;;\r\n",
+            b"5;a=\r\n",
+            b"5;a=\"x\r\n",
+            b"5;a=\"x\\\r\n",
+            b"5;a=\"x\"y\r\n",
+            b"5;a=x\"y\"\r\n",
+            b"5;=x\r\n",
+            b"5;a b\r\n",
+            b"5;a \r\n",
+            b"5;a=b \r\n",
+            b"5;a=\"x\" \r\n",
+            b"5;a/b\r\n",
+            b"5;\"a\"\r\n",
             b"5\r\nhello!\r\n",
             b"5\r\nhello\n",
             b"0\r\nno colon\r\n\r\n",
@@ -239,7 +296,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_split_does_not_matter(
-            body in vec(select(&b"0125aF;:=x \r\n\n"[..]), 0..64),
+            body in vec(select(&b"0125aF;:=x \"\\\r\n\n"[..]), 0..64),
             cuts in vec(1usize..8, 0..64),
         ) {
             let whole = read_all(&body);

@@ -45,7 +45,14 @@ pub(crate) enum Download {
     File,
     /// A folder as one file; a file as it is.
     Archive(ArchiveFormat),
+    /// A folder in a format that is not offered; a file as it is.
+    OtherArchive,
 }
+
+/// Formats of archives that users of other servers ask for.
+const OTHER_ARCHIVES: [&[u8]; 8] = [
+    b"zip", b"tgz", b"tar.gz", b"tar.bz2", b"tar.xz", b"gz", b"7z", b"rar",
+];
 
 /// How an archive is written.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
@@ -74,7 +81,11 @@ impl Query {
             b"order" => self.direction = self.direction.or(known(value)),
             b"format" => self.format = self.format.or(known(value)),
             b"download" => {
-                let download = known(value).map_or(Download::File, Download::Archive);
+                let download = match known(value) {
+                    Some(format) => Download::Archive(format),
+                    None if OTHER_ARCHIVES.contains(&value) => Download::OtherArchive,
+                    None => Download::File,
+                };
                 self.download.get_or_insert(download);
             }
             b"hash" => self.hash = self.hash.or(known(value)),
@@ -88,7 +99,7 @@ impl Query {
     pub(crate) fn archive(&self) -> Option<ArchiveFormat> {
         match self.download {
             Some(Download::Archive(compression)) => Some(compression),
-            Some(Download::File) | None => None,
+            Some(Download::File | Download::OtherArchive) | None => None,
         }
     }
 
@@ -269,5 +280,8 @@ mod tests {
             assert_eq!(query.archive(), None);
         }
         assert_eq!(Query::parse(b"downloads").download, None);
+        let other = Query::parse(b"download=zip");
+        assert_eq!(other.download, Some(Download::OtherArchive));
+        assert_eq!(other.archive(), None);
     }
 }

@@ -1,6 +1,5 @@
 //! HTTPS as other programs speak it: each fetches a file, whose hash must be right.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../support/mod.rs"]

@@ -5,8 +5,12 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, ClientConfig, ClientConnection, ContentType, version};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    AlertDescription, ClientConfig, ClientConnection, ContentType, ServerConfig, ServerConnection,
+    version,
+};
 use underpass_testkit::{HttpClient, within};
 
 use crate::client::{
@@ -75,6 +79,117 @@ fn a_hello_in_parts_is_one() {
         // The bystander's, and in TLS 1.2 the first one brings a ticket.
         attacked.await_handshakes("full", 1 + 4 + 1);
         attacked.await_handshakes("resumed", 3);
+        attacked.stop();
+    });
+}
+
+/// Has a hello offer this suite first.
+fn with_suite(mut hello: Vec<u8>, suite: u16) -> Vec<u8> {
+    // A type, a length, a version, 32 random bytes; then the session and the suites.
+    let session = 4 + 2 + 32;
+    let suites = session + 1 + usize::from(hello[session]) + 2;
+    hello[suites..suites + 2].copy_from_slice(&suite.to_be_bytes());
+    hello
+}
+
+/// Has the extension for signature algorithms name one that no certificate has.
+fn without_signatures(mut hello: Vec<u8>) -> Vec<u8> {
+    let header = hello
+        .windows(4)
+        .position(|bytes| bytes[..2] == [0, 13] && bytes[2] == 0 && bytes[3] > 4)
+        .unwrap();
+    let length = usize::from(hello[header + 3]) - 2;
+    for scheme in hello[header + 6..header + 6 + length].chunks_mut(2) {
+        scheme.copy_from_slice(&[2, 2]);
+    }
+    hello
+}
+
+#[test]
+fn what_has_nothing_in_common_and_a_fallback_get_the_alerts_of_the_rfcs() {
+    const HANDSHAKE_FAILURE: u8 = 40;
+    const INAPPROPRIATE_FALLBACK: u8 = 86;
+    within(|| {
+        let mut attacked = Attacked::new();
+        let [tls13, tls12] = versions(&attacked);
+        let refused = |hello: Vec<u8>| {
+            let mut client = socket(attacked.server.address());
+            client.write_all(&records(&hello, 16_384)).unwrap();
+            let said = rest(&client);
+            assert_eq!((said[0], said.len()), (21, 7), "an alert alone: {said:?}");
+            said[6]
+        };
+        for config in [&tls13, &tls12] {
+            let alert = refused(without_signatures(hello(config)));
+            assert_eq!(alert, HANDSHAKE_FAILURE);
+        }
+        // TLS_FALLBACK_SCSV: this client could have had TLS 1.3.
+        let alert = refused(with_suite(hello(&tls12), 0x5600));
+        assert_eq!(alert, INAPPROPRIATE_FALLBACK);
+        // Of a client that offers the highest version it is nothing to object to.
+        let mut client = socket(attacked.server.address());
+        let hello = with_suite(hello(&tls13), 0x5600);
+        client.write_all(&records(&hello, 16_384)).unwrap();
+        let mut first = [0];
+        client.read_exact(&mut first).unwrap();
+        assert_eq!(first, [22]);
+        attacked.serves_others();
+        attacked.stop();
+    });
+}
+
+/// Has the client get a ticket of another server, which accepts early data.
+fn give_early_data(attacked: &Attacked, config: &Arc<ClientConfig>) {
+    let files = attacked.authority.issue("early", &["localhost"]);
+    let certificate = CertificateDer::from_pem_file(&files.cert).unwrap();
+    let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+    let mut server = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    server.max_early_data_size = 100_000;
+    server.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let mut server = ServerConnection::new(Arc::new(server)).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
+    for _ in 0..4 {
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        while client.wants_write() {
+            client.write_tls(&mut there).unwrap();
+        }
+        server.read_tls(&mut &there[..]).unwrap();
+        server.process_new_packets().unwrap();
+        while server.wants_write() {
+            server.write_tls(&mut back).unwrap();
+        }
+        let mut back = &back[..];
+        while !back.is_empty() {
+            client.read_tls(&mut back).unwrap();
+            client.process_new_packets().unwrap();
+        }
+    }
+}
+
+#[test]
+fn early_data_by_a_ticket_of_another_server_is_skipped() {
+    within(|| {
+        let attacked = Attacked::new();
+        let mut config = Arc::unwrap_or_clone(versions(&attacked)[0].clone());
+        config.enable_early_data = true;
+        let config = Arc::new(config);
+        give_early_data(&attacked, &config);
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(Arc::clone(&config), name).unwrap();
+        let early = vec![b'x'; 40_000];
+        let mut writer = client.early_data().expect("a ticket that allows it");
+        assert_eq!(writer.write(&early).unwrap(), early.len());
+        let mut socket = socket(attacked.server.address());
+        let mut stream = rustls::Stream::new(&mut client, &mut socket);
+        stream.write_all(REQUEST).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        assert!(!client.is_early_data_accepted());
         attacked.stop();
     });
 }

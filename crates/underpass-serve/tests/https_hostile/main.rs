@@ -1,7 +1,6 @@
 //! HTTPS against clients that break the rules: the right alert or the right service, and nobody
 //! else is disturbed.
 
-#![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod client;

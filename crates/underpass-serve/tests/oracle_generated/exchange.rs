@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use percent_encoding::percent_decode_str;
 
 use super::requests::{Asked, Delivery};
+use super::support::digest::resolved;
 use super::support::{PROBE, Probe, find};
 use underpass_testkit::{HttpClient, HttpResponse};
 
@@ -112,7 +113,7 @@ impl Party {
             details.insert("date", field("last-modified"));
         }
         if matches!(answer.status, 301..=308) {
-            let location = field("location");
+            let location = resolved(&asked.text, &field("location"));
             let decoded: Vec<u8> = percent_decode_str(&location).collect();
             details.insert("location", decoded.escape_ascii().to_string());
         }

@@ -1,23 +1,55 @@
 //! An answer in one line, with everything in it checked that can be.
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use underpass_testkit::HttpResponse;
 
 /// As [`sketch`], after a check that the answer has every required field and no field that
 /// contradicts another.
-pub(crate) fn digest(method: &str, answer: &HttpResponse, file: &[u8]) -> String {
+pub(crate) fn digest(request: &str, answer: &HttpResponse, file: &[u8]) -> String {
     check_fields(answer);
-    sketch(method, answer, file)
+    sketch(request, answer, file)
+}
+
+/// Returns where the `Location` of a response to this request leads (RFC 3986, section 5).
+pub(crate) fn resolved(request: &[u8], location: &str) -> String {
+    if location.starts_with('/') || location.contains("://") {
+        return location.to_owned();
+    }
+    let request = String::from_utf8_lossy(request);
+    let target = request.split_whitespace().nth(1).unwrap_or_default();
+    let target = target.split(['?', '#']).next().unwrap_or_default();
+    let path = match target.split_once("://") {
+        Some((_, rest)) => rest.split_once('/').map_or("", |(_, path)| path),
+        None => target,
+    };
+    let decoded: Vec<u8> = percent_decode_str(path).collect();
+    let mut folders = Vec::new();
+    for segment in decoded.split(|byte| *byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(folders.pop()),
+            segment => folders.push(segment),
+        }
+    }
+    folders.pop();
+    let mut resolved = String::from("/");
+    for folder in folders {
+        resolved += &percent_encode(folder, NON_ALPHANUMERIC).to_string();
+        resolved.push('/');
+    }
+    resolved + location.trim_start_matches("./")
 }
 
 /// Says in a few words what an answer is: status, what of `file` it carries, where it leads, what
 /// it allows. Panics if it carries something else than it says.
-pub(crate) fn sketch(method: &str, answer: &HttpResponse, file: &[u8]) -> String {
+pub(crate) fn sketch(request: &str, answer: &HttpResponse, file: &[u8]) -> String {
+    let method = request.split_whitespace().next().unwrap_or_default();
     let mut words = vec![answer.status.to_string()];
     if let Some(range) = answer.field("content-range") {
         words.push(range.replace("bytes ", ""));
     }
     if let Some(location) = answer.field("location") {
-        words.push(format!("to {location}"));
+        words.push(format!("to {}", resolved(request.as_bytes(), location)));
     }
     if answer.field("allow").is_some() {
         words.push("allow".into());

@@ -55,23 +55,17 @@ impl Member<'_> {
 
     fn records(&self) -> Vec<u8> {
         let mut records = Vec::new();
-        let mut is_text = true;
-        let mut name = |records: &mut Vec<u8>, key, value: &[u8]| {
-            if value.len() > NAME_BYTES_MAX || !value.is_ascii() {
-                is_text &= std::str::from_utf8(value).is_ok();
+        let name = |records: &mut Vec<u8>, key, value: &[u8]| {
+            // The bytes of a short name that is not UTF-8 stand in the header: a record of it would
+            // have to be announced by another one, which GNU tar does not know.
+            let is_text = std::str::from_utf8(value).is_ok();
+            if value.len() > NAME_BYTES_MAX || is_text && !value.is_ascii() {
                 push_record(records, key, value);
             }
         };
         name(&mut records, "path", &self.path);
         if let MemberKind::Link(target) = self.kind {
             name(&mut records, "linkpath", target);
-        }
-        if !is_text {
-            // Bytes that are no UTF-8 must be announced before they come.
-            let mut announced = Vec::new();
-            push_record(&mut announced, "hdrcharset", b"BINARY");
-            announced.append(&mut records);
-            records = announced;
         }
         if let MemberKind::File { size } = self.kind
             && size > NUMBER_MAX
@@ -208,10 +202,6 @@ mod tests {
             (
                 member("ü".as_bytes(), MemberKind::Folder, 0, 0),
                 "11 path=ü\n".into(),
-            ),
-            (
-                member(b"\xff", MemberKind::Folder, 0, 0),
-                "21 hdrcharset=BINARY\n9 path=".into(),
             ),
             (
                 member(b"l", MemberKind::Link(&long), 0, 0),

@@ -109,12 +109,19 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     }
     write!(out, "<button>Search</button>\n</form>\n")?;
     if view.archives == Offer::On {
+        // A form, because tools that mirror a site follow links.
+        write!(out, "<form>")?;
+        if let Some(signed) = &view.signed {
+            write!(
+                out,
+                "<input type=\"hidden\" name=\"{SIGNED}\" value=\"{signed}\">"
+            )?;
+        }
         writeln!(
             out,
-            "<a class=\"button\" href=\"?download=tar{}\" download>\
+            "<button class=\"button\" name=\"download\" value=\"tar\">\
              <svg aria-hidden=\"true\"><use href=\"#i-save\"/></svg>\
-             <span>Download folder</span></a>",
-            signed(view, "&amp;")
+             <span>Download folder</span></button></form>"
         )?;
     }
     writeln!(out, "</div>")
@@ -178,7 +185,7 @@ fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting)
     let query = sort_query(view, SortOrder { key, direction }, &view.search);
     write!(
         out,
-        "<th scope=\"col\" class=\"{class}\"{sorted}><a href=\"?{query}\">\
+        "<th scope=\"col\" class=\"{class}\"{sorted}><a href=\"?{query}\" rel=\"nofollow\">\
          {label}<span aria-hidden=\"true\">{mark}</span></a></th>"
     )
 }

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::code::{CrateModules, Tree};
-use super::complaint::{Complaint, Exceptions, excused};
+use crate::tidy::code::{CrateModules, Tree};
+use crate::tidy::complaint::{Complaint, Exceptions, excused};
 
 /// Names that may be given twice, and why.
-pub(super) const EXCEPTIONS: Exceptions = &[("Error", "each crate has one error type")];
+pub(in crate::tidy) const EXCEPTIONS: Exceptions = &[("Error", "each crate has one error type")];
 
 /// Crates whose names nobody meets beside others'.
 const CRATES_FOR_TESTS: &[&str] = &["underpass-testkit"];
 
-pub(super) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
+pub(in crate::tidy) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
     let mut places = BTreeMap::<_, BTreeSet<_>>::new();
     let packages = tree.metadata.ours();
     for package in packages.filter(|package| !CRATES_FOR_TESTS.contains(&package.name.as_str())) {

@@ -1,0 +1,46 @@
+//! Logs requests that this broker does not support: clients show little of the reason.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use underpass_net::PeerAddress;
+
+use crate::connection::refusals::RefusalLog;
+use crate::lock::lock;
+
+/// One warning per client and kind of request: clients ask again and again. A client is an address
+/// without its port, and a client id.
+#[derive(Debug, Default)]
+pub(crate) struct UnsupportedLog(Mutex<HashSet<String>>);
+
+/// Warnings that are remembered. Later ones are limited by their rate.
+const REMEMBERED_MAX: usize = 1000;
+
+/// Characters of a client id that are logged.
+const CLIENT_ID_MAX: usize = 64;
+
+impl UnsupportedLog {
+    /// Warns of `what` a client has asked for, unless that was logged before.
+    pub(crate) fn report(
+        &self,
+        (peer, client_id): (PeerAddress, &str),
+        what: &str,
+        others: &RefusalLog,
+    ) {
+        let address = peer
+            .ip()
+            .map_or_else(|| peer.to_string(), |ip| ip.to_string());
+        let client_id: String = client_id.chars().take(CLIENT_ID_MAX).collect();
+        let key = format!("{address} {client_id:?} {what}");
+        let warning = format!("{peer}, client {client_id:?}: {what}");
+        let mut logged = lock(&self.0);
+        if logged.contains(&key) {
+            tracing::debug!("{warning}");
+        } else if logged.len() < REMEMBERED_MAX {
+            tracing::warn!("{warning}; this is logged once per client");
+            logged.insert(key);
+        } else {
+            others.report(warning);
+        }
+    }
+}

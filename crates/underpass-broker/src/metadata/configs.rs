@@ -1,0 +1,84 @@
+//! The configurations of a topic that are in effect, and where each comes from.
+
+use std::collections::BTreeMap;
+
+use underpass_log::TOPIC_CONFIGS;
+
+/// A configuration of a topic in effect.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct EffectiveConfig {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+    pub(crate) source: ConfigSource,
+}
+
+/// The source of a value, by Kafka's numbers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(i8)]
+pub(crate) enum ConfigSource {
+    /// The topic was created with it.
+    Topic = 1,
+    /// The configuration of the broker.
+    Broker = 4,
+    /// Kafka's default.
+    Default = 5,
+}
+
+impl ConfigSource {
+    pub(crate) fn number(self) -> i8 {
+        self as i8
+    }
+}
+
+/// Returns all configurations of a topic: its own values, before those of the broker, before
+/// Kafka's defaults.
+pub(crate) fn effective(
+    topic: &BTreeMap<String, String>,
+    broker: &BTreeMap<String, String>,
+) -> Vec<EffectiveConfig> {
+    let of_key = TOPIC_CONFIGS.iter().map(|key| {
+        let own = topic
+            .get(key.name)
+            .map(|value| (value, ConfigSource::Topic));
+        let found = own.or_else(|| Some((broker.get(key.name)?, ConfigSource::Broker)));
+        let (value, source) = match found {
+            Some((value, source)) => (value.trim(), source),
+            None => (key.default, ConfigSource::Default),
+        };
+        EffectiveConfig {
+            name: key.name,
+            value: value.to_owned(),
+            source,
+        }
+    });
+    of_key.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topics_own_value_is_before_the_brokers() {
+        let map = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        let topic: BTreeMap<_, _> = map(&[("retention.ms", " 1 ")]);
+        let broker = map(&[("retention.ms", "2"), ("segment.ms", "3")]);
+        let effective = effective(&topic, &broker);
+        let of = |name| {
+            let found = effective.iter().find(|config| config.name == name);
+            found.map(|config| (&*config.value, config.source)).unwrap()
+        };
+        assert_eq!(of("retention.ms"), ("1", ConfigSource::Topic));
+        assert_eq!(of("segment.ms"), ("3", ConfigSource::Broker));
+        assert_eq!(
+            of("flush.ms"),
+            ("9223372036854775807", ConfigSource::Default)
+        );
+        assert_eq!(effective.len(), TOPIC_CONFIGS.len());
+    }
+}
