@@ -43,6 +43,7 @@ pub fn write_report(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
 pub fn check_report_path(path: &Path) -> Result<()> {
     let checked = match target(path) {
         Ok(Target::Replaced(path)) => check_replaceable(&path),
+        Ok(Target::Appended(path)) if path.is_dir() => Err(ErrorKind::IsADirectory.into()),
         Ok(Target::Output | Target::Appended(_)) => Ok(()),
         Err(error) => Err(error),
     };
@@ -50,9 +51,6 @@ pub fn check_report_path(path: &Path) -> Result<()> {
 }
 
 fn check_replaceable(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(ErrorKind::IsADirectory.into());
-    }
     match tempfile::tempfile_in(folder_of(path)) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied && path.exists() => {
             OpenOptions::new().append(true).open(path).map(drop)

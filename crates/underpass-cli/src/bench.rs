@@ -15,7 +15,7 @@ const NOT_FOUND: u8 = 127;
 /// Measure what zero-copy saves on this machine: runs the program underpass-bench
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct BenchArguments {
+pub(crate) struct PassedArguments {
     /// Pass these arguments to underpass-bench; --help lists them
     #[arg(
         value_name = "ARGUMENT",
@@ -26,7 +26,7 @@ pub(crate) struct BenchArguments {
 }
 
 /// Returns only if `underpass-bench` cannot be run: 127 if there is none, otherwise 1.
-pub(crate) fn run(arguments: BenchArguments) -> (ExitCode, String) {
+pub(crate) fn run(arguments: PassedArguments) -> (ExitCode, String) {
     let mut tried = candidates();
     let Some(program) = tried.find(|path| path.is_file()) else {
         let message = format!(

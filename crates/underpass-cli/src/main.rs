@@ -37,7 +37,7 @@ enum ToolCommand {
     Serve(Box<serve::ServeArguments>),
     Broker(Box<broker::BrokerArguments>),
     Doctor(doctor::DoctorArguments),
-    Bench(bench::BenchArguments),
+    Bench(bench::PassedArguments),
     Completions(pages::Completions),
     Man(pages::Manual),
 }
