@@ -220,10 +220,8 @@ impl MeasureArguments {
 
     /// Reports a file that cannot be written before anything is measured.
     fn check_files(&self) -> Result<(), String> {
-        let files = self.json.iter().chain(self.files.paths());
-        files
-            .map(|path| check_report_path(path).map_err(message))
-            .collect()
+        let mut files = self.json.iter().chain(self.files.paths());
+        files.try_for_each(|path| check_report_path(path).map_err(message))
     }
 
     /// Writes files first, because standard output may be closed. The text is printed whether they
