@@ -1,8 +1,8 @@
-//! `cargo xtask release`: one static binary for this machine's architecture, and a container image
-//! with nothing else in it, made without Docker.
+//! `cargo xtask release`: the static binaries `underpass` and `underpass-bench` for this machine's
+//! architecture, and a container image with the first one, made without Docker.
 //!
 //! ```text
-//! cargo build, static ─► is it? ─► binary ─┐
+//! cargo build, static ─► is it? ─► binaries ┐
 //! licences of all that is in it ───────────┴─► image: layer, config, manifest ─► one tar file
 //! ```
 //!
@@ -30,12 +30,17 @@ use self::image::Image;
 /// How it is built unless told otherwise.
 pub(crate) const PROFILE: &str = "dist";
 
+/// The packages that are shipped.
+const PACKAGES: [&str; 2] = ["underpass-cli", "underpass-bench"];
+
+const BENCH: &str = "underpass-bench";
+
 /// The version that all packages have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(clap::Args)]
 pub(crate) struct ReleaseArguments {
-    /// Where binary and image are put
+    /// Where binaries and image are put
     #[arg(long, value_name = "DIR", default_value = "target/package")]
     output: PathBuf,
     /// The platform it is for [default: musl of this machine where it is installed, else gnu]
@@ -44,7 +49,7 @@ pub(crate) struct ReleaseArguments {
     /// How it is built; `dev` takes a fraction of the time and is for trying this out
     #[arg(long, value_name = "PROFILE", default_value = PROFILE)]
     profile: String,
-    /// Take this binary, and build none
+    /// Take this binary and `underpass-bench` in its folder, and build none
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
@@ -58,14 +63,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallib
         Some(program) => program.clone(),
         None => build(workspace, &target, &arguments.profile)?,
     };
-    let bytes = fs::read(&program).map_err(|error| format!("{}: {error}", program.display()))?;
-    let library = needed(&bytes).map_err(|error| format!("{}: {error}", program.display()))?;
-    if let Some(what) = library {
-        return Err(format!("{}: it needs {what}: it is not static", program.display()).into());
-    }
+    let bytes = read_static(&program)?;
+    let bench = read_static(&program.with_file_name(BENCH))?;
     let architecture = target.split('-').next().unwrap_or_default();
     let architecture = image_architecture(architecture)?;
-    let licences = licences::all(workspace, &target)?;
+    let licences = licences::all(workspace, &target, &PACKAGES)?;
     let image = Image {
         architecture,
         version: VERSION,
@@ -78,6 +80,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallib
     fs::create_dir_all(&folder)?;
     let (binary, packed) = (folder.join("underpass"), folder.join("underpass.oci.tar"));
     write(&binary, &bytes, 0o755)?;
+    write(&folder.join(BENCH), &bench, 0o755)?;
     write(&packed, &archive, 0o644)?;
     for (name, text) in &licences {
         write(&folder.join(name), text, 0o644)?;
@@ -85,8 +88,19 @@ pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallib
     let (binary, packed) = (binary.display(), packed.display());
     let length = bytes.len();
     println!("{binary}: {VERSION}, {length} bytes, static, for {target}");
+    println!("{binary}-bench: {} bytes, static", bench.len());
     println!("{packed}: an image for {architecture}, sha256:{digest}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a binary. One that is not static is an error.
+fn read_static(program: &Path) -> Fallible<Vec<u8>> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
+    let bytes = fs::read(program).map_err(|error| failed(&error))?;
+    match needed(&bytes).map_err(|error| failed(&error))? {
+        Some(what) => Err(failed(&format!("it needs {what}: it is not static")).into()),
+        None => Ok(bytes),
+    }
 }
 
 /// Written beside and renamed, so that a server that runs from there is not in the way.
@@ -112,11 +126,13 @@ pub(crate) fn target_of_machine() -> Fallible<String> {
     })
 }
 
-/// Builds the tool. The target is named, so that the flag is for the tool alone and not for what
+/// Builds both programs and returns the path of `underpass`; `underpass-bench` is in the same
+/// folder. The target is named, so that the flag is for the programs alone and not for what
 /// runs while it is built (macros cannot be static).
 pub(crate) fn build(workspace: &Workspace, target: &str, profile: &str) -> Fallible<PathBuf> {
     let mut cargo = workspace.cargo("build");
-    cargo.args(["--locked", "--package", "underpass-cli", "--target", target]);
+    cargo.args(["--locked", "--bins", "--target", target]);
+    cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     cargo.args(["--profile", profile, "--config"]);
     cargo.arg(format!("profile.{profile}.strip='debuginfo'"));
     let mut flags = env::var("RUSTFLAGS").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `cargo xtask release` makes: the binary in an empty root, the
+//! What `cargo xtask release` makes: the binaries, one of them in an empty root, the
 //! image read by another program. Built without optimisation, which takes a minute.
 
 use std::fs;
@@ -29,6 +29,7 @@ fn the_binary_needs_nothing_and_the_image_is_one_to_others() {
     knows_no_names(&alone);
     an_unknown_name_is_reported(&binary);
     doctor_reports(&alone);
+    bench_is_found_next_to_it(&binary);
 
     let unpacked = tempfile::tempdir().expect("a folder");
     taken_apart(&image, unpacked.path());
@@ -157,6 +158,17 @@ fn doctor_reports(root: &TempDir) {
     assert!(reported.status.success(), "{reported:?}");
     let report: Value = serde_json::from_slice(&reported.stdout).expect("JSON");
     assert!(report.is_object(), "{report}");
+}
+
+/// `underpass bench` runs the program in the same folder.
+fn bench_is_found_next_to_it(binary: &Path) {
+    let mut bench = Command::new(binary);
+    bench
+        .args(["bench", "--version"])
+        .env("PATH", "/nonexistent");
+    let found = bench.output().expect("it starts");
+    let name = String::from_utf8_lossy(&found.stdout);
+    assert!(name.starts_with("underpass-bench "), "{found:?}");
 }
 
 /// Another program reads the image, copies it with all hashes compared, and tar unpacks the layer.

@@ -53,4 +53,4 @@ pub use experiment::{
 };
 pub use machine::Machine;
 pub use measure::{Benchmark, RunSettings, measure};
-pub use report_file::write_report;
+pub use report_file::{check_report_path, write_report};

@@ -34,6 +34,31 @@ pub fn write_report(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     written.context(|| format!("write {}", path.display()))
 }
 
+/// Checks that [`write_report`] can create or replace a report at a path. Nothing is left there.
+/// Open descriptors, pipes and devices are not checked.
+///
+/// # Errors
+///
+/// [`Error::System`](crate::Error::System) if it cannot.
+pub fn check_report_path(path: &Path) -> Result<()> {
+    let checked = match target(path) {
+        Ok(Target::Replaced(path)) => check_replaceable(&path),
+        Ok(Target::Appended(path)) if path.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(Target::Output | Target::Appended(_)) => Ok(()),
+        Err(error) => Err(error),
+    };
+    checked.context(|| format!("cannot write a report to {}", path.display()))
+}
+
+fn check_replaceable(path: &Path) -> io::Result<()> {
+    match tempfile::tempfile_in(folder_of(path)) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && path.exists() => {
+            OpenOptions::new().append(true).open(path).map(drop)
+        }
+        created => created.map(drop),
+    }
+}
+
 /// What a path leads to.
 enum Target {
     /// Standard output, maybe in the middle of a file.
@@ -47,10 +72,7 @@ enum Target {
 fn target(path: &Path) -> io::Result<Target> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        let folder = folder_of(&path).to_owned();
         // Links in /proc lead to open files, which need not have their name any more.
         let resolved = folder.canonicalize()?;
         if resolved.starts_with("/proc") {
@@ -71,6 +93,12 @@ fn target(path: &Path) -> io::Result<Target> {
     Err(Errno::LOOP.into())
 }
 
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 fn append(path: &Path, content: &[u8]) -> io::Result<()> {
     OpenOptions::new()
         .append(true)
@@ -79,10 +107,7 @@ fn append(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let mut file = tempfile::Builder::new();
     let file = file.permissions(PermissionsExt::from_mode(0o666));
     let mut file = match file.tempfile_in(folder) {

@@ -1,6 +1,7 @@
 //! The `underpass` tool: arguments in, one command run, an exit code out.
 //!
-//! Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments.
+//! Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments;
+//! 127 `bench` without `underpass-bench`.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +37,7 @@ enum ToolCommand {
     Serve(Box<serve::ServeArguments>),
     Broker(Box<broker::BrokerArguments>),
     Doctor(doctor::DoctorArguments),
-    Bench(Box<bench::BenchArguments>),
+    Bench(bench::PassedArguments),
     Completions(pages::Completions),
     Man(pages::Manual),
 }
@@ -52,19 +53,26 @@ fn main() -> ExitCode {
         }
         ToolCommand::Serve(arguments) => serve::run(&arguments),
         ToolCommand::Broker(arguments) => broker::run(&arguments),
-        ToolCommand::Bench(arguments) => return bench::run(*arguments),
+        ToolCommand::Bench(arguments) => {
+            let (code, message) = bench::run(arguments);
+            return failed(&message, code);
+        }
         ToolCommand::Doctor(arguments) => return doctor::run(&arguments),
         ToolCommand::Completions(completions) => completions.run(whole_command()),
         ToolCommand::Man(manual) => manual.run(whole_command()),
     };
-    let code = match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            let line = format!("underpass: {message}\n");
-            let _never_fails = console::Errors.write_all(line.as_bytes());
-            ExitCode::FAILURE
+    match outcome {
+        Ok(()) => {
+            console::finish();
+            ExitCode::SUCCESS
         }
-    };
+        Err(message) => failed(&message, ExitCode::FAILURE),
+    }
+}
+
+fn failed(message: &str, code: ExitCode) -> ExitCode {
+    let line = format!("underpass: {message}\n");
+    let _never_fails = console::Errors.write_all(line.as_bytes());
     console::finish();
     code
 }

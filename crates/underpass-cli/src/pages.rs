@@ -17,7 +17,7 @@ pub(crate) struct Completions {
 /// Print a man page, or write all of them into a folder
 #[derive(Debug, clap::Args)]
 pub(crate) struct Manual {
-    /// Print the page of this command (cp, serve, bench, bench compare ...), or write all pages to
+    /// Print the page of this command (cp, serve, broker ...), or write all pages to
     /// this folder [default: print the page of underpass]
     #[arg(value_name = "COMMAND|DIR")]
     what: Vec<PathBuf>,

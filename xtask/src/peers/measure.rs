@@ -125,6 +125,9 @@ impl RunRecord {
     }
 }
 
+/// The program that measures.
+const BENCH: &str = "underpass-bench";
+
 /// The name of the commit that is measured, and whether the files differ from it.
 const COMMIT: &str = "describe --always --exclude=* --abbrev=12 --dirty=-with-changes";
 
@@ -133,12 +136,12 @@ fn bench(
     installation: &Installation<'_>,
     arguments: &PeersArguments,
 ) -> Command {
-    let on = document.on.map(|on| on.command(installation, "underpass"));
-    let mut bench = on.unwrap_or_else(|| installation.command("underpass"));
+    let on = document.on.map(|on| on.command(installation, BENCH));
+    let mut bench = on.unwrap_or_else(|| installation.command(BENCH));
     // Where caddy leaves things otherwise.
     let home = installation.workspace.root.join(FOLDER).join("home");
     bench.env("XDG_CONFIG_HOME", &home).env("STEPPATH", &home);
-    bench.arg("bench").args(document.bench.split_whitespace());
+    bench.args(document.bench.split_whitespace());
     bench.args(document.path.iter().flat_map(|path| ["--path", path]));
     let (rounds, more) = match arguments.quick {
         true => (document.quick_rounds.max(1), &document.quick),

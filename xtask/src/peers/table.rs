@@ -106,8 +106,6 @@ pub(super) enum PeerExperiment {
     Small,
     /// Hot requests beside cold files
     Cold,
-    /// Hot requests over HTTPS beside a flood of handshakes
-    ColdTls,
     /// A thousand slow readers
     Many,
     /// Slow readers and idle connections over HTTPS

@@ -10,20 +10,24 @@ use crate::workspace::{Fallible, Workspace, output};
 /// How files with licences begin, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// Names and contents of the files to hand on.
-pub(super) fn all(workspace: &Workspace, target: &str) -> Fallible<Vec<(String, Vec<u8>)>> {
+/// Names and contents of the files to hand on with the programs of these packages.
+pub(super) fn all(
+    workspace: &Workspace,
+    target: &str,
+    packages: &[&str],
+) -> Fallible<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
         files.push((name.to_owned(), fs::read(workspace.root.join(name))?));
     }
-    let others = of_dependencies(workspace, target)?;
+    let others = of_dependencies(workspace, target, packages)?;
     files.push(("LICENSES-DEPENDENCIES".to_owned(), others.into_bytes()));
     Ok(files)
 }
 
 /// The dependencies that are linked in, with their licences, and each text once.
-fn of_dependencies(workspace: &Workspace, target: &str) -> Fallible<String> {
-    let used = used(workspace, target)?;
+fn of_dependencies(workspace: &Workspace, target: &str, packages: &[&str]) -> Fallible<String> {
+    let used = used(workspace, target, packages)?;
     let mut page = String::from("Underpass contains these libraries:\n\n");
     let mut texts = BTreeMap::<String, BTreeSet<String>>::new();
     let metadata = workspace.metadata()?;
@@ -52,10 +56,11 @@ fn of_dependencies(workspace: &Workspace, target: &str) -> Fallible<String> {
     Ok(page)
 }
 
-/// What is linked into the tool, as `name vVERSION`.
-fn used(workspace: &Workspace, target: &str) -> Fallible<BTreeSet<String>> {
+/// What is linked into the programs, as `name vVERSION`.
+fn used(workspace: &Workspace, target: &str, packages: &[&str]) -> Fallible<BTreeSet<String>> {
     let mut cargo = workspace.cargo("tree");
-    cargo.args(["--locked", "--package", "underpass-cli", "--target", target]);
+    cargo.args(["--locked", "--target", target]);
+    cargo.args(packages.iter().flat_map(|package| ["--package", package]));
     cargo.args(["--edges", "normal,no-proc-macro", "--prefix", "none"]);
     cargo.args(["--format", "{p}"]);
     let lines = output(&mut cargo)?;

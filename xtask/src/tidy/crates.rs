@@ -28,7 +28,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "underpass",
         ],
     ),
-    ("underpass-cli", ANY),
+    (
+        "underpass-cli",
+        &[
+            "underpass-broker",
+            "underpass-copy",
+            "underpass-log",
+            "underpass-net",
+            "underpass-serve",
+            "underpass",
+        ],
+    ),
     ("underpass-testkit", &[]),
     ("xtask", ANY),
 ];

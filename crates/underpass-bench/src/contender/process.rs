@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, sleep};
@@ -96,6 +97,21 @@ fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
 pub(crate) fn own_program() -> Result<OsString> {
     let path = std::env::current_exe().context(|| "finding this program".into())?;
     Ok(path.into_os_string())
+}
+
+/// The program `underpass`: next to this one, or in `PATH`.
+pub(crate) fn underpass() -> Result<OsString> {
+    const NAME: &str = "underpass";
+    let own = std::env::current_exe().context(|| "finding this program".into())?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path);
+    let next_to_it = [own.with_file_name(NAME)].into_iter();
+    let mut all = next_to_it.chain(folders.map(|folder| folder.join(NAME)));
+    let found = all.find(|path| path.is_file());
+    found.map(PathBuf::into_os_string).ok_or_else(|| {
+        let own = own.display();
+        Error::Setting(format!("cannot find `{NAME}` next to {own} or in PATH"))
+    })
 }
 
 /// A process of a contender that runs until it is stopped.

@@ -1,5 +1,5 @@
 //! The roles of this program's own processes in a measurement: hidden subcommands of
-//! `underpass bench role`.
+//! `underpass-bench role`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub struct MoverSettings {
 impl SubprocessRole {
     /// The arguments that start this program in the role.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
-        let mut words: Vec<OsString> = vec!["bench".into(), "role".into()];
+        let mut words: Vec<OsString> = vec!["role".into()];
         match self {
             SubprocessRole::Become { processor, command } => {
                 words.push("become".into());

@@ -58,7 +58,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerSetup {
-    /// This program, as the server of this subcommand, for the folder `root`, with one worker and
+    /// `underpass`, as the server of this subcommand, for the folder `root`, with one worker and
     /// additional arguments.
     pub(crate) fn own(
         (name, subcommand): (&str, &str),
@@ -69,7 +69,7 @@ impl ServerSetup {
         let address = free_address()?;
         let listen = address.to_string();
         let options = ["--listen", &listen, "--workers", "1"].map(OsString::from);
-        let mut command = vec![process::own_program()?, subcommand.into(), root.into()];
+        let mut command = vec![process::underpass()?, subcommand.into(), root.into()];
         command.extend(options.into_iter().chain(more.iter().map(OsString::from)));
         if let Some(tls) = tls {
             let (cert, key) = (tls.cert().into(), tls.key().into());

@@ -93,7 +93,7 @@ impl ClosedLoad {
             let server = servers.server(contender)?;
             let targets = targets_of(&files, server.address().socket, self.reuse);
             let stream = self.stream(&targets, self.quota);
-            observe_stream((server, servers.trial()), stream, IN_CACHE, stop)
+            observe_stream(server, stream, IN_CACHE, stop)
         })?;
         let Some(played) = played else {
             return Ok(None);

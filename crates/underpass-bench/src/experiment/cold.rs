@@ -1,5 +1,4 @@
-//! `bench cold`: response times of a hot file while cold ones stream from the disk, or while other
-//! clients begin handshakes.
+//! `bench cold`: response times of a hot file while cold ones stream from the disk.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,13 +15,11 @@ use crate::contender::server::ServerProcess;
 use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::load::{
-    ConnectionReuse, FileSet, HandshakeFlood, LoadClient, LoadPace, LoadStream, OpenEnd, Quota,
-    RequestTarget, TestFile, give_way, targets_of,
+    ConnectionReuse, FileSet, LoadClient, LoadPace, LoadStream, OpenEnd, Quota, RequestTarget,
+    TestFile, give_way, targets_of,
 };
 use crate::machine::throttle::DiskThrottle;
-use crate::rounds::interleave::Played;
 use crate::rounds::metric::read_all;
-use crate::stats::Spread;
 use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
 /// The file system on which no file is ever cold.
@@ -47,14 +44,6 @@ pub(crate) const HOT_CONNECTIONS: usize = 16;
 /// One receive of a stream beside requests whose latency is measured.
 const RECEIVE_BYTES_BESIDE: usize = 256 << 10;
 
-/// How long requests become due beside handshakes.
-const FLOOD_FULL: Duration = Duration::from_secs(2);
-const FLOOD_QUICK: Duration = Duration::from_millis(250);
-
-/// The promise of our own server beside handshakes: the 99th percentile, as a share of that of
-/// another server.
-const PROMISED_SHARE: f64 = 0.5;
-
 /// About what a disk without a limit delivers in a millisecond, in bytes.
 const READ_IN_A_MILLISECOND: u64 = 500_000;
 
@@ -73,11 +62,6 @@ pub struct ColdOptions {
     /// Stream files from memory instead, to show how a small request fares beside fast readers
     #[arg(long, conflicts_with = "disk_mib")]
     warm: bool,
-    /// Begin so many handshakes at once instead, again and again, and finish none, to show how a
-    /// small request over HTTPS fares beside them
-    #[arg(long, value_name = "N", requires = "suite",
-          conflicts_with_all = ["warm", "disk_mib", "size", "files", "streams"])]
-    handshakes: Option<usize>,
     #[command(flatten)]
     tls: TlsLoadOptions,
     /// Limit what servers read from the disk, in MiB per second, as root; use it where the disk of
@@ -97,15 +81,6 @@ const METRICS: [PlayMetric; 8] = [
     read::REQUESTS,
     read::STORAGE_READ,
     read::CPU_PER_GIB,
-    read::CPU_SHARE,
-];
-
-const METRICS_HANDSHAKES: [PlayMetric; 6] = [
-    read::P99,
-    read::P50,
-    read::WORST,
-    read::HANDSHAKES,
-    read::REQUESTS,
     read::CPU_SHARE,
 ];
 
@@ -145,15 +120,9 @@ impl Measurable for ColdOptions {
             tls: Some((&self.tls, TlsResumption::Never)),
         };
         setting.runner.progress.begin("cold");
-        ServerSet::run(
-            experiment,
-            contenders,
-            (setting, throttle),
-            |servers| match self.handshakes {
-                Some(count) => self.case_of_handshakes(count.max(1), servers, setting),
-                None => self.case(servers, setting),
-            },
-        )
+        ServerSet::run(experiment, contenders, (setting, throttle), |servers| {
+            self.case(servers, setting)
+        })
     }
 }
 
@@ -185,8 +154,7 @@ impl ColdOptions {
                 pace: LoadPace::Closed(Quota::Requests(cold.len() as u64)),
                 receive_bytes_max: RECEIVE_BYTES_BESIDE,
             };
-            let trial = (server, servers.trial());
-            observe_beside(trial, &hot, streams, residency, runner.stop)
+            observe_beside(server, &hot, streams, residency, runner.stop)
         })?;
         Ok(played.map(|played| Case {
             label: format!("{connections} streams"),
@@ -199,52 +167,8 @@ impl ColdOptions {
         }))
     }
 
-    /// The one case beside handshakes; `None` if it was stopped before a round was complete.
-    fn case_of_handshakes(
-        &self,
-        count: usize,
-        servers: &mut ServerSet,
-        setting: &ExperimentContext,
-    ) -> Result<Option<Case>> {
-        let (scale, runner) = (setting.scale, &setting.runner);
-        let hot = servers.make(HOT)?;
-        let span = scale.pick(FLOOD_FULL, FLOOD_QUICK);
-        let played = runner.play(servers, self.weight_of_play(scale), |servers, contender| {
-            hot.iter().try_for_each(TestFile::warm)?;
-            let server = servers.server(contender)?;
-            let targets = targets_of(&hot, server.address().socket, ConnectionReuse::KeepAlive);
-            let stream = hot_stream(&targets, OpenEnd::After(span));
-            let flood = HandshakeFlood::open(server.address(), count)?;
-            let client = LoadClient::connect(server.address(), stream)?.beside(flood)?;
-            observe_flood((server, servers.trial()), client, runner.stop)
-        })?;
-        let Some(played) = played else {
-            return Ok(None);
-        };
-        let mut notes = servers.notes(&played);
-        let others = 1..played.contenders();
-        notes.extend(others.filter_map(|other| {
-            let names = [0, other].map(|contender| servers.name(contender));
-            judge_beside(names, &played, other)
-        }));
-        Ok(Some(Case {
-            label: format!("{count} handshakes"),
-            x: count as f64,
-            load: format!(
-                "a request for a hot file of {} every {HOT_INTERVAL:?} for {span:?} while {count} \
-                 other connections begin a handshake at once, and each is replaced by the next \
-                 when the server has answered",
-                size_label(HOT_BYTES)
-            ),
-            metrics: read_all(&METRICS_HANDSHAKES, &played),
-            latencies: latencies(&played),
-            notes,
-            ..Case::default()
-        }))
-    }
-
     fn reads_disk(&self) -> bool {
-        !self.warm && self.handshakes.is_none()
+        !self.warm
     }
 
     fn files(&self, scale: RunScale) -> usize {
@@ -264,9 +188,6 @@ impl ColdOptions {
 
     /// Of one contender, in milliseconds.
     fn weight_of_play(&self, scale: RunScale) -> u64 {
-        if self.handshakes.is_some() {
-            return 60 + scale.pick(FLOOD_FULL, FLOOD_QUICK).as_millis() as u64;
-        }
         let bytes = self.size * self.files(scale) as u64;
         let limit = self.disk_mib.map(|mib| (mib << 20) / 1000);
         60 + bytes / limit.unwrap_or(READ_IN_A_MILLISECOND).max(1)
@@ -290,9 +211,6 @@ impl ColdOptions {
     }
 
     fn describe(&self, scale: RunScale) -> Experiment {
-        if let Some(count) = self.handshakes {
-            return describe_handshakes(count, &self.tls.suffix());
-        }
         let suffix = self.tls.suffix();
         let limit = self.disk_mib.map(|mib| format!(", {mib} MiB/s"));
         let (files, size) = (self.files(scale), size_label(self.size));
@@ -330,20 +248,9 @@ impl ColdOptions {
     }
 }
 
-/// Runs a load beside handshakes on a server, whose last responses are those of the file `last`.
-fn observe_flood(
-    (server, last): (&ServerProcess, &TestFile),
-    mut client: LoadClient<'_>,
-    stop: &AtomicBool,
-) -> Result<PlaySample> {
-    let mut sample = observe_work(server.pid(), IN_CACHE, || Ok(vec![client.run(stop)?]))?;
-    sample.handshakes = client.handshakes();
-    client.check_last(last).map(|()| sample)
-}
-
 /// Runs hot requests on a server, and beside them, in a thread that gives way, what receives much.
 fn observe_beside(
-    (server, last): (&ServerProcess, &TestFile),
+    server: &ServerProcess,
     hot: &[RequestTarget],
     streams: LoadStream<'_>,
     residency: FileResidency,
@@ -366,50 +273,7 @@ fn observe_beside(
             Ok(vec![hot?, streams?])
         })
     };
-    let sample = observe_work(server.pid(), residency, work)?;
-    hot.check_last(last)?;
-    streams.check_last(last).map(|()| sample)
-}
-
-/// Whether our own server kept its promise beside another one.
-fn judge_beside(
-    [own, other]: [&str; 2],
-    played: &Played<PlaySample>,
-    contender: usize,
-) -> Option<String> {
-    let median = |contender: usize| {
-        let samples = played.of(contender).into_iter();
-        let figures = samples.map(|sample| (read::P99.read)(sample));
-        Some(Spread::of(&figures.collect::<Option<Vec<_>>>()?)?.median)
-    };
-    let share = median(0)? / median(contender)?;
-    let judged = match (cfg!(debug_assertions), share <= PROMISED_SHARE) {
-        (true, _) => "not judged: this is a debug build",
-        (_, true) => "as promised",
-        (_, false) => "which breaks the promise",
-    };
-    Some(format!(
-        "the 99th percentile of {own} is {share:.2} of that of {other}, {judged} (at most \
-         {PROMISED_SHARE})"
-    ))
-}
-
-fn describe_handshakes(count: usize, suffix: &str) -> Experiment {
-    Experiment {
-        name: "cold".into(),
-        variant: format!("{count} handshakes{suffix}"),
-        title: format!("A small file while other clients begin handshakes{suffix}"),
-        measured: "Requests for a small file that is in memory become due at a steady pace, on \
-                   connections whose handshakes are over, and are timed from then. Other \
-                   connections send the first message of a full handshake, receive the answer, for \
-                   which the server has to sign, and are reset and replaced."
-            .into(),
-        reading: "A signature takes longer than a small request. A server that signs for all who \
-                  wait before it turns to its other clients shows it in the slowest percent of its \
-                  responses. Handshakes per second show that it does not gain this by signing less."
-            .into(),
-        ..Experiment::default()
-    }
+    observe_work(server.pid(), residency, work)
 }
 
 #[cfg(test)]
@@ -424,7 +288,6 @@ mod tests {
             files: None,
             streams: 2,
             warm: false,
-            handshakes: None,
             tls: TlsLoadOptions {
                 suite: None,
                 key: CertificateKey::P256,

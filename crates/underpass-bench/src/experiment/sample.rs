@@ -39,8 +39,6 @@ pub(crate) struct PlaySample {
     pub(crate) storage_read_bytes: Option<u64>,
     /// By mechanism, from workers that count.
     pub(crate) paths: Vec<PayloadPath>,
-    /// Handshakes beside the load that the server answered.
-    pub(crate) handshakes: Option<u64>,
     /// Where connections were held during the load.
     pub(crate) held: Option<HeldConnections>,
 }
@@ -84,7 +82,6 @@ impl PlaySample {
             tcp_buffer_bytes: None,
             storage_read_bytes: None,
             paths: Vec::new(),
-            handshakes: None,
             held: None,
         }
     }
@@ -286,12 +283,6 @@ pub(crate) const P99_BEFORE: PlayMetric = PlayMetric::seconds(
     "p99_alone",
     "response time without them, 99th percentile",
     |s| quantile(&s.held.as_ref()?.latencies_before_ns, 0.99),
-);
-pub(crate) const HANDSHAKES: PlayMetric = PlayMetric::higher(
-    "handshakes",
-    "handshakes per second",
-    Unit::PerSecond,
-    |s| s.handshakes.map(|count| count as f64 / s.window.seconds()),
 );
 pub(crate) const RESIDENT_EACH: PlayMetric = PlayMetric::lower(
     "memory_per_connection",

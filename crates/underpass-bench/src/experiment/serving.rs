@@ -260,11 +260,6 @@ impl ServerSet {
         server.ok_or_else(|| Error::Contender(format!("{} is not running", self.name(index))))
     }
 
-    /// A small file that every server has.
-    pub(crate) fn trial(&self) -> &TestFile {
-        &self.trial[0]
-    }
-
     /// Starts a fresh process of a server.
     pub(crate) fn restart(&mut self, index: usize) -> Result<()> {
         self.restart_with(index, MetricsMode::Off)
@@ -345,17 +340,15 @@ impl ContenderSet for ServerSet {
     }
 }
 
-/// Runs a stream on a server, whose last responses are those of the file `last`. Fails once `stop`
-/// is set.
+/// Runs a stream on a server. Fails once `stop` is set.
 pub(crate) fn observe_stream(
-    (server, last): (&ServerProcess, &TestFile),
+    server: &ServerProcess,
     stream: LoadStream<'_>,
     residency: FileResidency,
     stop: &AtomicBool,
 ) -> Result<PlaySample> {
     let mut client = LoadClient::connect(server.address(), stream)?;
-    let sample = observe_work(server.pid(), residency, || Ok(vec![client.run(stop)?]))?;
-    client.check_last(last).map(|()| sample)
+    observe_work(server.pid(), residency, || Ok(vec![client.run(stop)?]))
 }
 
 /// Runs streams on a server with this process id. Requests and latencies are those of the first

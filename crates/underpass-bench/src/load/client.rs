@@ -20,9 +20,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::exchange::{BodySink, ClientExchange, ReceiveProgress};
 use super::go_on_unless;
-use super::handshake_flood::HandshakeFlood;
 use super::request::{ConnectionReuse, RequestTarget};
-use super::test_file::TestFile;
 use super::transport::ServerAddress;
 use crate::error::{Error, ErrorContext, Result};
 
@@ -36,9 +34,6 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 const OPEN_WAIT: Duration = Duration::from_millis(1);
 
 const EVENTS_MAX: usize = 256;
-
-/// Stands for the flood among the numbers of connections.
-const FLOOD: u64 = u64::MAX;
 
 /// Room for the latencies of a second of small requests, so that growing doesn't disturb the first
 /// ones.
@@ -102,7 +97,6 @@ pub(crate) struct LoadClient<'a> {
     epoll: OwnedFd,
     exchanges: Vec<ClientExchange>,
     stream: RunningStream<'a>,
-    flood: Option<HandshakeFlood>,
 }
 
 struct RunningStream<'a> {
@@ -132,22 +126,7 @@ impl<'a> LoadClient<'a> {
             exchanges: exchanges?,
             epoll,
             stream: RunningStream::new(stream),
-            flood: None,
         })
-    }
-
-    /// The same beside handshakes that go on for as long as it runs.
-    pub(crate) fn beside(mut self, flood: HandshakeFlood) -> Result<LoadClient<'a>> {
-        let data = epoll::EventData::new_u64(FLOOD);
-        epoll::add(&self.epoll, &flood, data, epoll::EventFlags::IN)
-            .context(|| "adding handshakes to epoll".into())?;
-        self.flood = Some(flood);
-        Ok(self)
-    }
-
-    /// Handshakes beside it that the server has answered.
-    pub(crate) fn handshakes(&self) -> Option<u64> {
-        self.flood.as_ref().map(HandshakeFlood::answered)
     }
 
     /// Runs until the quota is used up, or the stream ends, and every response is complete. Fails
@@ -174,25 +153,9 @@ impl<'a> LoadClient<'a> {
                 last_progress = now;
             }
             for event in &events {
-                match (event.data.u64(), &mut self.flood) {
-                    (FLOOD, Some(flood)) => flood.advance()?,
-                    (index, _) => self.advance(usize::try_from(index).unwrap_or(usize::MAX))?,
-                }
+                self.advance(usize::try_from(event.data.u64()).unwrap_or(usize::MAX))?;
             }
         }
-    }
-
-    /// Has every connection with TLS that is kept open request this file, opens the whole response
-    /// and compares it: a record that was skipped in the load and not counted is an error here.
-    pub(crate) fn check_last(self, file: &TestFile) -> Result<()> {
-        if self.address.tls.is_none() {
-            return Ok(());
-        }
-        let kept = self.exchanges.into_iter().filter(|one| one.is_kept());
-        for mut exchange in kept {
-            file.check(&mut exchange, self.address.socket)?;
-        }
-        Ok(())
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {

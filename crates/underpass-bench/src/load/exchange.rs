@@ -2,8 +2,8 @@
 //!
 //! Only the head of a response, and what arrives with it, is received into memory. The kernel
 //! discards the rest of the body (`MSG_TRUNC`), but it is counted: the client costs little compared
-//! with the server, and a body that is too short or too long is an error. Under TLS the record with
-//! the head is opened, and those that follow it are discarded by their lengths.
+//! with the server, and a body that is too short or too long is an error. Under TLS all of it is
+//! decrypted.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -135,11 +135,6 @@ impl ClientExchange {
         self.is_idle() && self.reuse == ConnectionReuse::PerRequest
     }
 
-    /// Whether it has had a response and stays open for the next request.
-    pub(super) fn is_kept(&self) -> bool {
-        self.is_idle() && self.reuse == ConnectionReuse::KeepAlive
-    }
-
     /// The bytes of body that the last request is owed.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.body_bytes
@@ -262,9 +257,7 @@ impl ClientExchange {
     }
 
     fn receive_body(&mut self, left: u64, body: &mut BodySink) -> Result<ReceiveProgress> {
-        // Under TLS the only response of a connection is opened, as the first and the last are.
-        let is_opened = self.reuse == ConnectionReuse::PerRequest && self.transport.is_encrypted();
-        if body.hash.is_none() && !is_opened {
+        if body.hash.is_none() {
             let got = self.transport.discard(left, &mut body.space)?;
             return self.owe(left - got);
         }

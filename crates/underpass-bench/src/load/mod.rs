@@ -6,7 +6,6 @@
 mod client;
 mod connection_load;
 mod exchange;
-mod handshake_flood;
 pub(crate) mod kafka;
 mod request;
 mod response;
@@ -25,7 +24,6 @@ use crate::error::{Error, ErrorContext, Result};
 
 pub(crate) use client::{LoadClient, LoadPace, LoadStream, OpenEnd, Quota, StreamResult};
 pub(crate) use connection_load::{ClientBehavior, ConnectionLoad};
-pub(crate) use handshake_flood::HandshakeFlood;
 pub(crate) use request::{ConnectionReuse, RequestTarget};
 pub(crate) use test_file::{FileSet, TestFile, targets_of};
 pub(crate) use transport::ServerAddress;

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustls::crypto::cipher::{MessageEncrypter, OutboundChunks, OutboundPlainMessage};
 use rustls::pki_types::pem::PemObject as _;
@@ -31,9 +30,6 @@ const SUITES: [&str; 6] = [
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
-
-/// Far more than anything here takes.
-const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Three full records and a little.
 const BODY_BYTES: usize = 50_000;
@@ -207,7 +203,7 @@ fn fails(what: &str, result: Result<()>) {
 const USUAL: &str = SUITES[0];
 
 #[test]
-fn bodies_are_discarded_by_length_and_the_last_one_is_opened_in_every_suite() {
+fn bodies_are_discarded_or_hashed_in_every_suite() {
     for suite in SUITES {
         for room in [1, 16 << 10, 4 << 20] {
             let answers = |sealing: &mut Sealing| {
@@ -292,7 +288,7 @@ fn short_long_and_padded_bodies_are_errors() {
         sealing.data(&body()[16_000..]);
         let _ = sealing.stream.read(&mut [0]);
     };
-    fails("more bytes", play(USUAL, padded, discarding(1 << 20)));
+    play(USUAL, padded, discarding(1 << 20)).unwrap();
     play(USUAL, padded, hashing).unwrap();
 }
 
@@ -308,34 +304,23 @@ fn a_record_that_was_changed_or_left_out_is_an_error() {
         sealing.data(&rest[1000..]);
         let _ = sealing.stream.read(&mut [0]);
     };
-    fails("cannot be opened", play(USUAL, changed, hashing));
+    fails("TLS: ", play(USUAL, changed, hashing));
+    fails("TLS: ", play(USUAL, changed, discarding(1 << 20)));
     let left_out = |sealing: &mut Sealing| {
         sealing.data(&head());
         drop(sealing.record(ContentType::ApplicationData, b"nobody sees this"));
         sealing.data(&body());
-        sealing.request();
-        sealing.data(&head());
-        sealing.data(&body());
     };
-    let twice = |exchange: &mut ClientExchange, target: &RequestTarget| {
-        discarding(1 << 20)(exchange, target)?;
-        hashing(exchange, target)
-    };
-    fails("cannot be opened", play(USUAL, left_out, twice));
+    fails("TLS: ", play(USUAL, left_out, discarding(1 << 20)));
 }
 
 #[test]
-fn a_key_update_is_named_and_alerts_are_errors() {
-    let update = |sealing: &mut Sealing| {
-        let record = sealing.record(ContentType::Handshake, &[24, 0, 0, 1, 0]);
-        sealing.raw(&record);
-    };
-    fails("KeyUpdate", play(USUAL, update, discarding(1 << 20)));
+fn alerts_are_errors() {
     let alert = |sealing: &mut Sealing| {
         let record = sealing.record(ContentType::Alert, &[2, 80]);
         sealing.raw(&record);
     };
-    fails("alert 80", play(USUAL, alert, discarding(1 << 20)));
+    fails("InternalError", play(USUAL, alert, discarding(1 << 20)));
     let ended = |sealing: &mut Sealing| {
         let record = sealing.record(ContentType::Alert, &[1, 0]);
         sealing.raw(&record);
@@ -434,7 +419,7 @@ fn another_certificate_is_not_trusted() {
         while connection.is_handshaking() && connection.complete_io(&mut stream).is_ok() {}
     });
     let refused = ClientExchange::connect_ready(&address).map(drop);
-    fails("the handshake failed", refused);
+    fails("TLS: ", refused);
     server.join().unwrap();
 }
 
@@ -447,59 +432,4 @@ fn an_unknown_suite_is_an_error_that_lists_the_known_ones() {
     let made = TlsSetup::make(&options, TlsResumption::Never, Path::new("/nowhere"));
     let error = made.unwrap_err().to_string();
     assert!(SUITES.iter().all(|suite| error.contains(suite)), "{error}");
-}
-
-/// Answers so many ClientHellos, each of which comes on a connection of its own, one after the
-/// other, and those that follow with an alert.
-fn answer_hellos(listener: TcpListener, config: Arc<ServerConfig>, hellos: usize) {
-    thread::spawn(move || {
-        for (index, stream) in listener.incoming().enumerate() {
-            let mut stream = stream.unwrap();
-            let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-            while !connection.wants_write() && connection.read_tls(&mut stream).is_ok() {
-                connection.process_new_packets().unwrap();
-            }
-            let mut answer = Vec::new();
-            while connection.wants_write() {
-                connection.write_tls(&mut answer).unwrap();
-            }
-            if index >= hellos {
-                answer = vec![21, 3, 3, 0, 2, 2, 40];
-            }
-            // In parts, of which only the last one completes it.
-            for part in answer.chunks(100) {
-                let _ = stream.write_all(part);
-                thread::yield_now();
-            }
-            // Until the client is gone.
-            while stream.read(&mut [0; 64]).is_ok_and(|got| got > 0) {}
-        }
-    });
-}
-
-#[test]
-fn handshakes_that_are_never_finished_are_counted_and_replaced() {
-    for suite in SUITES {
-        let folder = tempfile::tempdir().unwrap();
-        let key = CertificateKey::P256;
-        let setup = setup(suite, key, TlsResumption::Never, folder.path());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = ServerAddress {
-            socket: listener.local_addr().unwrap(),
-            tls: Some(setup.client()),
-        };
-        // The first of them shows how long an answer is.
-        answer_hellos(listener, server_config(&setup), 1 + 9);
-        let mut flood = HandshakeFlood::open(&address, 2).unwrap();
-        let start = Instant::now();
-        let error = loop {
-            match flood.advance() {
-                Ok(()) => assert!(start.elapsed() < WAIT_MAX, "{suite}"),
-                Err(error) => break error.to_string(),
-            }
-            thread::yield_now();
-        };
-        assert!(error.contains("rejects"), "{suite}: {error}");
-        assert_eq!(flood.answered(), 9, "{suite}");
-    }
 }

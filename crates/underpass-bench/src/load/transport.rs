@@ -9,7 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::error::{Error, ErrorContext, Result};
-use crate::tls::{RecordStream, TlsClient, TlsHandshake};
+use crate::tls::{TlsClient, TlsStream};
 
 /// A server on the loopback accepts a connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,8 +34,7 @@ enum TransportSecurity {
     Plain,
     /// A handshake has not begun, and has taken no ticket yet.
     Client(TlsClient),
-    Handshake(Box<TlsHandshake>),
-    Records(Box<RecordStream>),
+    Tls(Box<TlsStream>),
 }
 
 impl ClientTransport {
@@ -54,23 +53,22 @@ impl ClientTransport {
     }
 
     pub(super) fn is_shaking(&self) -> bool {
-        matches!(
-            self.security,
-            TransportSecurity::Client(_) | TransportSecurity::Handshake(_)
-        )
+        match &self.security {
+            TransportSecurity::Plain => false,
+            TransportSecurity::Client(_) => true,
+            TransportSecurity::Tls(tls) => tls.is_shaking(),
+        }
     }
 
-    /// Goes on with the handshake, if it is not complete.
+    /// Continues the handshake, if it is not complete.
     pub(super) fn shake(&mut self) -> Result<()> {
         if let TransportSecurity::Client(tls) = &self.security {
-            self.security = TransportSecurity::Handshake(Box::new(tls.handshake()?));
+            self.security = TransportSecurity::Tls(Box::new(tls.connect()?));
         }
-        if let TransportSecurity::Handshake(handshake) = &mut self.security
-            && let Some(records) = handshake.advance(&self.stream)?
-        {
-            self.security = TransportSecurity::Records(Box::new(records));
+        match &mut self.security {
+            TransportSecurity::Tls(tls) => tls.shake(&self.stream),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Completes the handshake, each part of which may take this long.
@@ -89,24 +87,31 @@ impl ClientTransport {
     }
 
     pub(super) fn is_resumed(&self) -> bool {
-        matches!(&self.security, TransportSecurity::Records(records) if records.is_resumed())
+        matches!(&self.security, TransportSecurity::Tls(tls) if tls.is_resumed())
     }
 
     /// Whether nothing can be received before the socket is readable.
     pub(super) fn is_drained(&self) -> bool {
         match &self.security {
-            TransportSecurity::Records(records) => records.is_drained(),
+            TransportSecurity::Tls(tls) => tls.is_drained(),
             _ => true,
         }
     }
 
     /// Sends a request, and waits for a server that doesn't receive it.
     pub(super) fn send(&mut self, request: &[u8]) -> Result<()> {
-        let TransportSecurity::Records(records) = &mut self.security else {
+        let TransportSecurity::Tls(tls) = &mut self.security else {
             return send_all(&self.stream, request);
         };
-        let mut parts = request.chunks(RecordStream::CONTENT_BYTES_MAX);
-        parts.try_for_each(|part| send_all(&self.stream, &records.seal(part)?))
+        tls.seal(request)?;
+        loop {
+            match tls.flush(&self.stream) {
+                Err(error) if error.would_block() => {
+                    wait(&self.stream, PollFlags::OUT, SEND_TIMEOUT)?;
+                }
+                sent => return sent,
+            }
+        }
     }
 
     /// Sends what the socket takes without waiting, or all of it under TLS, and returns how much
@@ -124,28 +129,26 @@ impl ClientTransport {
     /// Receives at least one byte; the end of the stream is an error here.
     pub(super) fn receive(&mut self, space: &mut [u8]) -> Result<usize> {
         match &mut self.security {
-            TransportSecurity::Records(records) => records.receive(&self.stream, space),
+            TransportSecurity::Tls(tls) => tls.receive(&self.stream, space),
             _ => receive(&self.stream, space, RecvFlags::empty()),
         }
     }
 
-    /// Has the kernel discard a part of the `left` bytes that are owed, about as much as `space`
-    /// has room for, and returns how much.
+    /// Discards a part of the `left` bytes that are owed, at most as much as `space` has room for,
+    /// and returns how much. Without TLS the kernel does it.
     pub(super) fn discard(&mut self, left: u64, space: &mut [u8]) -> Result<u64> {
-        match &mut self.security {
-            TransportSecurity::Records(records) => records.discard(&self.stream, left, space),
-            _ => {
-                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(space.len());
-                let got = receive(&self.stream, &mut space[..wanted], RecvFlags::TRUNC)?;
-                Ok(got as u64)
-            }
-        }
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(space.len());
+        let got = match &mut self.security {
+            TransportSecurity::Tls(tls) => tls.receive(&self.stream, &mut space[..wanted]),
+            _ => receive(&self.stream, &mut space[..wanted], RecvFlags::TRUNC),
+        };
+        got.map(|got| got as u64)
     }
 
     /// Receives the end of the connection behind a whole response.
     pub(super) fn end(&mut self) -> Result<()> {
-        if let TransportSecurity::Records(records) = &mut self.security {
-            return records.end(&self.stream);
+        if let TransportSecurity::Tls(tls) = &mut self.security {
+            return tls.end(&self.stream);
         }
         let end = retry_on_intr(|| recv(&self.stream, &mut [0], RecvFlags::empty()));
         match end.context(|| "waiting for the end of a connection".into())? {
@@ -156,8 +159,8 @@ impl ClientTransport {
 
     /// Receives where nothing is owed: a session ticket is in order, everything else an error.
     pub(super) fn idle(&mut self) -> Result<()> {
-        if let TransportSecurity::Records(records) = &mut self.security {
-            return records.idle(&self.stream);
+        if let TransportSecurity::Tls(tls) = &mut self.security {
+            return tls.idle(&self.stream);
         }
         receive(&self.stream, &mut [0], RecvFlags::empty())?;
         Err(Error::Answer("more bytes than announced".into()))

@@ -9,17 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rcgen::{CertificateParams, CertifiedKey, KeyPair};
 use rustls::client::{
     ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
-    UnbufferedClientConnection,
 };
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::ServerName;
 use rustls::{
-    ClientConfig, NamedGroup, RootCertStore, SupportedCipherSuite, SupportedProtocolVersion,
-    version,
+    ClientConfig, ClientConnection, NamedGroup, RootCertStore, SupportedCipherSuite,
+    SupportedProtocolVersion, version,
 };
 
-use super::handshake::TlsHandshake;
 use super::options::{CertificateKey, TlsLoadOptions, TlsResumption};
+use super::stream::TlsStream;
 use crate::error::{Error, ErrorContext, Result};
 
 /// A server may be sent this many tickets back: more than connections that begin at once.
@@ -68,8 +67,6 @@ impl TlsSetup {
         let builder = builder.with_protocol_versions(&[version_of(suite)]);
         let builder = builder.map_err(failed)?.with_root_certificates(roots);
         let mut config = builder.with_no_client_auth();
-        // Records are the client's once hands are shaken.
-        config.enable_secret_extraction = true;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let write = |name: &str, text: String| {
             let path = folder.join(name);
@@ -124,11 +121,11 @@ impl TlsClient {
         self.resumption == TlsResumption::Tickets
     }
 
-    /// A handshake that has not begun.
-    pub(crate) fn handshake(&self) -> Result<TlsHandshake> {
+    /// A connection whose handshake has not begun.
+    pub(crate) fn connect(&self) -> Result<TlsStream> {
         let server = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
-        let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), server);
-        Ok(TlsHandshake::new(connection.map_err(failed)?))
+        let connection = ClientConnection::new(Arc::clone(&self.config), server);
+        Ok(TlsStream::new(connection.map_err(failed)?))
     }
 }
 

@@ -23,9 +23,9 @@ const LIFE_MIN: Duration = Duration::from_millis(100);
 /// The placeholder for an option about sharing blocks.
 const REFLINK: &str = "{reflink}";
 
-/// This program, copying with this many threads.
+/// `underpass cp` with this many threads.
 pub(crate) fn own(jobs: usize) -> Result<NamedCommand> {
-    let program = process::own_program()?;
+    let program = process::underpass()?;
     let program = program.to_string_lossy();
     let jobs = jobs.to_string();
     let words = [

@@ -1,28 +1,35 @@
-//! `underpass bench`: arguments, Ctrl-C, and where the result goes.
+//! The `underpass-bench` tool, which `underpass bench` runs.
+//!
+//! Exit codes: 0 success; 1 an error, or something got worse; 2 invalid arguments, or results that
+//! cannot be compared; 130, 143 stopped by SIGINT, SIGTERM.
 
-mod report;
+#![forbid(unsafe_code)]
 
+mod tool;
+
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, RunOutcome};
 use underpass_bench::{
     Benchmark, ColdOptions, FileCopyOptions, HttpOptions, LogBenchOptions, ManyOptions, RunScale,
-    RunSettings, SmallOptions, SocketOptions, SubprocessRole, TreeOptions,
+    RunSettings, SmallOptions, SocketOptions, SubprocessRole, TreeOptions, check_report_path,
 };
 
-use crate::cp::StopSignal;
-use report::{
-    CompareArguments, RenderArguments, ReportFiles, message, print, print_whole, text_columns,
-};
+use tool::pages::{CompletionArguments, PageArguments};
+use tool::report::{CompareArguments, RenderArguments, ReportFiles, message};
+use tool::stop::CaughtSignal;
+use tool::terminal::{columns, complain, print, print_result};
 
 /// Measure what zero-copy saves on this machine; without an experiment, run all but log and tree
-#[derive(Debug, Args)]
+#[derive(Debug, Parser)]
+#[command(name = "underpass-bench", version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct BenchArguments {
+struct BenchArguments {
     #[command(subcommand)]
     command: Option<BenchCommand>,
     #[command(flatten)]
@@ -55,6 +62,8 @@ enum BenchCommand {
         #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7070")]
         listen: String,
     },
+    Completions(CompletionArguments),
+    Man(PageArguments),
     /// Run a process of a measurement
     #[command(hide = true)]
     Role {
@@ -85,8 +94,8 @@ struct MeasureArguments {
     quick: bool,
     /// Count this many rounds; fewer than 6 can't show a ratio [default: 7, with --quick 6]
     #[arg(long, value_name = "N")]
-    rounds: Option<usize>,
-    /// Write the whole result to this file as JSON, for `bench render` and `bench compare`
+    rounds: Option<NonZeroUsize>,
+    /// Write the whole result to this file as JSON, for `render` and `compare`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -104,10 +113,8 @@ struct MeasureArguments {
     patience: Option<u64>,
 }
 
-/// Measures and reports. Exit codes: 0 all done; 1 an error, or something got worse; 2 the results
-/// can't be compared; 130, 143 stopped by SIGINT, SIGTERM, with a report of what was complete by
-/// then.
-pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
+fn main() -> ExitCode {
+    let arguments = BenchArguments::parse();
     let (benchmarks, common) = match arguments.command {
         None => (everything(), arguments.common),
         Some(BenchCommand::Socket(one)) => one.alone(),
@@ -121,11 +128,15 @@ pub(crate) fn run(arguments: BenchArguments) -> ExitCode {
         Some(BenchCommand::Compare(compare)) => return compared(compare.run()),
         Some(BenchCommand::Render(render)) => return done(render.run()),
         Some(BenchCommand::Sink { listen }) => return done(receive(&listen)),
+        Some(BenchCommand::Completions(shell)) => {
+            return done(shell.run(BenchArguments::command()));
+        }
+        Some(BenchCommand::Man(pages)) => return done(pages.run(BenchArguments::command())),
         Some(BenchCommand::Role { role }) => return done(role.perform().map_err(message)),
     };
     match measure(&benchmarks, &common) {
-        Ok(Some(signal)) => ExitCode::from(128 + signal),
-        measured => done(measured.map(drop)),
+        Ok(code) => code,
+        Err(message) => done(Err(message)),
     }
 }
 
@@ -137,7 +148,7 @@ fn done(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("underpass bench: {message}");
+            complain(&message);
             ExitCode::FAILURE
         }
     }
@@ -148,7 +159,7 @@ fn compared(outcome: Result<Changes, String>) -> ExitCode {
         Ok(changes) if changes.is_worse() => ExitCode::from(WORSE),
         Ok(_) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("underpass bench compare: {message}");
+            complain(&message);
             ExitCode::from(INCOMPARABLE)
         }
     }
@@ -179,16 +190,17 @@ fn defaults<E: Args + Into<Benchmark>>() -> Benchmark {
     options.into()
 }
 
-/// Returns the signal that stopped it before the end, if one did.
-fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<Option<u8>, String> {
-    let stop = StopSignal::on_signals()?;
+fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<ExitCode, String> {
+    common.check_files()?;
+    let caught = CaughtSignal::catch()?;
     let settings = common.settings();
-    let document = underpass_bench::measure(benchmarks, &settings, stop.flag()).map_err(message)?;
+    let document =
+        underpass_bench::measure(benchmarks, &settings, caught.flag()).map_err(message)?;
     common.report(&document)?;
-    let stopped = stop
-        .signal()
-        .filter(|_| document.outcome == RunOutcome::Interrupted);
-    Ok(stopped)
+    if let (RunOutcome::Interrupted, Some(signal)) = (document.outcome, caught.number()) {
+        return Ok(ExitCode::from(128 + signal));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 impl MeasureArguments {
@@ -198,7 +210,7 @@ impl MeasureArguments {
                 true => RunScale::Quick,
                 false => RunScale::Full,
             },
-            rounds: self.rounds,
+            rounds: self.rounds.map(NonZeroUsize::get),
             patience: self.patience.map(Duration::from_secs),
             scratch: self.scratch.clone(),
             congestion: self.congestion.clone(),
@@ -206,19 +218,32 @@ impl MeasureArguments {
         }
     }
 
-    /// Writes files first, because standard output may be closed.
+    /// Reports a file that cannot be written before anything is measured.
+    fn check_files(&self) -> Result<(), String> {
+        let mut files = self.json.iter().chain(self.files.paths());
+        files.try_for_each(|path| check_report_path(path).map_err(message))
+    }
+
+    /// Writes files first, because standard output may be closed. The text is printed whether they
+    /// could be written or not.
     fn report(&self, document: &Document) -> Result<(), String> {
-        if let Some(path) = &self.json {
-            document.write(path).map_err(message)?;
-        }
-        self.files.write(document)?;
-        print_whole(&document.text(text_columns()))
+        let json = self
+            .json
+            .iter()
+            .map(|path| document.write(path).map_err(message));
+        let written = json
+            .chain([self.files.write(document)])
+            .fold(Ok(()), Result::and);
+        written.and(print_result(&document.text(columns())))
     }
 }
 
-/// The command line as typed, without the path of the program.
+/// The command line as `underpass bench` takes it.
 fn command_line() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let line = shlex::try_join(words.iter().map(String::as_str));
-    format!("underpass {}", line.unwrap_or_else(|_| words.join(" ")))
+    format!(
+        "underpass bench {}",
+        line.unwrap_or_else(|_| words.join(" "))
+    )
 }

@@ -1,6 +1,4 @@
-//! Runs `underpass bench` and reads its result.
-
-#![allow(dead_code, reason = "each target uses its part")]
+//! Runs `underpass-bench` and reads its result.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +9,14 @@ use underpass_testkit::ChildProcess;
 /// A run of several rounds is no single wait.
 pub(crate) const WAITS: u32 = 5;
 
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass-bench");
+
+/// The program `underpass`, which a build of the workspace puts next to this one.
+pub(crate) fn underpass() -> String {
+    let path = Path::new(BINARY).with_file_name("underpass");
+    assert!(path.is_file(), "no {}; build the workspace", path.display());
+    path.display().to_string()
+}
 
 /// Runs an experiment, and reads what it wrote.
 pub(crate) fn bench(arguments: &[&str]) -> Value {
@@ -22,11 +27,10 @@ pub(crate) fn bench(arguments: &[&str]) -> Value {
     read(&json)
 }
 
-/// Starts a command that becomes `underpass`, which writes to `json` and works beside it.
+/// Starts a command that becomes `underpass-bench`, which writes to `json` and works beside it.
 pub(crate) fn spawn_into(command: &mut Command, arguments: &[&str], json: &Path) -> ChildProcess {
     let folder = json.parent().expect("a folder");
     command
-        .arg("bench")
         .args(arguments)
         .args(["--patience", "0", "--scratch"])
         .arg(folder)

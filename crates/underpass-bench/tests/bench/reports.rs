@@ -1,11 +1,13 @@
-//! Where the reports of `underpass bench` go: files, links, streams, and a reader that is gone.
+//! Where the reports of `underpass-bench` go: files, links, streams, and a reader that is gone.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use underpass_testkit::assert_contains;
+use underpass_testkit::{assert_contains, run};
+
+use crate::support::{BINARY, underpass};
 
 const RESULT: &str = r#"{"schema":2,"tool":{"name":"underpass","version":"0"},"date":"2026-01-31",
     "command":"bench","seconds":1.0,"outcome":"complete","machine":{"processors":2,
@@ -22,8 +24,8 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 
 /// Renders the result with a report at `markdown`; returns the exit code and standard error.
 fn render(result: &Path, markdown: &Path, output: impl Into<Stdio>) -> (Option<i32>, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_underpass"))
-        .args(["bench", "render"])
+    let done = Command::new(BINARY)
+        .arg("render")
         .arg(result)
         .arg("--markdown")
         .arg(markdown)
@@ -78,4 +80,43 @@ fn a_full_standard_output_is_an_error_that_says_so() {
         &errors,
         &["cannot write to standard output", "No space left"],
     );
+}
+
+#[test]
+fn underpass_bench_runs_this_program_or_says_how_to_get_it() {
+    let underpass = underpass();
+    let version = |program: &Path| {
+        let mut bench = Command::new(program);
+        run(bench
+            .args(["bench", "--version"])
+            .env("PATH", "/nonexistent"))
+    };
+    let found = version(Path::new(&underpass));
+    assert!(found.output.starts_with("underpass-bench "), "{found:?}");
+    let folder = Path::new(&underpass).parent().expect("a folder");
+    let folder = tempfile::tempdir_in(folder).expect("a folder");
+    let alone = folder.path().join("underpass");
+    fs::hard_link(&underpass, &alone).expect("a second name");
+    version(&alone).assert_failed(127, &["neither next to this program nor in PATH"]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_and_zero_rounds_are_errors_before_anything_is_measured() {
+    let (folder, result) = folder();
+    for option in ["--json", "--markdown", "--report"] {
+        for path in [
+            folder.path().to_owned(),
+            result.join("below"),
+            "/no/file".into(),
+        ] {
+            let mut bench = Command::new(BINARY);
+            // What would be measured fails by itself, with another message.
+            bench
+                .args(["copy", "--scratch", "/nonexistent", option])
+                .arg(&path);
+            run(&mut bench).assert_failed(1, &["cannot write a report to"]);
+        }
+    }
+    let mut bench = Command::new(BINARY);
+    run(bench.args(["copy", "--rounds", "0"])).assert_failed(2, &["--rounds"]);
 }

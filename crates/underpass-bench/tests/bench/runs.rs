@@ -1,8 +1,5 @@
-//! `underpass bench` from outside: small runs, whose figures mean nothing and whose counts must be
+//! `underpass-bench` from outside: small runs, whose figures mean nothing and whose counts must be
 //! right.
-
-#[path = "support/bench.rs"]
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,9 +7,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
+use crate::support::{BINARY, WAITS, bench, list, metric, names, read, spawn_into, underpass};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{BINARY, WAITS, bench, list, metric, names, read, spawn_into};
 use underpass_testkit::{ChildProcess, assert_contains, run};
 
 /// Contenders of the mover's own, by the mechanism each may use.
@@ -196,14 +193,7 @@ fn trees_and_special_files_are_copied_by_programs_and_compared() {
 #[test]
 fn what_there_is_no_room_for_is_not_begun() {
     let folder = tempfile::tempdir().expect("a folder");
-    let files = [
-        "bench",
-        "tree",
-        "--kinds",
-        "tree",
-        "--files",
-        "100000000000",
-    ];
+    let files = ["tree", "--kinds", "tree", "--files", "100000000000"];
     let mut bench = Command::new(BINARY);
     let report = run(bench.args(files).arg("--in").arg(folder.path()));
     report.assert_failed(1, &["inodes, and"]);
@@ -273,7 +263,7 @@ fn a_porter_that_ends_in_the_middle_is_left_out_and_the_others_go_on() {
     // 1 job for the trial, 100 for the warm-up, 100 for the first round.
     let tired = format!(
         "tired=sh -c 'for n in $(seq 250); do read -r job; echo \"$job\"; done | \
-         {BINARY} bench role mover'"
+         {BINARY} role mover'"
     );
     let sizes = ["--sizes", "1MB,2MB", "--rounds", "2"];
     let peer = ["--receiver", "discard", "--peer", &tired];
@@ -286,10 +276,11 @@ fn a_porter_that_ends_in_the_middle_is_left_out_and_the_others_go_on() {
 
 #[test]
 fn a_server_that_starts_no_more_is_left_out_and_the_others_go_on() {
+    let underpass = underpass();
     // 1 for the trial, 1 for the warm-up, 1 for the first round.
     let tired = format!(
         "tired=sh -c 'echo >> {{own}}/starts; test $(wc -l < {{own}}/starts) -le 3 && \
-         exec {BINARY} serve {{root}} --listen {{address}} --workers 1'"
+         exec {underpass} serve {{root}} --listen {{address}} --workers 1'"
     );
     let few = ["--quick", "--connections", "2", "--rounds", "2"];
     let document = bench(&[&["many"], &few[..], &["--server", &tired]].concat());
@@ -395,9 +386,11 @@ fn files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_left_out
 
 #[test]
 fn https_is_measured_beside_our_plain_http_and_a_server_without_tls_is_left_out() {
-    let other =
-        format!("other={BINARY} serve {{root}} --listen {{address}} --cert {{cert}} --key {{key}}");
-    let plain = format!("plain={BINARY} serve {{root}} --listen {{address}}");
+    let underpass = underpass();
+    let other = format!(
+        "other={underpass} serve {{root}} --listen {{address}} --cert {{cert}} --key {{key}}"
+    );
+    let plain = format!("plain={underpass} serve {{root}} --listen {{address}}");
     let few = [
         "--quick",
         "--rounds",
@@ -510,7 +503,7 @@ fn sink() -> (ChildProcess, u16) {
         drop(free);
         let listen = format!("127.0.0.1:{port}");
         let mut sink = Command::new(BINARY);
-        let sink = ChildProcess::spawn(sink.args(["bench", "sink", "--listen", &listen]));
+        let sink = ChildProcess::spawn(sink.args(["sink", "--listen", &listen]));
         if sink.hear("").contains("receiving on") {
             return (sink, port);
         }
@@ -526,7 +519,7 @@ fn a_report_goes_through_links_and_into_open_descriptors() {
     symlink("behind", at("other")).expect("a link");
     let output = File::create(at("output")).expect("room");
     let status = Command::new(BINARY)
-        .args(["bench", "copy", "--sizes", "10KiB", "--rounds", "1"])
+        .args(["copy", "--sizes", "10KiB", "--rounds", "1"])
         .args(["--patience", "0", "--scratch"])
         .arg(folder.path())
         .arg("--json")
@@ -586,7 +579,8 @@ fn interrupted_it_keeps_the_rounds_that_are_done_and_leaves_nothing_behind() {
 
 #[test]
 fn brokers_are_measured_beside_each_other_by_every_case() {
-    let second = format!("second={BINARY} broker {{root}} --listen {{address}}");
+    let underpass = underpass();
+    let second = format!("second={underpass} broker {{root}} --listen {{address}}");
     let document = bench(&[
         "log",
         "--quick",
@@ -629,8 +623,9 @@ fn brokers_are_measured_beside_each_other_by_every_case() {
 
 #[test]
 fn records_over_tls_are_those_that_were_produced() {
+    let underpass = underpass();
     let second =
-        format!("second={BINARY} broker {{root}} -l {{address}} --cert {{cert}} --key {{key}}");
+        format!("second={underpass} broker {{root}} -l {{address}} --cert {{cert}} --key {{key}}");
     let document = bench(&[
         "log", "--tls", "--quick", "--rounds", "1", "--size", "1MiB", "--server", &second,
     ]);

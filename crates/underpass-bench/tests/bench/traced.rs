@@ -1,14 +1,11 @@
 //! A mechanism that was made slow shows up in `bench compare`, and nothing else does: played by
 //! strace.
 
-#[path = "support/bench.rs"]
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{BINARY, WAITS, list, read, spawn_into};
 use serde_json::Value;
-use support::{BINARY, WAITS, list, read, spawn_into};
 use underpass_testkit::{ExitReport, run, strace};
 
 const RUN: [&str; 5] = ["socket", "--sizes", "4MB", "--receiver", "discard"];
@@ -34,7 +31,7 @@ fn measure(folder: &Path, name: &str, rounds: &str, delay: Option<&str>) -> Path
 fn compare(before: &Path, after: &Path) -> (ExitReport, Value) {
     let changes = after.with_extension("changes");
     let mut compare = Command::new(BINARY);
-    compare.args(["bench", "compare"]).args([before, after]);
+    compare.arg("compare").args([before, after]);
     let report = run(compare.arg("--json").arg(&changes));
     (report, read(&changes))
 }

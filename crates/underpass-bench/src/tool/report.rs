@@ -1,6 +1,5 @@
 //! Reports of results: tables on the terminal, Markdown, a page, a comparison.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,13 +7,15 @@ use underpass_bench::compare::{Changes, compare};
 use underpass_bench::document::Document;
 use underpass_bench::write_report;
 
-pub(super) fn message(error: underpass_bench::Error) -> String {
+use super::terminal::{columns, print};
+
+pub(crate) fn message(error: underpass_bench::Error) -> String {
     error.to_string()
 }
 
 /// The files of a report.
 #[derive(Debug, Args)]
-pub(super) struct ReportFiles {
+pub(crate) struct ReportFiles {
     /// Write the tables to this file as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -24,7 +25,11 @@ pub(super) struct ReportFiles {
 }
 
 impl ReportFiles {
-    pub(super) fn write(&self, document: &Document) -> Result<(), String> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.markdown.iter().chain(&self.report)
+    }
+
+    pub(crate) fn write(&self, document: &Document) -> Result<(), String> {
         if let Some(path) = &self.markdown {
             write(path, &document.markdown())?;
         }
@@ -37,7 +42,7 @@ impl ReportFiles {
 
 /// Make tables and pages from results that --json has written; several become one
 #[derive(Debug, Args)]
-pub(super) struct RenderArguments {
+pub(crate) struct RenderArguments {
     /// Read these results of --json
     #[arg(value_name = "RESULT.json", required = true)]
     results: Vec<PathBuf>,
@@ -46,19 +51,19 @@ pub(super) struct RenderArguments {
 }
 
 impl RenderArguments {
-    pub(super) fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         let documents: Result<Vec<_>, _> = self.results.iter().map(|path| read(path)).collect();
         let document = documents?.into_iter().reduce(Document::followed_by);
         let document = document.ok_or("no result to render")?;
         self.files.write(&document)?;
-        print(&document.text(text_columns()))
+        print(&document.text(columns()))
     }
 }
 
 /// Show what changed between two results beyond the noise of both; exit with 1 if something got
 /// worse, with 2 if they can't be compared
 #[derive(Debug, Args)]
-pub(super) struct CompareArguments {
+pub(crate) struct CompareArguments {
     /// Read this earlier result of --json
     #[arg(value_name = "BEFORE.json")]
     before: PathBuf,
@@ -74,7 +79,7 @@ pub(super) struct CompareArguments {
 }
 
 impl CompareArguments {
-    pub(super) fn run(&self) -> Result<Changes, String> {
+    pub(crate) fn run(&self) -> Result<Changes, String> {
         let changes = compare(&read(&self.before)?, &read(&self.after)?);
         if let Some(path) = &self.markdown {
             write(path, &changes.markdown())?;
@@ -83,7 +88,7 @@ impl CompareArguments {
             let text = serde_json::to_string_pretty(&changes).map_err(|e| e.to_string())?;
             write(path, &text)?;
         }
-        print(&changes.text(text_columns()))?;
+        print(&changes.text(columns()))?;
         Ok(changes)
     }
 }
@@ -94,25 +99,4 @@ fn read(path: &Path) -> Result<Document, String> {
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
     write_report(path, text).map_err(message)
-}
-
-/// Prints on standard output. That a reader has seen enough is no error.
-pub(super) fn print(text: &str) -> Result<(), String> {
-    crate::layout::print(text).map_err(not_printed)
-}
-
-/// Prints what was measured, all of which a reader is owed.
-pub(super) fn print_whole(text: &str) -> Result<(), String> {
-    let mut out = io::stdout().lock();
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    printed.map_err(not_printed)
-}
-
-fn not_printed(error: io::Error) -> String {
-    format!("cannot write to standard output: {error}")
-}
-
-/// The width of the terminal, or one that fits everywhere.
-pub(super) fn text_columns() -> usize {
-    crate::layout::columns(std::io::stdout(), 100)
 }
