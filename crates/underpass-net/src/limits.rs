@@ -31,13 +31,6 @@ pub struct ConnectionLimits {
     /// clamps it to `net.core.somaxconn` (4,096 since Linux 5.4), so the default requests the
     /// maximum.
     pub backlog: i32,
-    /// How long the kernel keeps a TCP connection on which no data has arrived before it can be
-    /// accepted (`TCP_DEFER_ACCEPT`), rounded up to 1, 3, 7 seconds and so on; zero disables it. A
-    /// connection whose request has arrived when it is accepted costs a twelfth less, which matters
-    /// only where clients open a connection for each request. Off by default: silent clients are
-    /// not counted, and a server that stops meanwhile resets them.
-    #[serde(with = "humantime_serde")]
-    pub defer_accept: Duration,
     /// A head and a body that together have at most this size are sent in one call, with the body
     /// read into memory behind the head; 0 disables it. A connection may use as much memory.
     #[serde(deserialize_with = "size::bytes")]
@@ -105,7 +98,6 @@ impl Default for ConnectionLimits {
             connections_max: 65_536,
             connections_per_client_max: None,
             backlog: 4_096,
-            defer_accept: Duration::ZERO,
             joined_bytes_max: JOINED_BYTES_MAX,
             input_bytes_max: 64 << 10,
             idle_timeout: Duration::from_secs(75),

@@ -158,19 +158,12 @@ pub struct RequestLimits {
     /// For a request body that is thrown away.
     #[serde(with = "humantime_serde")]
     pub body_timeout: Duration,
-    /// A request body is read and discarded up to this length, so that the connection can be kept;
-    /// a longer one closes it. A new connection is cheaper than reading more.
-    #[serde(deserialize_with = "size::bytes")]
-    pub drained_bytes_max: u64,
     /// Requests on one connection; it is closed after the last one. No bound by default: a
     /// connection that goes on costs less than a new one. Behind something that spreads connections
     /// over servers, a bound spreads them anew.
     pub per_connection_max: Option<NonZeroU64>,
     /// Ranges in one request; more get the whole file. Readers of indexed formats ask for dozens.
     pub ranges_max: usize,
-    /// Ranges in one request that are not in ascending order; more get the whole file. Players ask
-    /// for a tail and a head, attacks for many.
-    pub unsorted_ranges_max: usize,
 }
 
 impl Default for RequestLimits {
@@ -180,10 +173,8 @@ impl Default for RequestLimits {
             head_bytes_max: 32 << 10,
             head_timeout: Duration::from_secs(20),
             body_timeout: Duration::from_secs(20),
-            drained_bytes_max: 64 << 10,
             per_connection_max: None,
             ranges_max: 128,
-            unsorted_ranges_max: 16,
         }
     }
 }
@@ -206,6 +197,14 @@ impl RequestLimits {
         Err(Error::Limits { what })
     }
 }
+
+/// A request body is read and discarded up to this length, so that the connection can be kept; a
+/// longer one closes it. A new connection is cheaper than reading more.
+pub(crate) const DRAINED_BYTES_MAX: u64 = 64 << 10;
+
+/// Ranges in one request that are not in ascending order; more get the whole file. Players ask for
+/// a tail and a head, attacks for many.
+pub(crate) const UNSORTED_RANGES_MAX: usize = 16;
 
 /// `GET / HTTP/1.1` and some room.
 const LINE_BYTES_MAX_MIN: usize = 64;

@@ -137,6 +137,7 @@ fn an_archive_has_what_lies_in_the_folder_and_nothing_else() {
     let members = members(&answer.body);
     let expected = [
         "d/",
+        "d/beside",
         "d/inside",
         "d/small",
         "d/sub/",
@@ -145,10 +146,119 @@ fn an_archive_has_what_lies_in_the_folder_and_nothing_else() {
         "d/sub/up",
     ];
     assert_eq!(names(&members), expected);
-    assert_eq!(members[1].flag, b'2');
-    assert_eq!(members[1].target, "sub/large");
-    assert_eq!(members[2].content, b"small");
-    assert!(members[5].content == pattern(1 << 20), "another content");
+    assert_eq!(members[1].content, b"other");
+    assert_eq!(members[2].flag, b'2');
+    assert_eq!(members[2].target, "sub/large");
+    assert_eq!(members[3].content, b"small");
+    assert!(members[6].content == pattern(1 << 20), "another content");
+}
+
+/// Members as `NAME=CONTENT` or `NAME>TARGET`.
+fn shown(archive: &[u8]) -> Vec<String> {
+    let shown = members(archive).into_iter().map(|member| {
+        let content = String::from_utf8_lossy(&member.content).into_owned();
+        match member.flag {
+            b'2' => format!("{}>{}", member.name, member.target),
+            _ => format!("{}={content}", member.name),
+        }
+    });
+    shown.collect()
+}
+
+/// As releases and the volumes of Kubernetes are laid out: a GET sends what visible links lead to.
+fn links_to_hidden_folders(server: &Server) {
+    server.write("app/.releases/3/page", "page");
+    server.write("app/.releases/3/sub/part", "part");
+    server.write("app/.releases/3/.env", "hidden");
+    server.write("app/..2026/config", "config");
+    server.write("other/f", "other");
+    let folder = server.site().join("app");
+    for (target, link) in [
+        (".releases/3", "current"),
+        ("..2026", "..data"),
+        ("..data/config", "config"),
+        ("current/sub/part", "through"),
+        ("..", "up"),
+        ("../other", "beside"),
+        ("nowhere", "dangling"),
+        ("sub/part", ".releases/3/inner"),
+        ("../page", ".releases/3/sub/back"),
+        (".env", ".releases/3/env"),
+        ("../../../other/f", ".releases/3/away"),
+    ] {
+        symlink(target, folder.join(link)).unwrap();
+    }
+}
+
+#[test]
+fn an_archive_has_what_links_to_hidden_folders_lead_to() {
+    let server = Server::start();
+    links_to_hidden_folders(&server);
+    let archive = server.get("/app/?download=tar").body;
+    let (note, others): (Vec<_>, Vec<_>) = shown(&archive)
+        .into_iter()
+        .partition(|shown| shown.starts_with("app.left-out"));
+    let expected = [
+        "app/=",
+        "app/beside/=",
+        "app/beside/f=other",
+        "app/config=config",
+        "app/current/=",
+        "app/current/inner>sub/part",
+        "app/current/page=page",
+        "app/current/sub/=",
+        "app/current/sub/back>../page",
+        "app/current/sub/part=part",
+        "app/through=part",
+    ];
+    assert_eq!(others, expected);
+    let mut named: Vec<_> = note[0].lines().skip(1).collect();
+    named.sort_unstable();
+    assert_eq!(named, ["current/away", "current/env", "up"]);
+    for path in ["current/sub/part", "config", "beside/f", "current/away"] {
+        assert_eq!(server.get(&format!("/app/{path}")).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn an_archive_has_nothing_behind_links_that_the_asker_may_not_read() {
+    let server = Server::configured(
+        "access.rule = [{paths = ['/app/.releases/3/sub', '/other', '/app/*/page'], allow = []}, \
+         {allow = ['everyone']}]",
+    );
+    links_to_hidden_folders(&server);
+    let archive = server.get("/app/?download=tar").body;
+    let expected = ["app/=", "app/config=config", "app/current/="];
+    let all = shown(&archive);
+    let (note, others) = all.split_first().unwrap();
+    assert_eq!(others, expected);
+    let mut named: Vec<_> = note.lines().skip(1).collect();
+    named.sort_unstable();
+    assert_eq!(named, ["current/env", "up"]);
+    for path in ["current/sub/part", "through", "beside/f", "current/page"] {
+        assert_eq!(server.get(&format!("/app/{path}")).status, 403, "{path}");
+    }
+}
+
+#[test]
+fn a_link_that_a_get_does_not_follow_is_in_no_archive() {
+    for (symlinks, expected) in [
+        ("none", &["d/=", "d/f=f"][..]),
+        ("inside", &["d/=", "d/f=f"]),
+        ("all", &["d.left-out", "d/=", "d/f=f"]),
+    ] {
+        let server = Server::configured(&format!("symlinks = '{symlinks}'"));
+        server.write("d/f", "f");
+        fs::write(server.outside().join("secret"), "secret").unwrap();
+        symlink("../../secret", server.site().join("d/outside")).unwrap();
+        let archive = server.get("/d/?download=tar").body;
+        let shown = shown(&archive);
+        let shown = shown.iter().map(|shown| match shown.split_once(".txt=") {
+            Some((name, _)) => name,
+            None => shown,
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), expected, "{symlinks}");
+    }
 }
 
 #[test]

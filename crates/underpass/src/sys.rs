@@ -83,8 +83,6 @@ pub(crate) fn probe(call: Probe) -> Errno {
 pub(crate) enum SocketOption {
     /// `SO_MAX_PACING_RATE`: bytes per second, in eight bytes since Linux 4.20.
     PacingRateMax,
-    /// `TCP_DEFER_ACCEPT`: seconds.
-    DeferAccept,
     /// `TCP_NOTSENT_LOWAT`: bytes.
     #[cfg(feature = "tokio")]
     UnsentMax,
@@ -104,7 +102,6 @@ impl SocketOption {
     const fn level_and_name(self) -> (libc::c_int, libc::c_int) {
         match self {
             Self::PacingRateMax => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
-            Self::DeferAccept => (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
             #[cfg(feature = "tokio")]
             Self::UnsentMax => (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
             Self::TcpInfo => (libc::IPPROTO_TCP, libc::TCP_INFO),

@@ -8,7 +8,6 @@ use std::array;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -41,21 +40,6 @@ pub enum Outstanding {
 pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno> {
     let value = bytes_per_second.to_ne_bytes();
     sys::set_option(socket.as_fd(), SocketOption::PacingRateMax, &value)
-}
-
-/// Makes a listener report connections only when their first bytes have arrived, or after `span`
-/// (`TCP_DEFER_ACCEPT`, tcp(7)): rounded up to seconds, then to the moments at which the kernel
-/// repeats its half of the handshake (1, 3, 7 seconds and so on). Zero reports them at once. Does
-/// not block.
-///
-/// # Errors
-/// The error of setsockopt(2); the socket is unchanged.
-pub fn defer_accept(listener: impl AsFd, span: Duration) -> Result<(), Errno> {
-    let seconds = span
-        .as_secs()
-        .saturating_add(u64::from(span.subsec_nanos() > 0));
-    let value = i32::try_from(seconds).unwrap_or(i32::MAX).to_ne_bytes();
-    sys::set_option(listener.as_fd(), SocketOption::DeferAccept, &value)
 }
 
 /// Opens a connection of this process to itself over the loopback interface, to test what its
@@ -195,14 +179,6 @@ mod tests {
         );
         client.read_exact(&mut vec![0; sent]).unwrap();
         underpass_testkit::wait_until("room", || send_room(&server) == Ok(empty));
-    }
-
-    #[test]
-    fn the_longest_wait_is_one_that_the_kernel_can_count() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        for span in [Duration::ZERO, Duration::from_millis(1), Duration::MAX] {
-            assert_eq!(defer_accept(&listener, span), Ok(()), "{span:?}");
-        }
     }
 
     #[test]

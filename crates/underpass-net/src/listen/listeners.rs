@@ -15,7 +15,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::net::{AddressFamily, getsockname};
 
@@ -376,7 +375,6 @@ fn limits_of(access: ListenerAccess, limits: &ConnectionLimits) -> ConnectionLim
         ListenerAccess::Clients => limits.clone(),
         ListenerAccess::Operators { .. } => ConnectionLimits {
             rate_max: None,
-            defer_accept: Duration::ZERO,
             ..limits.clone()
         },
     }

@@ -54,8 +54,7 @@ pub(crate) fn set_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::R
     if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
         return Ok(());
     }
-    set_stream_options(&socket, limits)?;
-    Ok(underpass::tcp::defer_accept(&socket, limits.defer_accept)?)
+    set_stream_options(&socket, limits)
 }
 
 /// Sets the options of every TCP connection.

@@ -256,9 +256,10 @@ impl<'c> Exchanges<'c> {
         let bytes = &input[..head.length()];
         let request = head.parse(input)?;
         self.exchange.understand(bytes, Some(&request));
-        self.exchange.reaches(worker.site_of(request.authority));
+        let site = worker.site_of(request.authority);
+        self.exchange.reaches(site);
         self.exchange.client = worker.client(peer, &request);
-        let identified = identify(worker, &self.exchange, self.https, &request);
+        let identified = identify(worker, &self.exchange, self.https, (&request, site));
         let is_empty = request.framing == Framing::Empty;
         let (persistence, last) = match (is_empty, request.persistence) {
             (true, Persistence::Close) => (Persistence::Close, LastRequest::Announced),
@@ -268,13 +269,15 @@ impl<'c> Exchanges<'c> {
             }
             (false, _) => (Persistence::Close, LastRequest::Open),
         };
-        let to_skip = || RequestBody::to_skip(&request, &worker.shared.limits);
-        let body = (!is_empty).then(to_skip).flatten();
+        let body = (!is_empty)
+            .then(|| RequestBody::to_skip(&request))
+            .flatten();
         let answer = match (body.is_some(), identified) {
             (true, _) | (_, Identified::Unverified(_)) => None,
             (false, Identified::Known(permits)) => {
                 self.exchange.identified(permits.as_ref());
                 let terms = AnswerTerms {
+                    site,
                     permits: permits.as_ref(),
                     persistence,
                     https: self.https,
@@ -307,7 +310,8 @@ impl<'c> Exchanges<'c> {
         };
         let permits = match head.parse(bytes) {
             Ok(request) => {
-                let identified = identify(worker, &self.exchange, self.https, &request);
+                let site = worker.site_of(request.authority);
+                let identified = identify(worker, &self.exchange, self.https, (&request, site));
                 self.verified(identified).await
             }
             Err(error) => return self.refuse(method_of(bytes), error).await,
@@ -341,6 +345,7 @@ impl<'c> Exchanges<'c> {
                 Err(SkipError::Gone) => return NextStep::Drop,
             };
             let terms = AnswerTerms {
+                site: worker.site_of(request.authority),
                 permits: permits.as_ref(),
                 persistence,
                 https: self.https,
@@ -528,7 +533,7 @@ fn identify(
     worker: &Worker,
     exchange: &Exchange,
     https: Option<u16>,
-    request: &RequestHead<'_>,
+    (request, site): (&RequestHead<'_>, usize),
 ) -> Identified {
     if !worker.shared.sites.is_restricted {
         return Identified::Known(None);
@@ -537,12 +542,8 @@ fn identify(
         None => CredentialUse::Verified,
         Some(_) => CredentialUse::Ignored,
     };
-    worker.identify(
-        request,
-        exchange.client,
-        exchange.tls.as_deref(),
-        credentials,
-    )
+    let tls = exchange.tls.as_deref();
+    worker.identify((request, site), exchange.client, tls, credentials)
 }
 
 /// What becomes of the connection after a request whose end is known.

@@ -53,13 +53,12 @@ impl Worker {
     /// Who sends a request from `place`, as far as that is known without waiting.
     pub(crate) fn identify(
         &self,
-        request: &RequestHead<'_>,
+        (request, site): (&RequestHead<'_>, usize),
         place: ClientPlace,
         tls: Option<&TlsInfo>,
         credentials: CredentialUse,
     ) -> Identified {
         let sites = &self.shared.sites;
-        let site = self.site_of(request.authority);
         let Some(access) = &sites.all[site].access else {
             return Identified::Known(None);
         };

@@ -8,7 +8,7 @@ use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
 
 use crate::answer::writer::CONTINUE;
 use crate::http::status::{HttpError, Status};
-use crate::limits::RequestLimits;
+use crate::limits::{DRAINED_BYTES_MAX, RequestLimits};
 use crate::request::chunked::{BodyPosition, ChunkedReader};
 use crate::request::head::{Expectation, Framing, RequestHead};
 use crate::request::request_line::Method;
@@ -47,14 +47,11 @@ pub(crate) enum SkipError {
 impl RequestBody {
     /// The body of a request that has one, if it is to be read to its end before the answer; else
     /// the request is answered at once, and the connection closed.
-    pub(crate) fn to_skip(
-        request: &RequestHead<'_>,
-        limits: &RequestLimits,
-    ) -> Option<RequestBody> {
+    pub(crate) fn to_skip(request: &RequestHead<'_>) -> Option<RequestBody> {
         let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
         let extent = match request.framing {
             Framing::Empty => BodyExtent::Length(0),
-            Framing::Length(length) if length > limits.drained_bytes_max => return None,
+            Framing::Length(length) if length > DRAINED_BYTES_MAX => return None,
             Framing::Length(length) => BodyExtent::Length(length),
             Framing::Chunked => BodyExtent::Chunked(ChunkedReader::new()),
         };
@@ -79,7 +76,7 @@ impl RequestBody {
         }
         stream.start_deadline(limits.body_timeout);
         loop {
-            let (taken, reach) = self.read(stream.input(), limits)?;
+            let (taken, reach) = self.read(stream.input())?;
             stream.consume(taken);
             if reach == BodyPosition::End {
                 return Ok(());
@@ -92,11 +89,7 @@ impl RequestBody {
         }
     }
 
-    fn read(
-        &mut self,
-        input: &[u8],
-        limits: &RequestLimits,
-    ) -> Result<(usize, BodyPosition), SkipError> {
+    fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), SkipError> {
         match &mut self.extent {
             BodyExtent::Length(left) => {
                 let taken = input
@@ -110,7 +103,7 @@ impl RequestBody {
             }
             BodyExtent::Chunked(chunked) => {
                 let read = chunked.read(input).map_err(SkipError::Invalid)?;
-                match chunked.announced() > limits.drained_bytes_max {
+                match chunked.announced() > DRAINED_BYTES_MAX {
                     true => Err(SkipError::TooLong),
                     false => Ok(read),
                 }

@@ -97,6 +97,8 @@ pub(crate) struct HashJob<'w> {
 /// What an answer depends on beside the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerTerms<'p> {
+    /// The index of the site that the request is for.
+    pub(crate) site: usize,
     /// What the sender may read; nothing where everyone may read everything.
     pub(crate) permits: Option<&'p Permits>,
     pub(crate) persistence: Persistence,
@@ -250,13 +252,13 @@ impl Worker {
         room: DescriptorRoom<'_>,
     ) -> Option<Answer<'_>> {
         let AnswerTerms {
+            site,
             permits,
             persistence,
             https,
             attempt,
         } = terms;
         let now = SystemTime::now();
-        let site = self.site_of(request.authority);
         let lookup = self.lookup(site, permits, now);
         let rules = &lookup.site.rules;
         let cors = rules.cors.as_ref();

@@ -3,7 +3,7 @@
 //! A range that makes no sense is ignored, never guessed at; a set that would cost more than the
 //! whole file is answered with the whole file.
 
-use crate::limits::RequestLimits;
+use crate::limits::{RequestLimits, UNSORTED_RANGES_MAX};
 
 /// A part of a file. Never empty.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,9 +58,7 @@ pub(crate) fn select(value: &[u8], size: u64, limits: &RequestLimits) -> Option<
     match asked {
         None => Some(RangeSelection::Whole),
         Some(asked) if asked.is_empty() => None,
-        Some(asked) if is_excessive(&asked, size, limits.unsorted_ranges_max) => {
-            Some(RangeSelection::Whole)
-        }
+        Some(asked) if is_excessive(&asked, size) => Some(RangeSelection::Whole),
         Some(asked) => Some(match *coalesced(asked) {
             [only] => RangeSelection::One(only),
             ref several => RangeSelection::Several(several.to_vec()),
@@ -130,12 +128,12 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Whether serving the set would be more work than the file is worth.
-fn is_excessive(asked: &[ByteRange], size: u64, unsorted_ranges_max: usize) -> bool {
+fn is_excessive(asked: &[ByteRange], size: u64) -> bool {
     let total = asked
         .iter()
         .fold(0u64, |total, span| total.saturating_add(span.length));
     let ascending = asked.is_sorted_by_key(|span| span.first);
-    total > size || (asked.len() > unsorted_ranges_max && !ascending)
+    total > size || (asked.len() > UNSORTED_RANGES_MAX && !ascending)
 }
 
 /// Merges what overlaps. A merged range stands where its first part stood.
@@ -160,7 +158,6 @@ mod tests {
     use super::*;
 
     const RANGES_MAX: usize = 128;
-    const UNSORTED_RANGES_MAX: usize = 16;
 
     fn select(value: &[u8], size: u64) -> Option<RangeSelection> {
         super::select(value, size, &RequestLimits::default())

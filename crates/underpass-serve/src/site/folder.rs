@@ -19,7 +19,7 @@ use crate::http::validator::FileTime;
 use crate::request::path::SitePath;
 use crate::site::beneath::look_through;
 use crate::site::rules::{Symlinks, Visibility};
-use crate::site::settle::settle;
+use crate::site::settle::{joined, settle};
 use crate::site::sites::ServedSite;
 
 /// An open folder of a site.
@@ -153,11 +153,8 @@ impl FolderEntries {
 
 impl FolderRestriction {
     /// The path without links of something beneath the folder.
-    pub(crate) fn path(&self, beneath: &[u8]) -> Vec<u8> {
-        match &self.settled[..] {
-            b"" => beneath.to_vec(),
-            folder => [folder, b"/", beneath].concat(),
-        }
+    fn path(&self, beneath: &[u8]) -> Vec<u8> {
+        joined(&self.settled, beneath)
     }
 
     /// Whether something beneath the folder may be read.

@@ -106,12 +106,13 @@ fn follow(root: BorrowedFd<'_>, path: &[u8]) -> Result<SettledPath, Errno> {
 /// Names that may be left to follow: links can name many.
 const NAMES_MAX: usize = 8192;
 
-fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+/// The names of a path, without those that stay where they are.
+pub(crate) fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let names = path.split(|&byte| byte == b'/');
     names.filter(|name| !name.is_empty() && *name != b".")
 }
 
-fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     match folder {
         b"" => name.to_vec(),
         folder => [folder, b"/", name].concat(),

@@ -355,7 +355,10 @@ fn listings_searches_and_archives_leave_out_what_is_denied() {
         );
         assert_eq!(
             archived(form, &anna),
-            "open/ open/js.key.js open/page.html.key open/plain.txt open/topsecret.key",
+            "open/ open/again open/file open/folder/ open/folder/about.html open/folder/f/ \
+             open/folder/f/topsecret open/folder/index.html open/folder/topsecret \
+             open/folder/topsecret.gz open/js.key.js open/link.html open/page.html.key \
+             open/plain.txt open/plain.txt.gz open/topsecret.key",
             "{form}"
         );
     }

@@ -6,11 +6,12 @@
 //!   └──────────────────────────────────────────────────────────────────────────
 //! ```
 //!
-//! Folders, files and links that stay within the folder go in; what is hidden, leads out, is no
-//! file, or is not for the asker does not. What the server may not read is left out too and named
-//! in a last file beside the folder. No path is resolved twice: each name is opened in its open
-//! folder, without following links. Contents never come into memory: they are ranges, cut at the
-//! size that their head announced. A file that shrinks meanwhile ends the connection with a reset.
+//! Folders and files go in, and links to what goes in. A link to anything else that a GET would
+//! send becomes what it leads to. What is hidden, is no file, or is not for the asker is left out.
+//! What the server may not read, and links that would lead nowhere, are named in a last file next
+//! to the folder. Each name is opened in its open folder, without following links. Contents never come
+//! into memory: they are ranges, cut at the size that their head announced. A file that shrinks
+//! meanwhile ends the connection with a reset.
 
 pub(crate) mod header;
 
@@ -29,19 +30,20 @@ use crate::http::validator::FileTime;
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
-use crate::site::beneath::{look_through, open_place};
+use crate::site::beneath::{self, look_through, open_file, open_place};
 use crate::site::folder::{FolderRestriction, SiteFolder, is_dots};
 use crate::site::rules::{Symlinks, Visibility};
+use crate::site::settle::{joined, names, settle};
 
 /// A tar file being made.
 #[derive(Debug)]
 pub(crate) struct Archive {
-    /// The folder, which links may not lead out of.
     base: OwnedFd,
     /// Which names go in.
     sight: Visibility,
-    /// The root of the site, and what may be read of the folder.
+    /// The root of the site, the path of the folder there, and what may be read of the folder.
     root: Arc<OwnedFd>,
+    place: Vec<u8>,
     restriction: Option<FolderRestriction>,
     /// What the members' names begin with.
     name: Vec<u8>,
@@ -50,7 +52,7 @@ pub(crate) struct Archive {
     levels: Vec<ArchiveLevel>,
     left_out: Vec<u8>,
     /// Bounds the archives that a worker produces at once.
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,6 +67,10 @@ enum ArchiveState {
 struct ArchiveLevel {
     dir: Dir,
     path: Vec<u8>,
+    /// Its path in the site.
+    place: Vec<u8>,
+    /// The place that a link led to, in that folder and those below it.
+    linked: Option<Vec<u8>>,
 }
 
 /// Without waiting for a FIFO's other end, without following a link.
@@ -76,19 +82,22 @@ const OPEN: OFlags = OFlags::RDONLY
 
 impl Archive {
     /// Of `folder`, whose name in the archive is `name`.
-    pub(crate) fn new(folder: SiteFolder, name: &[u8], place: OwnedSemaphorePermit) -> Archive {
+    pub(crate) fn new(folder: SiteFolder, name: &[u8], permit: OwnedSemaphorePermit) -> Archive {
         let sight = folder.sight();
+        let path = folder.path.bytes().to_vec();
         let (base, root, restriction) = folder.into_parts();
+        let settled = restriction.as_ref().map(|known| known.settled.clone());
         Archive {
             base,
             sight,
             root,
+            place: settled.unwrap_or(path),
             restriction,
             name: name.to_vec(),
             state: ArchiveState::Fresh,
             levels: Vec::new(),
             left_out: Vec::new(),
-            _place: place,
+            _permit: permit,
         }
     }
 
@@ -99,6 +108,8 @@ impl Archive {
         self.levels.push(ArchiveLevel {
             dir: Dir::read_from(&self.base)?,
             path: Vec::new(),
+            place: self.place.clone(),
+            linked: None,
         });
         Ok(())
     }
@@ -133,10 +144,11 @@ impl Archive {
             return Ok(());
         };
         let path = [&level.path[..], name].concat();
-        if let Some(restriction) = &self.restriction
-            && !restriction.allows(&path)
-        {
-            return Ok(());
+        if let Some(restriction) = &self.restriction {
+            let is_place_allowed = || (restriction.permits).allow(&joined(&level.place, name));
+            if !restriction.allows(&path) || level.linked.is_some() && !is_place_allowed() {
+                return Ok(());
+            }
         }
         let folder = level.dir.fd()?;
         let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -153,25 +165,46 @@ impl Archive {
     }
 
     fn add_folder(&mut self, name: &[u8], path: &[u8], chunk: &mut Chunk) -> Result<(), Errno> {
+        let Some(level) = self.levels.last() else {
+            return Ok(());
+        };
+        let (place, linked) = (joined(&level.place, name), level.linked.clone());
+        let folder = self.open(name, OPEN | OFlags::DIRECTORY)?;
+        self.enter(folder, path, (place, linked), chunk)
+    }
+
+    fn enter(
+        &mut self,
+        folder: OwnedFd,
+        path: &[u8],
+        (place, linked): (Vec<u8>, Option<Vec<u8>>),
+        chunk: &mut Chunk,
+    ) -> Result<(), Errno> {
         if self.levels.len() >= ARCHIVE_DEPTH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let opened = self.open(name, OPEN | OFlags::DIRECTORY)?;
-        let stat = fstat(&opened)?;
+        let stat = fstat(&folder)?;
         let path = [path, b"/"].concat();
         self.member(&path, MemberKind::Folder, &stat)
             .write(chunk.bytes());
         self.levels.push(ArchiveLevel {
-            dir: Dir::new(opened)?,
+            dir: Dir::new(folder)?,
             path,
+            place,
+            linked,
         });
         Ok(())
     }
 
-    fn add_file(&mut self, name: &[u8], path: &[u8], chunk: &mut Chunk) -> Result<(), Errno> {
+    fn add_file(&self, name: &[u8], path: &[u8], chunk: &mut Chunk) -> Result<(), Errno> {
         let place = self.open(name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
-        let (stat, Some(opened)) = open_place(&place, || self.open(name, OPEN))? else {
-            return Ok(());
+        self.put_file(open_place(&place, || self.open(name, OPEN))?, path, chunk);
+        Ok(())
+    }
+
+    fn put_file(&self, found: (Stat, Option<OwnedFd>), path: &[u8], chunk: &mut Chunk) {
+        let (stat, Some(opened)) = found else {
+            return;
         };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         self.member(path, MemberKind::File { size }, &stat)
@@ -182,45 +215,89 @@ impl Archive {
             len: size,
         });
         chunk.bytes().extend_from_slice(padding(size));
-        Ok(())
     }
 
-    /// A link goes in as it is, if links are followed and what it leads to lies within the folder
-    /// that is sent.
+    /// Adds a link, or what it leads to, if links are followed and a GET would send that.
     fn add_link(
-        &self,
+        &mut self,
         name: &[u8],
         path: &[u8],
         stat: &Stat,
         chunk: &mut Chunk,
     ) -> Result<(), Errno> {
-        if self.sight.symlinks == Symlinks::None {
-            return Ok(());
-        }
-        if let Some(restriction) = &self.restriction
-            && let Err(errno) = restriction.target(self.root.as_fd(), path, Symlinks::Inside)
-        {
-            return match errno {
-                Errno::AGAIN => Err(errno),
-                _ => Ok(()),
-            };
-        }
-        match look_through(self.base.as_fd(), path, Symlinks::Inside) {
-            Ok(_) => {}
-            Err(Errno::AGAIN) => return Err(Errno::AGAIN),
-            Err(_) => return Ok(()),
-        }
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
+        if self.sight.symlinks == Symlinks::None {
+            return Ok(());
+        }
         let target = match readlinkat(level.dir.fd()?, name, Vec::new()) {
             // Something else has the name by now.
             Err(Errno::INVAL) => Err(Errno::AGAIN),
             target => target,
         }?;
-        let target = MemberKind::Link(target.to_bytes());
-        self.member(path, target, stat).write(chunk.bytes());
-        Ok(())
+        let place = self.leads_to(&joined(&level.place, name))?;
+        if self.goes_in(level, target.to_bytes(), &place) {
+            let target = MemberKind::Link(target.to_bytes());
+            self.member(path, target, stat).write(chunk.bytes());
+            return Ok(());
+        }
+        // A folder that a link led to ends somewhere, and so does one that holds the archived one.
+        if level.linked.is_some() || beneath_folder(&self.place, &place).is_some() {
+            return Err(Errno::XDEV);
+        }
+        let root = Arc::clone(&self.root);
+        let found = open_file(root.as_fd(), &place, Symlinks::None)?;
+        if FileType::from_raw_mode(found.0.st_mode) != FileType::Directory {
+            self.put_file(found, path, chunk);
+            return Ok(());
+        }
+        let flags = OPEN | OFlags::DIRECTORY;
+        let folder = beneath::open(root.as_fd(), &place, flags, Symlinks::None)?;
+        self.enter(folder, path, (place.clone(), Some(place)), chunk)
+    }
+
+    /// Returns the path without links of what a link leads to, if a GET would send it.
+    fn leads_to(&self, link: &[u8]) -> Result<Vec<u8>, Errno> {
+        let root = self.root.as_fd();
+        match look_through(root, link, self.sight.symlinks) {
+            Err(errno @ (Errno::AGAIN | Errno::ACCESS | Errno::PERM)) => return Err(errno),
+            Err(_) => return Err(Errno::NOENT),
+            Ok(_) => {}
+        }
+        let settled = settle(root, link, Symlinks::Inside)?;
+        let restriction = self.restriction.as_ref();
+        match restriction.is_none_or(|known| known.permits.allow(&settled.name)) {
+            true => settled.missing.map_or(Ok(settled.name), Err),
+            false => Err(Errno::NOENT),
+        }
+    }
+
+    /// Whether `place`, which a link in this folder leads to by `target`, is in the archive, and so
+    /// is all on the way.
+    fn goes_in(&self, level: &ArchiveLevel, target: &[u8], place: &[u8]) -> bool {
+        let base = level.linked.as_ref().unwrap_or(&self.place);
+        let is_in = |place: &[u8]| {
+            let within = beneath_folder(place, base);
+            let restriction = self.restriction.as_ref();
+            within.is_some_and(|within| names(within).all(|name| !self.sight.hides(name)))
+                && restriction.is_none_or(|known| known.permits.allow(place))
+        };
+        let mut way = level.place.clone();
+        let mut is_all_in = !target.starts_with(b"/") && is_in(place);
+        let mut descends = false;
+        for name in names(target) {
+            match name {
+                b".." if descends => return false,
+                b".." => way.truncate(way.iter().rposition(|byte| *byte == b'/').unwrap_or(0)),
+                name => {
+                    descends = true;
+                    way = joined(&way, name);
+                }
+            }
+            is_all_in &= is_in(&way);
+        }
+        is_all_in
     }
 
     fn open(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -245,7 +322,7 @@ impl Archive {
     fn leave_out(&mut self, path: &[u8], errno: Errno) -> io::Result<()> {
         match errno {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::NODEV => {}
-            Errno::ACCESS | Errno::PERM | Errno::NAMETOOLONG | Errno::AGAIN => {
+            Errno::ACCESS | Errno::PERM | Errno::NAMETOOLONG | Errno::AGAIN | Errno::XDEV => {
                 if self.left_out.len() < LEFT_OUT_BYTES_MAX {
                     self.left_out.extend_from_slice(path);
                     self.left_out.push(b'\n');
@@ -259,6 +336,9 @@ impl Archive {
     /// The note of what was left out, and two empty blocks.
     fn end(&mut self, chunk: &mut Chunk) {
         if !self.left_out.is_empty() {
+            let count = self.left_out.iter().filter(|byte| **byte == b'\n').count();
+            let name = self.name.escape_ascii();
+            tracing::info!("the archive {name} names {count} files and links that it lacks");
             let note = [NOTE, &self.left_out].concat();
             let member = Member {
                 path: [&self.name[..], b".left-out.txt"].concat(),
@@ -280,7 +360,20 @@ impl Archive {
     }
 }
 
-const NOTE: &[u8] = b"The server cannot read these, or they lie too deep, and they are not here:\n";
+const NOTE: &[u8] =
+    b"These are not here: the server cannot read them, they lie too deep, or they are links that \
+      would lead nowhere:\n";
+
+/// What is left of `place` beneath a folder; nothing where it is not there.
+fn beneath_folder<'p>(place: &'p [u8], folder: &[u8]) -> Option<&'p [u8]> {
+    let rest = place.strip_prefix(folder)?;
+    match rest {
+        [] => Some(rest),
+        _ if folder.is_empty() => Some(rest),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
 
 impl BodyProducer for Archive {
     fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
