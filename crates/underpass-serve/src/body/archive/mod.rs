@@ -9,9 +9,9 @@
 //! Folders and files go in, and links to what goes in. A link to anything else that a GET would
 //! send becomes what it leads to. What is hidden, is no file, or is not for the asker is left out.
 //! What the server may not read, and links that would lead nowhere, are named in a last file next
-//! to the folder. Each name is opened in its open folder, without following links. Contents never come
-//! into memory: they are ranges, cut at the size that their head announced. A file that shrinks
-//! meanwhile ends the connection with a reset.
+//! to the folder. Each name is opened in its open folder, without following links. Contents never
+//! come into memory: they are ranges, cut at the size that their head announced. A file that
+//! shrinks meanwhile ends the connection with a reset.
 
 pub(crate) mod header;
 
