@@ -17,8 +17,8 @@ use crate::machine::Machine;
 use crate::machine::trace;
 use crate::stats::{RatioEstimate, Spread};
 
-/// The version of the JSON. A predecessor had version 1.
-pub const SCHEMA: u32 = 2;
+/// The version of the JSON. Version 2 had one more field, which is ignored.
+pub const SCHEMA: u32 = 3;
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -173,8 +173,6 @@ pub struct Case {
     pub calls: Vec<SystemCalls>,
     /// The distribution of latencies in all rounds together.
     pub latencies: Vec<Latencies>,
-    /// Quantities over time, in one round.
-    pub timelines: Vec<Timeline>,
     /// Notes on the figures.
     pub notes: Vec<String>,
 }
@@ -263,17 +261,4 @@ pub struct Latencies {
     pub count: u64,
     /// A share of the requests, from 0 to 1, and the seconds that these did not exceed.
     pub quantiles: Vec<(f64, f64)>,
-}
-
-/// A quantity of one contender over time.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Timeline {
-    /// Its index among the contenders.
-    pub contender: usize,
-    /// For people: `resident memory`.
-    pub label: String,
-    /// The unit of the values.
-    pub unit: Unit,
-    /// Seconds since the load began, and the value.
-    pub points: Vec<(f64, f64)>,
 }

@@ -153,7 +153,7 @@ mod tests {
             "contenders": [contender("underpass"), contender("kafka")],
             "cases": [{
                 "label": "64 MiB", "x": 1.0, "load": "", "travelled": [], "calls": [],
-                "latencies": [], "timelines": [], "notes": ["a note"],
+                "latencies": [], "notes": ["a note"],
                 "metrics": [{
                     "metric": "resident", "label": "memory", "unit": "bytes", "better": "lower",
                     "figures": [figures, figures],

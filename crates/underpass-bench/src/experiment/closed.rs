@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::sample::{PlayMetric, latencies};
-use super::serving::{COUNTED, IN_CACHE, SAMPLED, ServerSet, observe_stream};
+use super::serving::{COUNTED, IN_CACHE, ServerSet, observe_stream};
 use super::sizes::size_label;
 use crate::contender::server::ServerProcess;
 use crate::document::{Case, SystemCalls};
@@ -108,12 +108,6 @@ impl ClosedLoad {
             ..Case::default()
         };
         if extra == ExtraPasses::All {
-            let lines = runner.once_each(servers, SAMPLED, weight, |servers, contender| {
-                servers.sample_memory(contender, |server| {
-                    self.load(&files, server, self.quota, stop).map(drop)
-                })
-            })?;
-            case.timelines = lines.concat();
             let paths = runner.once_each(servers, COUNTED, weight, |servers, contender| {
                 servers.count_payload(contender, |server| {
                     Ok(self.load(&files, server, self.quota, stop)?.body_bytes)

@@ -16,7 +16,7 @@ use clap::Args;
 
 use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL, hot_stream};
 use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample, latencies};
-use super::serving::{SAMPLED, ServerContenders, ServerSet, ServerVariant};
+use super::serving::{ServerContenders, ServerSet, ServerVariant};
 use super::sizes::{parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -126,12 +126,6 @@ impl ManyOptions {
         let Some(played) = played else {
             return Ok(None);
         };
-        let lines = runner.once_each(servers, SAMPLED, weight, |servers, contender| {
-            servers.restart(contender)?;
-            servers.sample_memory(contender, |server| {
-                load.hold_all(server, || Ok(())).map(drop)
-            })
-        })?;
         let mut notes = servers.notes(&played);
         notes.extend(self.judge(servers, &played));
         let (connections, hold) = (load.connections, load.hold);
@@ -152,7 +146,6 @@ impl ManyOptions {
             ),
             metrics: read_all(&METRICS, &played),
             latencies: latencies(&played),
-            timelines: lines.concat(),
             notes,
             ..Case::default()
         }))

@@ -1,7 +1,7 @@
 //! Servers side by side: what `http`, `small`, `cold` and `many` share.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::contender::named::NamedCommand;
 use crate::contender::server::{MetricsMode, ServerProcess, ServerSetup};
 use crate::contender::server_metrics;
 use crate::content;
-use crate::document::{Case, Experiment, PayloadPath, Timeline, Unit};
+use crate::document::{Case, Experiment, PayloadPath};
 use crate::error::{self, Error, Result};
 use crate::load::{
     FileSet, LoadClient, LoadStream, StreamResult, TestFile, verify, verify_resumption,
 };
 use crate::machine::network;
-use crate::machine::proc::{self, ProcessMemory};
+use crate::machine::proc;
 use crate::machine::throttle::DiskThrottle;
 use crate::machine::window::observe;
 use crate::rounds::contenders::{ContenderList, ContenderSet};
@@ -27,14 +27,13 @@ use crate::rounds::interleave::Played;
 use crate::tls::TlsSetup;
 use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
+const COUNT_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long a server may take to count what it has sent.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Each completes "NAME failed …" where a server fails outside of the rounds.
 const VERIFIED: &str = "when its responses were compared with the files";
-pub(crate) const SAMPLED: &str = "while its memory was sampled";
 pub(crate) const COUNTED: &str = "while it counted by which mechanisms bodies were sent";
 
 /// Files in the page cache. Less than this may be a part of the server's program that it needs for
@@ -299,32 +298,13 @@ impl ServerSet {
                 self.restart(index)?;
                 return Ok(paths);
             }
-            thread::sleep(SAMPLE_INTERVAL);
+            thread::sleep(COUNT_INTERVAL);
         }
     }
 
     /// The notes on a case, including failures before its rounds.
     pub(crate) fn notes(&mut self, played: &Played<PlaySample>) -> Vec<String> {
         notes_of(played, &mut self.list, "the client")
-    }
-
-    /// Samples a server's memory during `work`, which is not timed.
-    pub(crate) fn sample_memory(
-        &self,
-        index: usize,
-        work: impl FnOnce(&ServerProcess) -> Result<()>,
-    ) -> Result<Vec<Timeline>> {
-        let server = self.server(index)?;
-        let processes = proc::process_tree(server.pid())?;
-        let is_over = AtomicBool::new(false);
-        let samples = thread::scope(|scope| {
-            let sampler = scope.spawn(|| sample(&processes, &is_over));
-            let done = work(server);
-            is_over.store(true, Ordering::Relaxed);
-            let samples = sampler.join().unwrap_or_default();
-            done.map(|()| samples)
-        });
-        Ok(timelines(index, &samples?))
     }
 }
 
@@ -374,38 +354,4 @@ pub(crate) fn observe_work(
         storage_read_bytes: read.map(|(now, then)| now.saturating_sub(then)),
         ..PlaySample::of(window, first.requests, body_bytes)
     })
-}
-
-/// Samples memory until `is_over` is set, and once more then.
-fn sample(processes: &[u32], is_over: &AtomicBool) -> Vec<(f64, ProcessMemory)> {
-    let start = Instant::now();
-    let mut samples = Vec::new();
-    loop {
-        let is_last = is_over.load(Ordering::Relaxed);
-        let memory = proc::memory_of(processes);
-        samples.push((start.elapsed().as_secs_f64(), memory));
-        if is_last {
-            return samples;
-        }
-        thread::sleep(SAMPLE_INTERVAL);
-    }
-}
-
-fn timelines(contender: usize, samples: &[(f64, ProcessMemory)]) -> Vec<Timeline> {
-    let first = samples.first().map_or(0, |(_, memory)| memory.page_faults);
-    let line = |label: &str, unit, value: &dyn Fn(&ProcessMemory) -> u64| Timeline {
-        contender,
-        label: label.to_owned(),
-        unit,
-        points: samples
-            .iter()
-            .map(|(at, memory)| (*at, value(memory) as f64))
-            .collect(),
-    };
-    vec![
-        line("resident memory", Unit::Bytes, &|m| m.resident_bytes),
-        line("page faults since the load began", Unit::Count, &|m| {
-            m.page_faults.saturating_sub(first)
-        }),
-    ]
 }

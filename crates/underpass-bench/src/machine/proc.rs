@@ -214,30 +214,16 @@ pub(crate) fn resident_bytes(root: u32) -> Result<u64> {
         let mut parts = by_page.iter().flat_map(|all| &all.memory_map_rollup);
         match parts.find_map(|part| part.extension.map.get("Rss").copied()) {
             Some(bytes) => bytes,
-            None => memory_of(&[pid]).resident_bytes,
+            None => resident_in_status(pid),
         }
     };
     Ok(process_tree(root)?.into_iter().map(resident).sum())
 }
 
-/// The memory of processes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ProcessMemory {
-    /// Each process counts the pages that it shares with others.
-    pub(crate) resident_bytes: u64,
-    /// So far, with and without input.
-    pub(crate) page_faults: u64,
-}
-
-/// Of these processes now, from two small files for each.
-pub(crate) fn memory_of(processes: &[u32]) -> ProcessMemory {
-    let mut memory = ProcessMemory::default();
-    for process in processes.iter().copied().filter_map(process) {
-        let resident = process.status().ok().and_then(|status| status.vmrss);
-        memory.resident_bytes += resident.unwrap_or(0) * 1024;
-        memory.page_faults += process.stat().map_or(0, |stat| stat.minflt + stat.majflt);
-    }
-    memory
+/// The resident memory of one process, pages shared with others included.
+fn resident_in_status(pid: u32) -> u64 {
+    let status = process(pid).and_then(|process| process.status().ok());
+    status.and_then(|status| status.vmrss).unwrap_or(0) * 1024
 }
 
 /// Bytes that a process tree has read from storage so far; `None` where the kernel doesn't count

@@ -29,6 +29,7 @@ impl Document {
         let value: Value = serde_json::from_slice(&text).map_err(|error| no_document(&error))?;
         let schema = value.get("schema").and_then(Value::as_u64);
         match schema {
+            Some(2) => {}
             Some(schema) if schema == u64::from(SCHEMA) => {}
             Some(other) => return Err(other_schema(path, other)),
             None => return Err(no_document(&"it has no number named schema")),
@@ -61,8 +62,7 @@ impl Document {
             for case in &experiment.cases {
                 let places = (case.travelled.iter().map(|one| one.contender))
                     .chain(case.calls.iter().map(|one| one.contender))
-                    .chain(case.latencies.iter().map(|one| one.contender))
-                    .chain(case.timelines.iter().map(|one| one.contender));
+                    .chain(case.latencies.iter().map(|one| one.contender));
                 let wrong_place = places.into_iter().any(|place| place >= contenders);
                 let wrong_length = case.metrics.iter().any(|metric| {
                     metric.figures.len() != contenders || metric.comparisons.len() != contenders

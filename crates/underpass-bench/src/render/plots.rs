@@ -9,12 +9,11 @@ use super::chart::{
 };
 use super::figure::{direction, figure};
 use super::table::{Importance, TableGroup, find, groups};
-use crate::document::{Case, Experiment, Latencies, Measured, Timeline, Unit};
+use crate::document::{Case, Experiment, Latencies, Measured, Unit};
 use crate::stats::Spread;
 
-/// Sizes in pixels: over the whole page, half of it, and on a phone.
+/// Sizes in pixels: over the whole page, and on a phone.
 const WHOLE: (f64, f64) = (900.0, 380.0);
-const HALF: (f64, f64) = (440.0, 270.0);
 const NARROW: (f64, f64) = (350.0, 300.0);
 
 /// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
@@ -58,13 +57,6 @@ impl MetricScales {
             let latencies = case.latencies.iter().flat_map(known_quantiles);
             let latencies = latencies.map(|(_, took)| took);
             values.entry(LATENCY.into()).or_default().extend(latencies);
-            for timeline in &case.timelines {
-                let points = timeline.points.iter().map(|(_, value)| *value);
-                values
-                    .entry(timeline.label.clone())
-                    .or_default()
-                    .extend(points);
-            }
         }
         MetricScales(values)
     }
@@ -92,7 +84,6 @@ pub(super) fn plots(experiment: &Experiment, id: &str, scales: &MetricScales) ->
     for (index, case) in experiment.cases.iter().enumerate() {
         let id = format!("{id}c{index}");
         plots.extend(latencies(case, (&id, scales)));
-        plots.extend(timelines(case, (&id, scales)));
     }
     plots
 }
@@ -148,7 +139,7 @@ fn over_cases(
         series: series.filter(|one| !one.points.is_empty()).collect(),
         marks: Marks::Only,
     };
-    Some(of_lines(lines, WHOLE, group.title.clone()))
+    Some(of_lines(lines, group.title.clone()))
 }
 
 /// The cases, without repeating the axis's name in labels such as `10 connections`.
@@ -163,9 +154,9 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
 }
 
 /// Draws for the page and for phones, with different ids.
-fn of_lines(mut lines: LineChart, size: (f64, f64), group: String) -> Plot {
+fn of_lines(mut lines: LineChart, group: String) -> Plot {
     lines.words.description.push_str(lines.axes());
-    let svg = lines.draw(size);
+    let svg = lines.draw(WHOLE);
     lines.words.id.push_str("-narrow");
     Plot {
         svg,
@@ -176,7 +167,7 @@ fn of_lines(mut lines: LineChart, size: (f64, f64), group: String) -> Plot {
         )),
         words: lines.words,
         group,
-        is_small: size == HALF,
+        is_small: false,
     }
 }
 
@@ -265,7 +256,7 @@ fn latencies(case: &Case, (id, scales): On<'_>) -> Option<Plot> {
         series,
         marks: Marks::Every,
     };
-    Some(of_lines(lines, WHOLE, String::new()))
+    Some(of_lines(lines, String::new()))
 }
 
 /// Those that at least ten requests exceeded.
@@ -274,44 +265,6 @@ fn known_quantiles(latencies: &Latencies) -> impl Iterator<Item = (f64, f64)> {
     let is_known = move |share: f64| share < 1.0 && (1.0 - share) * count >= 10.0 - 1e-6;
     let quantiles = latencies.quantiles.iter().copied();
     quantiles.filter(move |(share, _)| is_known(*share))
-}
-
-/// One chart for each quantity that was sampled over time.
-fn timelines(case: &Case, (id, scales): On<'_>) -> Vec<Plot> {
-    let mut kinds: Vec<Vec<&Timeline>> = Vec::new();
-    for timeline in case.timelines.iter().filter(|one| !one.points.is_empty()) {
-        let same = |kind: &&mut Vec<&Timeline>| {
-            (&kind[0].label, kind[0].unit) == (&timeline.label, timeline.unit)
-        };
-        match kinds.iter_mut().find(same) {
-            Some(kind) => kind.push(timeline),
-            None => kinds.push(vec![timeline]),
-        }
-    }
-    let plot = |(index, kind): (usize, &Vec<&Timeline>)| {
-        let (label, unit) = (&kind[0].label, kind[0].unit);
-        let series = kind.iter().map(|one| Series {
-            place: one.contender,
-            points: points(&one.points),
-        });
-        let all = kind.iter().flat_map(|one| &one.points);
-        let lines = LineChart {
-            words: ChartText {
-                id: format!("{id}-t{index}"),
-                title: format!("Over time: {label}"),
-                description: format!("One round, {}. Marks distinguish the lines.", case.label),
-            },
-            x: AxisScale::from_zero(all.map(|(at, _)| *at).fold(0.0, f64::max), Unit::Seconds),
-            x_label: "time since the load began".into(),
-            label: label.clone(),
-            unit,
-            ends: scales.ends(label),
-            series: series.collect(),
-            marks: Marks::Few,
-        };
-        of_lines(lines, HALF, String::new())
-    };
-    kinds.iter().enumerate().map(plot).collect()
 }
 
 fn titled(measured: &Measured) -> String {

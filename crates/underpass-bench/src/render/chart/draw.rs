@@ -11,7 +11,6 @@ pub(in super::super) enum Marks {
     /// Every one, and no line joins them, because nothing was measured between them.
     Only,
     Every,
-    Few,
 }
 
 /// Height of letters.

@@ -15,8 +15,6 @@ const GAP: f64 = 6.0;
 /// Room for the labels above and below the plane.
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
-/// Marks along a line of many points.
-const FEW: usize = 5;
 
 pub(in super::super) struct LineChart {
     pub(in super::super) words: ChartText,
@@ -113,10 +111,6 @@ impl LineChart {
         let ink = colour(series.place);
         let points = series.points.iter().map(|point| (x(point.x), y(point.y)));
         let points: Vec<_> = points.collect();
-        let every = match self.marks {
-            Marks::Only | Marks::Every => 1,
-            Marks::Few => points.len().div_ceil(FEW).max(1),
-        };
         html! {
             g opacity="0.6" {
                 @for point in series.points.iter().filter(|point| point.range.is_some()) {
@@ -124,10 +118,7 @@ impl LineChart {
                 }
             }
             @if self.marks != Marks::Only { (line(&points, &ink, 2.0)) }
-            // Lines of many points have their marks at different places.
-            @for at in points.iter().skip(series.place % every).step_by(every) {
-                (mark(series.place, *at))
-            }
+            @for at in &points { (mark(series.place, *at)) }
         }
     }
 
@@ -136,7 +127,7 @@ impl LineChart {
         let gap = (right - left) / self.x.ticks.len().max(1) as f64;
         match self.marks {
             Marks::Only => (gap / 2.0 / self.series.len().max(1) as f64).min(ASIDE),
-            Marks::Every | Marks::Few => 0.0,
+            Marks::Every => 0.0,
         }
     }
 }

@@ -33,8 +33,8 @@ impl AxisScale {
         }
     }
 
-    /// Linear from 0, for bars and time.
-    pub(in super::super) fn from_zero(high: f64, unit: Unit) -> AxisScale {
+    /// Linear from 0, as for bars.
+    pub(super) fn from_zero(high: f64, unit: Unit) -> AxisScale {
         let high = if high > 0.0 { high } else { 1.0 };
         let prefix = Prefix::of(high, unit);
         let high = high / prefix.divisor;

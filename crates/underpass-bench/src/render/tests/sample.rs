@@ -2,7 +2,7 @@
 
 use crate::document::{
     Axis, Better, Case, Contender, Document, Experiment, Figures, Latencies, Measured, PayloadPath,
-    RunOutcome, SCHEMA, SystemCalls, Timeline, Tool, Unit,
+    RunOutcome, SCHEMA, SystemCalls, Tool, Unit,
 };
 use crate::machine::Machine;
 use crate::stats::{RatioEstimate, Spread};
@@ -327,7 +327,7 @@ impl Maker {
         }
     }
 
-    /// Latencies, timelines and calls of one server.
+    /// Latencies and calls of one server.
     fn watched(&mut self, case: &mut Case, place: usize) {
         let slower = 1.0 + 0.3 * place as f64;
         let quantile = |share: f64| {
@@ -343,20 +343,6 @@ impl Maker {
             count: 120_000,
             quantiles: shares.map(quantile).into(),
         });
-        let memory = ("resident memory", Unit::Bytes, 6e6);
-        for (label, unit, scale) in [memory, ("processor share", Unit::Share, 0.4)] {
-            let point = |second: u32| {
-                let grown = 1.0 + 0.3 * place as f64 * (1.0 - (-f64::from(second) / 5.0).exp());
-                let noise = 1.0 + 0.02 * self.chance.normal();
-                (f64::from(second), scale * grown * noise)
-            };
-            case.timelines.push(Timeline {
-                contender: place,
-                label: label.into(),
-                unit,
-                points: (0..=20).map(point).collect(),
-            });
-        }
         case.calls.push(SystemCalls {
             contender: place,
             operations: 1000,
