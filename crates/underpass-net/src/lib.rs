@@ -55,7 +55,7 @@ pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 pub use listen::machine::machine_addresses;
 pub use log_throttle::{LogThrottle, Occurrence};
-pub use process::confine::{Confine, Confinement, confine, confine_as};
+pub use process::confine::{Confine, Confinement, Reach, confine, confine_as};
 pub use process::notify::Notifier;
 pub use process::resources::{cores, forbid_core_dumps};
 pub use process::signals::{SignalAction, watch_signals};

@@ -18,8 +18,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use underpass::{Piece, Policy};
 use underpass_net::{
-    Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, ReadOutcome,
-    Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine_as, start,
+    Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, Reach,
+    ReadOutcome, Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine_as,
+    start,
 };
 use underpass_testkit::WAIT_MAX;
 
@@ -46,7 +47,11 @@ impl Protocol for Obedient {
     type Summary = Nothing;
 
     fn confine(&self) -> Result<(), Error> {
-        confine_as(&[self.root.as_fd()], self.how, self.abi).map(drop)
+        let reach = Reach {
+            readable: vec![self.root.as_fd()],
+            ..Reach::default()
+        };
+        confine_as(&reach, self.how, self.abi).map(drop)
     }
 
     fn worker(&self) {}

@@ -18,7 +18,7 @@ use crate::options::{ServerOptions, SiteOptions};
 use crate::request::Scheme;
 use crate::request::forwarded::ClientPlace;
 use crate::request::path::SitePath;
-use crate::request::request_line::Method;
+use crate::request::request_line::{Method, WriteMethod};
 use crate::site::sites::ServedSites;
 
 /// Options of access that contradict others. What sites themselves contradict is found when they
@@ -153,7 +153,7 @@ pub struct AccessQuestion {
     pub asker: Option<Grantee>,
     /// Where the client is; nothing if that is not known.
     pub client: Option<ClientPlace>,
-    /// GET or HEAD.
+    /// GET, HEAD, PUT or DELETE.
     pub method: String,
     /// The path of the request, percent-encoded.
     pub path: String,
@@ -193,7 +193,9 @@ pub fn decide_access(
     let method = match &*question.method {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
-        other => return Err(wrong(format!("{other} is not GET or HEAD"))),
+        "PUT" => Method::Write(WriteMethod::Put),
+        "DELETE" => Method::Write(WriteMethod::Delete),
+        other => return Err(wrong(format!("{other} is not GET, HEAD, PUT or DELETE"))),
     };
     let Some(access) = &site.access else {
         return Ok(AccessDecision {

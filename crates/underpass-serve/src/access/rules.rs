@@ -15,7 +15,7 @@ use unicode_normalization::UnicodeNormalization;
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::ShownLink;
 use crate::request::forwarded::ClientPlace;
-use crate::request::request_line::Method;
+use crate::request::request_line::{Method, WriteMethod};
 use crate::site::rules::Pattern;
 
 /// A rule of a site.
@@ -69,6 +69,11 @@ pub enum AccessMethod {
     Get,
     /// HEAD.
     Head,
+    /// PUT, and whatever else makes files and folders or changes them: POST, PATCH, MKCOL, and COPY
+    /// and MOVE of their destination.
+    Put,
+    /// DELETE, and MOVE of its source.
+    Delete,
 }
 
 /// All rules of a site.
@@ -190,6 +195,10 @@ impl AccessMethod {
         match self {
             AccessMethod::Get => matches!(method, Method::Get | Method::Head),
             AccessMethod::Head => method == Method::Head,
+            AccessMethod::Put => {
+                matches!(method, Method::Write(method) if method != WriteMethod::Delete)
+            }
+            AccessMethod::Delete => method == Method::Write(WriteMethod::Delete),
         }
     }
 }
@@ -258,7 +267,12 @@ impl AccessRules {
         else {
             return (AccessVerdict::Refused(AccessRefusal::FINAL), None);
         };
-        let verdict = match rule.allow.iter().any(|one| one.includes(asker, path)) {
+        // A link is for reading, whatever the rule is about.
+        let lets_in = |one: &Grantee| match (one, method) {
+            (Grantee::Links, Method::Write(_)) => false,
+            _ => one.includes(asker, path),
+        };
+        let verdict = match rule.allow.iter().any(lets_in) {
             true => AccessVerdict::Granted,
             false => AccessVerdict::Refused(rule.refusal(asker)),
         };
@@ -276,7 +290,14 @@ impl AccessRules {
     /// may caches keep it for all.
     pub(crate) fn is_open(&self, path: &[u8]) -> bool {
         let mut rules = self.rules.iter();
-        let first = rules.find(|rule| rule.paths.iter().any(|pattern| pattern.covers(path)));
+        let is_about_reading = |rule: &AccessRule| {
+            let mut methods = rule.methods.iter();
+            rule.methods.is_empty()
+                || methods.any(|one| matches!(one, AccessMethod::Get | AccessMethod::Head))
+        };
+        let first = rules.find(|rule| {
+            is_about_reading(rule) && rule.paths.iter().any(|pattern| pattern.covers(path))
+        });
         first.is_some_and(|rule| {
             rule.methods.is_empty()
                 && rule.networks.is_empty()

@@ -24,7 +24,7 @@ use crate::request::head::{Expectation, RequestHead};
 use crate::request::path::{PathForm, SitePath, encode_path};
 use crate::request::query::{ArchiveFormat, Download, Query};
 use crate::request::range::{RangeSelection, select};
-use crate::request::request_line::{HttpTarget, HttpVersion, Method, split_port};
+use crate::request::request_line::{HttpTarget, HttpVersion, Method, WriteMethod, split_port};
 use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::{
@@ -130,12 +130,13 @@ pub(crate) fn decide(
         return text(Status::ExpectationFailed, "unknown expectation");
     }
     match request.method {
-        Method::Disabled | Method::Connect => {
+        Method::Write(WriteMethod::Mkcol | WriteMethod::Copy | WriteMethod::Move)
+        | Method::Unknown => return text(Status::NotImplemented, "unknown method"),
+        Method::Write(_) | Method::Disabled | Method::Connect => {
             return TextResponse::new(NOT_ALLOWED)
-                .with_field("Allow", ALLOWED_METHODS)
+                .with_field("Allow", rules.allowed_methods())
                 .into();
         }
-        Method::Unknown => return text(Status::NotImplemented, "unknown method"),
         Method::Options => return Response::Ready(ReadyResponse::Options),
         Method::Get | Method::Head => {}
     }
@@ -212,9 +213,6 @@ const ACME_CHALLENGES: &[u8] = b".well-known/acme-challenge/";
 
 const ENCRYPTED_ONLY: HttpError =
     HttpError::new(Status::BadRequest, "this is served over HTTPS only");
-
-/// The value of `Allow`.
-pub(crate) const ALLOWED_METHODS: &[u8] = b"GET, HEAD, OPTIONS";
 
 const NOT_ALLOWED: HttpError = HttpError::new(Status::MethodNotAllowed, "this server is read-only");
 const CHANGED: HttpError = HttpError::new(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::decide::{ALLOWED_METHODS, FileBody, ReadyResponse};
+use crate::answer::decide::{FileBody, ReadyResponse};
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
 use crate::answer::text::{Subject, TextResponse};
@@ -121,7 +121,7 @@ pub(crate) fn write(
         }
         ReadyResponse::Options => {
             let mut head = head(Status::NoContent);
-            push_field(&mut head.bytes, "Allow", ALLOWED_METHODS);
+            push_field(&mut head.bytes, "Allow", context.rules.allowed_methods());
             head.push(&context.rules.plain_fields);
             if let (Some(cors), Some(_)) = (&context.rules.cors, context.allowed_origin) {
                 head.push(cors.preflight());
@@ -185,6 +185,8 @@ fn send_text(
             head.length(whole.length);
             send_range(head, page, whole, RangeSelection::Whole, outbox)
         }
+        // RFC 9110, section 15.3.5: it has no content, and no length of any.
+        None if text.error.status == Status::NoContent => head.send(b"", outbox),
         None => {
             let line = format!("{}\n", text.error);
             push_field(&mut head.bytes, "Content-Type", TEXT);

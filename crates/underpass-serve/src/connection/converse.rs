@@ -27,6 +27,7 @@ use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::connection::exchange::Exchange;
 use crate::connection::identify::{CredentialUse, Identified};
 use crate::connection::request_body::{RequestBody, SkipError};
+use crate::connection::upload::is_change;
 use crate::connection::worker::{Answer, AnswerTerms, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
@@ -38,7 +39,7 @@ use crate::request::request_line::Method;
 
 /// How a connection goes on after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum NextStep {
+pub(super) enum NextStep {
     /// With the next request.
     Request,
     /// It is closed after everything was delivered.
@@ -86,12 +87,12 @@ impl Drop for OpenConnection {
 }
 
 /// The exchanges of a connection.
-struct Exchanges<'c> {
-    worker: &'c Worker,
-    connection: Connection,
-    exchange: Exchange,
+pub(super) struct Exchanges<'c> {
+    pub(super) worker: &'c Worker,
+    pub(super) connection: Connection,
+    pub(super) exchange: Exchange,
     /// The port that requests are redirected to.
-    https: Option<u16>,
+    pub(super) https: Option<u16>,
 }
 
 /// What has to be waited for next.
@@ -100,6 +101,8 @@ enum ExchangeStep<'w> {
     Send(Persistence, LastRequest, Answer<'w>),
     /// The end of a body to skip, or a descriptor, before the request with this head is answered.
     Postpone(Option<RequestBody>, Vec<u8>),
+    /// The request with this head changes what is served.
+    Change(Vec<u8>),
 }
 
 /// Whether the client has announced that no other request follows.
@@ -210,6 +213,7 @@ impl<'c> Exchanges<'c> {
             Ok(ExchangeStep::Postpone(body, bytes)) => {
                 Box::pin(self.answer_later(&head, &bytes, body)).await
             }
+            Ok(ExchangeStep::Change(bytes)) => Box::pin(self.change(&head, &bytes)).await,
             Err(error) => Box::pin(self.refuse_head(error)).await,
         }
     }
@@ -259,6 +263,11 @@ impl<'c> Exchanges<'c> {
         let site = worker.site_of(request.authority);
         self.exchange.reaches(site);
         self.exchange.client = worker.client(peer, &request);
+        if is_change(&request, &worker.shared.sites.all[site], self.https) {
+            let change = ExchangeStep::Change(bytes.to_vec());
+            self.connection.consume(head.length());
+            return Ok(change);
+        }
         let identified = identify(worker, &self.exchange, self.https, (&request, site));
         let is_empty = request.framing == Framing::Empty;
         let (persistence, last) = match (is_empty, request.persistence) {
@@ -364,7 +373,7 @@ impl<'c> Exchanges<'c> {
     }
 
     /// What the sender of a request may read, once its password is verified.
-    async fn verified(
+    pub(super) async fn verified(
         &mut self,
         identified: Identified,
     ) -> Result<Option<Permits>, ConnectionError> {
@@ -387,7 +396,7 @@ impl<'c> Exchanges<'c> {
         self.refuse(method, error).await
     }
 
-    async fn refuse(&mut self, method: Method, error: HttpError) -> NextStep {
+    pub(super) async fn refuse(&mut self, method: Method, error: HttpError) -> NextStep {
         let response = self.worker.refuse(method, error, self.connection.outbox());
         self.send(Persistence::Close, response).await
     }
@@ -419,7 +428,11 @@ impl<'c> Exchanges<'c> {
     }
 
     /// Sends a response, and records the exchange.
-    async fn send(&mut self, persistence: Persistence, response: WrittenResponse) -> NextStep {
+    pub(super) async fn send(
+        &mut self,
+        persistence: Persistence,
+        response: WrittenResponse,
+    ) -> NextStep {
         let transfer = match self.ready(response) {
             SentBody::Memory => None,
             SentBody::File(transfer) => Some(transfer),
@@ -522,14 +535,14 @@ impl<'c> Exchanges<'c> {
         explain::fields(planned.as_deref(), previous, tls)
     }
 
-    fn record(&mut self, end: ExchangeEnd) {
+    pub(super) fn record(&mut self, end: ExchangeEnd) {
         self.worker
             .record(self.connection.outbox(), &mut self.exchange, end);
     }
 }
 
 /// Who sends a request. One that is redirected to HTTPS shows its credentials there.
-fn identify(
+pub(super) fn identify(
     worker: &Worker,
     exchange: &Exchange,
     https: Option<u16>,
@@ -547,7 +560,7 @@ fn identify(
 }
 
 /// What becomes of the connection after a request whose end is known.
-fn persistence(
+pub(super) fn persistence(
     request: &RequestHead<'_>,
     phase: ShutdownPhase,
     exchange: &Exchange,
@@ -571,7 +584,7 @@ fn after(persistence: Persistence) -> NextStep {
     }
 }
 
-fn ended_by(error: &ConnectionError) -> ExchangeEnd {
+pub(super) fn ended_by(error: &ConnectionError) -> ExchangeEnd {
     match error {
         ConnectionError::PeerGone => ExchangeEnd::PeerGone,
         ConnectionError::TimedOut => ExchangeEnd::Stalled,

@@ -79,6 +79,8 @@ pub(crate) struct ExchangeInProgress {
     asker: Option<Arc<Asker>>,
     /// Sent before the response, to ask for a body.
     bytes_before: u64,
+    /// How the body of the request was received into a file.
+    received: Account,
     head_bytes: u64,
     promised: Option<u64>,
     ready: Duration,
@@ -162,6 +164,11 @@ impl Exchange {
     /// It is known who sent the request.
     pub(crate) fn identified(&mut self, permits: Option<&Permits>) {
         self.current().asker = permits.map(|permits| Arc::clone(&permits.asker));
+    }
+
+    /// Notes how the body of the request was received into a file.
+    pub(crate) fn received(&mut self, account: Account) {
+        self.current().received = account;
     }
 
     /// The response is in the outbox, and nothing of it has been sent.
@@ -260,6 +267,14 @@ impl EndedExchange<'_> {
         let taken = self.beside.bytes + self.account.bytes();
         let current = self.exchange.current.as_ref();
         taken.saturating_sub(current.map_or(0, |current| current.head_bytes))
+    }
+
+    /// How the body of the request was received into a file.
+    pub(crate) fn received(&self) -> Option<&Account> {
+        self.exchange
+            .current
+            .as_ref()
+            .map(|current| &current.received)
     }
 
     /// Bytes that the body has, where that is known before it is sent.

@@ -46,7 +46,7 @@ impl Protocol for HttpProtocol {
     }
 
     fn confine(&self) -> Result<(), underpass_net::Error> {
-        confine(&self.shared.sites.readable(), self.confine).map(drop)
+        confine(&self.shared.sites.reach(), self.confine).map(drop)
     }
 
     fn worker(&self) -> Worker {

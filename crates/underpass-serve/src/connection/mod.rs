@@ -5,4 +5,5 @@ pub(crate) mod exchange;
 pub(crate) mod http;
 pub(crate) mod identify;
 pub(crate) mod request_body;
+mod upload;
 pub(crate) mod worker;

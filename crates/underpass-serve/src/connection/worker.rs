@@ -406,6 +406,30 @@ impl Worker {
         self.write(response, &context, &lookup, outbox)
     }
 
+    /// Answers a request with a status and a line of text.
+    pub(crate) fn answer_text(
+        &self,
+        text: TextResponse,
+        (site, request, persistence): (usize, &RequestHead<'_>, Persistence),
+        outbox: &mut Outbox,
+    ) -> WrittenResponse {
+        let now = SystemTime::now();
+        let lookup = self.lookup(site, None, now);
+        let cors = lookup.site.rules.cors.as_ref();
+        let context = ResponseContext {
+            allowed_origin: cors.and_then(|cors| cors.admit(request.fields.origin)),
+            ..self.context(site, request.method, request.version, persistence, now)
+        };
+        self.warn(&text);
+        write(
+            ReadyResponse::Text(text),
+            None,
+            &context,
+            self.head_buffer.take(),
+            outbox,
+        )
+    }
+
     /// Answers what is not a valid request; the connection is closed after it.
     pub(crate) fn refuse(
         &self,

@@ -29,6 +29,7 @@ macro_rules! statuses {
 
 statuses! {
     Ok = 200 "OK",
+    Created = 201 "Created",
     NoContent = 204 "No Content",
     PartialContent = 206 "Partial Content",
     MovedPermanently = 301 "Moved Permanently",
@@ -43,17 +44,24 @@ statuses! {
     MethodNotAllowed = 405 "Method Not Allowed",
     NotAcceptable = 406 "Not Acceptable",
     RequestTimeout = 408 "Request Timeout",
+    Conflict = 409 "Conflict",
+    Gone = 410 "Gone",
+    LengthRequired = 411 "Length Required",
     PreconditionFailed = 412 "Precondition Failed",
+    ContentTooLarge = 413 "Content Too Large",
     UriTooLong = 414 "URI Too Long",
+    UnsupportedMediaType = 415 "Unsupported Media Type",
     RangeNotSatisfiable = 416 "Range Not Satisfiable",
     ExpectationFailed = 417 "Expectation Failed",
     MisdirectedRequest = 421 "Misdirected Request",
+    Locked = 423 "Locked",
     TooManyRequests = 429 "Too Many Requests",
     HeadTooLarge = 431 "Request Header Fields Too Large",
     InternalServerError = 500 "Internal Server Error",
     NotImplemented = 501 "Not Implemented",
     ServiceUnavailable = 503 "Service Unavailable",
     VersionNotSupported = 505 "HTTP Version Not Supported",
+    InsufficientStorage = 507 "Insufficient Storage",
 }
 
 /// A status and the reason for it. After an invalid request the connection is closed, because it is

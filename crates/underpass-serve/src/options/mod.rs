@@ -7,6 +7,7 @@ pub(crate) mod listen;
 mod mistakes;
 mod read;
 pub(crate) mod settings;
+pub(crate) mod uploads;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use crate::http::coding::Coding;
 use crate::limits::RequestLimits;
 use crate::log::LogOptions;
 use crate::options::listen::HttpListen;
+use crate::options::uploads::UploadOptions;
 use crate::site::rules::mime::TypeOptions;
 use crate::site::rules::{
     CacheRule, CorsOptions, EtagRecipe, FileName, HeaderRule, Hidden, HostName, MediaPattern,
@@ -140,6 +142,9 @@ pub struct SiteOptions {
     pub download: bool,
     /// Who may read what is served.
     pub access: AccessOptions,
+    /// Folders that take files in; none by default.
+    #[serde(rename = "upload")]
+    pub uploads: Vec<UploadOptions>,
 }
 
 impl Default for ServerOptions {
@@ -205,6 +210,7 @@ impl Default for SiteOptions {
             cors: CorsOptions::default(),
             download: true,
             access: AccessOptions::default(),
+            uploads: Vec::new(),
         }
     }
 }

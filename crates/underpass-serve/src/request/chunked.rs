@@ -1,4 +1,4 @@
-//! Finds the end of a chunked body that is discarded: RFC 9112, section 7.1, strictly.
+//! Tells framing from payload in a chunked body: RFC 9112, section 7.1, strictly.
 //!
 //! ```text
 //!  5;ext CRLF  hello CRLF  0 CRLF  trailer: x CRLF  CRLF
@@ -65,6 +65,15 @@ pub(crate) enum BodyPosition {
     End,
 }
 
+/// The part of a body that comes next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum NextPart {
+    Framing,
+    /// As many bytes of the payload of a chunk.
+    Payload(u64),
+    End,
+}
+
 const MALFORMED: HttpError = HttpError::bad("the chunked body is malformed");
 
 impl ChunkedReader {
@@ -84,28 +93,56 @@ impl ChunkedReader {
     /// Reads on; returns how many bytes belong to the body, all of them unless it ends.
     pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
         let mut taken = 0;
-        while let Some(&byte) = input.get(taken) {
-            match &mut self.state {
-                ChunkedState::Done => break,
-                ChunkedState::Data(left) => {
-                    let rest = input.len() - taken;
-                    let step = rest.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= step as u64;
-                    taken += step;
-                    if *left == 0 {
-                        self.state = ChunkedState::DataReturn;
-                    }
-                }
-                state => {
-                    *state = state.next(byte)?;
+        loop {
+            let (read, next) = self.read_framing(&input[taken..])?;
+            taken += read;
+            let left = match next {
+                NextPart::Framing => return Ok((taken, BodyPosition::Within)),
+                NextPart::End => return Ok((taken, BodyPosition::End)),
+                NextPart::Payload(left) => left,
+            };
+            let rest = input.len() - taken;
+            let step = rest.min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.took(step as u64);
+            taken += step;
+            if rest == step {
+                return Ok((taken, BodyPosition::Within));
+            }
+        }
+    }
+
+    /// Whether all of the body was read.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, ChunkedState::Done)
+    }
+
+    /// Reads on to the next byte of payload; returns how many bytes of framing were before it.
+    pub(crate) fn read_framing(&mut self, input: &[u8]) -> Result<(usize, NextPart), HttpError> {
+        let mut taken = 0;
+        loop {
+            let position = match self.state {
+                ChunkedState::Done => NextPart::End,
+                ChunkedState::Data(left) => NextPart::Payload(left),
+                _ => NextPart::Framing,
+            };
+            match input.get(taken) {
+                Some(&byte) if position == NextPart::Framing => {
+                    self.state = self.state.next(byte)?;
                     taken += 1;
                     self.count()?;
                 }
+                _ => return Ok((taken, position)),
             }
         }
-        match self.state {
-            ChunkedState::Done => Ok((taken, BodyPosition::End)),
-            _ => Ok((taken, BodyPosition::Within)),
+    }
+
+    /// Notes that `bytes` of the payload of a chunk were taken, no more than it has.
+    pub(crate) fn took(&mut self, bytes: u64) {
+        if let ChunkedState::Data(left) = &mut self.state {
+            *left = left.saturating_sub(bytes);
+            if *left == 0 {
+                self.state = ChunkedState::DataReturn;
+            }
         }
     }
 

@@ -24,12 +24,27 @@ pub(crate) enum Method {
     Get,
     Head,
     Options,
+    /// One that changes what is served, where that is allowed.
+    Write(WriteMethod),
     /// A known method that this server does not allow.
     Disabled,
     /// A known method whose target is no path, not allowed either.
     Connect,
     /// A token that names no method known here.
     Unknown,
+}
+
+/// A method that changes what is served.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum WriteMethod {
+    Put,
+    Post,
+    Patch,
+    Delete,
+    /// RFC 4918, sections 9.3, 9.8 and 9.9: of WebDAV, and of use without it.
+    Mkcol,
+    Copy,
+    Move,
 }
 
 /// The protocol of a request. A higher minor version is answered like 1.1 (RFC 9110, section 2.5).
@@ -76,7 +91,14 @@ impl Method {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"OPTIONS" => Method::Options,
-            b"POST" | b"PUT" | b"DELETE" | b"PATCH" | b"TRACE" => Method::Disabled,
+            b"PUT" => Method::Write(WriteMethod::Put),
+            b"POST" => Method::Write(WriteMethod::Post),
+            b"PATCH" => Method::Write(WriteMethod::Patch),
+            b"DELETE" => Method::Write(WriteMethod::Delete),
+            b"MKCOL" => Method::Write(WriteMethod::Mkcol),
+            b"COPY" => Method::Write(WriteMethod::Copy),
+            b"MOVE" => Method::Write(WriteMethod::Move),
+            b"TRACE" => Method::Disabled,
             b"CONNECT" => Method::Connect,
             _ => Method::Unknown,
         }
@@ -285,10 +307,13 @@ mod tests {
             ("GET", Method::Get),
             ("HEAD", Method::Head),
             ("OPTIONS", Method::Options),
-            ("POST", Method::Disabled),
-            ("PUT", Method::Disabled),
-            ("DELETE", Method::Disabled),
-            ("PATCH", Method::Disabled),
+            ("POST", Method::Write(WriteMethod::Post)),
+            ("PUT", Method::Write(WriteMethod::Put)),
+            ("DELETE", Method::Write(WriteMethod::Delete)),
+            ("PATCH", Method::Write(WriteMethod::Patch)),
+            ("MKCOL", Method::Write(WriteMethod::Mkcol)),
+            ("COPY", Method::Write(WriteMethod::Copy)),
+            ("MOVE", Method::Write(WriteMethod::Move)),
             ("TRACE", Method::Disabled),
             ("CONNECT", Method::Connect),
             ("head", Method::Unknown),

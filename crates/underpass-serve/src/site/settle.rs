@@ -60,6 +60,21 @@ pub(crate) fn settle(
     }
 }
 
+/// Whether a path, or a folder on its way, is spelt in another way than on the disk, which does not
+/// tell letter cases apart. What does not exist is spelt right.
+pub(crate) fn is_spelt_otherwise(root: BorrowedFd<'_>, path: &[u8]) -> bool {
+    let mut present = Some(path);
+    while let Some(path) = present {
+        match open(root, place(path), PLACE, Symlinks::None) {
+            Err(Errno::NOENT) => present = parent(path),
+            Ok(_) => return !matches!(is_spelt_so(root, path), Ok(true)),
+            // It is not written through.
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
 fn place(path: &[u8]) -> &[u8] {
     match path {
         b"" => b".",

@@ -8,12 +8,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags, fstat, open, stat};
 use rustix::io::Errno;
+use underpass_net::Reach;
 
 use crate::access::store::SiteAccess;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::site::beneath;
 use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
+use crate::upload::areas::UploadArea;
 
 /// A folder that is served, and how. It is held open: what its path leads to later does not change
 /// what is served, because workers are confined to this very folder, and because a deployment in
@@ -31,6 +33,8 @@ pub(crate) struct ServedSite {
     pub(crate) label: Arc<str>,
     /// What its root is called where a folder is called by its name.
     pub(crate) called: String,
+    /// The folders that take files in, the longest paths first.
+    pub(crate) uploads: Vec<UploadArea>,
 }
 
 /// All that one server serves. The first site answers for every name that none has.
@@ -56,6 +60,7 @@ impl ServedSite {
         let root = open_folder(&options.root)?;
         match beneath::probe(root.as_fd()) {
             Ok(()) => Ok(ServedSite {
+                uploads: UploadArea::open(options, root.as_fd())?,
                 root: Arc::new(root),
                 compared: AtomicU64::new(0),
                 reported: AtomicU8::new(RootState::Same as u8),
@@ -177,11 +182,15 @@ impl ServedSites {
     }
 
     /// The folders beneath which everything is that may be opened.
-    pub(crate) fn readable(&self) -> Vec<BorrowedFd<'_>> {
+    pub(crate) fn reach(&self) -> Reach<'_> {
         let everything = self.everything.as_ref().map(OwnedFd::as_fd);
-        match everything {
-            Some(everything) => vec![everything],
-            None => self.all.iter().map(ServedSite::root).collect(),
+        let uploads = self.all.iter().flat_map(|site| &site.uploads);
+        Reach {
+            readable: match everything {
+                Some(everything) => vec![everything],
+                None => self.all.iter().map(ServedSite::root).collect(),
+            },
+            writable: uploads.map(UploadArea::folder).collect(),
         }
     }
 }

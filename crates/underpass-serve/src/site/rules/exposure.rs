@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use underpass_receive::UPLOADS_FOLDER;
 
 use crate::access::options::{AccessCache, AccessOptions};
 
@@ -109,7 +110,10 @@ pub(crate) struct Visibility {
 impl Visibility {
     /// Whether a name is kept from others.
     pub(crate) fn hides(self, name: &[u8]) -> bool {
-        self.hidden == Hidden::Denied && name.starts_with(b".")
+        match self.hidden {
+            Hidden::Denied => name.starts_with(b"."),
+            Hidden::Shown => name == UPLOADS_FOLDER.as_bytes(),
+        }
     }
 }
 

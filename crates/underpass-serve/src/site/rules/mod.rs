@@ -45,6 +45,7 @@ pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 pub(crate) use site_rules::{RepresentationHeaders, SiteRules};
 pub(crate) use tries::SoughtPath;
+pub(crate) use url_path::parse_path;
 
 /// Has types deserialised from text by their `parse`.
 macro_rules! deserialize_by_parse {

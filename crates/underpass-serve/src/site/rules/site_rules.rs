@@ -9,6 +9,8 @@ use super::mime::MediaTypes;
 use super::pattern::Pattern;
 use super::redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 use super::tries::{Candidate, TryRule};
+use underpass_receive::UPLOADS_FOLDER;
+
 use crate::http::coding::{Coding, is_compressed};
 use crate::http::fields::push_field;
 use crate::http::status::Status;
@@ -143,7 +145,21 @@ impl SiteRules {
 
     /// Whether there is nothing at a path whatever is there.
     pub(crate) fn hides(&self, path: &SitePath) -> bool {
-        self.options.hidden == Hidden::Denied && path.is_hidden()
+        match self.options.hidden {
+            Hidden::Denied => path.is_hidden(),
+            Hidden::Shown => {
+                let mut names = path.bytes().split(|&byte| byte == b'/');
+                names.any(|name| name == UPLOADS_FOLDER.as_bytes())
+            }
+        }
+    }
+
+    /// The value of `Allow`.
+    pub(crate) fn allowed_methods(&self) -> &'static [u8] {
+        match self.options.uploads.is_empty() {
+            true => b"GET, HEAD, OPTIONS",
+            false => b"GET, HEAD, OPTIONS, PUT, POST, PATCH, DELETE, MKCOL, COPY, MOVE",
+        }
     }
 
     /// What of a folder may be seen.

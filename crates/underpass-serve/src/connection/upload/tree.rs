@@ -1,0 +1,173 @@
+//! DELETE, MKCOL, COPY and MOVE: RFC 9110 and RFC 4918, without locks and without XML.
+
+use underpass_receive::{Error as ReceiveFault, Overwrite, RelativePath};
+
+use super::put::{CREATED, REPLACED, not_removed};
+use super::{Outcome, WriteRequest, failed, refusal};
+use crate::access::permits::Permits;
+use crate::answer::text::TextResponse;
+use crate::connection::converse::Exchanges;
+use crate::http::status::{HttpError, Status};
+use crate::request::path::SitePath;
+use crate::request::request_line::{Method, WriteMethod};
+use crate::upload::areas::UploadArea;
+
+const REMOVED: HttpError = HttpError::new(Status::NoContent, "removed");
+const ROOT: HttpError = HttpError::new(
+    Status::Forbidden,
+    "the folder that takes files in is neither made nor removed",
+);
+const NO_PARENT: HttpError = HttpError::new(
+    Status::Conflict,
+    "the folder that it would be in does not exist",
+);
+const FOLDER_EXISTS: HttpError =
+    HttpError::new(Status::MethodNotAllowed, "the name is taken already");
+const NO_DESTINATION: HttpError =
+    HttpError::bad("the Destination field is missing or malformed, or leads to another server");
+const OTHER_FOLDER: HttpError = HttpError::new(
+    Status::Forbidden,
+    "source and destination must be in the same folder that takes files in",
+);
+const TAKEN: HttpError = HttpError::new(
+    Status::PreconditionFailed,
+    "the destination exists already, and is not replaced",
+);
+
+impl Exchanges<'_> {
+    /// Removes a file, or a folder with everything in it.
+    pub(super) async fn delete(&mut self, request: &WriteRequest<'_>) -> Outcome {
+        if !request.area.options.delete {
+            return Ok(not_removed());
+        }
+        let Some(target) = request.target.clone() else {
+            return Ok(TextResponse::new(ROOT));
+        };
+        if let Err(text) = self.present(request).await {
+            return Ok(text);
+        }
+        let area = request.area.area.clone();
+        Ok(match self.blocking(move || area.remove(&target)).await {
+            Ok(()) => TextResponse::new(REMOVED),
+            Err(error) => failed(error),
+        })
+    }
+
+    /// Makes a folder in one that exists.
+    pub(super) async fn make_folder(&mut self, request: &WriteRequest<'_>) -> Outcome {
+        let Some(target) = request.target.clone() else {
+            return Ok(TextResponse::new(FOLDER_EXISTS));
+        };
+        let area = request.area.area.clone();
+        let made = self.blocking(move || area.make_folder(&target)).await;
+        Ok(match made {
+            Ok(()) => TextResponse::new(CREATED),
+            Err(ReceiveFault::Exists) => TextResponse::new(FOLDER_EXISTS),
+            Err(ReceiveFault::NotFound) => TextResponse::new(NO_PARENT),
+            Err(error) => failed(error),
+        })
+    }
+
+    /// Copies a file, or gives a file or a folder another name.
+    pub(super) async fn relocate(&mut self, request: &WriteRequest<'_>) -> Outcome {
+        let is_move = request.method == WriteMethod::Move;
+        if is_move && !request.area.options.delete {
+            return Ok(not_removed());
+        }
+        let Some(from) = request.target.clone() else {
+            return Ok(TextResponse::new(ROOT));
+        };
+        let Some(path) = destination(request) else {
+            return Ok(TextResponse::new(NO_DESTINATION));
+        };
+        // RFC 4918, section 10.6: by default it is.
+        let overwrite = match request.fields.once("Overwrite") {
+            Ok(None | Some(b"T")) => request.area.options.overwrite,
+            _ => false,
+        };
+        let to = match self.may_arrive(request, &path) {
+            Ok(to) => to,
+            Err(text) => return Ok(text),
+        };
+        let overwrite = match overwrite {
+            true => Overwrite::Allowed,
+            false => Overwrite::Refused,
+        };
+        let (area, sync) = (request.area.area.clone(), request.area.options.sync);
+        let done = self.blocking(move || match is_move {
+            true => area.rename(&from, &to, overwrite),
+            false => {
+                let copied = area.copy(&from, &to, overwrite, sync)?;
+                Ok(copied.has_replaced)
+            }
+        });
+        Ok(match done.await {
+            Ok(true) => TextResponse::new(REPLACED),
+            Ok(false) => TextResponse::new(CREATED),
+            Err(ReceiveFault::Exists) => TextResponse::new(TAKEN),
+            Err(error) => failed(error),
+        })
+    }
+
+    /// Whether something may be put at the destination: its path in the area.
+    fn may_arrive(
+        &self,
+        request: &WriteRequest<'_>,
+        path: &SitePath,
+    ) -> Result<RelativePath, TextResponse> {
+        // The source is asked about as by DELETE or GET, the destination as by PUT.
+        let as_method = |method| {
+            request.permits.map(|permits| Permits {
+                method,
+                ..permits.clone()
+            })
+        };
+        let source = match request.method {
+            WriteMethod::Move => Method::Write(WriteMethod::Delete),
+            _ => Method::Get,
+        };
+        for (method, path) in [
+            (source, request.path),
+            (Method::Write(WriteMethod::Put), path),
+        ] {
+            let permits = as_method(method);
+            if let Some(text) = refusal(request.site, permits.as_ref(), path) {
+                return Err(text);
+            }
+        }
+        let found = UploadArea::of(&request.site.uploads, path);
+        let is_same = |area: &UploadArea| std::ptr::eq(area, request.area);
+        let Some((_, target)) = found.filter(|(area, _)| is_same(area)) else {
+            return Err(TextResponse::new(OTHER_FOLDER));
+        };
+        if request.site.rules.hides(path) {
+            return Err(failed(ReceiveFault::Denied));
+        }
+        match target {
+            Ok(Some(target)) => Ok(target),
+            Ok(None) => Err(failed(ReceiveFault::IsFolder)),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// The path that `Destination` names on this server, whatever the scheme, which a proxy may have
+/// changed.
+fn destination(request: &WriteRequest<'_>) -> Option<SitePath> {
+    let value = request.fields.once("Destination").ok()??;
+    let path = match value.windows(3).position(|three| three == b"://") {
+        Some(scheme) if value[..scheme].iter().all(u8::is_ascii_alphabetic) => {
+            let rest = &value[scheme + 3..];
+            let slash = rest.iter().position(|&byte| byte == b'/')?;
+            let is_here = |host: &[u8]| host.eq_ignore_ascii_case(&rest[..slash]);
+            request
+                .head
+                .authority
+                .is_some_and(is_here)
+                .then_some(&rest[slash..])?
+        }
+        _ => value,
+    };
+    let is_path = path.starts_with(b"/") && !path.iter().any(|byte| b"?#".contains(byte));
+    SitePath::parse(path).ok().filter(|_| is_path)
+}
