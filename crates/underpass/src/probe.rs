@@ -127,7 +127,7 @@ impl FileRange {
     }
 }
 
-/// Queries a descriptor that is to be read as a stream or a file.
+/// Queries a descriptor for a source: a stream or a file.
 pub(crate) fn source_end(fd: impl AsFd) -> Result<Endpoint, Errno> {
     let end = Endpoint::of(&fd)?;
     let is_message = |of: SocketType| of != SocketType::STREAM;

@@ -43,7 +43,7 @@ impl Plan {
         self.tiers[0]
     }
 
-    /// Returns why there is nothing to try: an earlier refusal is reported with its errno.
+    /// Returns why the plan is empty: an earlier refusal is reported with its errno.
     pub(crate) fn fault(&self) -> (Option<Mechanism>, Fault, Option<Errno>) {
         let fault = self
             .left_out()
