@@ -232,9 +232,9 @@ pub fn sealed_records(socket: impl AsFd, version: Version, cipher: Cipher) -> Re
 }
 
 /// Sends a non-data record: an alert (21) or a handshake message (22), at most 16 KiB. Earlier
+/// Sends a non-data record: an alert (21) or a handshake message (22), at most 16 KiB. Earlier
 /// writes that wait for more (`MSG_MORE`) leave first. Only for sockets with a sending key: others
-/// send `content` as it is. Does not block.
-///
+/// send `content` unsealed. Does not block.
 /// # Errors
 /// `EAGAIN` if the socket has no room; nothing was sent. Other errors end the connection.
 pub fn send_record(socket: impl AsFd, record_type: u8, content: &[u8]) -> Result<(), Errno> {
