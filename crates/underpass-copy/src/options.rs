@@ -121,7 +121,7 @@ pub enum OverwritePolicy {
     UpdateOlder,
 }
 
-/// When the user is asked.
+/// The condition for asking the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskWhen {
     /// Always.

@@ -40,8 +40,8 @@ impl Version {
     }
 }
 
-/// A cipher that kernels support and TLS libraries negotiate, as `cipher_type` of `struct
-/// tls_crypto_info`, linux/tls.h.
+/// A cipher that kernels support and TLS libraries negotiate: `cipher_type` of linux/tls.h, in
+/// `struct tls_crypto_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Cipher {

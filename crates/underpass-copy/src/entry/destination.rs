@@ -170,7 +170,7 @@ pub(crate) fn open(
     }
 }
 
-/// Returns the error a real run would meet, as far as it is known without changes (`--dry-run`).
+/// Returns the error a real run would meet, as far as known without changes (`--dry-run`).
 pub(crate) fn foresee(entry: &Entry<'_>, dest: &Destination) -> Result<(), Problem> {
     let (task, options) = (entry.task, entry.run.options);
     let source = &task.folders.source;

@@ -67,8 +67,8 @@ impl<'a> FileHandle<'a> {
     }
 
     /// Opens a copy that can be the one that was created: of the source's kind, and without another
-    /// name. Another user who may write the folder can replace it by a name of another file, whose
-    /// owner and mode would be changed.
+    /// name. Another user with write access to the folder can replace it by a name of another file,
+    /// and would be given that file.
     pub(super) fn on_dest(
         held: MetadataTarget<'a>,
         source: &Stat,
