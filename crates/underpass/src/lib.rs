@@ -44,7 +44,7 @@
 //!   acknowledged them: see [`Aliasing`].
 //! - File positions of both sides are unspecified after a move.
 //! - One [`Kernel`] serves a whole program, or one of its threads: it remembers refusals and keeps
-//! idle pipes. It is passed by reference, without any global state.
+//!   idle pipes. It is passed by reference, without any global state.
 //!
 //! # Features
 //!
