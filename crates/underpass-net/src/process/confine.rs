@@ -1,11 +1,11 @@
 //! Confines workers with Landlock (landlock(7)) to what serving needs.
 //!
-//! A worker confines its own thread, and with it every thread that it makes; the main thread keeps
-//! its rights, so that it can go on reading configurations and starting programs. What is given up
-//! depends on the kernel: docs/serve.md, "Privileges", has the table, and a test tries each row.
+//! A worker confines its own thread, and every thread that it creates; the main thread keeps its
+//! rights, so that it can still read configurations and start programs. The denied rights depend on
+//! the kernel: docs/serve.md, "Privileges", has the table, and a test tries each row.
 //!
-//! Files that are open stay open. One thing more may be opened: `/dev/null` for writing, which is
-//! where cold files are read to.
+//! Open files stay open. One more may be opened: `/dev/null` for writing, to which cold files are
+//! read.
 
 use std::fmt;
 use std::fs::File;
@@ -26,46 +26,46 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confine {
-    /// As far as this kernel supports it.
+    /// Confines workers as far as this kernel supports it.
     #[default]
     Auto,
-    /// Workers are confined, at least in all that concerns files, or the server does not start.
+    /// Confines workers, at least for all file access, or the server does not start.
     Required,
-    /// Workers are not confined.
+    /// Does not confine workers.
     Off,
 }
 
-/// How far a worker is confined.
+/// The extent to which a worker is confined.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Confinement {
-    /// Not at all, as configured.
+    /// Not confined, as configured.
     Off,
-    /// Not at all, and the reason.
+    /// Not confined, with the reason.
     Impossible(String),
-    /// As far as this ABI of Landlock reaches.
+    /// Confined as far as this ABI of Landlock allows.
     Holds {
         /// The version, at least 1.
         abi: i32,
     },
 }
 
-/// What this was tested with. Kernels that know less do what they can.
+/// The newest ABI that was tested. Older kernels confine as far as they can.
 const KNOWN: ABI = ABI::V7;
 
-/// From here on every way to change a file is covered.
+/// The first ABI that covers every way to change a file.
 const REQUIRED: i32 = ABI::V3 as i32;
 
-/// Confines the calling thread, and every thread that it will make, to reading beneath `roots`.
+/// Confines the calling thread, and every thread that it will create, to reading beneath `roots`.
 /// It cannot be undone.
 ///
 /// # Errors
-/// [`Error::Confine`] where `how` is [`Confine::Required`] and the kernel cannot. The thread may be
+/// [`Error::Confine`] if `how` is [`Confine::Required`] and the kernel cannot. The thread may be
 /// confined in part.
 pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Error> {
     confine_as(roots, how, KNOWN as i32)
 }
 
-/// The same, with no more than a kernel of this ABI has: for tests.
+/// Like [`confine`], with at most this ABI; for tests.
 ///
 /// # Errors
 /// As [`confine`].
@@ -98,7 +98,7 @@ pub fn confine_as(roots: &[BorrowedFd<'_>], how: Confine, abi: i32) -> Result<Co
 }
 
 impl Confine {
-    /// Finds out how far workers can be confined, by confining a thread that ends at once.
+    /// Returns how far workers can be confined, by confining a short-lived thread.
     ///
     /// # Errors
     /// As [`confine`].
@@ -126,7 +126,7 @@ fn restrict(roots: &[BorrowedFd<'_>], abi: ABI) -> Result<LandlockStatus, Rulese
         let reading = AccessFs::ReadFile | AccessFs::ReadDir;
         ruleset = ruleset.add_rule(PathBeneath::new(root, reading))?;
     }
-    // Where it is not there, cold files are read more slowly.
+    // Without it, cold files are read more slowly.
     if let Ok(null) = null() {
         ruleset = ruleset.add_rule(PathBeneath::new(null, AccessFs::WriteFile))?;
     }
