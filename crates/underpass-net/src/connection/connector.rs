@@ -52,7 +52,7 @@ impl Connector {
         }
     }
 
-    /// Connects within `timeout`. Cancel safe: a dropped attempt leaves nothing behind.
+    /// Connects within `timeout`. Cancel safe: dropping it ends the attempt.
     ///
     /// # Errors
     /// `TimedOut`, `Stopped`; `Connect` with the reason, such as `ConnectionRefused`.

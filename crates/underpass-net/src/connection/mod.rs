@@ -344,7 +344,7 @@ impl Connection {
 
     /// Waits for `work` on behalf of the peer, unless the peer closes its side meanwhile. A peer
     /// that half-closes counts as gone too: the two look the same until data is sent. Input stays
-    /// unread. There is no deadline. Cancel safe if `work` is.
+    /// unread. It has no deadline. Cancel safe if `work` is.
     ///
     /// # Errors
     /// `PeerGone`, `Stopped`; `work` is dropped.
@@ -363,7 +363,7 @@ impl Connection {
     }
 
     /// Makes room after opening a file failed with too many open files: closes idle pipes and the
-    /// longest idle connection, or waits a moment if there are none. New connections do not take
+    /// longest idle connection, or waits a moment if it finds none. New connections do not take
     /// that room until this request is served. Returns the number of connections closed.
     pub async fn free_descriptors(&self) -> u64 {
         let worker = &*self.state.worker;

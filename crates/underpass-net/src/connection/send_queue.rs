@@ -250,7 +250,7 @@ mod tests {
             let begun = queue.begun.get();
             assert!(poll().await.is_pending());
             assert_eq!((polls.get(), queue.begun.get()), (1, begun));
-            // There is room: now it takes a place.
+            // The socket has room again: now it takes a place.
             assert!(poll().await.is_pending());
             assert_eq!(polls.get(), 1);
             while poll().await.is_pending() {

@@ -11,7 +11,7 @@ use crate::tls::acceptor::TlsAcceptor;
 pub struct ListenerConfig<S> {
     /// The address to listen on.
     pub at: ListenAt,
-    /// The service of its connections: one of those of the server's protocol.
+    /// The service of its connections, from the server's protocol.
     pub service: S,
     /// The kind of peers that connect.
     pub access: ListenerAccess,

@@ -154,7 +154,7 @@ pub struct CertificateFacts {
     pub faults: Vec<ChainFault>,
 }
 
-/// A fault of a certificate or of those after it.
+/// A fault in a certificate chain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChainFault {
     /// One of them is not a certificate.
