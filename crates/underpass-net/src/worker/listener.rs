@@ -134,7 +134,7 @@ impl Acceptor {
         Ok(poll(&mut asked, Some(&Timespec::default()))? > 0)
     }
 
-    /// Accepts the next connection; `WouldBlock` if there is none. Bypasses the event loop, which
+    /// Accepts the next connection; `WouldBlock` if none waits. Bypasses the event loop, which
     /// may not have reported the last ones yet.
     pub(crate) fn accept(&self) -> io::Result<(Transport, PeerAddress)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
