@@ -35,9 +35,9 @@ pub(super) fn summary(summary: &CopySummary) -> String {
 /// The files of which only a part was copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IncompleteFiles {
-    /// Their number, if the copy was stopped.
+    /// The number that the end of a stopped copy left incomplete.
     pub(super) stopped: u64,
-    /// The bytes copied of all of them.
+    /// The bytes copied of all incomplete files.
     pub(super) bytes: u64,
 }
 

@@ -138,7 +138,7 @@ pub(crate) struct ServeArguments {
     pub(super) reporting: ReportingArguments,
 }
 
-/// Who may read what is served; for every site.
+/// Access control, for every site.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Access")]
 struct AccessArguments {
@@ -180,7 +180,7 @@ struct AccessArguments {
     typed: OnceLock<OneLogin>,
 }
 
-/// How paths map to files, and the header fields of files; for every site.
+/// The mapping of paths to files, and the header fields of files, for every site.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Files")]
 struct FileArguments {

@@ -13,7 +13,7 @@ use super::advice::with_advice;
 
 use crate::layout::print_result;
 
-/// A command beside the server.
+/// A command that does not serve.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(super) enum ServeTool {
     /// Print a line for a password file or a token file

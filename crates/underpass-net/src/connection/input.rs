@@ -109,8 +109,8 @@ impl FrameBuffer {
         self.bytes
     }
 
-    /// Returns initialized room after the bytes that have arrived, up to the end of the frame and
-    /// at most as large as those bytes.
+    /// Returns initialized room after the bytes that have arrived, up to the end of the frame, as
+    /// far as those bytes let the buffer grow.
     pub(crate) fn written_room(&mut self) -> &mut [u8] {
         if self.bytes.len() == self.arrived {
             let more = self.vouched();

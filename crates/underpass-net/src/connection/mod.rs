@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  peer ──► fill ──► input() … consume()      the protocol reads heads and frames here
-//! peer ──► receive_frame                     a frame of known length, in a separate buffer
+//!  peer ──► receive_frame                     a frame of known length, in a separate buffer
 //!  peer ──► receive_file                      a body of known length, into a file
 //!  peer ◄── flush ◄── outbox().push(piece)    the mover sends them
 //!  another thread ──► WakeHandle ──► wait_for_wake
@@ -52,7 +52,7 @@ use crate::tls::info::{SealedBy, TlsInfo};
 
 /// A connection that was accepted, or that this process opened. Dropping it closes it.
 pub struct Connection {
-    /// Boxed: connections are moved often, and a task reserves space for each place of a move.
+    /// Boxed: connections are moved often, and a task reserves memory for each place of a move.
     state: Box<ConnectionState>,
 }
 
@@ -378,8 +378,8 @@ impl Connection {
         evicted
     }
 
-    /// Predicts how the first pending range will be sent, if its head becomes `longer` by so many
-    /// bytes. For debugging; makes a few system calls.
+    /// Predicts how the first pending range will be sent, if its head grows by `longer` bytes. For
+    /// debugging; makes a few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let (worker, state) = (&*self.state.worker, &*self.state);
         let means = (&worker.kernel, &worker.policy);
@@ -425,7 +425,7 @@ impl Connection {
         }
     }
 
-    /// Sets a timeout after which the kernel drops data that the peer does not acknowledge.
+    /// Limits the time that the kernel keeps unacknowledged data after the connection is closed.
     pub fn limit_undelivered(&self) {
         let limits = &self.state.worker.limits;
         let millis = limits.stall_timeout.as_millis().min(i32::MAX as u128);

@@ -21,7 +21,7 @@ use crate::quota::rate_limiter::Reservation;
 use crate::shutdown::ShutdownPhase;
 
 impl Connection {
-    /// Declares that the connection ends after the flush: the last packet waits for the FIN.
+    /// Declares that the connection ends after the flush: the last packet has the stream's end.
     pub fn end_follows(&mut self) {
         // The end of TLS is a separate message.
         if self.tls().is_none() {

@@ -163,7 +163,7 @@ impl Transport {
         }
     }
 
-    /// Predicts how the first range of an outbox will be sent, if its head becomes `longer`.
+    /// Predicts how the first range of an outbox will be sent, if its head grows by `longer` bytes.
     pub(crate) fn forecast(
         &self,
         sender: &Sender,

@@ -15,7 +15,7 @@ pub struct ServerConfig<P: Protocol> {
     pub listeners: Vec<ListenerConfig<P::Service>>,
     /// Threads, at least one.
     pub workers: usize,
-    /// The mechanisms that may send, and their parameters.
+    /// The constraints on sending.
     pub policy: Policy,
     /// The limits of connections.
     pub limits: ConnectionLimits,
