@@ -8,7 +8,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// The maximum of messages that wait for a stream; further ones are dropped and counted.
+/// The maximum number of messages that wait for a stream; further ones are dropped and counted.
 const WAITING_MAX: usize = 1024;
 
 /// The time that the exit of the process waits for unwritten messages of a stream.

@@ -15,17 +15,17 @@ use crate::size;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConnectionLimits {
-    /// The maximum of open connections, over all workers. Further ones wait in the kernel's queue.
-    /// The descriptor limit of the process lowers it further: a connection with a response in
-    /// progress needs two descriptors, for its socket and for the file.
+    /// The maximum number of open connections, over all workers. Further ones wait in the kernel's
+    /// queue. The descriptor limit of the process lowers it further: a connection with a response
+    /// in progress needs two descriptors, for its socket and for the file.
     pub connections_max: usize,
-    /// The maximum of open connections of one client, over all workers; further ones are closed
-    /// when they are accepted. A client is an IPv4 address or the first 64 bits of an IPv6 address;
-    /// behind a trusted proxy (`proxy`), the address that the proxy names. By default half of
-    /// `connections_max`, at least 8: one client never keeps out all others, and a whole company or
-    /// a mobile network, which may share one address, has room. The default does not apply to this
-    /// machine's own (loopback) connections and those of trusted proxies, and each worker counts
-    /// its own connections.
+    /// The maximum number of open connections of one client, over all workers; further ones are
+    /// closed when they are accepted. A client is an IPv4 address or the first 64 bits of an IPv6
+    /// address; behind a trusted proxy (`proxy`), the address that the proxy names. By default half
+    /// of `connections_max`, at least 8: one client never keeps out all others, and a whole company
+    /// or a mobile network, which may share one address, has room. The default does not apply to
+    /// this machine's own (loopback) connections and those of trusted proxies, and each worker
+    /// counts its own connections.
     pub connections_per_client_max: Option<NonZeroUsize>,
     /// Connections that the kernel completes before they are accepted, per worker. The kernel
     /// clamps it to `net.core.somaxconn` (4,096 since Linux 5.4), so the default requests the
@@ -77,8 +77,8 @@ pub struct ConnectionLimits {
     /// The timeout of a TLS handshake.
     #[serde(with = "humantime_serde")]
     pub handshake_timeout: Duration,
-    /// The maximum of bytes that are read and discarded after the last response, so that a reset
-    /// does not destroy it.
+    /// The maximum number of bytes that are read and discarded after the last response, so that a
+    /// reset does not destroy it.
     #[serde(deserialize_with = "size::bytes")]
     pub linger_bytes_max: usize,
     /// The timeout for that.
@@ -155,7 +155,7 @@ pub(crate) const RESERVATION_TIMEOUT: Duration = Duration::from_millis(20);
 /// By default one client may have 1/`CLIENT_SHARE` of all connections.
 pub(crate) const CLIENT_SHARE: usize = 2;
 
-/// The minimum of connections that one client may have: browsers open six.
+/// The minimum number of connections that one client may have: browsers open six.
 pub(crate) const CLIENT_CONNECTIONS_MIN: usize = 8;
 
 /// Clients that have departed are remembered as long as their rate is reserved ahead; otherwise
@@ -206,7 +206,7 @@ pub(crate) const EVICTION_BACKOFF: Duration = Duration::from_millis(50);
 /// means checking all.
 pub(crate) const EVICTION_SHARE: usize = 1_024;
 
-/// The maximum of connections that are closed at a time.
+/// The maximum number of connections that are closed at a time.
 pub(crate) const EVICTED_MAX: usize = 32;
 
 /// The pause before connecting again to a Unix socket whose queue is full.
@@ -241,8 +241,8 @@ pub(crate) const SEALED_CAUTION_BYTES: u64 = 1 << 20;
 /// would be kept for each of them.
 pub(crate) const SEALED_CAUTION_ALL_BYTES: u64 = 16 << 20;
 
-/// The maximum of records encrypted with one key of TLS 1.3, and in one connection of TLS 1.2: half
-/// of the limit of AES-GCM (RFC 8446, section 5.5).
+/// The maximum number of records encrypted with one key of TLS 1.3, and in one connection of TLS
+/// 1.2: half of the limit of AES-GCM (RFC 8446, section 5.5).
 pub(crate) const KEY_RECORDS_MAX: u64 = 1 << 23;
 
 /// The minimum size of a range for which a connection switches to kernel TLS, which costs several
@@ -262,10 +262,10 @@ pub(crate) const TLS_MESSAGES_BURST: u32 = 32;
 pub(crate) const TLS_MESSAGES_PER_SECOND: u32 = 10;
 
 /// The burst for a peer that is receiving data, one for each record: the number of records in 64
-/// MiB unread data. Systems for long paths give a connection half of that.
+/// MiB of unread data. Systems for long paths give a connection half of that.
 pub(crate) const TLS_MESSAGES_MAX: u32 = 4_096;
 
-/// The maximum of buffered handshake bytes: client certificates are the longest part.
+/// The maximum number of buffered handshake bytes: client certificates are the longest part.
 pub(crate) const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 
 /// The processor time of an encrypted byte, in bytes sent by the kernel alone; turns are smaller by
@@ -290,11 +290,11 @@ pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);
 /// usually follows the handshake immediately; only clients that connect in advance take longer.
 pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The maximum of live generations of workers, including the newest. Each is a set of threads with
-/// their files; it ends with its last response.
+/// The maximum number of live generations of workers, including the newest. Each is a set of
+/// threads with their files; it ends with its last response.
 pub(crate) const GENERATIONS_MAX: usize = 16;
 
-/// The maximum of sockets inherited at the start, from a service manager or a predecessor.
+/// The maximum number of sockets inherited at the start, from a service manager or a predecessor.
 pub(crate) const INHERITED_MAX: usize = 4_096;
 
 /// The maximum size of a handover message: a socket path or a reason fits.

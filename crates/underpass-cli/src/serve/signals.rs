@@ -15,7 +15,7 @@ use super::banner::place;
 use crate::console::say;
 use crate::layout::monitoring;
 
-/// The maximum of queued reloads and upgrades. More of the same add nothing.
+/// The maximum number of queued reloads and upgrades. More of the same add nothing.
 const QUEUE_MAX: usize = 8;
 
 /// Handles signals from now on. `options` reads the configuration again.

@@ -133,7 +133,7 @@ pub(crate) struct ConnectionSet {
     phase: Cell<ShutdownPhase>,
     entries: RefCell<Slab<ConnectionEntry>>,
     groups: Vec<ConnectionGroup>,
-    /// The maximum of open descriptors: two for each connection of a client, and the reserved ones.
+    /// The maximum number of descriptors: two for each client connection, and the reserved ones.
     descriptors_max: usize,
     reserved: Cell<usize>,
     /// The time until which descriptors count as short.

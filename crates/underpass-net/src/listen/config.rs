@@ -28,7 +28,7 @@ pub enum ListenerAccess {
     /// accepted while clients wait; no PROXY header is expected, and no client limits or rates
     /// apply. While the server drains, connections are still accepted.
     Operators {
-        /// The maximum of open connections, over all workers.
+        /// The maximum number of open connections, over all workers.
         connections_max: usize,
     },
 }

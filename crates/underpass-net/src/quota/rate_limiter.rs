@@ -38,7 +38,7 @@ pub(crate) struct RateLimiters(Box<[Arc<RateLimiter>]>);
 /// Unused time is lost after this long: idle seconds do not add up to a burst.
 const BURST: Duration = Duration::from_millis(100);
 
-/// The maximum of time made up for when timers and workers are late, as on a busy machine.
+/// The longest delay that is made up for if timers and workers are late, as on a busy machine.
 const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 
 /// The bytes of one reservation: fifty reservations per second, but neither so small that calls

@@ -401,7 +401,7 @@ mod tests {
         Whole(usize),
         /// Room that is this many bytes larger or smaller than the record.
         WrongRoom(usize, bool),
-        /// More than the maximum of a record.
+        /// More content than fits into a record.
         TooLong,
     }
 

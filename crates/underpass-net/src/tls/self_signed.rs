@@ -33,7 +33,7 @@ const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
 const CERTIFICATE_MODE: u32 = 0o644;
 
-/// The maximum of symbolic links to follow, as in the kernel.
+/// The maximum number of symbolic links to follow, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// Reads the certificate in these files, creating or renewing it if necessary.

@@ -27,7 +27,7 @@ use crate::worker::listener::WorkerListener;
 
 /// An event to report besides accepted connections.
 pub(crate) enum AcceptEvent {
-    /// The maximum of client connections is reached.
+    /// The maximum number of client connections is reached.
     Full,
     /// This many client connections that waited for a request are closed.
     Evicted(u64),
@@ -100,7 +100,7 @@ enum NextEvent<'l, S> {
     Accepted(&'l WorkerListener<S>, io::Result<(Transport, PeerAddress)>),
     /// A connection waits, and its group is full.
     Full(usize),
-    /// A connection waits, and descriptors are too short for it and its files.
+    /// A connection waits, and there are too few descriptors for it and its files.
     Short,
     /// A connection has ended while a group was full.
     Ended,
@@ -208,7 +208,7 @@ pub(crate) fn is_shortage(errno: Option<Errno>) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Warns that a worker has reached its maximum of connections.
+/// Warns that a worker has reached its maximum number of connections.
 fn warn_full(throttle: &LogThrottle, evicted: u64) {
     if throttle.record(Instant::now().into_std()) == Occurrence::Repeated {
         return;

@@ -61,8 +61,8 @@ impl<S> WorkerListener<S> {
     }
 }
 
-/// Returns the maximum of connections in each group of one of `workers`: `connections_max` of
-/// clients, and its share of each other listener.
+/// Returns the maximum number of connections in each group of one of `workers`: `connections_max`
+/// of clients, and its share of each other listener.
 pub(crate) fn group_maxima<S>(
     listeners: &[ListenerConfig<S>],
     connections_max: usize,

@@ -69,8 +69,8 @@ pub trait Protocol: Clone + Send + 'static {
     /// Called when a connection was closed during the handshake.
     fn handshake_failed(_worker: &Self::Worker, _why: &HandshakeError) {}
 
-    /// Called when a worker has reached its maximum of client connections: others wait until one
-    /// ends, or is evicted.
+    /// Called when a worker has reached its maximum number of client connections: others wait until
+    /// one ends, or is evicted.
     fn connections_max_reached(_worker: &Self::Worker) {}
 
     /// Called when descriptors are short: closes cached ones.
