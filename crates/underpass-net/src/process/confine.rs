@@ -4,8 +4,8 @@
 //! rights, so that it can still read configurations and start programs. The denied rights depend on
 //! the kernel: docs/serve.md, "Privileges", has the table, and a test tries each row.
 //!
-//! Open files stay open. One more may be opened: `/dev/null` for writing, to which cold files are
-//! read.
+//! Open files stay open. In addition `/dev/null` may be opened for writing: cold files are read by
+//! sending them there.
 
 use std::fmt;
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! Rate limits for several connections together: for all, or for one client, on any worker.
 //!
 //! Time is reserved: at R bytes per second a byte takes 1/R of a second, and each turn reserves the
-//! Time is reserved: at R bytes per second a byte takes 1/R of a second, and each turn reserves the
 //! next free interval and waits for its start. So turns are served in order, without needless
 //! wake-ups; unused time is refunded. The workers share only one atomic word.
+//!
 //! ```text
 //!  reserved up to ──────────┐
 //!  ── time ──► [turn][turn][turn]│ free from here on; at most BURST of the past is ever reserved

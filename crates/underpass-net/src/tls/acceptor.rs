@@ -224,8 +224,8 @@ impl ClientAuthorities {
     }
 }
 
-/// The maximum amount of early data that is skipped: 64 KiB in full records, 16 KiB in records of 1
-/// KiB. rustls counts each record again with every later one, and tries to decrypt it again.
+/// The maximum amount of early data that is skipped: 64 KiB in full records, 16 KiB in small ones
+/// of 1 KiB. rustls counts each record again with every later one, and tries to decrypt it again.
 const EARLY_DATA_SKIPPED_MAX: u32 = 256 << 10;
 
 fn config(
