@@ -1,4 +1,4 @@
-//! Checks the access options of sites, and answers who may read a path.
+//! Checks the access options of sites, and decides access to a path.
 
 use std::path::PathBuf;
 use std::sync::Arc;

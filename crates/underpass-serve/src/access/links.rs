@@ -207,8 +207,8 @@ impl LinkScope {
     }
 }
 
-/// Removes signatures from a part of a request: the values of the parameter, and anything that looks
-/// like one elsewhere, as in a link mangled in transit (`?amp;signed=`, `%3Fsigned%3D`).
+/// Removes signatures from a part of a request: the values of the parameter, and anything that
+/// looks like one elsewhere, as in a link mangled in transit (`?amp;signed=`, `%3Fsigned%3D`).
 pub(crate) fn redacted(part: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = !part.windows(START.len()).any(|window| window == START);
     if is_plain && !words(part).any(holds_signature) {
