@@ -56,7 +56,7 @@ struct CoveredTree {
 }
 
 /// Returns a text with composed accents (NFC, Unicode Standard Annex 15): file systems and editors
-/// store them in two ways, and a rule is about both.
+/// store them in two ways, and a rule matches both.
 fn composed(text: &str) -> String {
     text.nfc().collect()
 }

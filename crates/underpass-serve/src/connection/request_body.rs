@@ -45,8 +45,8 @@ pub(crate) enum SkipError {
 }
 
 impl RequestBody {
-    /// Returns the body of a request if it has to be read before the response; otherwise the
-    /// request is served immediately and the connection closed.
+    /// Returns the body of a request if it must be read before the response; otherwise the request
+    /// is served immediately and the connection closed.
     pub(crate) fn to_skip(request: &RequestHead<'_>) -> Option<RequestBody> {
         let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
         let extent = match request.framing {

@@ -123,7 +123,7 @@ impl LogReopen {
         }
     }
 
-    /// The number of requests so far.
+    /// Returns the number of requests so far.
     pub(super) fn times(&self) -> u64 {
         self.state.lock().map_or(0, |state| state.times)
     }

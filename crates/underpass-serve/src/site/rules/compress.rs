@@ -127,7 +127,7 @@ impl MediaPattern {
     /// Checks a pattern.
     ///
     /// # Errors
-    /// The text is not a media type, or has two stars; a description.
+    /// A description, if the text is not a media type or has two stars.
     pub fn parse(text: &str) -> Result<MediaPattern, String> {
         let is_ours = |byte: u8| byte.is_ascii_alphanumeric() || b"*/+-._".contains(&byte);
         let slashes = text.matches('/').count();

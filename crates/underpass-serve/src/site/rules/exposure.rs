@@ -21,7 +21,7 @@ pub enum Hidden {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symlinks {
-    /// None: links and everything behind them are treated as missing.
+    /// None: links and paths through them are treated as missing.
     None,
     /// Relative ones that stay beneath the root.
     #[default]

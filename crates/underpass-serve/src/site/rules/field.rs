@@ -51,7 +51,7 @@ impl FieldName {
     /// Checks a name.
     ///
     /// # Errors
-    /// The text is not a token, or names a field that the server sets itself; a description.
+    /// A description, if the text is not a token or names a field that the server sets itself.
     pub fn parse(name: &str) -> Result<FieldName, String> {
         if name.is_empty() || !name.bytes().all(is_token) {
             return Err(format!("{name:?} is not a field name"));
@@ -80,7 +80,7 @@ impl FieldValue {
     /// Checks a value.
     ///
     /// # Errors
-    /// Control characters, such as line ends, or blanks at the ends; a description.
+    /// A description, if the text has control characters, such as line ends, or blanks at its ends.
     pub fn parse(value: &str) -> Result<FieldValue, String> {
         if value.is_empty() || value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']) {
             return Err(format!(

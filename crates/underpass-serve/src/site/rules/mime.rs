@@ -166,8 +166,8 @@ mod tests {
         assert_eq!(named("a.tar.gz"), "application/gzip");
     }
 
-    /// The types of nginx if they are registered; else those of IANA's registry, or those in
-    /// general use. `iso`, `img`, `dmg`, `exe` and the like are saved.
+    /// Expects the types of nginx if they are registered; else those of IANA's registry, or those
+    /// in general use. `iso`, `img`, `dmg`, `exe` and the like are saved.
     #[test]
     fn extensions_have_the_types_of_the_registry() {
         assert!(OVERRIDES.is_sorted());

@@ -28,7 +28,7 @@ impl PageStatus {
     /// Checks a status.
     ///
     /// # Errors
-    /// The status never has a page; a description.
+    /// A description, if the status never has a page.
     pub fn parse(status: &str) -> Result<PageStatus, String> {
         let code = status.parse().unwrap_or(0);
         match PAGES.into_iter().find(|page| page.code() == code) {

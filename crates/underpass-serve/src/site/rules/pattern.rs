@@ -24,7 +24,7 @@ impl Pattern {
     /// ```
     ///
     /// # Errors
-    /// The pattern is invalid; a description.
+    /// A description of the mistake.
     pub fn parse(pattern: &str) -> Result<Pattern, String> {
         let anchored = match pattern.strip_prefix('/') {
             Some(rest) => rest.to_owned(),
