@@ -26,8 +26,8 @@ use crate::body::producer::{BodyProducer, BodyProgress, Chunk, Work};
 use crate::http::coding::Coding;
 use crate::limits::{BATCH_BYTES_MAX, COMPRESSING_TURN, READ_BYTES};
 
-/// The default of zstd. Its window of 2 MiB is within the 8 MiB that every client must support (RFC
-/// 9659).
+/// The default of zstd. Its window of 2 MiB is within the 8 MiB that every client must support
+/// (RFC 9659).
 const ZSTD_LEVEL: i32 = 3;
 
 /// The default of zlib.
