@@ -1,8 +1,7 @@
-//! Request bodies: received into a file, or skipped, since the next request begins where they end.
+//! Request bodies. No method uses them yet, but the next request starts after them.
 //!
-//! A short one that is not wanted is read and discarded before the response, so that a malformed
-//! one is noticed and the connection can be kept. A long one is not read, and the connection is
-//! closed.
+//! A short body is read and discarded before the response, so that a malformed one is detected and
+//! the connection can be kept. A long one is not read, and the connection is closed.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::request::chunked::{BodyPosition, ChunkedReader, NextPart};
 use crate::request::head::{Expectation, Framing, RequestHead};
 use crate::request::request_line::Method;
 
-/// A body being received or skipped.
+/// A body to be skipped.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     extent: BodyExtent,
@@ -45,27 +44,27 @@ enum BodyExtent {
     Chunked(ChunkedReader),
 }
 
-/// Whether the client waits to be asked for its body.
+/// Whether the client waits for a 100 response before it sends the body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ContinueExpected {
     Awaited,
     Unneeded,
 }
 
-/// Why a body was not read to its end.
+/// The reason why a body was not read to its end.
 #[derive(Debug)]
 pub(crate) enum SkipError {
-    /// It turned out longer than is worth reading.
+    /// It is longer than is worth reading.
     TooLong,
-    /// It is malformed or did not come in time.
+    /// It is malformed or did not arrive in time.
     Invalid(HttpError),
     /// The client is gone.
     Gone,
 }
 
 impl RequestBody {
-    /// The body of a request that has one, if it is to be read to its end before the answer; else
-    /// the request is answered at once, and the connection closed.
+    /// Returns the body of a request if it must be read before the response; otherwise the request
+    /// is served immediately and the connection closed.
     pub(crate) fn to_skip(request: &RequestHead<'_>) -> Option<RequestBody> {
         let refused = !matches!(request.method, Method::Get | Method::Head | Method::Options);
         let extent = match request.framing {
@@ -214,7 +213,7 @@ impl RequestBody {
         }
     }
 
-    /// Reads the body, which begins where the stream's input does, and throws it away.
+    /// Reads the body, which starts at the stream's input, and discards it.
     pub(crate) async fn skip(
         mut self,
         stream: &mut Connection,

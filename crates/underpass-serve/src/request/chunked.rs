@@ -5,12 +5,12 @@
 //!  └ Size      └ Data└ DataEnd     └ Trailer        └ done
 //! ```
 //!
-//! Every byte is looked at once and none is kept, so the input may come in any pieces.
+//! Each byte is examined once and none is kept, so the input may arrive in any pieces.
 
 use crate::http::status::HttpError;
 use crate::limits::CHUNK_EXTRAS_BYTES_MAX;
 
-/// A chunked body half-way read.
+/// A partially read chunked body.
 #[derive(Debug)]
 pub(crate) struct ChunkedReader {
     state: ChunkedState,
@@ -22,11 +22,11 @@ pub(crate) struct ChunkedReader {
 
 #[derive(Clone, Copy, Debug)]
 enum ChunkedState {
-    /// The size so far, and its digits.
+    /// The size so far, and its number of digits.
     Size(u64, u8),
     Extension(u64, ExtensionPart),
     SizeFeed(u64),
-    /// The bytes that are left.
+    /// The number of bytes left.
     Data(u64),
     DataReturn,
     DataFeed,
@@ -35,7 +35,7 @@ enum ChunkedState {
     Done,
 }
 
-/// A part of `;name=value`, with white space as section 7.1.1 has it.
+/// A part of `;name=value`, with white space as defined in section 7.1.1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ExtensionPart {
     Start,
@@ -56,12 +56,12 @@ enum TrailerLine {
     Value,
 }
 
-/// How far a body has been read.
+/// The position in a body after a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BodyPosition {
-    /// It goes on.
+    /// Within the body.
     Within,
-    /// It has ended.
+    /// At its end.
     End,
 }
 
@@ -85,12 +85,12 @@ impl ChunkedReader {
         }
     }
 
-    /// How long the payload is at least, as far as announced.
+    /// Returns the payload length announced so far.
     pub(crate) fn announced(&self) -> u64 {
         self.data
     }
 
-    /// Reads on; returns how many bytes belong to the body, all of them unless it ends.
+    /// Reads input; returns how many bytes belong to the body: all of them, unless it ends.
     pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
         let mut taken = 0;
         loop {
@@ -146,7 +146,7 @@ impl ChunkedReader {
         }
     }
 
-    /// Keeps count of what the byte just read brought.
+    /// Counts the bytes that the last byte announced or consumed.
     fn count(&mut self) -> Result<(), HttpError> {
         match self.state {
             ChunkedState::Data(left) => self.data = self.data.saturating_add(left),
@@ -161,7 +161,7 @@ impl ChunkedReader {
 }
 
 impl ChunkedState {
-    /// The state after a byte that is not payload.
+    /// Returns the state after a byte that is not payload.
     fn next(self, byte: u8) -> Result<ChunkedState, HttpError> {
         use ChunkedState::{
             DataFeed, DataReturn, Done, Extension, Size, SizeFeed, Trailer, TrailerFeed,
@@ -231,7 +231,7 @@ impl TrailerLine {
     }
 }
 
-/// What a value or a quoted string may have: no control byte but the tab.
+/// Whether a value or a quoted string may contain the byte: no control byte except the tab.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
