@@ -241,7 +241,7 @@ impl RunningBroker {
     /// for. Blocks for three of them.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn sync_time(&self) -> io::Result<Duration> {
         self.broker.log.sync_time()
     }

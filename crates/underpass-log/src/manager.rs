@@ -214,7 +214,7 @@ impl LogManager {
     /// How long one sync of a small write takes in the folder: the median of three. Blocks.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn sync_time(&self) -> io::Result<Duration> {
         let path = self.folder.join(SYNC_TRIAL);
         let file = disk::open(&path)?;

@@ -310,7 +310,7 @@ impl PartitionLog {
     /// first one of the batch. Blocks.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn offset_of_time(&self, timestamp: i64) -> io::Result<Option<(i64, i64)>> {
         let (segments, start, watermark) = {
             let published = lock(&self.published);
@@ -339,7 +339,7 @@ impl PartitionLog {
     /// Blocks.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn largest_timestamp(&self) -> io::Result<Option<(i64, i64)>> {
         let segments = lock(&self.published).segments.clone();
         let mut largest = None;

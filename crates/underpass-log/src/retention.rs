@@ -66,7 +66,7 @@ impl DeletedFiles {
 /// proportion to what would be deleted, and holds no lock meanwhile.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
     let retention_ms = log.config().retention_ms;
     let segments = log.published().segments.clone();
@@ -84,7 +84,7 @@ fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
 /// active one is followed by another one first, if it is to go too. Who reads one goes on.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Arc<Segment>>> {
     read_expired(log, now_ms)?;
     let _files = lock(&log.files);
@@ -177,7 +177,7 @@ fn is_too_old(
 /// lost: the segment that stays is synced first, and then each one that goes, from the oldest on.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn delete(
     log: &PartitionLog,
     segments: &[Arc<Segment>],

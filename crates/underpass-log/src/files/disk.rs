@@ -75,7 +75,7 @@ pub enum DiskWait {
 /// Reads all of `bytes`.
 ///
 /// # Errors
-/// `UnexpectedEof`, `WouldBlock` where the disk had to be waited for; those of the kernel.
+/// `UnexpectedEof`, `WouldBlock` if the read would wait for the disk; other I/O errors.
 pub(crate) fn read_exact(
     file: impl AsFd,
     bytes: &mut [u8],
@@ -92,7 +92,7 @@ pub(crate) fn read_exact(
 /// many.
 ///
 /// # Errors
-/// `WouldBlock` where the disk had to be waited for; those of the kernel.
+/// `WouldBlock` if the read would wait for the disk; other I/O errors.
 pub(crate) fn read_at_least(
     file: impl AsFd,
     buffer: &mut [u8],

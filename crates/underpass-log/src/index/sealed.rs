@@ -40,7 +40,7 @@ impl<const BYTES: usize> IndexFile<BYTES> {
     /// The last entry for which `is_before` holds, which does for all before it, too.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for; those of the kernel.
+    /// `WouldBlock` if the read would wait for the disk; other I/O errors.
     fn last_before(
         &self,
         wait: DiskWait,
@@ -80,7 +80,7 @@ impl OffsetFile {
     /// behind it: the last offset of a batch, and its position.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for; those of the kernel.
+    /// `WouldBlock` if the read would wait for the disk; other I/O errors.
     pub(crate) fn before(&self, offset: i64, wait: DiskWait) -> io::Result<Option<(u32, u64)>> {
         let entry = self.last_before(wait, |entry| {
             i64::from(OffsetEntry::of(entry).offset) <= offset
@@ -112,7 +112,7 @@ impl TimeFile {
     /// The last entry of before a timestamp, and its offset above the base.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn before(&self, timestamp: i64) -> io::Result<Option<(i64, u32)>> {
         let entry = self.last_before(DiskWait::Allowed, |entry| {
             TimeEntry::of(entry).timestamp < timestamp
@@ -124,7 +124,7 @@ impl TimeFile {
     /// The largest timestamp, and the last offset of its batch above the base.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn largest(&self) -> io::Result<Option<(i64, u32)>> {
         let last = self.last()?.map(|entry| TimeEntry::of(&entry));
         Ok(last.map(|last| (last.timestamp, last.offset)))

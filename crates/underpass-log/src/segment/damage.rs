@@ -116,7 +116,7 @@ const CHECKED_TIMES_MAX: u64 = 8;
 /// disk.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn intact_from(
     file: impl AsFd,
     damaged: u64,
@@ -175,7 +175,7 @@ pub(crate) fn intact_from(
 /// Waits for the disk.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn walk_intact(
     file: impl AsFd,
     mut from: u64,

@@ -236,7 +236,7 @@ impl Segment {
     /// The largest timestamp, and the last offset of its batch. Waits for the disk.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn largest_timestamp(&self) -> io::Result<Option<(i64, i64)>> {
         if let Some(index) = self.index_in_memory() {
             return Ok(lock(&index).largest_timestamp());
@@ -267,7 +267,7 @@ impl Segment {
     /// the file. Waits for the disk.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn latest_record(&self) -> io::Result<i64> {
         if let Some(latest) = self.known_latest_record() {
             return Ok(latest);
@@ -327,7 +327,7 @@ impl Segment {
     /// its offset and its timestamp, within the first `limit` bytes. Waits for the disk.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn first_since(
         &self,
         timestamp: i64,
@@ -450,7 +450,7 @@ impl OpenSegment {
     /// the offset that the batch there has to begin with.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for; those of the kernel.
+    /// `WouldBlock` if the read would wait for the disk; other I/O errors.
     fn before_offset(&self, offset: i64, wait: DiskWait) -> io::Result<(u64, i64)> {
         let first = (0, self.base);
         let offset = offset - self.base;

@@ -20,7 +20,7 @@ const CHECKED_BYTES: usize = 64 << 10;
 /// Whether a batch has the checksum that it claims.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn is_intact_at(
     file: impl AsFd,
     place: &BatchPlace,
@@ -45,7 +45,7 @@ pub(crate) fn is_intact_at(
 /// behind them, where there is no whole batch, or at the one with which the visitor ended it.
 ///
 /// # Errors
-/// `WouldBlock` where the disk had to be waited for; those of the kernel.
+/// `WouldBlock` if the read would wait for the disk; other I/O errors.
 pub(crate) fn walk(
     file: impl AsFd,
     from: u64,
