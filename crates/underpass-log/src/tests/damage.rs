@@ -23,7 +23,7 @@ const CLEANED: &str = "cleaner-offset-checkpoint";
 const EPOCHS: &str = "t-0/leader-epoch-checkpoint";
 const CLEAN: &str = ".kafka_cleanshutdown";
 
-/// The number of batches with a producer in a data folder with one partition, and of those without.
+/// The number of batches from a producer in a data folder with one partition, and of other batches.
 const BATCHES: usize = 24;
 const END: i64 = 4 * BATCHES as i64;
 
