@@ -5,7 +5,7 @@
 pub const OFFSETS_PARTITIONS: u32 = 50;
 
 /// Returns the partition of `__consumer_offsets` that holds the records of a group, out of
-/// `partitions`; 0 if there are none.
+/// `partitions`; 0 if `partitions` is 0.
 pub fn partition_of(group_id: &str, partitions: u32) -> u32 {
     let hash = positive(java_hash_code(group_id));
     hash.checked_rem(partitions).unwrap_or(0)

@@ -40,7 +40,7 @@ use crate::protocol::tables::sync_group::{SyncGroupRequest, SyncGroupResponse};
 const GROUP_KEY: i8 = 0;
 const TRANSACTION_KEY: i8 = 1;
 
-/// The reason why there are no transaction coordinators.
+/// The reason why transactions have no coordinator.
 pub(crate) const NO_TRANSACTIONS: &str =
     "transactions are not supported by this broker; remove transactional.id";
 
