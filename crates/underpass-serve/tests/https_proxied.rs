@@ -1,5 +1,5 @@
-//! HTTPS behind a proxy: what follows the header of the PROXY protocol belongs to the handshake,
-//! however both come.
+//! HTTPS behind a proxy: the bytes after the PROXY header belong to the handshake, however both are
+//! segmented.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
