@@ -46,6 +46,7 @@ pub use https::CertificatePin;
 pub use limits::RequestLimits;
 pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use options::listen::HttpListen;
+pub use options::uploads::{FileMode, FolderPath, UploadOptions};
 pub use options::{ServerOptions, SiteOptions};
 pub use request::Scheme;
 pub use request::forwarded::{ClientPlace, client};

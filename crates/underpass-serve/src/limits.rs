@@ -196,6 +196,9 @@ impl RequestLimits {
     }
 }
 
+/// How often expired uploads are removed.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
 /// A request body is read and discarded up to this length, so that the connection can be kept; a
 /// longer one closes it. A new connection is cheaper than reading more.
 pub(crate) const DRAINED_BYTES_MAX: u64 = 64 << 10;

@@ -2,6 +2,7 @@
 
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use underpass::Mechanism;
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
@@ -15,8 +16,9 @@ use crate::access::verifier::PasswordVerifier;
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
-use crate::error::Error;
+use crate::error::{Error, start_thread};
 use crate::https::{self, CertificatePin, HttpsState};
+use crate::limits::SWEEP_INTERVAL;
 use crate::log::{AccessLog, LogOptions, rotation_obstacle};
 use crate::metrics::exposition::ServerCounts;
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
@@ -27,6 +29,7 @@ use crate::request::Scheme;
 use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
+use crate::upload::areas::UploadArea;
 
 /// A running server. Dropping it ends everything immediately.
 #[derive(Debug)]
@@ -112,7 +115,7 @@ pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<Fil
     kept.restrict(options, &sites)?;
     let (tls, _) = kept.https.acceptor(options)?;
     kept.https.watch()?;
-    let config = server_config(options, sites, &kept, tls.as_ref())?;
+    let config = server_config(options, Arc::clone(&sites), &kept, tls.as_ref())?;
     let running = underpass_net::start(&config, inherited).inspect_err(|_| {
         if let Some(log) = &kept.registry.log {
             log.discard();
@@ -120,6 +123,7 @@ pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<Fil
     });
     let running = running.map_err(|error| start_error(error, options))?;
     kept.https.set_present(tls);
+    sweep_uploads(&sites)?;
     warn(options, &kept.https);
     Ok(FileServer {
         running,
@@ -282,9 +286,10 @@ impl FileServer {
             .check(options.connections.input_bytes_max)?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
         self.kept.restrict(options, &sites)?;
-        let config = server_config(options, sites, &self.kept, tls.as_ref())?;
+        let config = server_config(options, Arc::clone(&sites), &self.kept, tls.as_ref())?;
         let reloaded = self.running.reload(&config);
         reloaded.map_err(|error| start_error(error, options))?;
+        sweep_uploads(&sites)?;
         self.kept.https.set_present(tls);
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
         warn(options, &self.kept.https);
@@ -305,6 +310,27 @@ impl FileServer {
         };
         Err(Error::Fixed { what })
     }
+}
+
+/// Removes expired uploads now and then regularly, on a thread that ends when the sites are dropped.
+fn sweep_uploads(sites: &Arc<ServedSites>) -> Result<(), Error> {
+    if sites.all.iter().all(|site| site.uploads.is_empty()) {
+        return Ok(());
+    }
+    let sites = Arc::downgrade(sites);
+    let sweep = move || {
+        while let Some(sites) = sites.upgrade() {
+            let areas = sites.all.iter().flat_map(|site| &site.uploads);
+            areas.for_each(UploadArea::sweep);
+            drop(sites);
+            thread::sleep(SWEEP_INTERVAL);
+        }
+    };
+    start_thread(
+        "uploads",
+        "start the thread that removes expired uploads",
+        sweep,
+    )
 }
 
 fn spoken(options: &ServerOptions) -> Vec<(ListenAt, Scheme)> {

@@ -16,9 +16,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass-monitor", &["underpass-net", "underpass"]),
     (
         "underpass-serve",
-        &["underpass-monitor", "underpass-net", "underpass"],
+        &[
+            "underpass-monitor",
+            "underpass-net",
+            "underpass-receive",
+            "underpass",
+        ],
     ),
     ("underpass-log", &["underpass"]),
+    ("underpass-receive", &["underpass"]),
     (
         "underpass-broker",
         &[

@@ -32,6 +32,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-log",
             "underpass-monitor",
             "underpass-net",
+            "underpass-receive",
             "underpass-serve",
         ],
         lines_max: 69_200,

@@ -20,7 +20,7 @@ use underpass_serve::rules::{
 };
 use underpass_serve::{
     Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, HttpListen, LogFormat,
-    OneLogin, OverrideSource, ServerOptions, SiteOptions, StatusAddress,
+    OneLogin, OverrideSource, ServerOptions, SiteOptions, StatusAddress, UploadOptions,
 };
 
 use super::advice::with_advice;
@@ -204,6 +204,13 @@ struct FileArguments {
     /// request. Note: a request of one line makes the server read a whole file
     #[arg(long)]
     hashes: bool,
+
+    /// Take files in by PUT and from the page; separated by commas: a folder of the site that they
+    /// are limited to, `overwrite` to let them replace others, `delete` to let clients remove and
+    /// rename [--upload=/incoming,overwrite]
+    #[arg(long, short_alias = 'u', value_name = "WHAT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_parser = UploadOptions::parse)]
+    upload: Option<UploadOptions>,
 
     /// Serve precompressed copies beside files (app.js.br for app.js) to clients that accept these
     /// codings; the first is preferred [br, zstd, gzip]
@@ -527,6 +534,10 @@ impl FileArguments {
             site.archives = Some(false);
         }
         site.hashes |= self.hashes;
+        if let Some(upload) = &self.upload {
+            site.uploads.retain(|other| other.path != upload.path);
+            site.uploads.push(upload.clone());
+        }
         site.pretty |= self.pretty;
         site.immutable |= self.immutable;
         Ok(())

@@ -67,6 +67,7 @@ pub(crate) fn warnings(options: &ServerOptions) -> Vec<String> {
     warnings.extend(options.sites.iter().flat_map(|site| unknown(&site.access)));
     warnings.extend(options.sites.iter().flat_map(absent));
     warnings.extend(unencrypted(options));
+    warnings.extend(open_to_all(options));
     warnings
 }
 
@@ -136,6 +137,22 @@ fn unencrypted(options: &ServerOptions) -> Option<String> {
              server that does"
         )
     })
+}
+
+/// Returns a warning if everyone who reaches the server may upload files.
+fn open_to_all(options: &ServerOptions) -> Option<String> {
+    let mut sites = options.sites.iter();
+    let site = sites.find(|site| !site.uploads.is_empty() && !site.access.is_configured())?;
+    let mut listen = options.listen.iter();
+    let reached = listen.find(|listen| match &listen.at {
+        ListenAt::Tcp(address) => !address.ip().is_loopback(),
+        _ => false,
+    })?;
+    let root = site.root.display();
+    Some(format!(
+        "everyone who reaches {reached} may upload files to {root}; let only some by --auth USER \
+         or by access rules"
+    ))
 }
 
 fn files(options: &ServerOptions) -> impl Iterator<Item = PathBuf> {

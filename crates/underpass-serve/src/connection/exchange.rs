@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -166,6 +166,14 @@ impl Exchange {
         self.current().asker = permits.map(|permits| Arc::clone(&permits.asker));
     }
 
+    /// Returns how the body of the request was received into a file.
+    pub(crate) fn received_account(&self) -> &Account {
+        static NOTHING: LazyLock<Account> = LazyLock::new(Account::default);
+        self.current
+            .as_ref()
+            .map_or(&NOTHING, |current| &current.received)
+    }
+
     /// Notes how the body of the request was received into a file.
     pub(crate) fn received(&mut self, account: Account) {
         self.current().received = account;
@@ -269,12 +277,9 @@ impl EndedExchange<'_> {
         taken.saturating_sub(current.map_or(0, |current| current.head_bytes))
     }
 
-    /// How the body of the request was received into a file.
-    pub(crate) fn received(&self) -> Option<&Account> {
-        self.exchange
-            .current
-            .as_ref()
-            .map(|current| &current.received)
+    /// Returns how the body of the request was received into a file.
+    pub(crate) fn received(&self) -> &Account {
+        self.exchange.received_account()
     }
 
     /// Returns the length of the body, if known before it is sent.

@@ -448,7 +448,12 @@ impl Worker {
         let duration = exchange.duration();
         let metrics = &self.metrics;
         metrics.exchange(exchange.method(), exchange.status(), end, duration);
-        for refusal in metrics.sent(&sent, &beside) {
+        let received = exchange.received_account();
+        let mut refusals = metrics.sent(&sent, &beside);
+        if received.bytes() > 0 {
+            refusals.extend(metrics.received(received));
+        }
+        for refusal in refusals {
             tracing::warn!("fell back: {refusal}");
         }
         metrics.other_bytes.add(exchange.bytes_before());

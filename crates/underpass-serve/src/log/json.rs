@@ -35,7 +35,8 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
         Some(promised) => push_number(out, "promised", promised),
         None => push_said(out, "promised", None),
     }
-    push_account(out, ended.account);
+    push_moved(out, "moved", ended.account);
+    push_refusals(out, ended.account);
     push_duration(out, "duration_us", Some(ended.duration.unwrap_or_default()));
     push_duration(out, "ready_us", Some(ended.ready()));
     push_duration(out, "cpu_us", ended.processor());
@@ -52,6 +53,8 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     push_tls(out, ended.exchange.tls.as_deref());
     let asker = ended.asker().map(ToString::to_string);
     push_said(out, "asker", asker.as_deref().map(str::as_bytes));
+    push_number(out, "received", ended.received().bytes());
+    push_moved(out, "received_by", ended.received());
     out.extend_from_slice(b"}\n");
 }
 
@@ -120,8 +123,8 @@ fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// `"moved":{"sendfile":{"bytes":1,"calls":1}},"refusals":[{"mechanism":"…","cause":"EINVAL"}]`
-fn push_account(out: &mut Vec<u8>, account: &Account) {
-    push_name(out, "moved");
+fn push_moved(out: &mut Vec<u8>, name: &str, account: &Account) {
+    push_name(out, name);
     out.push(b'{');
     let mut comma = "";
     for mechanism in Mechanism::ALL {
@@ -136,6 +139,10 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
         }
     }
     out.push(b'}');
+}
+
+/// Appends `"refusals":[{"mechanism":"…","cause":"EINVAL"}]`.
+fn push_refusals(out: &mut Vec<u8>, account: &Account) {
     push_name(out, "refusals");
     out.push(b'[');
     let mut comma = "";

@@ -122,6 +122,16 @@ fn bytes(page: &mut MetricsPage, totals: &WorkerMetrics) {
     for (name, help, counts) in [
         ("underpass_body_bytes_total", bytes, &totals.bytes),
         ("underpass_body_calls_total", calls, &totals.calls),
+        (
+            "underpass_received_bytes_total",
+            "Bytes of uploads that were written to files, by mechanism.",
+            &totals.received_bytes,
+        ),
+        (
+            "underpass_received_calls_total",
+            "System calls made to move bytes of uploads, by mechanism.",
+            &totals.received_calls,
+        ),
     ] {
         page.family(name, MetricKind::Counter, help);
         for (mechanism, count) in Mechanism::ALL.into_iter().zip(counts) {

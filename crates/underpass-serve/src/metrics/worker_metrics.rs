@@ -275,6 +275,9 @@ pub(crate) struct WorkerMetrics {
     /// Bytes and calls for each of [`Mechanism::ALL`].
     pub(crate) bytes: [Counter; Mechanism::ALL.len()],
     pub(crate) calls: [Counter; Mechanism::ALL.len()],
+    /// The same of bodies that were received into files.
+    pub(crate) received_bytes: [Counter; Mechanism::ALL.len()],
+    pub(crate) received_calls: [Counter; Mechanism::ALL.len()],
     /// Bytes not from files: heads, and bodies that explain a status.
     pub(crate) other_bytes: Counter,
     pub(crate) cold_reads: Counter,
@@ -339,6 +342,20 @@ impl WorkerMetrics {
         if beside.cold_reads > 0 {
             self.cold_reads.add(beside.cold_reads);
             self.cold_nanoseconds.add(nanoseconds(beside.cold_time));
+        }
+        match account.refusals.is_empty() {
+            true => Vec::new(),
+            false => self.refused(account),
+        }
+    }
+
+    /// Counts the bytes received into files for a request. Returns refusals as
+    /// [`sent`](Self::sent) does.
+    pub(crate) fn received(&self, account: &Account) -> Vec<Refusal> {
+        for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
+            let tally = account.of(mechanism);
+            self.received_bytes[number].add(tally.bytes);
+            self.received_calls[number].add(tally.calls);
         }
         match account.refusals.is_empty() {
             true => Vec::new(),
@@ -412,12 +429,14 @@ impl WorkerMetrics {
 
     /// Returns all counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
-        let lists: [&[Counter]; 12] = [
+        let lists: [&[Counter]; 14] = [
             &self.methods,
             &self.statuses.0,
             &self.ends,
             &self.bytes,
             &self.calls,
+            &self.received_bytes,
+            &self.received_calls,
             &self.rejected,
             &self.handshakes,
             &self.handshakes_failed,

@@ -57,6 +57,31 @@ impl Default for UploadOptions {
     }
 }
 
+impl UploadOptions {
+    /// Reads what a command line says of uploads, separated by commas: a folder as `/incoming`,
+    /// `overwrite`, `delete`. Nothing means new files anywhere.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<UploadOptions, String> {
+        let mut options = UploadOptions::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            match word {
+                "overwrite" => options.overwrite = true,
+                "delete" => options.delete = true,
+                folder if folder.starts_with('/') => options.path = FolderPath::parse(folder)?,
+                _ => {
+                    return Err(format!(
+                        "{word:?} is not known; expected overwrite, delete, or a folder of the \
+                         site that begins with a slash"
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
 /// The path of a folder of a site; none for the root.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]

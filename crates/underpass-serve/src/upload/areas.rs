@@ -2,10 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
-use underpass_receive::{Area, Error as ReceiveError, RelativePath};
+use underpass_receive::{Area, Error as ReceiveError, RelativePath, SweepSummary};
 
 use crate::error::Error;
 use crate::options::SiteOptions;
@@ -19,8 +19,6 @@ pub(crate) struct UploadArea {
     pub(crate) area: Arc<Area>,
     /// Requests that bring files at this moment.
     receiving: Arc<AtomicUsize>,
-    /// The last sweep, in seconds since 1970.
-    swept: AtomicU64,
 }
 
 /// A place among the requests that bring files.
@@ -32,9 +30,6 @@ impl Drop for ReceivePermit {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
-
-/// Expired uploads are removed this often.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 impl UploadArea {
     /// Opens the folders, the longest paths first.
@@ -53,7 +48,6 @@ impl UploadArea {
                 options: upload.clone(),
                 area: Arc::new(area),
                 receiving: Arc::default(),
-                swept: AtomicU64::new(0),
             });
         }
         areas.sort_by_key(|area| std::cmp::Reverse(area.options.path.as_str().len()));
@@ -96,36 +90,18 @@ impl UploadArea {
         (before < self.options.at_once_max).then_some(permit)
     }
 
-    /// Removes expired uploads on a thread, where that was not done in the last minute.
-    pub(crate) fn sweep_if_due(&self, now: SystemTime) {
-        let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let swept = self.swept.load(Ordering::Relaxed);
-        let is_due = second >= swept.saturating_add(SWEEP_INTERVAL.as_secs());
-        let order = Ordering::Relaxed;
-        if !is_due
-            || self
-                .swept
-                .compare_exchange(swept, second, order, order)
-                .is_err()
-        {
-            return;
-        }
-        let (area, path) = (Arc::clone(&self.area), self.options.path.clone());
-        tokio::task::spawn_blocking(move || match area.sweep(now) {
-            Ok(summary) if summary.removed > 0 => tracing::info!(
-                "uploads in /{}: {} removed, {} unfinished",
-                path.as_str(),
-                summary.removed,
-                summary.kept
-            ),
+    /// Removes expired uploads and what is left of others.
+    pub(crate) fn sweep(&self) {
+        let path = self.options.path.as_str();
+        match self.area.sweep(SystemTime::now()) {
+            Ok(SweepSummary { kept, removed }) if removed > 0 => {
+                tracing::info!("uploads in /{path}: {removed} removed, {kept} unfinished");
+            }
             Ok(_) => {}
-            Err(error) => tracing::warn!("uploads in /{}: {error}", path.as_str()),
-        });
+            Err(error) => tracing::warn!("uploads in /{path}: {error}"),
+        }
     }
 }
-
-/// How often a worker looks whether a sweep is due.
-pub(crate) const SWEEP_TICK: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
