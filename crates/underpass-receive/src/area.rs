@@ -23,6 +23,9 @@ pub const UPLOADS_FOLDER: &str = ".underpass-uploads";
 /// A partial file without a record that is younger may be one whose lock is about to be taken.
 const ORPHAN_AGE: Duration = Duration::from_secs(60);
 
+/// Entries of a tree that is looked through before it is changed. More take seconds.
+const ENTRIES_MAX: usize = 100_000;
+
 const RECORD_SUFFIX: &str = ".json";
 
 /// A folder beneath which files may be received.
@@ -367,6 +370,50 @@ impl Area {
             Err(Errno::XDEV) => remove_tree(folder.as_fd(), name),
             Err(errno) => Err(Error::of("removing the folder", errno)),
         }
+    }
+
+    /// Whether everything beneath a folder is accepted, by its path relative to the folder. A file
+    /// has nothing beneath it.
+    ///
+    /// # Errors
+    /// Any of reading the folders; [`Error::TooMany`] for more than 100,000 entries.
+    pub fn all_beneath(
+        &self,
+        path: &RelativePath,
+        accept: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, Error> {
+        if self.kind(path)? != EntryKind::Folder {
+            return Ok(true);
+        }
+        let (doing, mut count) = ("reading the folder", 0);
+        let top = open_beneath(self.root(), path.as_str(), FOLDER).doing(doing)?;
+        let mut left = vec![Vec::new()];
+        while let Some(beneath) = left.pop() {
+            let name: &[u8] = if beneath.is_empty() { b"." } else { &beneath };
+            let folder = openat(&top, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+            for entry in Dir::read_from(folder.doing(doing)?).doing(doing)? {
+                let entry = entry.doing(doing)?;
+                let name = entry.file_name().to_bytes();
+                if name == b"." || name == b".." {
+                    continue;
+                }
+                let path = match &beneath[..] {
+                    [] => name.to_vec(),
+                    beneath => [beneath, b"/", name].concat(),
+                };
+                count += 1;
+                if count > ENTRIES_MAX {
+                    return Err(Error::TooMany);
+                }
+                if !accept(&path) {
+                    return Ok(false);
+                }
+                if entry.file_type() == FileType::Directory {
+                    left.push(path);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Gives a file or a folder another name.

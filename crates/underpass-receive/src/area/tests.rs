@@ -184,6 +184,29 @@ fn trees_are_removed_without_following_links() {
 }
 
 #[test]
+fn a_tree_is_looked_through() {
+    let (folder, area) = area();
+    fs::create_dir_all(folder.path().join("t/d/e")).unwrap();
+    fs::write(folder.path().join("t/d/f"), "").unwrap();
+    symlink("..", folder.path().join("t/link")).unwrap();
+    let seen = std::cell::RefCell::new(Vec::new());
+    let all = area.all_beneath(&path("t"), |path| {
+        seen.borrow_mut()
+            .push(String::from_utf8(path.to_vec()).unwrap());
+        true
+    });
+    assert_eq!(all, Ok(true));
+    let mut seen = seen.into_inner();
+    seen.sort();
+    assert_eq!(seen, ["d", "d/e", "d/f", "link"]);
+    assert_eq!(
+        area.all_beneath(&path("t"), |path| path != b"d/f"),
+        Ok(false)
+    );
+    assert_eq!(area.all_beneath(&path("t/d/f"), |_| false), Ok(true));
+}
+
+#[test]
 fn files_are_renamed_and_copied() {
     let (folder, area) = area();
     fs::write(folder.path().join("a"), "a").unwrap();

@@ -26,6 +26,14 @@ impl Permits {
         }
     }
 
+    /// Returns the permits of the same requester for another method.
+    pub(crate) fn asking(&self, method: Method) -> Permits {
+        Permits {
+            method,
+            ..self.clone()
+        }
+    }
+
     /// Whether [`Permits::check`] succeeds.
     pub(crate) fn allow(&self, path: &[u8]) -> bool {
         self.check(path).is_ok()

@@ -138,7 +138,14 @@ impl Exchanges<'_> {
         if !is_of_this_site(head, &fields, site) {
             return Ok(TextResponse::new(OTHER_SITE));
         }
-        if let Some(refusal) = refusal(site, permits, path) {
+        // What is copied or moved away is read or removed.
+        let asked = match method {
+            WriteMethod::Copy => Method::Get,
+            WriteMethod::Move => Method::Write(WriteMethod::Delete),
+            method => Method::Write(method),
+        };
+        let permits = permits.map(|permits| permits.asking(asked));
+        if let Some(refusal) = refusal(site, permits.as_ref(), path) {
             return Ok(refusal);
         }
         let Some((area, target)) = UploadArea::of(&site.uploads, path) else {
@@ -159,7 +166,7 @@ impl Exchanges<'_> {
             area,
             path,
             target,
-            permits,
+            permits: permits.as_ref(),
         };
         match method {
             WriteMethod::Put => self.put(&request, body).await,

@@ -1,6 +1,6 @@
 //! DELETE, MKCOL, COPY and MOVE: RFC 9110 and RFC 4918, without locks and without XML.
 
-use underpass_receive::{Error as ReceiveFault, Overwrite, RelativePath};
+use underpass_receive::{Area, Error as ReceiveFault, Overwrite, RelativePath};
 
 use super::put::{CREATED, REPLACED, not_removed};
 use super::{Outcome, WriteRequest, failed, refusal};
@@ -10,6 +10,7 @@ use crate::connection::converse::Exchanges;
 use crate::http::status::{HttpError, Status};
 use crate::request::path::SitePath;
 use crate::request::request_line::{Method, WriteMethod};
+use crate::site::settle::joined;
 use crate::upload::areas::UploadArea;
 
 const REMOVED: HttpError = HttpError::new(Status::NoContent, "removed");
@@ -47,7 +48,12 @@ impl Exchanges<'_> {
             return Ok(text);
         }
         let area = request.area.area.clone();
-        Ok(match self.blocking(move || area.remove(&target)).await {
+        let tree = TreePermits::of(request, None);
+        let removed = self.blocking(move || {
+            tree.check(&area, &target)?;
+            area.remove(&target)
+        });
+        Ok(match removed.await {
             Ok(()) => TextResponse::new(REMOVED),
             Err(error) => failed(error),
         })
@@ -94,8 +100,12 @@ impl Exchanges<'_> {
             false => Overwrite::Refused,
         };
         let (area, sync) = (request.area.area.clone(), request.area.options.sync);
+        let tree = TreePermits::of(request, Some(&path));
         let done = self.blocking(move || match is_move {
-            true => area.rename(&from, &to, overwrite),
+            true => {
+                tree.check(&area, &from)?;
+                area.rename(&from, &to, overwrite)
+            }
             false => {
                 let copied = area.copy(&from, &to, overwrite, sync)?;
                 Ok(copied.has_replaced)
@@ -115,22 +125,12 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         path: &SitePath,
     ) -> Result<RelativePath, TextResponse> {
-        // The source is asked about as by DELETE or GET, the destination as by PUT.
-        let as_method = |method| {
-            request.permits.map(|permits| Permits {
-                method,
-                ..permits.clone()
-            })
-        };
-        let source = match request.method {
-            WriteMethod::Move => Method::Write(WriteMethod::Delete),
-            _ => Method::Get,
-        };
+        // Whoever moves a thing to where he may read it reads it.
         for (method, path) in [
-            (source, request.path),
+            (Method::Get, request.path),
             (Method::Write(WriteMethod::Put), path),
         ] {
-            let permits = as_method(method);
+            let permits = request.permits.map(|permits| permits.asking(method));
             if let Some(text) = refusal(request.site, permits.as_ref(), path) {
                 return Err(text);
             }
@@ -147,6 +147,45 @@ impl Exchanges<'_> {
             Ok(Some(target)) => Ok(target),
             Ok(None) => Err(failed(ReceiveFault::IsFolder)),
             Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// The permits for everything in a tree that is removed or moved: rules may be about a part of it.
+struct TreePermits {
+    permits: Option<Permits>,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl TreePermits {
+    fn of(request: &WriteRequest<'_>, to: Option<&SitePath>) -> TreePermits {
+        TreePermits {
+            permits: request.permits.cloned(),
+            from: request.path.bytes().to_vec(),
+            to: to.map(|to| to.bytes().to_vec()),
+        }
+    }
+
+    /// Checks every entry beneath a folder; the folder itself has been checked.
+    fn check(&self, area: &Area, target: &RelativePath) -> Result<(), ReceiveFault> {
+        let Some(permits) = &self.permits else {
+            return Ok(());
+        };
+        let [read, remove, put] = [
+            Method::Get,
+            Method::Write(WriteMethod::Delete),
+            Method::Write(WriteMethod::Put),
+        ]
+        .map(|method| permits.asking(method));
+        let accepts = |beneath: &[u8]| {
+            let from = joined(&self.from, beneath);
+            let to = self.to.as_ref().map(|to| joined(to, beneath));
+            remove.allow(&from) && to.is_none_or(|to| read.allow(&from) && put.allow(&to))
+        };
+        match area.all_beneath(target, accepts)? {
+            true => Ok(()),
+            false => Err(ReceiveFault::Denied),
         }
     }
 }
