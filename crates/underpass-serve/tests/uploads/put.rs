@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use underpass_serve::{ServerOptions, serve};
-use underpass_testkit::{HttpResponse, content, sha256, wait_until};
+use underpass_testkit::{HttpResponse, assert_private_mounts, content, mount, sha256, wait_until};
 
 use crate::support::Server;
 
@@ -332,4 +332,42 @@ fn pages_of_other_sites_cannot_upload() {
         b"",
     ));
     assert_eq!(removed.status, 403);
+}
+
+/// A small file system that is full before a body of known length, and within one of unknown length.
+#[test]
+#[ignore = "needs root and mounts; run by cargo xtask test"]
+fn a_full_file_system_ends_an_upload_and_gets_its_space_back() {
+    assert_private_mounts();
+    let folder = tempfile::tempdir().unwrap();
+    mount(&["-t", "tmpfs", "-o", "size=4m", "none"], folder.path());
+    let server = Server::with(|options| {
+        let text = "[[site]]\n[[site.upload]]\nkeep-free = 0\noverwrite = true";
+        let parsed = ServerOptions::parse(text).unwrap();
+        options.sites[0].root = folder.path().to_owned();
+        options.sites[0]
+            .uploads
+            .clone_from(&parsed.sites[0].uploads);
+    });
+    let body = content(1, 6 << 20);
+    assert_eq!(put(&server, "/f", "", &body).status, 507);
+    let chunked = |body: &[u8]| {
+        let mut client = server.connect();
+        client.send("PUT /f HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for chunk in body.chunks(100_000) {
+            let head = format!("{:x}\r\n", chunk.len());
+            client.send([head.as_bytes(), chunk, b"\r\n"].concat());
+        }
+        client.send("0\r\n\r\n");
+        client.response()
+    };
+    let answer = chunked(&body[..(4 << 20) + (200 << 10)]);
+    assert_eq!(answer.status, 507, "{answer:?}");
+    let partial = folder.path().join(UPLOADS);
+    wait_until("the space is free again", || {
+        fs::read_dir(&partial).map_or(0, Iterator::count) == 0
+    });
+    let answer = chunked(&body[..3 << 20]);
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(server.get("/f").sha256(), sha256(&body[..3 << 20]));
 }

@@ -81,7 +81,7 @@ impl Exchanges<'_> {
             Ok(partial) => partial,
             Err(error) => return Ok(failed(error)),
         };
-        let received = self.receive(body, &partial, (0, room)).await;
+        let received = self.receive(request, body, &partial, (0, room)).await;
         let refused = match received {
             Ok(None) => self.checked(&partial, digests).await,
             Ok(Some(text)) => Some(text),
@@ -152,10 +152,11 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Receives a body into a partial file from an offset on. Returns the response where it may not
-    /// be received to its end.
+    /// Receives at most `room` bytes of a body into a partial file from an offset on. Returns the
+    /// response where it may not be received to its end.
     pub(super) async fn receive(
         &mut self,
+        request: &WriteRequest<'_>,
         body: &mut RequestBody,
         partial: &PartialFile,
         (offset, room): (u64, u64),
@@ -169,7 +170,10 @@ impl Exchanges<'_> {
             .await;
         Ok(Some(match received {
             Ok(()) => return Ok(None),
-            Err(ReceiveError::TooLong) => TextResponse::new(TOO_LARGE),
+            Err(ReceiveError::TooLong) => match request.area.options.file_bytes_max {
+                Some(max) if offset + room >= max.get() => TextResponse::new(TOO_LARGE),
+                _ => failed(ReceiveFault::NoSpace),
+            },
             Err(ReceiveError::Invalid(error)) => TextResponse::new(error),
             Err(ReceiveError::Connection(error)) => match error {
                 ConnectionError::TimedOut | ConnectionError::TooSlow => {
