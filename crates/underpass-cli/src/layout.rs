@@ -8,8 +8,8 @@ use underpass_net::Address;
 /// The width of reports and of help in columns.
 pub(crate) const WIDTH: usize = 80;
 
-/// Writes to standard output, with colours where a terminal shows them (`NO_COLOR`, `TERM=dumb`). A
-/// reader that has seen enough (`| head`) is no error.
+/// Writes to standard output, with colours if a terminal shows them (`NO_COLOR`, `TERM=dumb`). A
+/// reader that closes the pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -18,16 +18,16 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints what a command was run for.
+/// Prints the result of a command.
 ///
 /// # Errors
-/// A message for the user: the command has failed if it cannot be written.
+/// A message for the user: the command has failed if the result cannot be written.
 pub(crate) fn print_result(text: &str) -> Result<(), String> {
     let printed = print(&format!("{text}\n"));
     printed.map_err(|error| format!("cannot write to standard output: {error}"))
 }
 
-/// The columns of a terminal; `otherwise` where there is none.
+/// Returns the columns of a terminal, or `otherwise` without one.
 pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
     let size = rustix::termios::tcgetwinsize(of);
     match size.map_or(0, |size| size.ws_col) {
@@ -36,7 +36,7 @@ pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
     }
 }
 
-/// Where metrics and health are served.
+/// Returns the address of metrics and health.
 pub(crate) fn monitoring(addresses: &[Address]) -> Option<String> {
     let address = match addresses.first()? {
         Address::Tcp(address) => format!("http://{address}"),
@@ -45,13 +45,13 @@ pub(crate) fn monitoring(addresses: &[Address]) -> Option<String> {
     Some(format!("metrics and health on {address}"))
 }
 
-/// `1 file`, `2 files`.
+/// Formats a count: `1 file`, `2 files`.
 pub(crate) fn counted(number: u64, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")
 }
 
-/// Wraps a text at blanks; the first line begins with `head`, the others are indented as much.
+/// Wraps text at spaces; the first line starts with `head`, the others are indented to match.
 pub(crate) fn wrap(head: &str, text: &str) -> String {
     wrap_words(head, text.split(' '))
 }
@@ -64,7 +64,7 @@ pub(crate) fn wrap_list(head: &str, items: &[String]) -> String {
     wrap_words(head, items.iter().map(String::as_str))
 }
 
-/// Words longer than a line are broken.
+/// Wraps words, breaking those longer than a line.
 fn wrap_words<'a>(head: &str, words: impl Iterator<Item = &'a str>) -> String {
     let indent = head.chars().count();
     let room = WIDTH.saturating_sub(indent).max(10);
@@ -90,7 +90,7 @@ fn wrap_words<'a>(head: &str, words: impl Iterator<Item = &'a str>) -> String {
     heads.zip(&lines).map(whole).collect()
 }
 
-/// Escapes control characters, which file names may contain and a terminal must not receive.
+/// Escapes control characters: file names may contain them, but a terminal must not receive them.
 fn visible(word: &str) -> impl Iterator<Item = char> + '_ {
     word.chars().flat_map(|char| {
         let escaped = char.is_control().then(|| char.escape_default());

@@ -32,7 +32,7 @@ impl Completions {
 }
 
 impl Manual {
-    /// Arguments that name a command select its page; anything else is a folder.
+    /// Prints pages. Arguments that name a command select its page; any other is a folder.
     pub(crate) fn run(&self, mut command: clap::Command) -> Result<(), String> {
         command.build();
         let find = |found: Option<clap::Command>, word: &PathBuf| {

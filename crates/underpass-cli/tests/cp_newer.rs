@@ -1,5 +1,5 @@
-//! What GNU cp does since the version that ours is compared with (9.1), by what NEWS of coreutils
-//! announces: a table of command lines and their outcomes. No other cp is needed.
+//! Changes of GNU cp since 9.1, the version that ours is compared with, according to NEWS of
+//! coreutils: a table of command lines and their outcomes. No other cp is needed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -8,18 +8,18 @@ use std::process::Command;
 
 use underpass_testkit::{ExitReport, disk_folder, run_with_input};
 
-/// `a` is newer than `old`, older than `new`; `folder` has a file `f`, `dst/folder` is a symbolic
-/// link to the empty folder `real`; `holes` is 1 MiB of nothing.
+/// `a` is newer than `old` and older than `new`; `folder` has a file `f`; `dst/folder` is a
+/// symbolic link to the empty folder `real`; `holes` is a hole of 1 MiB.
 #[derive(Debug)]
 struct Row {
-    /// The release and what it announces.
+    /// The release and the announced change.
     news: &'static str,
     arguments: &'static [&'static str],
     answers: &'static str,
     code: i32,
     stdout: &'static str,
     stderr: &'static str,
-    /// A name, and what it holds afterwards; none where it must not be there.
+    /// A name, and its content afterwards; `None` if it must not exist.
     left: (&'static str, Option<&'static str>),
 }
 
@@ -191,7 +191,7 @@ fn newer_options_and_outcomes_are_those_of_the_newest_release() {
     );
 }
 
-/// Where blocks can be shared the copy is complete; elsewhere no copy is made.
+/// If blocks can be shared, the copy is complete; otherwise no copy is made.
 #[test]
 fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
     let ground = ground();
@@ -203,7 +203,7 @@ fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
     }
 }
 
-/// NEWS of 9.4: no holes are present in the destination.
+/// NEWS of 9.4: the destination has no holes.
 #[test]
 fn never_sparse_is_allocated_in_full() {
     let ground = ground();
@@ -237,7 +237,7 @@ fn ground() -> tempfile::TempDir {
     folder
 }
 
-/// Under the name `cp`, found in `PATH`, as people run it.
+/// Runs it under the name `cp`, found in `PATH`, as users do.
 fn cp(folder: &Path, arguments: &[&str], answers: &str) -> ExitReport {
     let mut cp = Command::new("cp");
     cp.args(arguments).current_dir(folder);

@@ -1,5 +1,5 @@
-//! `underpass doctor`, the real binary: what it prints is complete, true and narrow, and it leaves
-//! nothing behind.
+//! `underpass doctor`, the real binary: its output is complete, correct and narrow, and no file is
+//! left.
 
 #[path = "support/doctor.rs"]
 mod support;
@@ -173,7 +173,7 @@ fn pseudo_file_systems_neither_block_nor_fail() {
         "nothing",
     ];
     assert_eq!(usable.collect::<Vec<_>>(), expected);
-    // A file that reports no size is read, even where another mechanism would work.
+    // A file that reports no size is copied by reading, even if another mechanism would work.
     assert_eq!(pair(&report, "C → TCP")["auto"]["uses"][0], "read_write");
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::{BINARY, json_of, pair};
 use underpass_testkit::run;
 
-/// The tool under strace. Whoever runs tests in the background ignores SIGINT for all of them.
+/// Returns the tool under strace. `env` restores SIGINT, which background jobs ignore.
 fn under(fault: &str, directory: &Path) -> Command {
     let mut command = Command::new("env");
     let inject = format!("inject={fault}");
@@ -127,7 +127,7 @@ fn a_call_that_does_not_end_is_given_up() {
 fn an_interrupt_in_the_middle_leaves_nothing_behind() {
     const SIGINT: i32 = 2;
     let directory = tempfile::tempdir().unwrap();
-    // The third call of a thread: one of a trial between files, for probing takes one only.
+    // The third call of a thread is in a trial between files, since probing makes only one.
     let fault = "splice:signal=SIGINT:when=3";
     let report = run(&mut under(fault, directory.path()));
     assert_eq!(report.signal, Some(SIGINT), "{report:?}");

@@ -1,18 +1,18 @@
-//! Counts as text: the exposition format 0.0.4 of Prometheus.
+//! Metrics as text: the exposition format 0.0.4 of Prometheus.
 
 use std::fmt::{Display, Write};
 use std::time::SystemTime;
 
 use crate::process::{self, ProcessFiles};
 
-/// What kind of metric a family is.
+/// The type of a metric family.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MetricKind {
     /// It only grows.
     Counter,
     /// It goes up and down.
     Gauge,
-    /// Counts of classes.
+    /// Counts per bucket.
     Histogram,
 }
 
@@ -33,9 +33,9 @@ pub struct MetricsPage {
 }
 
 impl MetricsPage {
-    /// Begins a family. `help` has neither backslash nor line end.
+    /// Starts a family. `help` must contain neither a backslash nor a line end.
     pub fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let _ = writeln!(
             self.text,
             "# HELP {name} {help}\n# TYPE {name} {}",
@@ -43,18 +43,18 @@ impl MetricsPage {
         );
     }
 
-    /// A sample; `labels` are empty or in braces.
+    /// Adds a sample; `labels` are empty or in braces.
     pub fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
         let _ = writeln!(self.text, "{name}{labels} {value}");
     }
 
-    /// A family with one sample.
+    /// Adds a family with one sample.
     pub fn single(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, "", value);
     }
 
-    /// The value of a label that may hold anything, between its quotes.
+    /// Escapes the value of a label, for use between its quotes.
     pub fn escaped(value: &str) -> String {
         value
             .replace('\\', "\\\\")
@@ -62,7 +62,7 @@ impl MetricsPage {
             .replace('\n', "\\n")
     }
 
-    /// What the kernel knows of the process.
+    /// Adds the metrics of the process, as reported by the kernel.
     pub(crate) fn about_process(&mut self, files: &ProcessFiles, started: SystemTime) {
         self.family(
             "underpass_build_info",

@@ -12,11 +12,11 @@ pub struct LogThrottle {
     last: Cell<Option<Instant>>,
 }
 
-/// Whether an occurrence begins a burst.
+/// Whether an occurrence starts a burst.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Occurrence {
-    /// The first for a while: log it.
+    /// The first one for a while: log it.
     First,
     /// Part of a burst that has been logged.
     Repeated,

@@ -1,4 +1,4 @@
-//! What users of the crate rely on beyond signatures: threads may share it, errors travel.
+//! Guarantees of the crate beyond signatures: threads may share it, errors can be sent.
 
 use underpass::drive::blocking::Driver;
 use underpass::drive::{RelayBuffers, SourceAndSink};

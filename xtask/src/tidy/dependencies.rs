@@ -12,8 +12,8 @@ use crate::workspace::Package;
 const PAGE: &str = "CONTRIBUTING.md";
 const SECTION: &str = "## Dependencies";
 
-/// What comes in more than one version, and why nothing can be done about it: name and reason.
-/// deny.toml lists the same (a test holds it to that).
+/// Dependencies with more than one version, and the reason why this can't be changed. deny.toml has
+/// the same list, which a test checks.
 pub(super) const EXCEPTIONS: Exceptions = &[
     (
         "base64",
@@ -33,7 +33,7 @@ pub(super) const EXCEPTIONS: Exceptions = &[
     ),
 ];
 
-/// deny.toml lists the same (a test holds it to that).
+/// deny.toml has the same list, which a test checks.
 const ALLOWED: &[&str] = &[
     "MIT",
     "Apache-2.0",
@@ -76,7 +76,7 @@ pub(super) fn check_reasons(tree: &Tree) -> Vec<Complaint> {
         .collect()
 }
 
-/// What our crates ship with or build with, each with one crate that uses it.
+/// Returns the dependencies our crates ship or build with, each with one crate that uses it.
 fn shipped_dependencies(tree: &Tree) -> BTreeMap<&str, &str> {
     let all = tree.metadata.ours().flat_map(|package| {
         package
@@ -120,7 +120,7 @@ fn fault(license: Option<&str>, allowed: &[Licensee]) -> Option<String> {
     let Some(license) = license else {
         return Some("names no licence".into());
     };
-    // Lax: packages from before 2020 say `MIT/Apache-2.0`.
+    // Lax, since packages from before 2020 say `MIT/Apache-2.0`.
     match Expression::parse_mode(license, ParseMode::LAX) {
         Err(error) => Some(format!(
             "`{license}` is no licence expression: {}",

@@ -1,12 +1,11 @@
-//! Says in the log what clients are refused.
+//! Logs rejected requests.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// One warning per interval: a full disk, or a client with the wrong settings, has clients try
-/// again and again. What is not warned of is counted in the next warning, and logged in full at the
-/// level of debugging.
+/// Logs one warning per interval: on a full disk or with wrong settings, clients retry forever. The
+/// next warning counts the suppressed ones, which are logged at debug level.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog {
     last: RefCell<Option<(Instant, String)>>,
@@ -15,7 +14,7 @@ pub(crate) struct RefusalLog {
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Between warnings with the same words.
+/// The interval between two identical warnings.
 const SAME_INTERVAL: Duration = Duration::from_secs(60);
 
 impl RefusalLog {

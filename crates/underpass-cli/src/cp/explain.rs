@@ -1,5 +1,5 @@
-//! For people, from what was measured: how each file was copied (`--explain`, and `--debug` in the
-//! terms of GNU's), and what it came to.
+//! Descriptions of measured results: how each file was copied (`--explain`, and `--debug` in GNU's
+//! terms), and the totals.
 
 use underpass::{Account, Cause, Mechanism, Reason};
 use underpass_copy::{
@@ -8,7 +8,7 @@ use underpass_copy::{
 
 use crate::layout::counted;
 
-/// Below the line with the names.
+/// Returns the lines below the one with the names.
 pub(super) fn lines(finished: &Finished) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(travel) = &finished.travel {
@@ -27,22 +27,22 @@ pub(super) fn lines(finished: &Finished) -> Vec<String> {
     lines
 }
 
-/// All together.
+/// Returns the line with the totals.
 pub(super) fn summary(summary: &CopySummary) -> String {
     format!("summary: {}; {}", counts(summary), summary.account)
 }
 
-/// Files of which a part was copied.
+/// The files of which only a part was copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IncompleteFiles {
-    /// Because the copy was stopped.
+    /// The number that the end of a stopped copy left incomplete.
     pub(super) stopped: u64,
-    /// Of all of them.
+    /// The bytes copied of all incomplete files.
     pub(super) bytes: u64,
 }
 
-/// What is said at the end of a copy with errors. Bytes of incomplete files count, too: messages
-/// name them.
+/// Returns the message at the end of a copy with errors. Bytes of incomplete files count too:
+/// messages name these files.
 pub(super) fn ended(summary: &CopySummary, incomplete: IncompleteFiles) -> String {
     let how = match summary.ended {
         CopyEnd::Stopped => "stopped",
@@ -86,7 +86,7 @@ fn counts(summary: &CopySummary) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The line of a regular file that was copied; other things have none.
+/// Returns the line of a regular file that was copied; other entries have none.
 pub(super) fn debug_line(finished: &Finished) -> Option<String> {
     if finished.kind != EntryKind::File || finished.outcome != EntryOutcome::Copied {
         return None;
@@ -105,7 +105,7 @@ pub(super) fn debug_line(finished: &Finished) -> Option<String> {
     ))
 }
 
-/// Whether `copy_file_range` did it.
+/// Returns whether `copy_file_range` moved bytes, in GNU's words.
 fn offload(travel: &TransferReport) -> &'static str {
     let account = &travel.account;
     if account.of(Mechanism::CopyRange).bytes > 0 {
@@ -115,13 +115,13 @@ fn offload(travel: &TransferReport) -> &'static str {
         _ if was_refused(account, Mechanism::CopyRange) => "unsupported",
         Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
         Some(reason) if is_unwanted(reason) || reason == Reason::CopiesBytes => "avoided",
-        // Nothing was left for it to do: what was shared, holes, or nothing at all.
+        // It had nothing to do: all blocks are shared, or holes, or the file is empty.
         _ if account.bytes() == account.of(Mechanism::Clone).bytes => "unknown",
         _ => "no",
     }
 }
 
-/// Whether blocks are shared.
+/// Returns whether blocks are shared, in GNU's words.
 fn reflink(travel: &TransferReport) -> &'static str {
     let account = &travel.account;
     if account.of(Mechanism::Clone).bytes > 0 {
@@ -135,7 +135,7 @@ fn reflink(travel: &TransferReport) -> &'static str {
     }
 }
 
-/// Whether it was left out because of an option.
+/// Returns whether a mechanism was left out because of an option.
 fn is_unwanted(reason: Reason) -> bool {
     matches!(
         reason,
@@ -148,7 +148,7 @@ fn left_out(travel: &TransferReport, mechanism: Mechanism) -> Option<Reason> {
     left_out.find_map(|(out, reason)| (out == mechanism).then_some(reason))
 }
 
-/// Whether it was tried, and could not be done.
+/// Returns whether a mechanism was tried and refused.
 fn was_refused(account: &Account, mechanism: Mechanism) -> bool {
     account
         .refusals

@@ -24,18 +24,18 @@ pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
     detail: OutputDetail,
     copy_mode: CopyMode,
-    /// A copy that fails leaves what it has written.
+    /// Whether a failed copy leaves the part that it has written.
     leaves_parts: bool,
-    /// Is drawn where problems are written, and suspended meanwhile.
+    /// Drawn where problems are written, and suspended meanwhile.
     bar: ProgressBar,
     out: Mutex<StandardOutput>,
-    /// A full disk was reported.
+    /// Whether a full disk was reported.
     disk_full: AtomicBool,
-    /// Files for which it was not reported again.
+    /// Further files without space, which were not reported.
     unreported: AtomicU64,
     /// Files that the end of the copy left incomplete.
     stopped: AtomicU64,
-    /// Bytes of all files that are incomplete.
+    /// The bytes of all incomplete files.
     moved: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct EventPrinter<'a> {
 struct StandardOutput {
     to: BufWriter<Stdout>,
     is_terminal: bool,
-    /// Why nothing more is written; reported at the end.
+    /// The error after which nothing more is written; reported at the end.
     failed: Option<io::Error>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> EventPrinter<'a> {
         }
     }
 
-    /// Files for which a full disk was not reported again.
+    /// Returns the number of files without space that were not reported.
     pub(super) fn unreported(&self) -> u64 {
         self.unreported.load(Relaxed)
     }
@@ -93,10 +93,10 @@ impl<'a> EventPrinter<'a> {
         }
     }
 
-    /// Writes the rest.
+    /// Flushes standard output.
     ///
     /// # Errors
-    /// The first one of all writing.
+    /// The first error of all writes.
     pub(super) fn finish(&self) -> io::Result<()> {
         self.flush();
         self.out().failed.take().map_or(Ok(()), Err)
@@ -106,7 +106,7 @@ impl<'a> EventPrinter<'a> {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what precedes a problem or a question.
+    /// Flushes lines that must precede a problem or a question.
     fn flush(&self) {
         self.out().flush(self.messages);
     }
@@ -119,7 +119,7 @@ impl<'a> EventPrinter<'a> {
         self.stopped.fetch_add(stopped, Relaxed);
         self.moved.fetch_add(moved, Relaxed);
         let leaves_part = self.leaves_parts && problem.moved.is_some();
-        // Of many files without room those that are cut off are named.
+        // After the first full disk, only files left incomplete are reported.
         let is_short =
             problem.found_no_space() && self.disk_full.swap(true, Relaxed) && !leaves_part;
         let is_short = is_short && self.messages.called_as == CalledAs::Underpass;
@@ -148,7 +148,7 @@ impl<'a> EventPrinter<'a> {
         }
     }
 
-    /// GNU shows these names as they are, whatever is in them.
+    /// GNU cp prints these names unquoted.
     fn made_parent(&self, source: &OsStr, dest: &OsStr) {
         match self.messages.called_as {
             CalledAs::Underpass => self.arrow(source, dest, None),
@@ -203,7 +203,7 @@ impl Observer for EventPrinter<'_> {
         self.bar.suspend(|| {
             self.messages.ask(&question);
             let mut answer = Vec::new();
-            // Without an answer nothing is overwritten.
+            // Without a response nothing is overwritten.
             let _ = io::stdin().lock().read_until(b'\n', &mut answer);
             matches!(answer.first(), Some(b'y' | b'Y'))
         })
@@ -253,7 +253,7 @@ impl StandardOutput {
     }
 }
 
-/// The program's name in front of messages, and their charset.
+/// The program's name, which precedes messages, and their charset.
 #[derive(Debug)]
 pub(super) struct Messages {
     pub(super) called_as: CalledAs,
@@ -278,12 +278,12 @@ impl Messages {
         Quoted(name.as_bytes(), self.charset).to_string()
     }
 
-    /// Writes a line with the program's name in front.
+    /// Writes a line after the program's name.
     pub(super) fn complain(&self, message: impl AsRef<[u8]>) {
         write_error(&[self.called.as_bytes(), b": ", message.as_ref(), b"\n"]);
     }
 
-    /// Writes a question: the same without the end of the line.
+    /// Writes a question after the program's name, without a newline.
     pub(super) fn ask(&self, question: &str) {
         write_error(&[self.called.as_bytes(), b": ", question.as_bytes()]);
     }
@@ -293,7 +293,7 @@ impl Messages {
         write_error(&[b"Try '", called, b" --help' for more information.\n"]);
     }
 
-    /// Writes a problem in GNU's words; as `underpass cp` with the details behind it.
+    /// Writes a problem in GNU's words; `underpass cp` appends the details.
     pub(super) fn problem(&self, problem: &Problem) {
         let mut message = problem.message(self.charset).to_string();
         if self.called_as == CalledAs::Underpass {
@@ -302,7 +302,7 @@ impl Messages {
         self.complain(message);
     }
 
-    /// The call that failed and the name of the errno; of an incomplete copy also the other file
+    /// Returns the failed call and the name of the errno; of an incomplete copy also the other file
     /// and the bytes that had moved.
     fn details(&self, problem: &Problem) -> String {
         let errno = problem.errno.map(underpass::errno::name);
@@ -317,7 +317,7 @@ impl Messages {
             OtherEnd::From(source) => format!("from {}", self.quoted(source)),
             OtherEnd::To(dest) => format!("to {}", self.quoted(dest)),
         });
-        // The words of that kind have them.
+        // The message of that kind includes them.
         let moved = problem
             .moved
             .filter(|_| !matches!(problem.kind, ProblemKind::Stopped(_)));
@@ -337,7 +337,7 @@ impl Messages {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => ExitCode::SUCCESS,
-            // The reader has seen enough: `--help | head`.
+            // The reader has closed the pipe, as in `--help | head`.
             Err(error)
                 if error.kind() == io::ErrorKind::BrokenPipe
                     && self.called_as == CalledAs::Underpass =>
@@ -351,8 +351,8 @@ impl Messages {
         }
     }
 
-    /// Standard output could not be written. Under the name `cp` a closed pipe ends the program, as
-    /// every program that leaves SIGPIPE as it is.
+    /// Reports that standard output could not be written. Under the name `cp` a closed pipe ends
+    /// the program, like every program that does not change SIGPIPE.
     pub(super) fn write_error(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             self.die_of_broken_pipe();
@@ -362,17 +362,17 @@ impl Messages {
         self.complain(format!("write error: {meaning}"));
     }
 
-    /// Under the name `cp` only.
+    /// Ends the process by SIGPIPE, under the name `cp` only.
     pub(super) fn die_of_broken_pipe(&self) {
         if self.called_as == CalledAs::Cp {
-            // If the signal does not end the process, the copy goes on.
+            // If the signal does not end the process, the copy continues.
             let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
         }
     }
 }
 
-/// Writes in one call, so that lines of several programs don't mix. A failure is ignored: there is
-/// nowhere to report it.
+/// Writes in one call, so that lines of several programs do not mix. Ignores failures, which cannot
+/// be reported.
 fn write_error(parts: &[&[u8]]) {
     let _ = io::stderr().write_all(&parts.concat());
 }
@@ -392,7 +392,7 @@ fn question(overwriting: &OverwriteQuestion, messages: &Messages) -> String {
     }
 }
 
-/// As `ls` shows them.
+/// Formats permissions like `ls`.
 fn permissions(mode: u32) -> String {
     let letter = |bit: u32, letter: char| if mode & bit != 0 { letter } else { '-' };
     let special = |special: u32, execute: u32, both: char| match (mode & special, mode & execute) {

@@ -98,7 +98,7 @@ fn which_links_are_followed() {
     }
 }
 
-/// Mode, ownership, timestamps, links, context, xattr.
+/// The levels of mode, ownership, timestamps, links, context, xattr.
 #[test]
 fn what_goes_along() {
     use PreserveLevel::{BestEffort as T, Never as N, Required as R, Unset as U, Warn as W};

@@ -13,13 +13,13 @@ use crate::layout::grouped;
 /// A connection of `serve` needs a socket and a file, and with splice both ends of a pipe.
 const OPEN_FILES_WISHED: u64 = 8192;
 
-/// A busy listener needs this much; the kernel's default since 5.4 is 4096.
+/// The queue that a busy listener needs; the kernel's default since 5.4 is 4096.
 const ACCEPT_QUEUE_WISHED: u64 = 1024;
 
-/// With a round-trip time of 100 ms this allows 10 MiB/s on one connection.
+/// At a round-trip time of 100 ms, this buffer allows 10 MiB/s on one connection.
 const SEND_BUFFER_WISHED: u64 = 1 << 20;
 
-/// The most urgent first.
+/// Returns all advice, the most urgent first.
 pub(super) fn on(report: &DoctorReport) -> Vec<Advice> {
     let mut all = Vec::new();
     let mut add = |about, texts: Vec<String>| {
@@ -119,7 +119,7 @@ fn user_space(pairs: &[PairResults]) -> Vec<String> {
     )]
 }
 
-/// One line per type of file system.
+/// Returns one line per type of file system.
 fn no_clone(report: &DoctorReport) -> Vec<String> {
     let name = |row: &PairResults| {
         let path = report.paths.iter().find(|path| path.id == row.source);
@@ -138,7 +138,7 @@ fn no_clone(report: &DoctorReport) -> Vec<String> {
     named.into_iter().map(line).collect()
 }
 
-/// Only copies can be refused a clone, so equal ends are one path.
+/// Returns whether a path refuses clones within itself. Only copies clone: equal ends are a path.
 fn refuses_clone_within(row: &PairResults) -> bool {
     let refused = |outcome: &TrialOutcome| {
         matches!(

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use underpass::errno::{self, Named};
 use underpass::{Cause, Mechanism, Scope};
 
-/// The name of an errno (`EXDEV`), or `0 bytes` where the call moved nothing.
+/// Returns the name of an errno (`EXDEV`), or `0 bytes` if the call moved nothing.
 pub(super) fn name(cause: Cause) -> String {
     match cause {
         Cause::Errno(errno) => errno::name(errno).into_owned(),
@@ -14,7 +14,7 @@ pub(super) fn name(cause: Cause) -> String {
     }
 }
 
-/// The scope of a refusal.
+/// Describes the scope of a refusal.
 pub(super) const fn reach(scope: Scope) -> &'static str {
     match scope {
         Scope::Kernel => "for all files on this machine",
@@ -23,7 +23,7 @@ pub(super) const fn reach(scope: Scope) -> &'static str {
     }
 }
 
-/// Why the kernel refused a mechanism.
+/// Explains why the kernel refused a mechanism.
 pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
     let Cause::Errno(errno) = cause else {
         return "the call moved nothing before the end of the file: only read/write works"
@@ -58,7 +58,7 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
     known.to_owned()
 }
 
-/// An error with the name of its errno, as users search for it.
+/// Formats an error with the name of its errno, which users search for.
 pub(super) fn of_error(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(code) => Named(Errno::from_raw_os_error(code)).to_string(),

@@ -81,7 +81,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(value).map(str::trim)
 }
 
-/// The mechanisms that the kernel refuses between any ends.
+/// Returns the mechanisms that the kernel refuses between any ends.
 fn calls_missing(kernel: &Kernel) -> Vec<MissingCall> {
     let file = Endpoint::sample(EndpointKind::File);
     let missing = |mechanism| {
@@ -202,7 +202,7 @@ const TCP: [(&str, &str); 6] = [
     ),
 ];
 
-/// The TCP settings that affect throughput.
+/// Returns the TCP settings that affect throughput.
 pub(super) fn tcp() -> Vec<KernelSetting> {
     let setting = |(name, why): (&str, &'static str)| KernelSetting {
         name: name.to_owned(),

@@ -31,12 +31,12 @@ pub(super) struct PairResults {
 }
 
 impl PairResults {
-    /// `A → TCP`.
+    /// Formats as `A → TCP`.
     pub(super) fn label(&self) -> String {
         format!("{} → {}", self.source, self.sink)
     }
 
-    /// All results, the one with all mechanisms allowed last.
+    /// Returns all results, the one with all mechanisms allowed last.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &TrialOutcome> {
         self.mechanisms.values().chain([&self.auto.outcome])
     }
@@ -100,7 +100,7 @@ impl TrialPair {
     }
 }
 
-/// Every path with every path, every path with every kind of stream, and TCP with TCP.
+/// Returns the pairs: each path with each path, each path with each kind of stream, TCP with TCP.
 fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
     let sources: Vec<_> = paths
         .iter()

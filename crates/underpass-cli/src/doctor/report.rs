@@ -36,7 +36,7 @@ pub(super) struct CommandUse {
     pub(super) command: &'static str,
     pub(super) source: String,
     pub(super) sink: String,
-    /// As in an outcome.
+    /// The same as in an outcome.
     pub(super) result: Value,
     /// Empty unless it works.
     pub(super) uses: Vec<Mechanism>,
@@ -102,7 +102,7 @@ fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     }
 }
 
-/// How a command moves bytes between the ends of a pair, where one does.
+/// Returns how a command moves bytes between the ends of a pair, if one does.
 fn command_use(pair: &PairResults) -> Option<CommandUse> {
     Some(CommandUse {
         command: pair.command?,

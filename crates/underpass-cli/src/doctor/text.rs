@@ -1,4 +1,4 @@
-//! The report as text of 80 columns.
+//! The report as text in 80 columns.
 
 use clap::builder::styling::{AnsiColor, Effects, Style};
 use underpass::Mechanism;
@@ -169,7 +169,7 @@ fn failures(rows: &[PairResults]) -> String {
     grouped(met).into_iter().map(line).collect()
 }
 
-/// One line per command and mechanism, with its pairs.
+/// Returns one line per command and mechanism, with its pairs.
 fn commands(report: &DoctorReport) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();

@@ -1,5 +1,5 @@
 //! Kernel TLS: whether it can be attached to a connection, which ciphers it accepts, whether it can
-//! replace a key and whether what it encrypts is right; and how fast this program encrypts.
+//! replace a key and whether its output is correct; and the encryption speed of this program.
 
 use std::fs;
 use std::io;
@@ -24,15 +24,15 @@ pub(super) struct KernelTls {
     #[serde(flatten)]
     pub(super) attached: TlsAnswer,
     pub(super) ciphers: Vec<CipherResult>,
-    /// Whether a connection of TLS 1.3 takes a second key for sending.
+    /// Whether a TLS 1.3 connection accepts a second key for sending.
     pub(super) second_key: TlsAnswer,
-    /// Whether everything that it encrypts can be decrypted, and is what was sent.
+    /// Whether everything that it encrypts decrypts to the original data.
     pub(super) self_test: TlsAnswer,
     /// Empty in a program that was built without TLS.
     pub(super) user_space: Vec<CipherSpeed>,
 }
 
-/// How fast this program encrypts.
+/// The encryption speed of this program.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CipherSpeed {
     pub(super) cipher: &'static str,
@@ -188,7 +188,7 @@ fn try_cipher(version: Version, cipher: Cipher) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a key for sending can be replaced, and the self-test.
+/// Tests whether a key for sending can be replaced, and runs the self-test.
 fn try_sending() -> (TlsAnswer, TlsAnswer) {
     let support = match probe_sending() {
         Ok(support) => support,

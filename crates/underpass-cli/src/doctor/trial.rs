@@ -28,7 +28,7 @@ pub(super) enum TrialOutcome {
     },
     /// Nothing was tested: the kernel has no such call between these ends.
     NotApplicable { reason: String },
-    /// The transfer started and failed.
+    /// The transfer failed after it had started.
     Failed { error: String },
     /// The bytes that arrived differ from the bytes sent.
     WrongBytes { error: String },
@@ -113,7 +113,7 @@ fn run<F: AsFd, G: AsFd>(
     (plan, driver.run(source, sink))
 }
 
-/// The bytes are intact; checks that the account names the requested mechanism alone.
+/// Judges a transfer whose bytes are intact: the account must name only the requested mechanism.
 fn judged(account: &Account, policy: Policy) -> TrialResult {
     let uses: Vec<_> = Mechanism::ALL
         .into_iter()

@@ -1,4 +1,4 @@
-//! `--resume`: bytes that are there and right stay; nothing else is trusted.
+//! `--resume`: bytes that are present and correct stay; nothing else is trusted.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::copying::{CopyReport, MIB, cp, file, len, moved, nameless_len, names, start_cp};
 use underpass_testkit::{assert_same_files, content, disk_folder, sha256_file};
 
-/// Goes on with `dest`. How many bytes stayed, and how many were copied.
+/// Resumes the copy to `dest`. Returns the bytes that stayed and the bytes that were copied.
 #[track_caller]
 fn go_on(options: &[&str], source: &Path, dest: &Path) -> (u64, u64) {
     let options = [&["--resume", "--json"], options].concat();
@@ -26,7 +26,7 @@ fn a_copy_that_was_killed_is_gone_on_with() {
     let len_all = 24 * MIB + 12_345;
     let source = file(&path("source"), 1, len_all);
     let dest = path("dest");
-    // The first part comes at once, the others after a tenth of a second each.
+    // The first part comes immediately, the others after a tenth of a second each.
     for share in [1, 5, 9, 14, 20] {
         let options = ["--resume", "--reflink=never", "--bwlimit=40M"];
         let mut copying = start_cp(&options, &[&source, &dest]);

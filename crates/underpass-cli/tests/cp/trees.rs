@@ -229,7 +229,7 @@ fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
     assert_eq!(apart.nlink(), 1, "where nobody asked for links");
 }
 
-/// As GNU's: the other names of the source become names of what was kept, which may be a link.
+/// As in GNU cp: other names of the source become links to the kept file, which may be a symlink.
 #[test]
 fn names_of_a_file_that_is_kept_because_it_is_newer_become_names_of_that() {
     let folder = disk_folder();
@@ -291,7 +291,7 @@ fn a_tree_can_be_copied_from_within_and_onto_itself_it_can_not() {
     assert!(tree(&path("source")) == before);
 }
 
-/// As GNU's does, which opens one folder after the other.
+/// As in GNU cp, which opens one folder after the other.
 #[test]
 fn a_folder_of_two_operands_is_refused_by_the_name_of_its_copy() {
     let folder = disk_folder();
@@ -336,7 +336,7 @@ fn few_descriptors_are_enough_for_a_deep_tree() {
     }
 }
 
-/// GNU's test abuse.sh: a copy would write wherever the link of an earlier operand leads.
+/// GNU's test abuse.sh: a copy would write to the target of a link made for an earlier operand.
 #[test]
 fn nothing_is_copied_through_a_link_that_was_just_made() {
     for leads_to in ["nowhere", "there"] {

@@ -1,5 +1,5 @@
-//! Somebody who waits for a copy to begin, and then plants links in the existing destination at
-//! once: within the same tick of the clock that stamps inodes.
+//! An attacker that waits until a copy starts, and then plants links in the existing destination
+//! immediately: within the same tick of the clock that stamps inodes.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// The names of the files that are copied.
+/// The number of files copied.
 const FILES: usize = 24;
 
-/// What nobody may overwrite.
+/// The content that must not be overwritten.
 const SECRET: &str = "secret";
 
-/// A tree that is copied over another one, and what links lead to.
+/// A tree that is copied over another one, and the target of the links.
 pub(crate) struct Trap {
     folder: tempfile::TempDir,
 }
@@ -48,12 +48,12 @@ impl Trap {
         self.folder.path()
     }
 
-    /// Whether something was written through a link that was planted.
+    /// Returns whether something was written through a planted link.
     pub(crate) fn is_sprung(&self) -> bool {
         fs::read_to_string(self.path("secret")).expect("it is there") != SECRET
     }
 
-    /// Watches both trees: what happens from now on is seen.
+    /// Watches both trees, starting now.
     pub(crate) fn watch(&self) -> OwnedFd {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
         let any = WatchFlags::OPEN | WatchFlags::ACCESS | WatchFlags::MODIFY;
@@ -63,8 +63,8 @@ impl Trap {
         watch
     }
 
-    /// Plants all links as soon as either tree is touched, unless that takes until `over`. Returns
-    /// how many were planted.
+    /// Plants all links as soon as either tree is touched, or gives up when `over` is set. Returns
+    /// the number of links planted.
     pub(crate) fn plant(&self, watch: &OwnedFd, over: &AtomicBool) -> usize {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
         while !over.load(Ordering::Relaxed) {

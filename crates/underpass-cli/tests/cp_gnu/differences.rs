@@ -1,4 +1,4 @@
-//! In what our cp differs from GNU cp 9.1, on purpose or to no harm. `docs/cp.md` lists the same.
+//! Intended or harmless differences between our cp and GNU cp 9.1. `docs/cp.md` lists the same.
 
 use super::cases::Case;
 use super::compare::Difference;
@@ -9,13 +9,13 @@ use super::trees::HERE;
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) name: &'static str,
-    /// Why it is so.
+    /// The reason for the difference.
     pub(crate) reason: &'static str,
-    /// Whether it is what a case differs in.
+    /// Whether it explains a difference of a case.
     pub(crate) explains: fn(&Case, &Difference, &[Difference]) -> bool,
 }
 
-/// Every one is seen in at least one case.
+/// Each occurs in at least one case.
 pub(crate) const DIFFERENCES: &[Known] = &[
     Known {
         name: "-b with -n has the message of 9.5",
@@ -153,7 +153,7 @@ pub(crate) const DIFFERENCES: &[Known] = &[
     },
 ];
 
-/// The file that one of them backed up, or both: where GNU's has it, and where ours has.
+/// A backup at different paths: GNU's, and ours.
 struct MisplacedBackup<'a> {
     gnu: &'a [u8],
     ours: &'a [u8],
@@ -161,19 +161,19 @@ struct MisplacedBackup<'a> {
 
 const SUFFIXES: [&[u8]; 6] = [b"~", b".bak", b".old", b"x", b".suffix", b".env"];
 
-/// The backups that are at different places. One that has no partner on the other side was lost, or
-/// should not be.
+/// Returns the backups that are at different paths. One without a counterpart on the other side was
+/// lost, or is superfluous.
 fn misplaced_backups(all: &[Difference]) -> Vec<MisplacedBackup<'_>> {
     let of_gnu = paths(all, "missing").filter(|(gnu, _)| original(gnu).is_some());
     let elsewhere = of_gnu.flat_map(|(gnu, theirs)| {
-        // Ours has it in another folder, or put it back where nothing could take its place.
+        // Ours has it in another folder, or put it back because nothing replaced it.
         let partners = paths(all, "extra").filter(move |(ours, own)| {
             let is_named = name(ours) == name(gnu) || Some(name(ours)) == original(gnu).map(name);
             is_named && without_place(&own.ours) == without_place(&theirs.gnu)
         });
         partners.map(move |(ours, _)| MisplacedBackup { gnu, ours })
     });
-    // GNU's found nothing to back up, and left the file where it is.
+    // GNU's found nothing to back up, and left the file in place.
     let left = paths(all, "extra").filter_map(|(ours, own)| {
         let gnu = original(ours)?;
         let identity = shown(gnu);
@@ -185,7 +185,7 @@ fn misplaced_backups(all: &[Difference]) -> Vec<MisplacedBackup<'_>> {
     elsewhere.chain(left).collect()
 }
 
-/// The names that differ in this.
+/// Returns the paths with a difference of this kind.
 fn paths<'a>(
     all: &'a [Difference],
     what: &'static str,
@@ -194,14 +194,14 @@ fn paths<'a>(
     named.filter_map(|one| Some((one.path.as_deref()?, one)))
 }
 
-/// What a simple backup is of.
+/// Returns the name of the file that a simple backup was made of.
 fn original(backup: &[u8]) -> Option<&[u8]> {
     SUFFIXES
         .iter()
         .find_map(|suffix| backup.strip_suffix(*suffix))
 }
 
-/// What `of_one` says of a file, without where it is and what it takes there.
+/// Strips location and link count from a description by `of_one`.
 fn without_place(state: &str) -> (&str, &str) {
     let from = ["content=", "inode="]
         .iter()
@@ -218,8 +218,8 @@ fn name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// Whether a backup at another place makes this difference: of itself, of the file it is of, of
-/// the times of the folders it is in and of those that were searched for it, of the messages that
+/// Returns whether a misplaced backup causes this difference: in the backup itself, in its
+/// original, in the times of the folders it is in and of those searched for it, or in messages that
 /// name it.
 fn follows_from(difference: &Difference, backup: &MisplacedBackup<'_>) -> bool {
     let without_backup = |text: &str| {
@@ -233,7 +233,7 @@ fn follows_from(difference: &Difference, backup: &MisplacedBackup<'_>) -> bool {
     [backup.gnu, backup.ours].into_iter().any(|backup| {
         let original = original(backup);
         let is_original = original == Some(path);
-        // A hard link that could not be made is one fewer of its source.
+        // A hard link that could not be made is missing from the link count of its source.
         let is_source = difference.what == "links" && original.map(name) == Some(name(path));
         let is_searched = difference.what == "atime" && difference.gnu == "now";
         let folder = backup.len().saturating_sub(name(backup).len() + 1);
@@ -242,12 +242,12 @@ fn follows_from(difference: &Difference, backup: &MisplacedBackup<'_>) -> bool {
     })
 }
 
-/// A folder in which a file was made and removed again, or never made.
+/// Returns whether a folder had a file created and removed again on one side only.
 fn is_touched(difference: &Difference) -> bool {
     difference.what == "mtime" && [&difference.gnu, &difference.ours].contains(&&"now".to_owned())
 }
 
-/// Those of a case's differences that nothing explains; `seen` counts by place in the table.
+/// Returns the differences of a case that nothing explains; `seen` counts by index in the table.
 pub(crate) fn unexplained(
     case: &Case,
     differences: Vec<Difference>,

@@ -1,8 +1,8 @@
-//! Our cp beside the machine's GNU cp: random worlds, random options, and everything compared
-//! that can be seen afterwards, to the nanosecond and the attribute.
+//! Our cp compared with the machine's GNU cp: random worlds, random options, and a comparison of
+//! every visible result, to the nanosecond and the attribute.
 //!
-//! Every case is repeated by its number: `UNDERPASS_CP_SEED` (1 where it isn't set) and
-//! `UNDERPASS_CP_CASE`; `UNDERPASS_CP_CASES` runs more or fewer of them.
+//! A case is repeated with `UNDERPASS_CP_SEED` (default 1) and `UNDERPASS_CP_CASE`, its number;
+//! `UNDERPASS_CP_CASES` sets the number of cases to run.
 
 mod cases;
 mod compare;
@@ -59,7 +59,7 @@ fn our_cp_does_what_gnu_cp_does() {
     }
 }
 
-/// A harness that finds differences where there are none finds nothing.
+/// A harness that reports differences between equal programs is useless.
 #[test]
 #[ignore = "needs root and GNU cp; run by cargo xtask test"]
 fn gnu_cp_does_what_it_does() {
@@ -74,7 +74,7 @@ fn gnu_cp_does_what_it_does() {
     );
 }
 
-/// One that finds none where there are some neither: each option makes cp another one.
+/// So is one that misses differences: each option changes the behaviour of cp.
 #[test]
 #[ignore = "needs root and GNU cp; run by cargo xtask test"]
 fn another_cp_is_found_out() {
@@ -102,13 +102,13 @@ fn another_cp_is_found_out() {
     }
 }
 
-/// A backup that is nowhere is none at another place.
+/// A missing backup is not a misplaced one.
 #[test]
 #[ignore = "needs root and GNU cp; run by cargo xtask test"]
 fn a_cp_that_loses_its_backups_is_found_out() {
     assert_version();
     let ground = Ground::new();
-    // Not the names with `~` that worlds have anyway.
+    // Excludes the names with `~` that worlds contain anyway.
     let is_lost = |one: &Difference| {
         let original = one.path.as_ref().and_then(|path| path.strip_suffix(b"~"));
         let is_of = |original| {
@@ -121,7 +121,7 @@ fn a_cp_that_loses_its_backups_is_found_out() {
     assert!(is_found_out(&ground, programs, is_lost));
 }
 
-/// Whether a difference of this kind, which nothing explains, is in one of the first cases.
+/// Returns whether an unexplained difference of this kind is in one of the first cases.
 fn is_found_out(
     ground: &Ground,
     programs: [&Program; 2],

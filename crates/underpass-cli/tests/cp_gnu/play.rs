@@ -15,10 +15,10 @@ use super::look::{Entries, shown};
 use super::run::{Outcome, Program, arguments, line, run};
 use underpass_testkit::{Cases, in_parallel};
 
-/// So many failures are shown with all that is known of them; `UNDERPASS_CP_SHOWN` for more.
+/// Number of failures shown in full, unless `UNDERPASS_CP_SHOWN` sets another.
 const SHOWN: usize = 20;
 
-/// Where worlds are made, open to every user.
+/// A folder for worlds, open to every user.
 pub(crate) struct Ground {
     folder: tempfile::TempDir,
 }
@@ -39,7 +39,7 @@ impl Ground {
         }
     }
 
-    /// Ours, under the name `cp`, executable by every user.
+    /// Installs our cp under the name `cp`, executable by every user.
     pub(crate) fn ours(&self) -> Program {
         let folder = self.folder.path().join("bin");
         fs::create_dir(&folder).expect("a folder");
@@ -56,7 +56,7 @@ impl Ground {
         }
     }
 
-    /// GNU's, but for the simple backups, which are gone when it ends.
+    /// Installs a GNU cp that deletes its simple backups when it ends.
     pub(crate) fn without_backups(&self) -> Program {
         let folder = self.folder.path().join("without-backups");
         fs::create_dir(&folder).expect("a folder");
@@ -71,7 +71,7 @@ impl Ground {
         }
     }
 
-    /// Plays cases, two at a time on two processors; the failures, in the order of numbers.
+    /// Plays cases, one per processor at a time; failures are sorted by number.
     pub(crate) fn play(&self, cases: &Cases, programs: [&Program; 2]) -> Played {
         let played = Mutex::new(Played::new(cases.seed));
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -87,7 +87,7 @@ impl Ground {
     }
 }
 
-/// A disk, if every user may write to it.
+/// Returns a folder on a disk, if every user may write to it.
 fn roomy() -> PathBuf {
     let disk = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let is_open = |folder: &Path| {
@@ -133,15 +133,15 @@ pub(crate) struct Failure {
     outcomes: [Outcome; 2],
 }
 
-/// What came of all cases.
+/// The results of all cases.
 pub(crate) struct Played {
     seed: u64,
     pub(crate) cases: usize,
-    /// Cases that ended well, and that hung, by GNU's account.
+    /// Cases that succeeded, and that hung, with GNU cp.
     pub(crate) succeeded: usize,
     pub(crate) hung: usize,
     pub(crate) failures: Vec<Failure>,
-    /// How often each known difference was seen.
+    /// Number of occurrences of each known difference.
     pub(crate) seen: Vec<usize>,
 }
 
@@ -174,7 +174,7 @@ impl Played {
         }
     }
 
-    /// Counts, and the first failures in full.
+    /// Returns counts, and the first failures in full.
     pub(crate) fn report(&self) -> String {
         let mut report = format!(
             "{} cases (GNU cp: {} ended with 0, {} hung), {} differ",
@@ -205,7 +205,7 @@ impl Played {
         report
     }
 
-    /// In how many cases something differs, the most frequent first.
+    /// Returns the number of cases for each kind of difference, the most frequent first.
     fn counts(&self) -> Vec<(String, usize)> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for failure in &self.failures {

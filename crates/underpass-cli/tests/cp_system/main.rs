@@ -1,5 +1,5 @@
-//! `underpass cp` between real file systems: full ones, those that share blocks, those that lie
-//! over others, trees deeper and wider than descriptors and memory reach, and calls that lie.
+//! `underpass cp` between real file systems: full ones, ones that share blocks, overlays, trees
+//! deeper and wider than descriptors and memory allow, and calls that return wrong results.
 
 #[path = "../support/copying.rs"]
 mod copying;

@@ -1,4 +1,4 @@
-//! Across file systems, overlays, and up to the borders of a file system.
+//! Copies across file systems, on overlays, and up to the mount points of a file system.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
@@ -24,7 +24,7 @@ fn sample(root: &Path) {
     set_mode(&root.join("a/b"), 0o2751);
 }
 
-/// As `tree`, with owners, times and numbers of names.
+/// Like `tree`, with owners, times and link counts.
 fn whole(root: &Path) -> Vec<(std::path::PathBuf, u32, u32, i64, i64, u64)> {
     let of = |below: &std::path::PathBuf| {
         let now = fs::symlink_metadata(root.join(below)).expect("there");
@@ -55,7 +55,7 @@ fn overlay() -> [std::path::PathBuf; 2] {
     [lower, at]
 }
 
-/// Ends a process when it is dropped.
+/// Kills a process when it is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -65,7 +65,7 @@ impl Drop for Running {
     }
 }
 
-/// Mounts a folder by sshfs, which has another inode number for each name of a file.
+/// Mounts a folder with sshfs, which has another inode number for each name of a file.
 fn by_sshfs(folder: &Path, at: &Path) -> [Running; 2] {
     let (from_server, to_sshfs) = std::io::pipe().expect("a pipe");
     let (from_sshfs, to_server) = std::io::pipe().expect("a pipe");
@@ -189,7 +189,7 @@ fn one_file_system_ends_at_mounts_which_become_empty_folders() {
         "it keeps what -a keeps"
     );
     cp(&["-a"], &[&source, &spot().join("all")]).succeeded();
-    // A mount that is named is where it begins.
+    // With `-x`, an operand that is itself a mount point is copied.
     let named = spot().join("named");
     cp(&["-ax"], &[&border, &named]).succeeded();
     assert_eq!(names(&named), ["beyond"]);
@@ -258,7 +258,7 @@ fn what_replaces_a_file_has_its_owner() {
     }
 }
 
-/// A chroot often has no `/proc`, and only there a nameless file finds its name.
+/// A chroot often lacks `/proc`, which is needed to give a nameless file its name.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn atomic_copies_need_no_proc() {

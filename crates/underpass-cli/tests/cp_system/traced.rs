@@ -1,4 +1,4 @@
-//! Calls that fail or return wrong counts, and calls that are counted.
+//! Calls that fail or return wrong counts, and counts of calls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use underpass_testkit::{ExitReport, assert_same_files, disk_folder, run, strace}
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a copy under strace: how it ended, and the log.
+/// Runs a copy under strace; returns its exit report and the log.
 fn traced(trace: &[&str], options: &[&str], operands: &[PathBuf]) -> (ExitReport, String) {
     let log = tempfile::NamedTempFile::new().expect("a log");
     let mut strace = strace(log.path(), trace);
@@ -24,7 +24,7 @@ fn a_kernel_that_only_claims_to_have_copied_is_found_by_verify() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
     let operands = [file(&path("source"), 1, 20 * MIB), path("dest")];
-    // The first call probes, the third is the second one of the file.
+    // The first call probes, the third is the second one for the file.
     let lie = format!("inject=copy_file_range:retval={}:when=3", 8 * MIB);
     let trace = ["trace=copy_file_range", &lie];
     let options = ["--only=copy_range", "--atomic", "--verify"];
@@ -65,7 +65,7 @@ fn a_quota_that_is_used_up_is_reported_and_atomic_leaves_nothing() {
     }
 }
 
-/// How often files and file systems were synced.
+/// Returns the number of syncs of files and of file systems.
 fn syncs(options: &[&str], from: &Path, to: &Path) -> (usize, usize) {
     let operands = [from.to_owned(), to.to_owned()];
     let trace = ["trace=fsync,fdatasync,syncfs,sync"];
@@ -91,7 +91,7 @@ fn what_is_to_be_on_disk_is_synced_and_nothing_else() {
         ("-f", (0, 0), (0, 0), (0, 0)),
         ("--fsync", (1, 0), (5, 0), (0, 0)),
         ("--fsync=file", (1, 0), (5, 0), (0, 0)),
-        // Every folder, and the one that names the copy.
+        // Every folder, and the parent of the copy.
         ("--fsync=dir", (2, 0), (5 + 3 + 1, 0), (2 + 1, 0)),
         ("--fsync=end", (0, 1), (0, 1), (0, 1)),
     ]

@@ -1,4 +1,4 @@
-//! Copies one entry: looks, decides, makes way, creates the copy, and reports.
+//! Copies one entry: queries, decides, removes obstacles, creates the copy, and reports.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::tree::inode_table::{CopiedFile, NamedFile};
 use crate::tree::level::Task;
 use crate::workers::pool::{Batch, WorkerPool};
 
-/// One of the threads that copy.
+/// One of the copying threads.
 pub(crate) struct CopyWorker<'a> {
     pub(crate) run: &'a CopyRun<'a>,
     sigxfsz_guard: SigxfszGuard,
 }
 
 impl<'a> CopyWorker<'a> {
-    /// The calling thread.
+    /// Returns a worker for the calling thread.
     pub(crate) fn of(run: &'a CopyRun<'a>) -> Self {
         Self {
             run,
@@ -40,12 +40,12 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Copies entries that other workers hand out, until it is dismissed.
+    /// Copies entries submitted by other workers, until it is dismissed.
     pub(crate) fn work(&self, pool: &WorkerPool) {
         pool.work(&|task| self.copy(&task));
     }
 
-    /// Has entries of one folder copied, by any worker.
+    /// Submits entries of one folder, to be copied by any worker.
     pub(crate) fn submit(&self, batch: Batch) {
         match &self.run.pool {
             Some(pool) => pool.submit(batch, &|task| self.copy(&task)),
@@ -53,7 +53,7 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Blocks until all submitted entries are copied, and helps.
+    /// Copies until all submitted entries are done; blocks for those of other workers.
     pub(crate) fn drain(&self) {
         if let Some(pool) = &self.run.pool {
             pool.drain(&|task| self.copy(&task));
@@ -68,15 +68,15 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Copies an entry that its folder calls no folder.
+    /// Copies an entry that its folder reports as not a folder.
     fn copy(&self, task: &Task) {
         self.perform(task, |entry, _, _, events| {
             events.problem(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         });
     }
 
-    /// Copies an entry; what is a folder is left to `enter`: its copy is to be made or found, and
-    /// its entries to be copied.
+    /// Copies an entry; calls `enter` for a folder, which must make or find its copy and copy its
+    /// entries.
     pub(crate) fn perform(
         &self,
         task: &Task,
@@ -92,18 +92,18 @@ impl<'a> CopyWorker<'a> {
     }
 }
 
-/// What was at the name of a link before.
+/// The previous state of a link's name.
 #[derive(Clone, Copy, PartialEq)]
 enum LinkPlace {
-    /// Nothing, or the same link.
+    /// No file, or the same link.
     Free,
     /// Another file, which the link has replaced.
     Taken,
 }
 
 impl Entry<'_> {
-    /// Does all that can be done without entering a folder, and returns the folder to enter, if it
-    /// is one, and where its copy goes.
+    /// Does everything that is possible without entering a folder, and returns the folder to enter,
+    /// if it is one, and its destination.
     fn execute(&self, events: &mut EventBuffer<'_>) -> Option<(Stat, Destination)> {
         if self.run.stopped() {
             return None;
@@ -138,8 +138,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Decides what becomes of the destination, and renames or removes it where it has to go.
-    /// Returns where the copy goes, if there is to be one.
+    /// Decides the action for the destination, and renames or removes it if necessary. Returns the
+    /// destination of the copy, if one is to be made.
     fn make_way(
         &self,
         source: &Stat,
@@ -218,7 +218,7 @@ impl Entry<'_> {
         self.run.context.observer.confirm_overwrite(&question)
     }
 
-    /// Removes what is in the place of the copy.
+    /// Removes the existing destination.
     pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let task = self.task;
         match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
@@ -231,8 +231,8 @@ impl Entry<'_> {
         }
     }
 
-    /// The destination stays; where names of one file stay names of one file, it is one of them:
-    /// the name itself, which may be a symbolic link to what was compared.
+    /// Keeps the destination; if hard links are preserved, records it as a name of the file: the
+    /// name itself, which may be a symbolic link to the compared file.
     fn keep_linked(&self, source: &Stat) -> Result<(), Problem> {
         if !self.keeps_links_of(source) || self.run.options.dry_run {
             return Ok(());
@@ -254,7 +254,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Creates the copy of something other than a folder.
+    /// Creates the copy of a file that is not a folder.
     fn create(
         &self,
         source: &Stat,
@@ -341,7 +341,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Whether other names of this file may follow that are to become names of its copy.
+    /// Returns whether other names of this file may follow that become names of its copy.
     fn keeps_links_of(&self, source: &Stat) -> bool {
         let options = self.run.options;
         let may_come_again = source.st_nlink > 1 || self.follows();
@@ -359,7 +359,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Makes the destination another name of a file copied before, over what is there.
+    /// Makes the destination another name of a file copied before, replacing the existing one.
     fn link_to(&self, copied: &CopiedFile) -> Result<LinkPlace, Problem> {
         let (dest, name) = (&self.task.folders.dest, &self.task.dest);
         let link_over = || match dest.look_at(name) {
@@ -380,7 +380,7 @@ impl Entry<'_> {
         })
     }
 
-    /// Notes the copy of an operand: another operand must not overwrite it.
+    /// Records the copy of an operand: another operand must not overwrite it.
     pub(crate) fn note_created(&self) {
         let (folder, name) = (&self.task.folders.dest, &self.task.dest);
         if self.is_operand()
@@ -392,7 +392,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Writes the name of an operand's copy to disk. For other names their folder does it.
+    /// Syncs the name of an operand's copy to disk. Other names are synced by their folder.
     fn sync_name(&self, events: &mut EventBuffer<'_>) {
         if self.is_operand()
             && let Err(errno) = self
@@ -403,7 +403,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Gives the old destination its name back, over what was begun in its place.
+    /// Restores the name of the old destination, replacing the incomplete copy.
     fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
@@ -424,7 +424,7 @@ impl Entry<'_> {
         });
     }
 
-    /// Reports that the destination stays: there is to be no copy.
+    /// Reports that the destination stays: no copy is made.
     fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Option<Destination> {
         events.counts.skipped += 1;
         self.run.context.progress.passed_over(source);
@@ -435,7 +435,7 @@ impl Entry<'_> {
         None
     }
 
-    /// Reports what has become of an entry.
+    /// Reports the outcome of an entry.
     pub(crate) fn finished(
         &self,
         source: &Stat,

@@ -28,7 +28,7 @@ use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 
-/// Copies what can be read from the source into a regular file, or whatever is in its place.
+/// Copies the readable content of the source into a regular file, or the existing destination.
 pub(crate) fn copy(
     entry: &Entry<'_>,
     seen: &Stat,
@@ -53,12 +53,12 @@ pub(crate) fn copy(
     }
 }
 
-/// A source that is open.
+/// An open source.
 struct OpenSource {
     fd: OwnedFd,
-    /// What it was when it was opened.
+    /// The state of the source when it was opened.
     stat: Stat,
-    /// What its copy is made after: the same, as a regular file.
+    /// The model of its copy: the same, as a regular file.
     as_file: Stat,
 }
 
@@ -69,7 +69,7 @@ impl OpenSource {
             flags |= OFlags::NOFOLLOW;
         }
         if matches!(file_type(seen), FileType::RegularFile | FileType::Fifo) {
-            // What has taken the place of a file since may be a FIFO, which would block.
+            // The file may have been replaced by a FIFO since, which would block.
             flags |= OFlags::NONBLOCK;
         }
         let failed = |errno| entry.at_source(ProblemKind::Open, errno);
@@ -121,7 +121,7 @@ impl FileCopy<'_> {
         Ok(())
     }
 
-    /// Finds how much of the destination equals the source, and cuts off the rest.
+    /// Finds the length of the destination that equals the source, and truncates the rest.
     fn keep_equal(&mut self) -> Result<u64, Problem> {
         let entry = self.entry;
         let there = size(&self.dest.stat);
@@ -160,7 +160,7 @@ impl FileCopy<'_> {
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
-        // Who reads a pipe may do so long after this program has ended.
+        // A pipe may be read long after this program has ended.
         let copied = Policy::default().aliasing(Aliasing::Refused);
         let policy = options
             .only
@@ -171,7 +171,7 @@ impl FileCopy<'_> {
         let plan = driver.plan(&input, &output);
         let account =
             drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
-        // A pipe holds pages of the source. What was cut off meanwhile left it as zeros.
+        // A pipe holds pages of the source. Pages truncated meanwhile left it as zeros.
         if is_regular(&source.stat)
             && account.of(Mechanism::Splice).bytes > 0
             && fstat(&source.fd)
@@ -190,7 +190,7 @@ impl FileCopy<'_> {
         })
     }
 
-    /// Metadata, and the disk.
+    /// Copies the metadata, and syncs the file if necessary.
     fn finish(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let (entry, dest, options) = (self.entry, &self.dest, self.entry.run.options);
         entry.run.preserve(
@@ -212,7 +212,7 @@ impl FileCopy<'_> {
         }
     }
 
-    /// Reads the copy back, and the source again. Returns their hash.
+    /// Reads the copy and the source again and compares them. Returns their hash.
     fn verify(&self, events: &mut EventBuffer<'_>) -> Result<Option<String>, Problem> {
         let (entry, dest) = (self.entry, &self.dest);
         if !is_regular(&self.source.stat) || !is_regular(&dest.stat) {
@@ -223,7 +223,7 @@ impl FileCopy<'_> {
             .map_err(|errno| entry.at_dest(ProblemKind::Read, errno).by_call("fstat"))?;
         let copied = size(&is_now);
         let end = endpoint(&self.source.stat);
-        // Files of /proc and /sys don't say how long they are: all that came is read again.
+        // The size of files in /proc and /sys is unknown: everything that was copied is read again.
         let len = match Source::of(self.source.fd.as_fd(), end).owed {
             Owed::Exactly(len) => len,
             Owed::ToEnd => copied,
@@ -242,10 +242,10 @@ impl FileCopy<'_> {
         Err(problem.with_other(entry.source_shown()))
     }
 
-    /// Whether source and copy, as they were compared, are what their names lead to by now.
+    /// Checks that the names of source and copy still lead to the files compared.
     fn check_names(&self) -> Result<(), Problem> {
         let entry = self.entry;
-        // Files of /proc come and go under their names.
+        // Files in /proc may be replaced under their names.
         let source = (size(&self.source.stat) > 0)
             .then(|| entry.look_at_source())
             .transpose()?;
@@ -314,11 +314,11 @@ fn drive<F: AsFd, G: AsFd>(
     };
     let pipe = (source.end.kind == EndpointKind::Pipe).then(|| source.fd.as_fd());
     let mut watch = |progress: underpass::Progress| {
-        // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
+        // Holes and shared blocks are in place without having been moved.
         count(progress.done, progress.holes + progress.shared);
         let ended = progress.total == Some(progress.done);
         if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
-            // What fails here fails in the call that follows, too, which reports it.
+            // The call that follows meets and reports any error.
             let _waited = fifo::until_readable(pipe, || entry.run.stopped());
         }
         unless_stopped(entry)
@@ -336,12 +336,12 @@ fn drive<F: AsFd, G: AsFd>(
     moved
 }
 
-/// Bytes that are where they should be without having been moved.
+/// Returns the bytes in place that did not have to be moved.
 fn unmoved(account: &Account) -> u64 {
     account.holes + account.of(Mechanism::Clone).bytes
 }
 
-/// The error of the mover as a problem of `cp`. The destination had `kept` bytes before.
+/// Converts an error of the mover into a problem of `cp`. The destination had `kept` bytes before.
 fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
     let (source, dest) = (entry.source_shown(), entry.dest_shown());
     let cloning = entry.run.options.cloning == Cloning::Always;
@@ -351,14 +351,14 @@ fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
         Fault::Source => (ProblemKind::Read, source, dest),
         Fault::Sink | Fault::Full => (ProblemKind::Write, dest, source),
         _ if cloning => (ProblemKind::Clone, dest, source),
-        // Refused by one mechanism for its size, a file may suit another one; where none is left,
-        // it is too large.
+        // A file refused by one mechanism for its size may suit another one; if none is left, it is
+        // too large.
         Fault::Refused if error.errno == Some(Errno::FBIG) => (ProblemKind::Write, dest, source),
         Fault::Refused => (ProblemKind::Refused, source, dest),
         _ => (ProblemKind::Copy, source, dest),
     };
     let mut problem = Problem::new(kind, path).with_other(other);
-    // A clone that was not tried is none of two regular files.
+    // A clone that was not tried involves something other than a regular file.
     let untried = (problem.kind == ProblemKind::Clone).then_some(Errno::INVAL);
     problem.errno = error.errno.or(untried);
     problem.call = error.mechanism.map(Mechanism::name);

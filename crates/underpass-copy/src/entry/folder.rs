@@ -1,4 +1,4 @@
-//! The copy of a folder: made or found, and open.
+//! The copy of a folder: created or found, and open.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::report::reporter::EventBuffer;
 pub(crate) struct FolderCopy {
     pub(crate) folder: Folder,
     pub(crate) creation: Creation,
-    /// The permission bits that it had before [`FolderCopy::widen`] changed them.
+    /// The permission bits before [`FolderCopy::widen`] changed them.
     pub(crate) narrowed: Option<u32>,
 }
 
 impl FolderCopy {
-    /// Makes the copy, or opens the one that is there.
+    /// Creates the copy, or opens the existing one.
     pub(crate) fn make_or_open(
         entry: &Entry<'_>,
         source: &Stat,
@@ -48,8 +48,8 @@ impl FolderCopy {
         Ok(copy(open(entry, dest)?, Creation::New(mode)))
     }
 
-    /// Widens the permission bits of a folder that was just made, where it can't be filled: an
-    /// access control list of its parent may have narrowed them.
+    /// Widens the permission bits of a new folder that can't be filled: an access control list of
+    /// its parent may have narrowed them.
     pub(crate) fn widen(&mut self, entry: &Entry<'_>) -> Result<(), Problem> {
         if matches!(self.folder, Folder::Imagined) || self.creation == Creation::Existing {
             return Ok(());
@@ -67,7 +67,7 @@ impl FolderCopy {
     }
 }
 
-/// Opens the copy of a folder: what was seen there, or what was just made.
+/// Opens the copy of a folder: the one that was seen, or the one just created.
 fn open(entry: &Entry<'_>, dest: &Destination) -> Result<Folder, Problem> {
     let seen = match dest {
         Destination::Existing(there) => Some(there),

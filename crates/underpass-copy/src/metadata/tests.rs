@@ -15,14 +15,14 @@ const NOBODY: u32 = 65534;
 
 type Wishing = fn(&mut Preserve);
 
-/// A folder that everybody may write.
+/// Creates a folder that every user may write.
 fn scratch() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     folder
 }
 
-/// On a thread of its own, that of an ordinary user if we are root.
+/// Runs `does` on a separate thread, as an ordinary user if we are root.
 fn as_ordinary_user<T: Send>(does: impl FnOnce() -> T + Send) -> T {
     let thread = || {
         if geteuid().is_root() {
@@ -88,7 +88,7 @@ fn stat(path: &Path) -> Stat {
     rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).unwrap()
 }
 
-/// Both open.
+/// Preserves metadata with both files open.
 fn put(
     source: &Path,
     dest: &Path,
@@ -104,7 +104,7 @@ fn put(
     preserve(from, &stat(source), to, creation, wishes, who)
 }
 
-/// Both by name.
+/// Preserves metadata with both files by name.
 fn put_named(source: &Path, dest: &Path, creation: Creation, wishes: &Preserve) -> Vec<Problem> {
     let (from, to) = (named(source), named(dest));
     let (from, to) = (
@@ -114,7 +114,7 @@ fn put_named(source: &Path, dest: &Path, creation: Creation, wishes: &Preserve) 
     preserve(from, &stat(source), to, creation, wishes, &process())
 }
 
-/// A copy's empty file, as the kernel makes it under a umask of 022.
+/// Creates a copy's empty file, as the kernel does under a umask of 022.
 fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &ProcessFacts) -> Creation {
     let created = mode_at_first(&stat(source), wishes, who);
     fs::write(dest, "").unwrap();
@@ -133,7 +133,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// `user::rw-`, `user:1234:rwx`, `group::r--`, a mask and `other::---`.
+/// Returns `user::rw-`, `user:1234:rwx`, `group::r--`, a mask and `other::---`.
 fn list(mask: u8) -> Vec<u8> {
     let entry = |tag: u8, bits: u8, id: u32| {
         let [a, b, c, d] = id.to_le_bytes();
@@ -448,7 +448,7 @@ fn refused_attributes_are_reported_if_they_were_demanded() {
             .map(|error| (error.errno, error.other))
             .collect::<Vec<_>>()
     };
-    // procfs has none at all.
+    // procfs supports none at all.
     let unsupporting = Path::new("/proc/self/comm");
     assert_eq!(put(unsupporting, PreserveLevel::BestEffort), []);
     assert_eq!(
@@ -499,7 +499,7 @@ fn owner_and_attributes_of_a_link_are_its_own() {
     });
 }
 
-/// Preserves the metadata of a link, which `make_special` changes before.
+/// Preserves the metadata of a link after `make_special` has changed it.
 fn check_link(make_special: impl FnOnce(&Path)) {
     let folder = scratch();
     let target = file(folder.path(), "target", 0o640);
@@ -583,7 +583,7 @@ fn another_file_in_the_place_of_the_copy_is_left_alone() {
     stale(put_named(&source, &dest, Creation::New(0o600), &all()));
     assert_eq!(mode(&victim), 0o600);
 
-    // Of the same kind, but with a name elsewhere.
+    // Of the same kind, but with a second name elsewhere.
     let [source, dest] = ["l", "m"].map(|name| folder.path().join(name));
     std::os::unix::fs::symlink("nowhere", &source).unwrap();
     fs::hard_link(&source, &dest).unwrap();

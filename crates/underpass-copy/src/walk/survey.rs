@@ -1,8 +1,7 @@
-//! Finds how much there is to copy: for progress that knows its end.
+//! Estimates the total size of a copy: for progress with a known end.
 //!
-//! A walk that only looks, beside the one that copies. What it finds may differ from what is copied
-//! where files come and go or where destinations stay as they are: it is an estimate, and nothing
-//! depends on it.
+//! A read-only walk, concurrent with the copying one. Its result may differ from the copy if files
+//! appear and disappear or if destinations are kept: it is an estimate, and nothing depends on it.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,11 +17,11 @@ use crate::tree::filter::NameFilter;
 use crate::tree::level::Role;
 use crate::walk::operands::sources;
 
-/// Folders that are open at once. What is below is not counted.
+/// The maximum number of open folders. Anything deeper is not counted.
 const DEPTH_MAX: usize = 128;
 
 /// Counts the files and bytes below `operands`, as [`crate::copy`] takes them, into `progress`.
-/// Blocks until all is found or `stop` is set; reads folders and metadata only.
+/// Blocks until everything is found or `stop` is set; reads folders and metadata only.
 pub fn survey(
     operands: &[OsString],
     options: &CopyOptions,
@@ -52,12 +51,12 @@ struct Survey<'a> {
 }
 
 impl Survey<'_> {
-    /// Whether it was stopped.
+    /// Returns whether it was stopped.
     fn is_over(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
-    /// Counts a name, and what is below it; `path` is what stands below the operand.
+    /// Counts a name and everything below it; `path` is its path below the operand.
     fn look(&self, folder: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) {
         let (flags, opening) = match self.options.follows(Role::Inside) {
             true => (AtFlags::empty(), OFlags::empty()),
@@ -97,7 +96,7 @@ impl Survey<'_> {
 mod tests {
     use super::*;
 
-    /// What is found below a folder with two files, and whether that is said to be all.
+    /// Returns the files and bytes found below a folder with two files, and the end marker.
     fn found(stop: &AtomicBool) -> (u64, u64, u64) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("below")).expect("room");

@@ -1,4 +1,4 @@
-//! Files with secrets: who may read them, and whether they are served.
+//! Files with secrets: their permissions, and whether they are served.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +9,7 @@ use underpass_net::User;
 
 use crate::options::ServerOptions;
 
-/// Warns of a file that everybody may read; `what` it is.
+/// Warns of a file, described by `what`, that every user of the machine may read.
 pub(crate) fn exposed(what: &str, file: &Path) -> Option<String> {
     let mode = fs::metadata(file).ok()?.permissions().mode();
     (mode & 0o004 != 0).then(|| {
@@ -20,8 +20,8 @@ pub(crate) fn exposed(what: &str, file: &Path) -> Option<String> {
     })
 }
 
-/// Whether a user may read a file: it is tried, or judged by the permission bits of the file and of
-/// all folders on the way, links included.
+/// Whether a user may read a file: opens it if this process runs as that user, and otherwise checks
+/// the permission bits of the file and of all its parent folders, through links too.
 pub(crate) fn may_read(user: &User, path: &Path) -> bool {
     if user.number().ok() == Some(geteuid().as_raw()) {
         return File::open(path).is_ok();
@@ -37,9 +37,9 @@ pub(crate) fn may_read(user: &User, path: &Path) -> bool {
     folders.all(may_search) && file.is_ok_and(|there| user.may_read(&there))
 }
 
-/// The first of these files that is in a served folder, and that folder: whoever guesses its name
-/// could read it. Folders are compared as the kernel identifies them, since mounts and links give
-/// them several names.
+/// Returns the first file that is in a served folder, and that folder: anyone who guesses its name
+/// could read it. Folders are compared by device and inode, since mounts and links give them
+/// several names.
 pub(crate) fn served(
     options: &ServerOptions,
     mut files: impl Iterator<Item = PathBuf>,
@@ -62,7 +62,7 @@ pub(crate) fn served(
     })
 }
 
-/// Where a file is, or will be, and every link that leads to it; of each the folder without links.
+/// Returns the paths of a file, existing or not, and of the links to it, in resolved folders.
 fn places(path: &Path) -> Vec<PathBuf> {
     let mut places = Vec::new();
     let mut next = place(path);
@@ -75,7 +75,7 @@ fn places(path: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// As many as the kernel follows (path_resolution(7)).
+/// The kernel's limit (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 fn place(path: &Path) -> Option<PathBuf> {

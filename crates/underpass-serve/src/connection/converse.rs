@@ -9,7 +9,7 @@
 //!                                                                  └─► file shrank: reset
 //! ```
 //!
-//! Requests are answered one at a time, and nothing is read while a response is sent: pipelined
+//! Requests are served one at a time, and nothing is read while a response is sent: pipelined
 //! requests wait in the socket.
 
 use std::rc::Rc;
@@ -27,6 +27,7 @@ use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::connection::exchange::Exchange;
 use crate::connection::identify::{CredentialUse, Identified};
 use crate::connection::request_body::{RequestBody, SkipError};
+use crate::connection::upload::is_change;
 use crate::connection::worker::{Answer, AnswerTerms, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
@@ -36,20 +37,20 @@ use crate::request::head::{
 };
 use crate::request::request_line::Method;
 
-/// How a connection goes on after an exchange.
+/// The next step of a connection after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum NextStep {
-    /// With the next request.
+pub(super) enum NextStep {
+    /// Wait for the next request.
     Request,
-    /// It is closed after everything was delivered.
+    /// Close the connection after everything was delivered.
     Close,
-    /// It is closed; the peer is gone.
+    /// Close the connection; the peer is gone.
     Drop,
-    /// It is reset, so that the peer notices.
+    /// Reset the connection, so that the peer notices.
     Reset,
 }
 
-/// Serves a connection until it ends. With `https`, a port, requests are redirected there.
+/// Serves a connection until it ends. With `https`, a port, redirects requests there.
 pub(crate) async fn serve_connection(
     worker: Rc<Worker>,
     connection: Connection,
@@ -64,7 +65,7 @@ pub(crate) async fn serve_connection(
     };
     let next = match exchanges.exchange.meter() {
         None => exchanges.run().await,
-        // Boxed, so that connections that are not measured are not larger for it.
+        // Boxed, so that connections without measurement are not enlarged by it.
         Some(meter) => Box::pin(meter.measure(exchanges.run())).await,
     };
     let connection = exchanges.connection;
@@ -76,7 +77,7 @@ pub(crate) async fn serve_connection(
     drop(open);
 }
 
-/// Counts the end of a connection, also where its task is dropped while it waits.
+/// Counts the end of a connection, even if its task is dropped while it waits.
 struct OpenConnection(Rc<Worker>);
 
 impl Drop for OpenConnection {
@@ -86,20 +87,22 @@ impl Drop for OpenConnection {
 }
 
 /// The exchanges of a connection.
-struct Exchanges<'c> {
-    worker: &'c Worker,
-    connection: Connection,
-    exchange: Exchange,
+pub(super) struct Exchanges<'c> {
+    pub(super) worker: &'c Worker,
+    pub(super) connection: Connection,
+    pub(super) exchange: Exchange,
     /// The port that requests are redirected to.
-    https: Option<u16>,
+    pub(super) https: Option<u16>,
 }
 
-/// What has to be waited for next.
+/// The next step of an exchange.
 enum ExchangeStep<'w> {
-    /// The response to this request.
+    /// Send the response to this request.
     Send(Persistence, LastRequest, Answer<'w>),
-    /// The end of a body to skip, or a descriptor, before the request with this head is answered.
+    /// Wait for the end of a body to skip, a password, or a descriptor; the bytes are the head.
     Postpone(Option<RequestBody>, Vec<u8>),
+    /// The request with this head changes what is served.
+    Change(Vec<u8>),
 }
 
 /// Whether the client has announced that no other request follows.
@@ -109,7 +112,7 @@ enum LastRequest {
     Open,
 }
 
-/// Why there is no head.
+/// The reason why no head was read.
 enum HeadError {
     Invalid(HttpError),
     Gone,
@@ -121,8 +124,8 @@ const HEAD_TIMED_OUT: HttpError = HttpError::new(
 );
 
 impl<'c> Exchanges<'c> {
-    /// Returns how the connection ends. What a request needs is boxed: a connection is as large as
-    /// the largest of the waits that it is made of, and most of the time it waits for a request.
+    /// Returns how the connection ends. The state of a request is boxed: a connection is as large
+    /// as its largest wait, and most of the time it waits for a request.
     async fn run(&mut self) -> NextStep {
         loop {
             if let Some(end) = self.await_request().await {
@@ -135,11 +138,11 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// Waits for the first byte of a request, which may take as long as a connection may be idle.
-    /// Returns how the connection ends if there is none.
+    /// Waits for the first byte of a request, limited by the idle timeout. Returns how the
+    /// connection ends if none arrives.
     async fn await_request(&mut self) -> Option<NextStep> {
         if !self.connection.input().is_empty() {
-            // It came with what was read before.
+            // The request arrived together with earlier data.
             self.worker.read_file_events();
             return None;
         }
@@ -149,7 +152,7 @@ impl<'c> Exchanges<'c> {
                 self.note_arrival(arrival);
                 return None;
             }
-            // What comes behind close_notify would destroy what has not been read.
+            // Data after close_notify would cause a reset that destroys undelivered data.
             Ok(ReadOutcome::End) if self.exchange.tls.is_some() => return Some(NextStep::Close),
             Ok(ReadOutcome::End) => return Some(NextStep::Drop),
             Err(ConnectionError::TimedOut) if self.connection.phase() < ShutdownPhase::Draining => {
@@ -161,21 +164,21 @@ impl<'c> Exchanges<'c> {
         Some(NextStep::Drop)
     }
 
-    /// What the event loop has not reported may be younger than what it has reported of files.
+    /// Reads file events if the event loop did not report the data: they may be older than it.
     fn note_arrival(&self, arrival: Arrival) {
         if arrival == Arrival::AtOnce {
             self.worker.read_file_events();
         }
     }
 
-    /// Answers the request that has begun, and those that have arrived behind it.
+    /// Serves the request that has started, and pipelined ones that have already arrived.
     async fn answer_arrived(&mut self) -> NextStep {
         loop {
             match self.exchange().await {
                 NextStep::Request => {}
                 end => return end,
             }
-            // Many requests at once in the buffer must not keep other connections waiting.
+            // Many pipelined requests in the buffer must not keep other connections waiting.
             tokio::task::consume_budget().await;
             if self.connection.input().is_empty() {
                 return NextStep::Request;
@@ -184,7 +187,7 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// One request and its response.
+    /// Serves one request.
     async fn exchange(&mut self) -> NextStep {
         let head = match self.read_head().await {
             Ok(head) => head,
@@ -196,8 +199,8 @@ impl<'c> Exchanges<'c> {
                 let is_short =
                     matches!(&answer, Answer::Written(it) if matches!(it.body, SentBody::Memory));
                 let next = self.send_answer(persistence, answer).await;
-                // No request follows (RFC 9112, section 9.6) whose arrival at a closed socket would
-                // destroy what has not been read; messages of TLS can, and stray bytes in time.
+                // A request arriving at the closed socket would destroy undelivered data, but none
+                // follows (RFC 9112, section 9.6). TLS messages and stray bytes would do so too.
                 let nothing_follows = last == LastRequest::Announced
                     && is_short
                     && self.exchange.tls.is_none()
@@ -210,11 +213,12 @@ impl<'c> Exchanges<'c> {
             Ok(ExchangeStep::Postpone(body, bytes)) => {
                 Box::pin(self.answer_later(&head, &bytes, body)).await
             }
+            Ok(ExchangeStep::Change(bytes)) => Box::pin(self.change(&head, &bytes)).await,
             Err(error) => Box::pin(self.refuse_head(error)).await,
         }
     }
 
-    /// Reads until a head is complete, of which there is something. The rest has a deadline, which
+    /// Reads until a head is complete; its first bytes have arrived. The rest has a deadline, which
     /// single bytes do not extend.
     async fn read_head(&mut self) -> Result<HeadScanner, HeadError> {
         let worker = self.worker;
@@ -246,8 +250,8 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// Takes a complete head off the input and answers it, unless it has a body that is to be
-    /// skipped first. Not part of an `async fn`, so that no connection keeps a request while it
+    /// Takes a complete head off the input and responds, unless a body has to be skipped or a
+    /// password verified first. Not an `async fn`, so that no connection holds a request while it
     /// waits.
     fn begin(&mut self, head: &HeadScanner) -> Result<ExchangeStep<'c>, HttpError> {
         let worker = self.worker;
@@ -259,6 +263,11 @@ impl<'c> Exchanges<'c> {
         let site = worker.site_of(request.authority);
         self.exchange.reaches(site);
         self.exchange.client = worker.client(peer, &request);
+        if is_change(&request, &worker.shared.sites.all[site], self.https) {
+            let change = ExchangeStep::Change(bytes.to_vec());
+            self.connection.consume(head.length());
+            return Ok(change);
+        }
         let identified = identify(worker, &self.exchange, self.https, (&request, site));
         let is_empty = request.framing == Framing::Empty;
         let (persistence, last) = match (is_empty, request.persistence) {
@@ -294,8 +303,8 @@ impl<'c> Exchanges<'c> {
         Ok(step)
     }
 
-    /// Skips the body of a request, if it has one to skip, verifies its password, if it has one to
-    /// verify, and answers it; where descriptors are short, as soon as there is one, within limits.
+    /// Skips the body of a request and verifies its password, if any, and responds; if descriptors
+    /// are short, as soon as one is free, within limits.
     async fn answer_later(
         &mut self,
         head: &HeadScanner,
@@ -363,8 +372,8 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// What the sender of a request may read, once its password is verified.
-    async fn verified(
+    /// Returns the permits of a requester, after verifying the password if necessary.
+    pub(super) async fn verified(
         &mut self,
         identified: Identified,
     ) -> Result<Option<Permits>, ConnectionError> {
@@ -379,7 +388,7 @@ impl<'c> Exchanges<'c> {
         Ok(permits)
     }
 
-    /// Answers a head that is invalid or incomplete.
+    /// Responds to an invalid or incomplete head.
     async fn refuse_head(&mut self, error: HttpError) -> NextStep {
         let input = self.connection.input();
         self.exchange.understand(input, None);
@@ -387,7 +396,7 @@ impl<'c> Exchanges<'c> {
         self.refuse(method, error).await
     }
 
-    async fn refuse(&mut self, method: Method, error: HttpError) -> NextStep {
+    pub(super) async fn refuse(&mut self, method: Method, error: HttpError) -> NextStep {
         let response = self.worker.refuse(method, error, self.connection.outbox());
         self.send(Persistence::Close, response).await
     }
@@ -399,7 +408,7 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// Waits for a hash, unless the client goes away, and sends the response with it.
+    /// Waits for a hash, unless the client disconnects, and sends the response with it.
     async fn send_hash(&mut self, persistence: Persistence, job: Box<HashJob<'c>>) -> NextStep {
         match self
             .connection
@@ -419,7 +428,11 @@ impl<'c> Exchanges<'c> {
     }
 
     /// Sends a response, and records the exchange.
-    async fn send(&mut self, persistence: Persistence, response: WrittenResponse) -> NextStep {
+    pub(super) async fn send(
+        &mut self,
+        persistence: Persistence,
+        response: WrittenResponse,
+    ) -> NextStep {
         let transfer = match self.ready(response) {
             SentBody::Memory => None,
             SentBody::File(transfer) => Some(transfer),
@@ -474,7 +487,7 @@ impl<'c> Exchanges<'c> {
         }
     }
 
-    /// Adds fields to a response, each behind a line end.
+    /// Adds fields to a response, each preceded by a line break.
     fn amend(&mut self, response: &mut WrittenResponse, fields: &str) {
         let at = response.head_bytes as usize;
         let outbox = self.connection.outbox();
@@ -482,7 +495,7 @@ impl<'c> Exchanges<'c> {
         response.head_bytes += fields.len() as u64;
     }
 
-    /// Completes the response where that is asked for, and records that it is ready.
+    /// Adds the configured fields to a response and records that it is ready.
     fn ready(&mut self, mut response: WrittenResponse) -> SentBody {
         let worker = self.worker;
         if let (Some(field), Some(_)) = (&worker.shared.hsts, &self.exchange.tls) {
@@ -500,13 +513,13 @@ impl<'c> Exchanges<'c> {
         response.body
     }
 
-    /// The fields that tell how the body is planned to leave, or is `made`, and how the previous
-    /// one left.
+    /// Returns the fields that show how the body will be sent, or is `made`, and how the previous
+    /// one was sent.
     fn explanation(&mut self, made: Option<&str>) -> String {
         let previous = self.exchange.previous.as_deref();
         let tls = self.exchange.tls.as_deref();
         let tls = tls.zip(self.connection.sealed_by());
-        // The length of the fields decides too whether a small body leaves with its head.
+        // The length of the fields also affects whether a small body is joined with its head.
         let length = |forecast: &Forecast| {
             let planned = explain::planned(forecast);
             explain::fields(Some(&planned), previous, tls).len() as u64
@@ -522,14 +535,14 @@ impl<'c> Exchanges<'c> {
         explain::fields(planned.as_deref(), previous, tls)
     }
 
-    fn record(&mut self, end: ExchangeEnd) {
+    pub(super) fn record(&mut self, end: ExchangeEnd) {
         self.worker
             .record(self.connection.outbox(), &mut self.exchange, end);
     }
 }
 
-/// Who sends a request. One that is redirected to HTTPS shows its credentials there.
-fn identify(
+/// Identifies the requester. Credentials are ignored if the request is redirected to HTTPS.
+pub(super) fn identify(
     worker: &Worker,
     exchange: &Exchange,
     https: Option<u16>,
@@ -546,8 +559,8 @@ fn identify(
     worker.identify((request, site), exchange.client, tls, credentials)
 }
 
-/// What becomes of the connection after a request whose end is known.
-fn persistence(
+/// Decides whether the connection is kept after a request with a known end.
+pub(super) fn persistence(
     request: &RequestHead<'_>,
     phase: ShutdownPhase,
     exchange: &Exchange,
@@ -571,7 +584,7 @@ fn after(persistence: Persistence) -> NextStep {
     }
 }
 
-fn ended_by(error: &ConnectionError) -> ExchangeEnd {
+pub(super) fn ended_by(error: &ConnectionError) -> ExchangeEnd {
     match error {
         ConnectionError::PeerGone => ExchangeEnd::PeerGone,
         ConnectionError::TimedOut => ExchangeEnd::Stalled,
@@ -582,7 +595,7 @@ fn ended_by(error: &ConnectionError) -> ExchangeEnd {
     }
 }
 
-/// Warns which file could not be sent, where and why.
+/// Warns of a file that could not be sent, with the offset and the reason.
 fn warn(transfer: Option<FileTransfer>, error: &underpass::Error) {
     let Some(transfer) = transfer else {
         tracing::debug!("response not sent: {error}");

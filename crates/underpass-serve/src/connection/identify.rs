@@ -1,4 +1,4 @@
-//! Finds out who sends a request.
+//! Identifies requesters.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,16 +18,16 @@ use crate::request::head::RequestHead;
 use crate::request::query::Query;
 use crate::request::request_line::{HttpTarget, Method};
 
-/// Who sends a request.
+/// The identification of a requester.
 #[derive(Debug)]
 pub(crate) enum Identified {
-    /// All that can be known; nothing where everyone may read everything.
+    /// Complete; `None` if everyone may read everything.
     Known(Option<Permits>),
     /// A password has to be verified first.
     Unverified(Box<UnverifiedLogin>),
 }
 
-/// A login that has to be verified, and what is known apart from it.
+/// A login that has to be verified, and the rest of the identity.
 #[derive(Debug)]
 pub(crate) struct UnverifiedLogin {
     site: usize,
@@ -38,19 +38,19 @@ pub(crate) struct UnverifiedLogin {
     login: Login,
 }
 
-/// Whether credentials count that came with a request.
+/// Whether the credentials of a request are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum CredentialUse {
     Verified,
-    /// They came unencrypted to a server that speaks HTTPS.
+    /// They came unencrypted to a server that offers HTTPS.
     Ignored,
 }
 
-/// When to come back where too many logins wait.
+/// The delay before a retry when too many logins are waiting.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Who sends a request from `place`, as far as that is known without waiting.
+    /// Identifies the requester at `place`, as far as possible without waiting.
     pub(crate) fn identify(
         &self,
         (request, site): (&RequestHead<'_>, usize),
@@ -114,7 +114,7 @@ impl Worker {
         Identified::Known(Some(permits(access, asker, method)))
     }
 
-    /// Verifies a login. Dropping the future gives up.
+    /// Verifies a login. Dropping the future cancels it.
     pub(crate) async fn verify(&self, login: UnverifiedLogin) -> Option<Permits> {
         let UnverifiedLogin {
             site,
@@ -152,7 +152,7 @@ fn permits(access: &SiteAccess, asker: Asker, method: Method) -> Permits {
     }
 }
 
-/// Whether a query may hold a signature: most hold none, and are not read twice.
+/// Whether a query may hold a signature: most do not, and are not parsed twice.
 fn has_signature(query: &[u8]) -> bool {
     query
         .windows(PARAMETER.len())

@@ -1,5 +1,5 @@
-//! What is sent and received in turns survives its futures: each is dropped wherever it has to
-//! wait, and the next one goes on.
+//! Transfers in turns survive the loss of their futures: each is dropped wherever it has to wait,
+//! and the next one continues.
 
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
 use crate::event_loop::{cool, range, reader, recv_file, runtime, send_file, stream};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
-/// What becomes of a future that is dropped the first time it waits.
+/// Polls a future once and drops it; returns its output if it was ready.
 async fn polled_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -26,8 +26,8 @@ async fn polled_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// Repeats turns until `$turn` says that nothing is left, dropping each where it waits; how often
-/// that was.
+/// Repeats turns until `$turn` returns `Empty`, dropping each where it waits; returns the number
+/// dropped.
 macro_rules! interrupted {
     ($turn:expr) => {{
         let mut dropped = 0;

@@ -1,4 +1,4 @@
-//! What a listing is asked to be, the order of its entries, and what it came to.
+//! The parameters, the sort order and the totals of a listing.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use crate::request::query::{ListingFormat, SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
 
-/// What a listing is asked to be.
+/// The parameters of a listing.
 #[derive(Clone, Debug)]
 pub(crate) struct ListingView {
     pub(crate) path: SitePath,
@@ -17,18 +17,18 @@ pub(crate) struct ListingView {
     /// Only names that contain this are listed.
     pub(crate) search: Vec<u8>,
     pub(crate) archives: Offer,
-    /// The signature of the link by which it is read: links in the page have it too.
+    /// The signature of the link by which the page was read, added to links in the page.
     pub(crate) signed: Option<SignedParameter>,
 }
 
-/// Whether the rows have the order that was asked for.
+/// Whether the rows are in the requested order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Sorting {
     Sorted,
     Unsorted,
 }
 
-/// What was listed.
+/// The totals of the listed entries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ListingTotals {
     pub(crate) folders: u64,
@@ -52,8 +52,8 @@ impl ListingTotals {
     }
 }
 
-/// Whether a character has no shape of its own, or changes that of others: control characters,
-/// marks and overrides of the writing direction, separators of lines.
+/// Whether a character is invisible or changes how others are displayed: control characters, marks
+/// and overrides of the writing direction, line separators.
 pub(crate) fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -62,13 +62,13 @@ pub(crate) fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Folders first, and numbers in names by their value.
+/// Sorts folders first, and numbers in names by their value.
 impl SortOrder {
     pub(crate) fn sort(self, entries: &mut [FolderEntry]) {
         entries.sort_unstable_by(|one, other| self.compare(one, other));
     }
 
-    /// No two entries are equal, since their names are not.
+    /// Compares entries. No two are equal, since their names differ.
     fn compare(self, one: &FolderEntry, other: &FolderEntry) -> Ordering {
         let is_file = |entry: &FolderEntry| entry.kind != FolderEntryKind::Folder;
         let by_name = || natural(&one.name, &other.name);
@@ -86,8 +86,8 @@ impl SortOrder {
     }
 }
 
-/// As people count: `a2` before `a10`, letters of ASCII without their case. What is equal so far
-/// is compared by its bytes.
+/// Compares in natural order: `a2` before `a10`, ignoring the case of ASCII letters; if equal, by
+/// bytes.
 fn natural(one: &[u8], other: &[u8]) -> Ordering {
     let (mut left, mut right) = (one, other);
     while let ([first, ..], [second, ..]) = (left, right) {
@@ -110,7 +110,7 @@ fn natural(one: &[u8], other: &[u8]) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// The digits at the beginning without zeros before them, and what follows.
+/// Splits off the leading digits, without leading zeros.
 fn split_number(name: &[u8]) -> (&[u8], &[u8]) {
     let end = name.iter().position(|byte| !byte.is_ascii_digit());
     let (digits, rest) = name.split_at(end.unwrap_or(name.len()));

@@ -1,4 +1,4 @@
-//! A file and a socket: a range of the one is sent to the other, or received from it.
+//! Sends a range of a file to a socket, or receives one from it.
 
 use std::os::fd::AsFd;
 
@@ -21,8 +21,8 @@ use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offs
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
 
-/// Sends a range of a file to one socket. A future that is dropped takes nothing with it: the
-/// sender knows what the socket has, and a later call goes on.
+/// Sends a range of a file to one socket. Dropping a future loses nothing: the sender records what
+/// the socket has taken, and a later call continues from there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,10 +49,10 @@ pub struct FileSender {
 }
 
 impl FileSender {
-    /// Sends `len` bytes of `file` from `offset` on, by a duplicate of its descriptor.
+    /// Sends `len` bytes of `file` from `offset` on, using a duplicate of its descriptor.
     ///
     /// # Errors
-    /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated; as
+    /// `EMFILE` and `ENFILE` if the descriptor cannot be duplicated; the errors of
     /// [`FileRange::source`], so that a pipe or a terminal never blocks the event loop.
     pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
         let file = SharedFile::new(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
@@ -67,17 +67,17 @@ impl FileSender {
         })
     }
 
-    /// What it may use.
+    /// Sets the mechanisms that may be used.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sends at most `bytes_max` bytes, then lets other tasks have their chance. Waits for the
-    /// socket, and for parts of the file that are not in the page cache. Cancel safe. The socket is
-    /// the same in all turns: what was learnt of it and whether it is corked is kept between them,
-    /// and a part of the file may be on its way to it.
+    /// Sends at most `bytes_max` bytes, then yields to other tasks. Waits for the socket, and for
+    /// parts of the file that are not in the page cache. Cancel safe. Use the same socket in all
+    /// turns: its properties and its cork are kept between them, and a part of the file may be in
+    /// transit to it.
     ///
     /// # Errors
     /// As [`Sender::turn`].
@@ -93,7 +93,7 @@ impl FileSender {
             .await
     }
 
-    /// Sends all that is left. Cancel safe.
+    /// Sends the rest. Cancel safe.
     ///
     /// # Errors
     /// As [`Sender::turn`].
@@ -102,21 +102,21 @@ impl FileSender {
         Ok(())
     }
 
-    /// What has been sent up to now, and how.
+    /// Returns the account of the bytes sent so far.
     pub fn account(&self) -> &Account {
         self.outbox.account()
     }
 
-    /// The same, of a sender that is done with.
+    /// Consumes the sender and returns its account.
     pub fn into_account(mut self) -> Account {
         self.outbox.take_account()
     }
 }
 
-/// Receives a body of known length from one socket into a file, by splice where the kernel can. A
-/// future that is dropped takes nothing with it: what is between socket and file stays in the
-/// receiver, and a later call goes on. Syncing and closing the file, which may report a lost write
-/// (close(2)), are the caller's.
+/// Receives a body of known length from one socket into a file, by splice if the kernel can.
+/// Dropping a future loses nothing: bytes between socket and file stay in the receiver, and a later
+/// call continues from there. Syncing and closing the file, which may report a lost write
+/// (close(2)), is left to the caller.
 ///
 /// ```
 /// use std::time::Duration;
@@ -144,7 +144,7 @@ pub struct FileReceiver<F> {
     sink: Sink<F>,
     left: u64,
     account: Account,
-    /// Boxed: until the first turn there is none.
+    /// `None` until the first turn; boxed to keep the receiver small.
     body: Option<Box<StreamTransfer>>,
 }
 
@@ -153,8 +153,8 @@ impl<F: AsFd> FileReceiver<F> {
     /// `O_APPEND`. The file is neither truncated nor synced.
     ///
     /// # Errors
-    /// As [`Sink::at`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1; `ESPIPE` for what is
-    /// neither a regular file nor a block device, since writing to it may block the event loop.
+    /// As [`Sink::at`]; `EOVERFLOW` if the range ends beyond 2⁶³ − 1; `ESPIPE` for anything but a
+    /// regular file or block device, since writing to it may block the event loop.
     pub fn new(file: F, offset: u64, len: u64) -> Result<Self, Errno> {
         within_offsets(offset, len)?;
         let sink = Sink::at(file, offset)?;
@@ -169,24 +169,24 @@ impl<F: AsFd> FileReceiver<F> {
         })
     }
 
-    /// The same, of a body whose `first` bytes the caller has received with what came before it.
-    /// As many of them as belong to the body are written to the file at once, which may block as
-    /// writing to the file does; [`account`](Self::account) counts them.
+    /// Does the same for a body whose `first` bytes the caller has received along with its head.
+    /// Writes those that belong to the body to the file immediately, which may block as any write
+    /// to the file may; [`account`](Self::account) counts them.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and where the file can't be written.
+    /// As [`new`](Self::new), and if the file cannot be written.
     pub fn after(first: &[u8], file: F, offset: u64, len: u64) -> Result<Self, Error> {
         let mut receiver = Self::new(file, offset, len)?;
         receiver.push(first)?;
         Ok(receiver)
     }
 
-    /// Writes the next bytes of the body, which the caller has received and decrypted, to the
-    /// file: as many as belong to the body. Returns how many. It may block as writing to the file
-    /// does.
+    /// Writes the next bytes of the body, which the caller has received and decrypted, to the file,
+    /// up to the end of the body. Returns the number of bytes written. May block as any write to
+    /// the file may.
     ///
     /// # Errors
-    /// The file can't be written. What was written is in the account.
+    /// The file cannot be written. Bytes written before the error are in the account.
     pub fn push(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let len = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
         let mut rest = &bytes[..len];
@@ -198,15 +198,15 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(len)
     }
 
-    /// Receives until at least `bytes_max` bytes have reached the file, or all have; then other
-    /// tasks have their chance. Waits for the socket on the event loop; writing to the file may
-    /// block it for as long as the kernel throttles writers. Cancel safe. The socket is the same in
-    /// all turns, and what follows the body stays in it.
+    /// Receives until at least `bytes_max` bytes have reached the file, or all have; then yields to
+    /// other tasks. Waits for the socket on the event loop; writing to the file may block it for as
+    /// long as the kernel throttles writers. Cancel safe. Use the same socket in all turns; bytes
+    /// after the body stay in it.
     ///
     /// # Errors
-    /// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What
-    /// arrived is in the file; [`Error::lost`] bytes were taken from the socket and are not. Later
-    /// turns answer the same.
+    /// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) if the peer ended early. Bytes that
+    /// arrived are in the file; [`Error::lost`] bytes were taken from the socket and are not. Later
+    /// turns return the same error.
     pub async fn turn<S: Stream>(
         &mut self,
         socket: &S,
@@ -227,7 +227,7 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(Turn::More)
     }
 
-    /// Receives all that is left. Cancel safe.
+    /// Receives the rest. Cancel safe.
     ///
     /// # Errors
     /// As [`turn`](Self::turn).
@@ -236,27 +236,27 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(())
     }
 
-    /// Returns an error of a caller that pushes bytes, with the account up to now.
+    /// Returns an error of a caller that pushes bytes, with the account so far.
     pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
         Error::of_writing(fault, errno, &self.account)
     }
 
-    /// Bytes of the body that the file has not got yet.
+    /// Returns the bytes of the body that have not reached the file yet.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// What has reached the file up to now, and how.
+    /// Returns the account of the bytes that have reached the file so far.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// The same, of a receiver that is done with.
+    /// Consumes the receiver and returns its account.
     pub fn into_account(self) -> Account {
         self.account
     }
 
-    /// Makes the next call of the body's transfer, which is begun if there is none.
+    /// Makes the next call of the body's transfer, starting the transfer if necessary.
     fn advance<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<Step, Error> {
         let body = match &mut self.body {
             Some(body) => body,
@@ -287,7 +287,7 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(step)
     }
 
-    /// Writes bytes of the body that are in memory. Returns how many.
+    /// Writes bytes of the body that are in memory. Returns the number of bytes written.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.account.called(Mechanism::ReadWrite);
         let result = rustix::io::pwrite(&self.sink.fd, bytes, self.sink.to);
