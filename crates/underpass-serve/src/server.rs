@@ -312,7 +312,7 @@ impl FileServer {
     }
 }
 
-/// Removes expired uploads now and then regularly, on a thread that ends when the sites are dropped.
+/// Removes expired uploads regularly, on a thread that ends when the sites are dropped.
 fn sweep_uploads(sites: &Arc<ServedSites>) -> Result<(), Error> {
     if sites.all.iter().all(|site| site.uploads.is_empty()) {
         return Ok(());

@@ -2,6 +2,7 @@
 
 pub(crate) mod converse;
 pub(crate) mod exchange;
+mod exchanges;
 pub(crate) mod http;
 pub(crate) mod identify;
 pub(crate) mod request_body;

@@ -334,7 +334,7 @@ fn pages_of_other_sites_cannot_upload() {
     assert_eq!(removed.status, 403);
 }
 
-/// A small file system that is full before a body of known length, and within one of unknown length.
+/// A file system that is too small for a body of known length, and for one of unknown length.
 #[test]
 #[ignore = "needs root and mounts; run by cargo xtask test"]
 fn a_full_file_system_ends_an_upload_and_gets_its_space_back() {

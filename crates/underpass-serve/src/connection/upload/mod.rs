@@ -1,9 +1,9 @@
 //! Requests that change what is served: who may, what is asked, and what became of it.
 //!
 //! ```text
-//!  head ─► who? ─► from this site's pages? ─► may he? ─► PUT, DELETE, MKCOL, COPY, MOVE, or an upload
-//!                                                         │
-//!          the connection goes on if the body was read ◄──┘ status in a line of text
+//!  head ─► who? ─► from a page of this site? ─► allowed? ─► PUT, DELETE, MKCOL, COPY, MOVE
+//!                                                           │
+//!            the connection is kept if the body was read ◄──┘ status in a line of text
 //! ```
 //!
 //! Everything that may wait for the disk runs on the worker's threads for blocking calls.
@@ -18,7 +18,7 @@ use underpass_receive::{Error as ReceiveFault, RelativePath};
 use crate::access::permits::Permits;
 use crate::answer::refusal::refused;
 use crate::answer::text::TextResponse;
-use crate::connection::converse::{Exchanges, NextStep, ended_by, identify, persistence};
+use crate::connection::exchanges::{Exchanges, NextStep, ended_by, identify, persistence};
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::http::status::{HttpError, Status};
 use crate::limits::DRAINED_BYTES_MAX;
@@ -228,7 +228,8 @@ fn is_of_this_site(head: &RequestHead<'_>, fields: &HeadFields<'_>, site: &Serve
     };
     let scheme = origin.windows(3).position(|three| three == b"://");
     let authority = scheme.map(|scheme| &origin[scheme + 3..]);
-    matches!((authority, head.authority), (Some(one), Some(other)) if one.eq_ignore_ascii_case(other))
+    let pair = authority.zip(head.authority);
+    pair.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
 }
 
 /// Why somebody may not do something to a path, if he may not.

@@ -14,7 +14,7 @@ use underpass_receive::{
 use super::{Ended, Outcome, WriteRequest, failed, fault, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
-use crate::connection::converse::Exchanges;
+use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::{ReceiveError, RequestBody};
 use crate::http::status::{HttpError, Status};
 use crate::http::validator::{EtagRecipe, FileStamp, Validators};

@@ -6,7 +6,7 @@ use super::put::{CREATED, REPLACED, not_removed};
 use super::{Outcome, WriteRequest, failed, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
-use crate::connection::converse::Exchanges;
+use crate::connection::exchanges::Exchanges;
 use crate::http::status::{HttpError, Status};
 use crate::request::path::SitePath;
 use crate::request::request_line::{Method, WriteMethod};
