@@ -50,38 +50,45 @@ impl Connection {
         Ok(())
     }
 
-    /// Creates a receiver of a body of `length` bytes into `file`, starting at `offset`.
-    /// Immediately writes the part of the body that is in the input to the file, and consumes it.
+    /// Creates a receiver of a body of `length` bytes into `file`, starting at `offset`. It takes
+    /// over the part of the body that is in the input.
     ///
     /// # Errors
-    /// `Move` if the file cannot be written.
-    pub fn file_receiver<F: AsFd>(
+    /// `Move` if the file is not suitable, or descriptors are short.
+    pub fn file_receiver(
         &mut self,
-        file: F,
+        file: impl AsFd,
         offset: u64,
         length: u64,
-    ) -> Result<FileReceiver<F>, ConnectionError> {
-        let input = self.state.input.bytes();
-        let receiver = FileReceiver::after(input, file, offset, length);
-        let receiver = receiver.map_err(ConnectionError::Move)?;
-        // At most the length of the input, which is in memory.
-        let consumed = usize::try_from(receiver.account().bytes()).unwrap_or(input.len());
+    ) -> Result<FileReceiver, ConnectionError> {
+        let receiver = FileReceiver::new(file, offset, length);
+        let mut receiver = receiver.map_err(|errno| ConnectionError::Move(errno.into()))?;
+        let consumed = receiver.push(self.state.input.bytes());
         self.state.input.consume(consumed);
         Ok(receiver)
     }
 
+    /// Waits until a file has everything that its receiver has taken, after a call of
+    /// [`receive_file`](Connection::receive_file) was dropped.
+    ///
+    /// # Errors
+    /// `Move` if the file cannot be written.
+    pub async fn settle_file(&self, body: &mut FileReceiver) -> Result<(), ConnectionError> {
+        let settled = body.flush(&self.state.worker.kernel).await;
+        settled.map_err(ConnectionError::Move)
+    }
+
     /// Receives the rest of a body, in turns between which other connections run. A peer that sends
-    /// nothing for `stall_timeout`, or less than `rate_min`, is given up. Writing to the file may
-    /// block the worker for as long as the kernel throttles writers. Cancel safe: `body` records
-    /// what the file has, and another call continues. The caller syncs and closes the file, which
-    /// may report a lost write (close(2)).
+    /// nothing for `stall_timeout`, or less than `rate_min`, is given up. Another thread writes to
+    /// the file. Cancel safe: `body` records what the file has, and another call continues. The
+    /// caller syncs and closes the file, which may report a lost write (close(2)).
     ///
     /// # Errors
     /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone` (also if the peer ends its side before the body
     /// is complete), `Move`. The received part is in the file, and `body` has its account.
-    pub async fn receive_file<F: AsFd>(
+    pub async fn receive_file(
         &mut self,
-        body: &mut FileReceiver<F>,
+        body: &mut FileReceiver,
         while_draining: WhileDraining,
     ) -> Result<(), ConnectionError> {
         let (worker, transport) = (&*self.state.worker, &self.state.transport);
@@ -101,6 +108,8 @@ impl Connection {
             }
             match turned {
                 Ok(turned) => turned.map(drop).map_err(receive_error)?,
+                // The peer is not to blame for a slow disk.
+                Err(ConnectionError::TimedOut) if body.is_writing() => rate.last = Instant::now(),
                 Err(ConnectionError::TimedOut) => {}
                 Err(error) => return Err(error),
             }

@@ -143,15 +143,15 @@ impl Transport {
     }
 
     /// Receives one turn of a body into a file. Cancel safe.
-    pub(crate) async fn receive<F: AsFd>(
+    pub(crate) async fn receive(
         &self,
-        body: &mut FileReceiver<F>,
+        body: &mut FileReceiver,
         kernel: &Kernel,
         bytes_max: u64,
     ) -> Result<Turn, underpass::Error> {
         match &self.layer {
             Layer::Plain => body.turn(&self.socket, kernel, bytes_max).await,
-            Layer::Tls(session) => session.receive(&self.socket, body, bytes_max).await,
+            Layer::Tls(session) => session.receive(&self.socket, body, kernel, bytes_max).await,
         }
     }
 

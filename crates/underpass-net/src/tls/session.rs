@@ -12,7 +12,6 @@ mod sending_key;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +25,7 @@ use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ContentType, SupportedCipherSuite};
 use tokio::io::Interest;
 use underpass::drive::tokio::{FileReceiver, Stream, Turn, await_disk, gather};
-use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits, tcp};
+use underpass::{Error, Fault, FileRange, Gathered, Kernel, Outbox, SealedRecords, Waits, tcp};
 
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
@@ -101,6 +100,9 @@ enum InputState {
     /// They are discarded: the connection is being closed.
     Discarded,
 }
+
+/// Bytes of a body that are collected before another thread writes them.
+const WRITTEN_BYTES: usize = 256 << 10;
 
 const UNEXPECTED: SessionFault = SessionFault::Peer(AlertDescription::UnexpectedMessage);
 
@@ -233,26 +235,44 @@ impl TlsSession {
     ///
     /// # Errors
     /// As [`FileReceiver::turn`].
-    pub(crate) async fn receive<F: AsFd>(
+    pub(crate) async fn receive(
         &self,
         socket: &PlainSocket,
-        body: &mut FileReceiver<F>,
+        body: &mut FileReceiver,
+        kernel: &Kernel,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
         let stop_at = body.left().saturating_sub(bytes_max.max(1));
-        while body.left() > stop_at {
+        loop {
+            body.flush(kernel).await?;
+            if body.left() <= stop_at {
+                break;
+            }
             let mut opened = Vec::with_capacity(INPUT_BYTES_START);
-            match poll_fn(|task| self.poll_read(socket, task, &mut opened)).await {
-                Ok(0) => return Err(body.error(Fault::Truncated, None)),
-                Ok(_) => {
-                    let taken = body.push(&opened)?;
-                    // Data after the body belongs to the next request.
-                    self.state
-                        .borrow_mut()
-                        .opened
-                        .extend_from_slice(&opened[taken..]);
+            let mut read = poll_fn(|task| self.poll_read(socket, task, &mut opened)).await;
+            // What has arrived already is written with it.
+            while matches!(read, Ok(1..)) && opened.len() < WRITTEN_BYTES {
+                match self.read_now(socket, &mut opened) {
+                    Ok(more) => read = Ok(more),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => read = Err(error),
                 }
-                Err(error) => return Err(body.error(Fault::PeerGone, Some(errno_of(&error)))),
+            }
+            let taken = body.push(&opened);
+            // What follows the body is the next request's.
+            let rest = &opened[taken..];
+            self.state.borrow_mut().opened.extend_from_slice(rest);
+            let is_complete = opened.len() as u64 >= body.left();
+            match read {
+                Ok(0) if !is_complete => {
+                    body.flush(kernel).await?;
+                    return Err(body.error(Fault::Truncated, None));
+                }
+                Err(error) if !is_complete => {
+                    body.flush(kernel).await?;
+                    return Err(body.error(Fault::PeerGone, Some(errno_of(&error))));
+                }
+                _ => {}
             }
             tokio::task::consume_budget().await;
         }

@@ -23,7 +23,7 @@ pub(crate) struct RequestBody {
     extent: BodyExtent,
     invitation: ContinueExpected,
     /// The part of it that is being received into a file.
-    part: Option<FileReceiver<Arc<OwnedFd>>>,
+    part: Option<FileReceiver>,
     /// How the parts before it were received.
     account: Account,
 }
@@ -168,7 +168,7 @@ impl RequestBody {
             if left == 0 {
                 return Ok(());
             }
-            let part = stream.file_receiver(Arc::clone(file), offset + received, left);
+            let part = stream.file_receiver(file, offset + received, left);
             let part = self.part.insert(part.map_err(ReceiveError::Connection)?);
             let done = stream.receive_file(part, WhileDraining::Continues).await;
             let part = self.part.take().map(FileReceiver::into_account);

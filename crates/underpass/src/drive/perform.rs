@@ -218,7 +218,8 @@ fn fill(
     }
 }
 
-fn drain(
+/// Writes bytes of a relay buffer to the sink.
+pub(super) fn drain(
     through: RelayBuffer,
     ends: &SourceAndSink<'_>,
     to: Option<u64>,

@@ -1,6 +1,6 @@
 //! Sends the contents of an outbox.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use rustix::net::SendFlags;
 use super::cork::Cork;
 use super::residency;
 use super::stream::{AlwaysReady, Stream, attempt, ready, send_parts};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, drain, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::buffered::Gathered;
 use crate::outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox};
@@ -19,7 +19,7 @@ use crate::plan::{Plan, Policy};
 use crate::probe::source_end;
 use crate::shared_file::SharedFile;
 use crate::sys::{SignalGuard, UnignoredSignal};
-use crate::transfer::op::Op;
+use crate::transfer::op::{Op, RelayBuffer};
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::{Account, Mechanism};
@@ -431,10 +431,56 @@ impl StreamTransfer {
         Some(step)
     }
 
+    /// Takes the next call out if it writes to the sink from a pipe or a buffer, for another thread
+    /// to make. [`put_back`](Self::put_back) has to follow before anything else is called.
+    pub(super) fn take_drain(&mut self) -> Option<DetachedDrain> {
+        let op = self.machine.next_op()?;
+        let Op::Drain { through, to, len } = op else {
+            return None;
+        };
+        let (source, sink) = self.machine.ends();
+        Some(DetachedDrain {
+            call: (through, to, len),
+            ends: (source, sink),
+            buffers: std::mem::take(&mut self.buffers),
+            raised: self.raised,
+        })
+    }
+
+    /// Records the result of a call that was taken out.
+    pub(super) fn put_back(&mut self, drain: DetachedDrain, result: Result<u64, Errno>) -> Step {
+        self.buffers = drain.buffers;
+        self.machine.record(result)
+    }
+
     /// Ends the transfer; its pipe or buffer is returned to the pool.
     pub(super) fn finish(self, kernel: &Kernel) -> Result<Account, Error> {
         self.buffers.give_back(kernel);
         self.machine.finish()
+    }
+}
+
+/// A call that writes to a file, apart from its transfer.
+#[derive(Debug)]
+pub(super) struct DetachedDrain {
+    call: (RelayBuffer, Option<u64>, u64),
+    ends: (Endpoint, Endpoint),
+    buffers: RelayBuffers,
+    raised: Option<UnignoredSignal>,
+}
+
+impl DetachedDrain {
+    /// Makes the call, which blocks as writing to the file does.
+    pub(super) fn run(&mut self, file: BorrowedFd<'_>) -> Result<u64, Errno> {
+        let ((through, to, len), (source, sink)) = (self.call, self.ends);
+        let ends = SourceAndSink {
+            input: file,
+            output: file,
+            source,
+            sink,
+        };
+        let _guard = SignalGuard::against(self.raised);
+        drain(through, &ends, to, len, &mut self.buffers)
     }
 }
 
