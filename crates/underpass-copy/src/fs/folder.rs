@@ -3,13 +3,13 @@
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, fstat, fstatfs, fsync, openat,
-    statat,
+    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, chmod, fstat, fstatfs, fsync,
+    mkdirat, openat, statat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -54,6 +54,30 @@ impl Folder {
             Err(Errno::ACCESS) => Self::place(folder, name, more_flags),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Makes a folder and opens it. Returns the bits of its owner that the umask or an access
+    /// control list of the parent had taken: it has them again, so that it can be filled.
+    ///
+    /// # Errors
+    /// The errno, and the call that failed.
+    pub(crate) fn make(
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        mode: u32,
+    ) -> Result<(Self, u32), (Errno, &'static str)> {
+        let by = |call| move |errno| (errno, call);
+        mkdirat(parent, name, Mode::from_raw_mode(mode)).map_err(by("mkdirat"))?;
+        let made = Self::open(parent, name, OFlags::NOFOLLOW).map_err(by("openat"))?;
+        let now = fstat(made.fd()).map_err(by("fstat"))?.st_mode & 0o7777;
+        let lent = mode & 0o700 & !now;
+        if lent == 0 {
+            return Ok((made, lent));
+        }
+        let itself = format!("/proc/self/fd/{}", made.fd().as_raw_fd());
+        chmod(itself, Mode::from_raw_mode(now | lent)).map_err(by("chmod"))?;
+        let made = Self::open(made.fd(), c".", OFlags::empty()).map_err(by("openat"))?;
+        Ok((made, lent))
     }
 
     /// Opens a folder as a place.

@@ -47,10 +47,21 @@ impl<'a> MetadataTarget<'a> {
 /// How the copy came into being.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Creation {
-    /// It was created with these permission bits, less what the umask took.
-    New(u32),
+    /// It was created with these permission bits, less what the umask or an access control list of
+    /// its folder took.
+    New {
+        mode: u32,
+        /// Bits of them that were given back until the folder is full.
+        lent: u32,
+    },
     /// It was there.
     Existing,
+}
+
+impl Creation {
+    pub(crate) fn new(mode: u32) -> Self {
+        Self::New { mode, lent: 0 }
+    }
 }
 
 /// An open file, or one that is only pointed at (`O_PATH`): of that one modes and attributes are
