@@ -215,7 +215,7 @@ impl Entry<'_> {
         if !is_link(&stat) || !run.options.follows_destination(source, task.role) {
             return Ok(Some(found(stat, None)));
         }
-        if task.role == Role::Inside && run.is_newer_than_run(&stat) {
+        if self.may_be_planted(&stat) {
             return Err(Problem::new(ProblemKind::Planted, self.dest_shown()));
         }
         match folder.look_behind(&task.dest) {
@@ -230,6 +230,13 @@ impl Entry<'_> {
             }
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Whether a symbolic link in a folder that is copied into may be newer than the run: it is
+    /// not followed.
+    pub(crate) fn may_be_planted(&self, link: &Stat) -> bool {
+        let is_new = || self.run.is_newer_than_run(link);
+        self.task.role == Role::Inside && (is_new() || self.task.folders.dest.hides_changes(link))
     }
 
     /// Source and destination, where they may be one file.

@@ -249,7 +249,8 @@ fn link_in_the_way(entry: &Entry<'_>) -> Option<Problem> {
     }
     let is_fresh = task.folders.origin == DestinationOrigin::Fresh;
     let kind = match task.role {
-        Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => ProblemKind::Planted,
+        Role::Inside if is_fresh => ProblemKind::Planted,
+        _ if entry.may_be_planted(&link) => ProblemKind::Planted,
         _ => ProblemKind::Dangling,
     };
     Some(Problem::new(kind, entry.dest_shown()))

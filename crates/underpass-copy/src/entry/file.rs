@@ -249,8 +249,7 @@ impl FileCopy<'_> {
         let source = (size(&self.source.stat) > 0)
             .then(|| entry.look_at_source())
             .transpose()?;
-        let above = entry.task.folders.source.fd();
-        if source.is_some_and(|now| !is_same_file(above, &now, &self.source.stat)) {
+        if source.is_some_and(|now| !is_same_file(&self.source.fd, &now, &self.source.stat)) {
             return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         let Some((folder, name)) = self.dest.named(entry) else {
@@ -258,7 +257,7 @@ impl FileCopy<'_> {
         };
         let now = folder.look_behind(name);
         let now = now.map_err(|errno| entry.at_dest(ProblemKind::StatDestination, errno))?;
-        match is_same_file(folder.fd(), &now, &self.dest.stat) {
+        match is_same_file(&self.dest.fd, &now, &self.dest.stat) {
             true => Ok(()),
             false => Err(Problem::new(ProblemKind::Replaced, entry.dest_shown())),
         }

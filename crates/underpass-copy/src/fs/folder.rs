@@ -8,8 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, chmod, fstat, fstatfs, fsync,
-    mkdirat, openat, statat,
+    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, StatxFlags, chmod, fstat, fstatfs,
+    fsync, mkdirat, openat, statat, statx,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -118,6 +118,14 @@ impl Folder {
         statat(self.fd(), name, AtFlags::empty())
     }
 
+    /// Whether the time of change of something in it says nothing. SFTP has no such
+    /// time, and sshfs reports that of modification, in seconds, which renaming leaves as it is.
+    pub(crate) fn hides_changes(&self, stat: &Stat) -> bool {
+        const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
+        let is_fuse = || fstatfs(self.fd()).is_ok_and(|it| it.f_type == FUSE_SUPER_MAGIC);
+        changed_at(stat) == (stat.st_mtime, 0) && stat.st_mtime_nsec == 0 && is_fuse()
+    }
+
     pub(crate) fn identity(&self) -> Option<Identity> {
         let stat = self.look_behind(c".");
         stat.ok().map(|stat| identity(&stat))
@@ -212,19 +220,21 @@ pub(crate) fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Whether `now`, a look at a file of the file system of `on`, is of the file that was seen. Where
-/// a file system numbers its files anew at each look, that cannot be told, and its kind decides.
-pub(crate) fn is_same_file(on: impl AsFd, now: &Stat, seen: &Stat) -> bool {
+/// Whether `now`, a look at `file` or at its name, is of the file that was seen. Where the file
+/// system has another number for `file` at each look that cannot be told, and the kind decides.
+pub(crate) fn is_same_file(file: impl AsFd, now: &Stat, seen: &Stat) -> bool {
     let is_kind = now.st_dev == seen.st_dev && file_type(now) == file_type(seen);
-    identity(now) == identity(seen) || is_kind && numbers_anew(on)
+    identity(now) == identity(seen) || is_kind && numbers_anew(file)
 }
 
-/// Whether inode numbers on this file system are not those of files: FUSE has one for each name, or
-/// for each look, unless the server behind it sends its own, and 9p those of another machine.
-pub(crate) fn numbers_anew(on: impl AsFd) -> bool {
-    const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
-    const V9FS_MAGIC: FsWord = 0x0102_1997;
-    fstatfs(on).is_ok_and(|there| [FUSE_SUPER_MAGIC, V9FS_MAGIC].contains(&there.f_type))
+/// Whether an open file has another inode number at each look. Nobody can put another one in its
+/// place, as under a name, so this is no trick; the type of the file system would prove nothing:
+/// most servers behind FUSE and 9p number files reliably.
+fn numbers_anew(file: impl AsFd) -> bool {
+    // A look that the server of a file system answers, not what is remembered of an earlier one.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let look = || statx(&file, c"", flags, StatxFlags::INO).map(|now| now.stx_ino);
+    matches!((look(), look()), (Ok(one), Ok(other)) if one != other)
 }
 
 pub(crate) fn file_type(stat: &Stat) -> FileType {
