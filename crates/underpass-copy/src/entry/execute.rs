@@ -13,7 +13,7 @@ use crate::entry::{
 };
 use crate::fs::atomic_file::replace;
 use crate::fs::backup;
-use crate::fs::folder::{file_type, identity, is_folder, is_link, size};
+use crate::fs::folder::{file_type, identity, is_folder, is_link, is_regular, size};
 use crate::options::{CopyMode, RemoveExisting};
 use crate::report::event::{
     EntryKind, EntryOutcome, Event, EventDetail, Finished, OverwriteQuestion,
@@ -186,12 +186,27 @@ impl Entry<'_> {
                 Err(Errno::NOENT) => new(None),
                 Err(errno) => Err(failed(errno)),
             },
+            Action::Remove if self.may_be_kept(source, &dest.stat) => {
+                existing(Replaced::KeepsAttributes)
+            }
             Action::Remove if is_real => {
                 self.remove(events)?;
                 new(None)
             }
             Action::BackUp | Action::Remove | Action::Ask(_) => new(None),
         }
+    }
+
+    /// Whether an existing file stays with all its names if its content is that of the source
+    /// (`--resume`): where these may be the names of the source, and no other file has them.
+    fn may_be_kept(&self, source: &Stat, dest: &Stat) -> bool {
+        let options = self.run.options;
+        options.resume
+            && !options.removes_first()
+            && is_regular(source)
+            && is_regular(dest)
+            && dest.st_nlink <= source.st_nlink
+            && self.run.inodes.claim(identity(dest), identity(source))
     }
 
     fn refusal(&self, kind: ProblemKind) -> Problem {

@@ -105,7 +105,7 @@ impl FileCopy<'_> {
         let options = self.entry.run.options;
         if options.copy_mode != CopyMode::AttributesOnly {
             let kept = match options.resume {
-                true => self.keep_equal()?,
+                true => self.keep_equal(events)?,
                 false => 0,
             };
             events.content.resumed = kept;
@@ -121,8 +121,9 @@ impl FileCopy<'_> {
         Ok(())
     }
 
-    /// Finds how much of the destination equals the source, and cuts off the rest.
-    fn keep_equal(&mut self) -> Result<u64, Problem> {
+    /// Finds how much of the destination equals the source, and cuts off the rest; where that has
+    /// other names, which may be copies of other files, it makes way for a new file.
+    fn keep_equal(&mut self, events: &mut EventBuffer<'_>) -> Result<u64, Problem> {
         let entry = self.entry;
         let there = size(&self.dest.stat);
         if !is_regular(&self.source.stat) || !is_regular(&self.dest.stat) || there == 0 {
@@ -134,6 +135,14 @@ impl FileCopy<'_> {
             Comparison::DifferentAt(offset) => offset,
             Comparison::Stopped => return Err(entry.stopped(there)),
         };
+        let links = entry.run.options.preserve.links;
+        let is_shared = links.is_wanted() && self.dest.stat.st_nlink > 1;
+        if is_shared && (equal < there || there < size(&self.source.stat)) {
+            entry.remove(events)?;
+            let new = Destination::New { backup: None };
+            self.dest = destination::open(entry, &self.source.as_file, new, events)?;
+            return Ok(0);
+        }
         let dest = &mut self.dest;
         if equal < there {
             let failed = |errno| entry.at_dest(ProblemKind::Resume, errno);

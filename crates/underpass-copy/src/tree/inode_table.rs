@@ -26,6 +26,8 @@ pub(crate) struct CopiedFile {
 pub(crate) struct InodeTable {
     files: Mutex<HashMap<Identity, CopyState>>,
     changed: Condvar,
+    /// Existing files with several names, and the sources that may be kept in them.
+    claimed: Mutex<HashMap<Identity, Identity>>,
     operands: Mutex<OperandTable>,
 }
 
@@ -107,6 +109,11 @@ impl InodeTable {
     pub(crate) fn file_failed(&self, source: Identity) {
         lock(&self.files).remove(&source);
         self.changed.notify_all();
+    }
+
+    /// Whether an existing file may become the copy of this source, and is that of no other one.
+    pub(crate) fn claim(&self, dest: Identity, source: Identity) -> bool {
+        *lock(&self.claimed).entry(dest).or_insert(source) == source
     }
 
     pub(crate) fn operands(&self) -> MutexGuard<'_, OperandTable> {
