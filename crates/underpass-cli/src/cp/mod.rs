@@ -115,7 +115,8 @@ fn conclude(
         messages.complain(format!("no space left for {} more", printer.unreported()));
     }
     if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
-        messages.complain(explain::ended(summary, printer.incomplete()));
+        let line = explain::ended(summary, printer.stopped(), &command.options);
+        messages.complain(line);
     }
     match (summary.ended, stop.signal()) {
         (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),

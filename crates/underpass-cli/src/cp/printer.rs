@@ -15,7 +15,7 @@ use underpass_copy::{
     Problem, ProblemKind, Quoted,
 };
 
-use super::explain::{self, IncompleteFiles};
+use super::explain;
 use super::json;
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
 use crate::layout::counted;
@@ -35,8 +35,6 @@ pub(super) struct EventPrinter<'a> {
     unreported: AtomicU64,
     /// Files that the end of the copy left incomplete.
     stopped: AtomicU64,
-    /// Bytes of all files that are incomplete.
-    moved: AtomicU64,
 }
 
 /// Standard output, written line by line on a terminal and otherwise in large pieces.
@@ -67,7 +65,6 @@ impl<'a> EventPrinter<'a> {
             disk_full: AtomicBool::new(false),
             unreported: AtomicU64::new(0),
             stopped: AtomicU64::new(0),
-            moved: AtomicU64::new(0),
         }
     }
 
@@ -76,11 +73,9 @@ impl<'a> EventPrinter<'a> {
         self.unreported.load(Relaxed)
     }
 
-    pub(super) fn incomplete(&self) -> IncompleteFiles {
-        IncompleteFiles {
-            stopped: self.stopped.load(Relaxed),
-            bytes: self.moved.load(Relaxed),
-        }
+    /// Files that the end of the copy left incomplete.
+    pub(super) fn stopped(&self) -> u64 {
+        self.stopped.load(Relaxed)
     }
 
     /// Writes a line to standard output.
@@ -112,12 +107,8 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn problem(&self, problem: &Problem) {
-        let (stopped, moved) = match problem.kind {
-            ProblemKind::Stopped(bytes) => (1, bytes),
-            _ => (0, problem.moved.unwrap_or(0)),
-        };
-        self.stopped.fetch_add(stopped, Relaxed);
-        self.moved.fetch_add(moved, Relaxed);
+        let is_stopped = matches!(problem.kind, ProblemKind::Stopped(_));
+        self.stopped.fetch_add(u64::from(is_stopped), Relaxed);
         let leaves_part = self.leaves_parts && problem.moved.is_some();
         // Of many files without room those that are cut off are named.
         let is_short =

@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::entry::DestinationFacts;
 use crate::entry::same_file::{Sameness, sameness};
-use crate::fs::folder::{file_type, is_folder};
+use crate::fs::folder::{endpoint, file_type, is_folder};
 use crate::metadata::PreserveLevel;
 use crate::options::{
     AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, RemoveExisting,
@@ -23,6 +23,23 @@ impl CopyOptions {
             Dereference::CommandLine => role != Role::Inside,
             Dereference::Always => true,
             Dereference::Default => !self.recursive || self.copy_mode == CopyMode::HardLink,
+        }
+    }
+
+    /// Whether other names of this file may follow that are to become names of its copy.
+    pub(crate) fn keeps_links_of(&self, source: &Stat, role: Role) -> bool {
+        self.preserve.links.is_wanted()
+            && self.copy_mode != CopyMode::HardLink
+            && (source.st_nlink > 1 || self.follows(role))
+    }
+
+    /// The bytes that a copy of a file moves, as far as its size and its blocks tell: holes are
+    /// left out. Small files may have no blocks.
+    pub(crate) fn bytes_to_move(&self, source: &Stat) -> u64 {
+        let file = endpoint(source);
+        match self.copy_mode {
+            CopyMode::Copy => file.size.min(file.allocated.max(file.block_bytes)),
+            _ => 0,
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct InodeTable {
     changed: Condvar,
     /// Existing files with several names, and the sources that may be kept in them.
     claimed: Mutex<HashMap<Identity, Identity>>,
+    /// Files of several names that the progress counts.
+    counted: Mutex<HashSet<Identity>>,
     operands: Mutex<OperandTable>,
 }
 
@@ -114,6 +116,11 @@ impl InodeTable {
     /// Whether an existing file may become the copy of this source, and is that of no other one.
     pub(crate) fn claim(&self, dest: Identity, source: Identity) -> bool {
         *lock(&self.claimed).entry(dest).or_insert(source) == source
+    }
+
+    /// Whether a file is met for the first time by the progress.
+    pub(crate) fn count(&self, source: Identity) -> bool {
+        lock(&self.counted).insert(source)
     }
 
     pub(crate) fn operands(&self) -> MutexGuard<'_, OperandTable> {
