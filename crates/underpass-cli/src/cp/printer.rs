@@ -18,11 +18,15 @@ use underpass_copy::{
 use super::explain;
 use super::json;
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
+use super::totals::TravelTotals;
+use super::words::Explains;
 use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
     detail: OutputDetail,
+    /// Of all files, where they are explained together.
+    totals: Option<Mutex<TravelTotals>>,
     copy_mode: CopyMode,
     /// A copy that fails leaves what it has written.
     leaves_parts: bool,
@@ -54,6 +58,7 @@ impl<'a> EventPrinter<'a> {
                 true => command.detail.max(OutputDetail::Names),
                 false => command.detail,
             },
+            totals: (command.explains == Explains::Summary).then(Mutex::default),
             copy_mode: options.copy_mode,
             leaves_parts: !options.atomic || options.resume,
             bar,
@@ -78,6 +83,12 @@ impl<'a> EventPrinter<'a> {
         self.stopped.load(Relaxed)
     }
 
+    /// How the bytes of all files travelled, where that is explained.
+    pub(super) fn totals(&self) -> Vec<String> {
+        let totals = self.totals.as_ref();
+        totals.map_or(Vec::new(), |totals| locked(totals).lines())
+    }
+
     /// Writes a line to standard output.
     pub(super) fn line(&self, line: impl AsRef<[u8]>) {
         let mut out = self.out();
@@ -98,7 +109,7 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn out(&self) -> MutexGuard<'_, StandardOutput> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.out)
     }
 
     /// Writes what precedes a problem or a question.
@@ -125,6 +136,10 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn finished(&self, finished: &Finished) {
+        if let Some(totals) = &self.totals {
+            let shown = || self.messages.quoted(&finished.source);
+            locked(totals).add(finished, shown);
+        }
         match self.detail {
             OutputDetail::Nothing | OutputDetail::Names => {}
             OutputDetail::Debug => {
@@ -202,6 +217,7 @@ impl Observer for EventPrinter<'_> {
 
     fn event_detail(&self) -> EventDetail {
         match self.detail {
+            _ if self.totals.is_some() => EventDetail::Everything,
             OutputDetail::Nothing => EventDetail::Problems,
             OutputDetail::Names => EventDetail::Changes,
             OutputDetail::Debug | OutputDetail::Explain | OutputDetail::Json => {
@@ -209,6 +225,10 @@ impl Observer for EventPrinter<'_> {
             }
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StandardOutput {

@@ -32,6 +32,17 @@ pub(super) enum PreservedAttribute {
     All,
 }
 
+/// What is explained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Explains {
+    #[default]
+    Nothing,
+    /// Each file, and the sum.
+    Files,
+    /// All files together.
+    Summary,
+}
+
 /// Whether something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
@@ -91,6 +102,9 @@ pub(super) const FSYNC: Choices<Fsync> = &[
     ("dir", Fsync::Folder),
     ("end", Fsync::End),
 ];
+
+pub(super) const EXPLAINS: Choices<Explains> =
+    &[("files", Explains::Files), ("summary", Explains::Summary)];
 
 pub(super) const MECHANISMS: Choices<Mechanism> = &[
     ("clone", Mechanism::Clone),
