@@ -177,15 +177,15 @@ impl Entry<'_> {
         };
         let overwrite = self.run.options.overwrite;
         let is_kept = matches!(overwrite, OverwritePolicy::Keep | OverwritePolicy::Fail);
-        let is_file_over_file = !is_kept && !is_folder(source) && !is_folder(&dest.stat);
+        let is_over_file = !is_kept && !is_folder(&dest.stat);
         Ok(Some(DestinationFacts {
             pair: match is_kept {
                 true => None,
                 false => self.pair(source, &dest.stat),
             },
-            is_just_created: is_file_over_file
+            is_just_created: is_over_file
                 && self.is_just_created(dest.link.as_ref().unwrap_or(&dest.stat)),
-            backup_is_source: is_file_over_file && self.backup_is_source(source),
+            backup_is_source: is_over_file && self.backup_is_source(source),
             dest,
         }))
     }

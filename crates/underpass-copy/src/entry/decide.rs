@@ -80,6 +80,7 @@ impl CopyOptions {
         let can_be = match file_type(source) {
             FileType::RegularFile => true,
             FileType::Symlink => *self.backup_of(role) == Backup::None,
+            FileType::Directory => false,
             _ => self.reads_specials(),
         };
         can_be && self.atomic && self.copy_mode == CopyMode::Copy
@@ -161,15 +162,17 @@ pub(crate) fn decide(
 fn overwrite(source: &Stat, facts: &DestinationFacts, options: &CopyOptions, role: Role) -> Action {
     match (is_folder(source), is_folder(&facts.dest.stat)) {
         (true, true) => return Action::Write,
-        (true, false) => return Action::Refuse(ProblemKind::OverNonDirectory),
+        (true, false) if *options.backup_of(role) == Backup::None => {
+            return Action::Refuse(ProblemKind::OverNonDirectory);
+        }
         (false, true) => return Action::Refuse(ProblemKind::OverDirectory),
-        (false, false) if facts.is_just_created => {
+        (_, false) if facts.is_just_created => {
             return Action::Refuse(match facts.dest.link {
                 Some(_) => ProblemKind::ThroughJustCreated,
                 None => ProblemKind::JustCreated,
             });
         }
-        (false, false) => (),
+        (_, false) => (),
     }
     let renames_over = options.renames_over(source, role);
     if *options.backup_of(role) != Backup::None {

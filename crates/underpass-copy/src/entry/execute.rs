@@ -423,7 +423,7 @@ impl Entry<'_> {
     }
 
     /// Gives the old destination its name back, over what was begun in its place.
-    fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
+    pub(crate) fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {

@@ -30,20 +30,21 @@ impl FolderCopy {
             return Ok(copy(open(entry, there)?, Creation::Existing));
         }
         if run.options.dry_run {
-            entry.say_making(dest.renamed(), events);
+            entry.say_making(None, events);
             return Ok(copy(Folder::Imagined, Creation::new(0o700)));
         }
         let mode = metadata::mode_at_first(source, &run.options.preserve, &run.process) | 0o700;
         let parent = entry.task.folders.dest.fd();
         let made = Folder::make(parent, &entry.task.dest, mode);
         let (folder, lent) = made.map_err(|(errno, call)| {
+            entry.restore(dest.renamed(), events);
             let kind = match call {
                 "chmod" => ProblemKind::Mode,
                 _ => ProblemKind::CreateDirectory,
             };
             entry.at_dest(kind, errno).by_call(call)
         })?;
-        entry.say_making(dest.renamed(), events);
+        entry.say_making(None, events);
         Ok(copy(folder, Creation::New { mode, lent }))
     }
 }
