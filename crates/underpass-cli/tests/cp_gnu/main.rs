@@ -1,5 +1,6 @@
-//! Our cp beside GNU's, the machine's or the one that `UNDERPASS_GNU_CP` names: random worlds, random options, and everything compared
-//! that can be seen afterwards, to the nanosecond and the attribute.
+//! Our cp beside GNU's, the machine's or the one that `UNDERPASS_GNU_CP` names: random worlds,
+//! random options, and everything compared that can be seen afterwards, to the nanosecond and the
+//! attribute.
 //!
 //! Every case is repeated by its number: `UNDERPASS_CP_SEED` (1 where it isn't set) and
 //! `UNDERPASS_CP_CASE`; `UNDERPASS_CP_CASES` runs more or fewer of them.
