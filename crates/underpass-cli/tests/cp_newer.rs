@@ -63,9 +63,10 @@ const UPDATE: &str = "9.3: --update takes all, none or older";
 const NONE_FAIL: &str = "9.5: --update=none-fail fails for what it leaves alone";
 const NO_CLOBBER: &str = "9.5: -n is no failure again";
 const KEEP_LINK: &str = "9.5: --keep-directory-symlink";
+const KIND: &str = "9.10: a folder replaces a file with --backup only, and both are named";
 const DEBUG: &str = "9.2: --debug tells how a file was copied, and implies -v";
 
-const ROWS: [Row; 22] = [
+const ROWS: [Row; 25] = [
     row(DECLINED, &["-i", "a", "old"], 1, ("old", Some("old")))
         .answered("n\n")
         .says("cp: overwrite 'old'? "),
@@ -154,6 +155,16 @@ const ROWS: [Row; 22] = [
         ("fresh", Some("a")),
     )
     .prints("'a' -> 'fresh'\ncopy offload: avoided, reflink: no, sparse detection: no\n"),
+    row(KIND, &["-T", "a", "folder"], 1, ("folder/f", Some("f")))
+        .says("cp: cannot overwrite directory 'folder' with non-directory 'a'\n"),
+    row(KIND, &["-rTb", "folder", "old"], 0, ("old~", Some("old"))),
+    row(
+        KIND,
+        &["-rTv", "--backup=numbered", "folder", "old"],
+        0,
+        ("old/f", Some("f")),
+    )
+    .prints("'folder' -> 'old'\n'folder/f' -> 'old/f'\n"),
     row(UPDATE, &["-iu", "a", "new"], 0, ("new", Some("new"))),
     row(
         NO_CLOBBER,

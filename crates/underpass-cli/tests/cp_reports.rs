@@ -256,7 +256,11 @@ fn a_signal_ends_it_and_what_was_done_is_reported() {
         let bytes = copied.len();
         let account =
             format!("underpass cp: stopped: nothing copied, 1 file incomplete, {bytes} bytes");
-        assert!(last.starts_with(&account), "{reported} {bytes}");
+        assert_eq!(
+            last,
+            account + "; --resume continues it",
+            "{reported} {bytes}"
+        );
     }
 }
 

@@ -177,15 +177,15 @@ impl Entry<'_> {
         };
         let overwrite = self.run.options.overwrite;
         let is_kept = matches!(overwrite, OverwritePolicy::Keep | OverwritePolicy::Fail);
-        let is_file_over_file = !is_kept && !is_folder(source) && !is_folder(&dest.stat);
+        let is_over_file = !is_kept && !is_folder(&dest.stat);
         Ok(Some(DestinationFacts {
             pair: match is_kept {
                 true => None,
                 false => self.pair(source, &dest.stat),
             },
-            is_just_created: is_file_over_file
+            is_just_created: is_over_file
                 && self.is_just_created(dest.link.as_ref().unwrap_or(&dest.stat)),
-            backup_is_source: is_file_over_file && self.backup_is_source(source),
+            backup_is_source: is_over_file && self.backup_is_source(source),
             dest,
         }))
     }
@@ -215,7 +215,7 @@ impl Entry<'_> {
         if !is_link(&stat) || !run.options.follows_destination(source, task.role) {
             return Ok(Some(found(stat, None)));
         }
-        if task.role == Role::Inside && run.is_newer_than_run(&stat) {
+        if self.may_be_planted(&stat) {
             return Err(Problem::new(ProblemKind::Planted, self.dest_shown()));
         }
         match folder.look_behind(&task.dest) {
@@ -232,7 +232,14 @@ impl Entry<'_> {
         }
     }
 
-    /// Returns source and destination, if they may be one file.
+    /// Whether a symbolic link in a folder that is copied into may be newer than the run: it is
+    /// not followed.
+    pub(crate) fn may_be_planted(&self, link: &Stat) -> bool {
+        let is_new = || self.run.is_newer_than_run(link);
+        self.task.role == Role::Inside && (is_new() || self.task.folders.dest.hides_changes(link))
+    }
+
+    /// Source and destination, where they may be one file.
     fn pair(&self, source: &Stat, dest: &Stat) -> Option<FilePair> {
         let task = self.task;
         if identity(source) != identity(dest) && !is_link(source) && !is_link(dest) {

@@ -228,11 +228,11 @@ impl FinalMode {
         if wishes.mode.is_wanted() {
             return Self::OfSource;
         }
-        let Creation::New(created) = creation else {
+        let Creation::New { mode, lent } = creation else {
             return Self::AsMade;
         };
         let unasked = mode_unasked(stat, wishes);
-        let (lacking, without) = (unasked & !created, created & !unasked);
+        let (lacking, without) = (unasked & !mode, mode & !unasked | lent);
         match wishes.mode {
             PreserveLevel::Never => Self::OnlyThese(unasked & !process.umask()),
             _ if lacking | without == 0 => Self::AsMade,

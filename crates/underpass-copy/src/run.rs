@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{Mode, Stat, fchmod, syncfs};
+use rustix::fs::{Stat, syncfs};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use underpass::Kernel;
 
 use crate::fs::folder::{Folder, changed_at};
-use crate::metadata::{self, Creation, MetadataTarget, PreserveLevel, ProcessFacts};
+use crate::metadata::{self, Creation, MetadataTarget, ProcessFacts};
 use crate::options::{CopyOptions, Fsync};
 use crate::report::event::Observer;
 use crate::report::problem::{Problem, ProblemKind};
@@ -202,12 +202,6 @@ impl CopyRun<'_> {
             closing.creation,
             (events, &|| level.dest()),
         );
-        let mode_is_set = self.options.preserve.mode != PreserveLevel::Unset;
-        if let (Some(mode), false) = (closing.narrowed, mode_is_set)
-            && let Err(errno) = fchmod(dest.fd(), Mode::from_raw_mode(mode))
-        {
-            events.problem(Problem::failed(ProblemKind::Mode, level.dest(), errno));
-        }
         // The name of an operand's copy is in the folder above it.
         let above = level.up.as_ref().and_then(|up| up.folders.as_ref());
         let synced = |folder: &Folder| self.sync_folder(folder, || level.dest());

@@ -3,7 +3,8 @@
 
 use underpass::{Account, Cause, Mechanism, Reason};
 use underpass_copy::{
-    CopyEnd, CopySummary, EntryKind, EntryOutcome, Finished, HoleDetection, TransferReport,
+    CopyEnd, CopyMode, CopyOptions, CopySummary, EntryKind, EntryOutcome, Finished, HoleDetection,
+    TransferReport,
 };
 
 use crate::layout::counted;
@@ -32,33 +33,33 @@ pub(super) fn summary(summary: &CopySummary) -> String {
     format!("summary: {}; {}", counts(summary), summary.account)
 }
 
-/// The files of which only a part was copied.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct IncompleteFiles {
-    /// The number that the end of a stopped copy left incomplete.
-    pub(super) stopped: u64,
-    /// The bytes copied of all incomplete files.
-    pub(super) bytes: u64,
-}
-
-/// Returns the message at the end of a copy with errors. Bytes of incomplete files count too:
-/// messages name these files.
-pub(super) fn ended(summary: &CopySummary, incomplete: IncompleteFiles) -> String {
+/// The last line of a copy with errors, or one that was stopped and left so many files incomplete.
+pub(super) fn ended(summary: &CopySummary, stopped: u64, options: &CopyOptions) -> String {
     let how = match summary.ended {
         CopyEnd::Stopped => "stopped",
         CopyEnd::ByItself => "not all could be copied",
     };
-    let IncompleteFiles { stopped, bytes } = incomplete;
     let others = CopySummary {
         errors: summary.errors.saturating_sub(stopped),
         ..summary.clone()
+    };
+    let bytes = summary.account.bytes() + summary.incomplete_bytes;
+    let is_left = bytes > 0 && options.copy_mode == CopyMode::Copy;
+    let advice = match summary.ended {
+        CopyEnd::Stopped if is_left && !options.resume && !options.atomic => {
+            "; --resume continues it"
+        }
+        _ => "",
     };
     let stopped = match stopped {
         0 => String::new(),
         _ => format!(", {} incomplete", counted(stopped, "file")),
     };
-    let bytes = counted(summary.account.bytes().saturating_add(bytes), "byte");
-    format!("{how}: {}{stopped}, {bytes}", counts(&others))
+    format!(
+        "{how}: {}{stopped}, {}{advice}",
+        counts(&others),
+        counted(bytes, "byte")
+    )
 }
 
 fn counts(summary: &CopySummary) -> String {
@@ -76,7 +77,10 @@ fn counts(summary: &CopySummary) -> String {
         false => format!("{} copied", copied.join(", ")),
     };
     let state = |number, state| (number > 0).then(|| format!("{number} {state}"));
+    let there = summary.resumed_bytes + summary.skipped_bytes;
+    let there = (there > 0).then(|| counted(there, "byte") + " already there");
     let rest = [
+        there,
         state(summary.verified, "verified"),
         state(summary.skipped, "skipped"),
         count(summary.errors, "error"),
@@ -174,21 +178,24 @@ mod tests {
             ..CopySummary::default()
         };
         assert_eq!(
-            ended(&some, IncompleteFiles::default()),
+            ended(&some, 0, &CopyOptions::default()),
             "not all could be copied: 3 files, 1 folder copied, 1 error, 0 bytes"
         );
         let stopped = CopySummary {
             errors: 1,
             ended: CopyEnd::Stopped,
+            incomplete_bytes: 67_108_864,
+            skipped_bytes: 5,
             ..CopySummary::default()
         };
-        let incomplete = IncompleteFiles {
-            stopped: 1,
-            bytes: 67_108_864,
+        let line =
+            "stopped: nothing copied, 5 bytes already there, 1 file incomplete, 67108864 bytes";
+        let resuming = CopyOptions {
+            resume: true,
+            ..CopyOptions::default()
         };
-        assert_eq!(
-            ended(&stopped, incomplete),
-            "stopped: nothing copied, 1 file incomplete, 67108864 bytes"
-        );
+        assert_eq!(ended(&stopped, 1, &resuming), line);
+        let advised = format!("{line}; --resume continues it");
+        assert_eq!(ended(&stopped, 1, &CopyOptions::default()), advised);
     }
 }

@@ -1,7 +1,7 @@
 //! `underpass cp`: GNU's `cp` with additions; under the name `cp`, GNU's.
 //!
 //! ```text
-//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ explain, json
+//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ explain, totals, json
 //!                       │                   └─▶ CopyProgress ─▶ progress
 //!                       └──▶ help, man page, completions
 //! ```
@@ -14,6 +14,7 @@ mod printer;
 mod progress;
 mod request;
 mod table;
+mod totals;
 mod words;
 
 use std::ffi::OsString;
@@ -31,7 +32,7 @@ use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 use getopt::parse;
 use printer::{EventPrinter, Messages};
 use request::{CopyCommand, CpEnvironment, CpRequest, Dialect, OutputDetail};
-use words::When;
+use words::{Explains, When};
 
 pub(crate) use help::command;
 pub(crate) use request::CalledAs;
@@ -104,7 +105,10 @@ fn conclude(
 ) -> ExitCode {
     match command.detail {
         OutputDetail::Json => printer.line(json::summary(summary)),
-        OutputDetail::Explain => printer.line(explain::summary(summary)),
+        _ if command.explains != Explains::Nothing => {
+            printer.totals().iter().for_each(|line| printer.line(line));
+            printer.line(explain::summary(summary));
+        }
         _ => {}
     }
     let written = printer.finish();
@@ -115,7 +119,8 @@ fn conclude(
         messages.complain(format!("no space left for {} more", printer.unreported()));
     }
     if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
-        messages.complain(explain::ended(summary, printer.incomplete()));
+        let line = explain::ended(summary, printer.stopped(), &command.options);
+        messages.complain(line);
     }
     match (summary.ended, stop.signal()) {
         (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),

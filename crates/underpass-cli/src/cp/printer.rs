@@ -15,14 +15,18 @@ use underpass_copy::{
     Problem, ProblemKind, Quoted,
 };
 
-use super::explain::{self, IncompleteFiles};
+use super::explain;
 use super::json;
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
+use super::totals::TravelTotals;
+use super::words::Explains;
 use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
     detail: OutputDetail,
+    /// Of all files, where they are explained together.
+    totals: Option<Mutex<TravelTotals>>,
     copy_mode: CopyMode,
     /// Whether a failed copy leaves the part that it has written.
     leaves_parts: bool,
@@ -35,8 +39,6 @@ pub(super) struct EventPrinter<'a> {
     unreported: AtomicU64,
     /// Files that the end of the copy left incomplete.
     stopped: AtomicU64,
-    /// The bytes of all incomplete files.
-    moved: AtomicU64,
 }
 
 /// Standard output, written line by line on a terminal and otherwise in large pieces.
@@ -56,6 +58,7 @@ impl<'a> EventPrinter<'a> {
                 true => command.detail.max(OutputDetail::Names),
                 false => command.detail,
             },
+            totals: (command.explains == Explains::Summary).then(Mutex::default),
             copy_mode: options.copy_mode,
             leaves_parts: !options.atomic || options.resume,
             bar,
@@ -67,7 +70,6 @@ impl<'a> EventPrinter<'a> {
             disk_full: AtomicBool::new(false),
             unreported: AtomicU64::new(0),
             stopped: AtomicU64::new(0),
-            moved: AtomicU64::new(0),
         }
     }
 
@@ -76,11 +78,15 @@ impl<'a> EventPrinter<'a> {
         self.unreported.load(Relaxed)
     }
 
-    pub(super) fn incomplete(&self) -> IncompleteFiles {
-        IncompleteFiles {
-            stopped: self.stopped.load(Relaxed),
-            bytes: self.moved.load(Relaxed),
-        }
+    /// Files that the end of the copy left incomplete.
+    pub(super) fn stopped(&self) -> u64 {
+        self.stopped.load(Relaxed)
+    }
+
+    /// How the bytes of all files travelled, where that is explained.
+    pub(super) fn totals(&self) -> Vec<String> {
+        let totals = self.totals.as_ref();
+        totals.map_or(Vec::new(), |totals| locked(totals).lines())
     }
 
     /// Writes a line to standard output.
@@ -103,7 +109,7 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn out(&self) -> MutexGuard<'_, StandardOutput> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.out)
     }
 
     /// Flushes lines that must precede a problem or a question.
@@ -112,12 +118,8 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn problem(&self, problem: &Problem) {
-        let (stopped, moved) = match problem.kind {
-            ProblemKind::Stopped(bytes) => (1, bytes),
-            _ => (0, problem.moved.unwrap_or(0)),
-        };
-        self.stopped.fetch_add(stopped, Relaxed);
-        self.moved.fetch_add(moved, Relaxed);
+        let is_stopped = matches!(problem.kind, ProblemKind::Stopped(_));
+        self.stopped.fetch_add(u64::from(is_stopped), Relaxed);
         let leaves_part = self.leaves_parts && problem.moved.is_some();
         // After the first full disk, only files left incomplete are reported.
         let is_short =
@@ -134,6 +136,10 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn finished(&self, finished: &Finished) {
+        if let Some(totals) = &self.totals {
+            let shown = || self.messages.quoted(&finished.source);
+            locked(totals).add(finished, shown);
+        }
         match self.detail {
             OutputDetail::Nothing | OutputDetail::Names => {}
             OutputDetail::Debug => {
@@ -211,6 +217,7 @@ impl Observer for EventPrinter<'_> {
 
     fn event_detail(&self) -> EventDetail {
         match self.detail {
+            _ if self.totals.is_some() => EventDetail::Everything,
             OutputDetail::Nothing => EventDetail::Problems,
             OutputDetail::Names => EventDetail::Changes,
             OutputDetail::Debug | OutputDetail::Explain | OutputDetail::Json => {
@@ -218,6 +225,10 @@ impl Observer for EventPrinter<'_> {
             }
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StandardOutput {

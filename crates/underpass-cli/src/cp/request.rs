@@ -13,7 +13,7 @@ use underpass_copy::{
 };
 
 use super::words::{
-    self, BACKUPS, BackupNames, Choices, PreservedAttribute, UsageError, When, choose,
+    self, BACKUPS, BackupNames, Choices, Explains, PreservedAttribute, UsageError, When, choose,
 };
 
 /// The request of a command line.
@@ -30,6 +30,7 @@ pub(super) struct CopyCommand {
     pub(super) operands: Vec<OsString>,
     pub(super) options: CopyOptions,
     pub(super) detail: OutputDetail,
+    pub(super) explains: Explains,
     pub(super) progress: When,
     /// Whether an option was used that GNU's `cp` does not have.
     pub(super) dialect: Dialect,
@@ -70,7 +71,11 @@ pub(super) fn command(
     });
     Ok(CopyCommand {
         operands: draft.operands,
-        detail: draft.detail,
+        detail: match draft.explains {
+            Explains::Files => draft.detail.max(OutputDetail::Explain),
+            Explains::Nothing | Explains::Summary => draft.detail,
+        },
+        explains: draft.explains,
         progress,
         dialect: draft.dialect,
         options: CopyOptions {
@@ -207,6 +212,7 @@ pub(super) struct Draft {
     pub(super) demands_context: bool,
     pub(super) progress: Option<When>,
     pub(super) detail: OutputDetail,
+    pub(super) explains: Explains,
     pub(super) dialect: Dialect,
     /// The request that replaces a copy.
     pub(super) shows_only: Option<CpRequest>,

@@ -325,6 +325,9 @@ fn what_is_shown() {
         ("-v --debug a b", OutputDetail::Debug),
         ("--debug -v a b", OutputDetail::Debug),
         ("--explain a b", OutputDetail::Explain),
+        ("--explain=files a b", OutputDetail::Explain),
+        ("--explain --explain=summary a b", OutputDetail::Nothing),
+        ("-v --explain=s a b", OutputDetail::Names),
         ("--json --explain -v a b", OutputDetail::Json),
     ] {
         let detail = parsed(words, CalledAs::Cp).map(|copying| copying.detail);

@@ -8,7 +8,7 @@ use underpass_copy::{
 };
 
 use super::request::{Clobber, CpRequest, Dialect, Draft, OutputDetail};
-use super::words::{self, UsageError, When, names};
+use super::words::{self, Explains, UsageError, When, names};
 
 /// The argument of an option, with the option's effect.
 #[derive(Clone, Copy)]
@@ -324,8 +324,17 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         })
         .words(|| names(words::MECHANISMS)),
     ours("", "explain")
-        .help("show for each file what was planned, what was refused and how its bytes moved")
-        .flag(|draft| draft.show(OutputDetail::Explain)),
+        .help(
+            "show what was planned, what was refused and how bytes moved. files (also without \
+             WHAT): for each file; summary: for all together, with a few examples",
+        )
+        .optional("WHAT", |draft, word| {
+            let word = word.filter(|word| !word.is_empty());
+            let (about, choices) = ("--explain", words::EXPLAINS);
+            draft.explains = draft.choose_or(word, about, choices, Explains::Files)?;
+            Ok(())
+        })
+        .words(|| names(words::EXPLAINS)),
     ours("", "json")
         .help("report copies, errors and the sum on standard output as JSON, one object per line")
         .flag(|draft| draft.show(OutputDetail::Json)),

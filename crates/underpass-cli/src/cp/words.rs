@@ -32,7 +32,18 @@ pub(super) enum PreservedAttribute {
     All,
 }
 
-/// The condition for an action.
+/// What is explained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Explains {
+    #[default]
+    Nothing,
+    /// Each file, and the sum.
+    Files,
+    /// All files together.
+    Summary,
+}
+
+/// Whether something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Auto,
@@ -91,6 +102,9 @@ pub(super) const FSYNC: Choices<Fsync> = &[
     ("dir", Fsync::Folder),
     ("end", Fsync::End),
 ];
+
+pub(super) const EXPLAINS: Choices<Explains> =
+    &[("files", Explains::Files), ("summary", Explains::Summary)];
 
 pub(super) const MECHANISMS: Choices<Mechanism> = &[
     ("clone", Mechanism::Clone),

@@ -5,10 +5,13 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::fs::XattrFlags;
+
 use crate::copying::{CopyReport, cp, file, moved, names, set_mode, tree, underpass};
-use underpass_testkit::{ChildProcess, disk_folder, run};
+use underpass_testkit::{ChildProcess, assert_same_files, disk_folder, run};
 
 #[test]
 fn parents_that_were_there_keep_their_metadata_and_new_ones_get_it() {
@@ -183,6 +186,74 @@ fn the_umask_takes_what_it_takes_from_new_files_alone() {
         for name in [0o777, 0o666, 0o640, 0o444] {
             let expected = name & kept;
             assert_eq!(mode(&format!("{name:o}")), expected, "{umask:o} {options}");
+        }
+    }
+}
+
+/// A default access control list whose owner, group and others may read and enter, not write.
+const READ_ONLY_LIST: &[u8] = &[
+    2, 0, 0, 0, 1, 0, 5, 0, 255, 255, 255, 255, 4, 0, 5, 0, 255, 255, 255, 255, 32, 0, 5, 0, 255,
+    255, 255, 255,
+];
+
+/// As GNU's since 9.10, also where the copy is made by an ordinary user.
+#[test]
+fn folders_are_filled_and_have_their_modes_where_the_umask_takes_bits_of_the_owner() {
+    let root = rustix::process::geteuid().is_root();
+    let users = [Some(65_534)].into_iter().filter(|_| root).chain([None]);
+    for user in users {
+        for (umask, options, list, kept) in [
+            (0o222, "-r", false, 0o1555),
+            (0o333, "-r", false, 0o1444),
+            (0o700, "-r", false, 0o1077),
+            (0o777, "-r", false, 0o1000),
+            (0o222, "-r --preserve=ownership", false, 0o1555),
+            (0o700, "-r --preserve=ownership", false, 0o1077),
+            (0o333, "-r --preserve=timestamps", false, 0o1444),
+            (0o700, "-r --no-preserve=mode", false, 0o1077),
+            (0o777, "-a", false, 0o1777),
+            (0o222, "-r --parents", false, 0o1555),
+            (0o700, "-r --parents --preserve=ownership", false, 0o1077),
+            (0o777, "-a --parents", false, 0o1777),
+            (0o777, "-r", true, 0o1555),
+            (0o777, "-r --parents", true, 0o1555),
+        ] {
+            let folder = disk_folder();
+            let path = |name: &str| folder.path().join(name);
+            fs::create_dir_all(path("source/a/b")).expect("folders");
+            file(&path("source/a/b/file"), 1, 10);
+            fs::create_dir(path("dest")).expect("a folder");
+            for name in ["source/a/b", "source/a"] {
+                // What others write to is not theirs to remove.
+                set_mode(&path(name), 0o1777);
+            }
+            set_mode(&path("dest"), 0o777);
+            if list {
+                let (name, flags) = ("system.posix_acl_default", XattrFlags::empty());
+                rustix::fs::setxattr(path("dest"), name, READ_ONLY_LIST, flags).expect("a list");
+            }
+            let script = format!("umask {umask:o}; exec \"$0\" cp {options} source/a dest");
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
+            set_mode(folder.path(), 0o755);
+            user.map(|user| shell.uid(user).gid(user));
+            let case = format!("{umask:o} {options} {list} {user:?}");
+            let ran = run(shell.current_dir(folder.path()));
+            assert_eq!((ran.code, &*ran.errors), (Some(0), ""), "{case}");
+            let top = match path("dest/source").exists() {
+                true => ["dest/source", "dest/source/a", "dest/source/a/b"].as_slice(),
+                false => &["dest/a", "dest/a/b"],
+            };
+            for name in top {
+                let mode = fs::metadata(path(name)).expect(name).permissions().mode() & 0o7777;
+                if name.ends_with(['a', 'b']) {
+                    assert_eq!(mode, kept, "{case} {name}");
+                }
+                set_mode(&path(name), 0o755);
+            }
+            let copied = path(top[top.len() - 1]).join("file");
+            set_mode(&copied, 0o644);
+            assert_same_files(&path("source/a/b/file"), &copied);
         }
     }
 }

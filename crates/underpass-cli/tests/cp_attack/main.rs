@@ -5,6 +5,8 @@
 mod arena;
 mod attacker;
 mod planter;
+#[path = "../support/sshfs.rs"]
+mod sshfs;
 
 use std::fs;
 use std::io;
@@ -16,7 +18,7 @@ use std::time::Instant;
 
 use arena::{Arena, Destination};
 use attacker::Attack;
-use planter::Trap;
+use planter::{Ground, Trap};
 use underpass_testkit::{ExitReport, WAIT_MAX, run};
 
 /// Ways to copy, each of which gets its share of the time.
@@ -93,11 +95,21 @@ const PLANTED_RUNS: usize = 40;
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn links_planted_as_a_copy_begins_are_not_followed() {
+    planted_links_are_not_followed(Ground::Disk);
+}
+
+#[test]
+#[ignore = "needs root, mounts, sshfs and sftp-server; run by cargo xtask test"]
+fn links_planted_behind_fuse_are_not_followed_either() {
+    planted_links_are_not_followed(Ground::Fuse);
+}
+
+fn planted_links_are_not_followed(ground: Ground) {
     let runs = std::env::var("UNDERPASS_CP_PLANTED");
     let runs = runs.map_or(PLANTED_RUNS, |runs| runs.parse().expect("a number"));
     let (mut planted, mut sprung) = (0, 0);
     for number in 0..runs {
-        let (trap, over) = (Trap::new(), AtomicBool::new(false));
+        let (trap, over) = (Trap::new(ground), AtomicBool::new(false));
         let watch = trap.watch();
         let way = ["-j1", "-j4", "--verify"][number % 3];
         std::thread::scope(|scope| {
@@ -124,7 +136,7 @@ fn links_planted_as_a_copy_begins_are_not_followed() {
 #[ignore = "needs root; run by cargo xtask test"]
 fn links_made_just_before_a_copy_are_followed() {
     for _ in 0..PLANTED_RUNS {
-        let trap = Trap::new();
+        let trap = Trap::new(Ground::Disk);
         fs::rename(trap.path("spare/0"), trap.path("dst/0")).expect("ours");
         let mut cp = Command::new(env!("CARGO_BIN_EXE_underpass"));
         let report = run(cp

@@ -10,7 +10,8 @@ use std::sync::Mutex;
 
 use super::cases::Case;
 use super::compare::{Difference, compare, of_one};
-use super::differences::{DIFFERENCES, unexplained};
+use super::differences::{DIFFERENCES, Known, unexplained};
+use super::gnu_version;
 use super::look::{Entries, shown};
 use super::run::{Outcome, Program, arguments, line, run};
 use underpass_testkit::{Cases, in_parallel};
@@ -31,9 +32,12 @@ impl Ground {
         Self { folder }
     }
 
+    /// The machine's, or the one that `UNDERPASS_GNU_CP` names.
     pub(crate) fn gnu() -> Program {
+        let path = env::var_os("UNDERPASS_GNU_CP").unwrap_or("/usr/bin/cp".into());
+        let folder = Path::new(&path).parent().expect("the path of a file");
         Program {
-            folder: "/usr/bin".into(),
+            folder: folder.to_owned(),
             first: Vec::new(),
             knows_jobs: false,
         }
@@ -60,15 +64,15 @@ impl Ground {
     pub(crate) fn without_backups(&self) -> Program {
         let folder = self.folder.path().join("without-backups");
         fs::create_dir(&folder).expect("a folder");
-        let script = "#!/bin/sh\n/usr/bin/cp \"$@\"\nended=$?\n\
-                      /usr/bin/find .. -name '*~' -delete\nexit $ended\n";
+        let gnu = Self::gnu();
+        let script = format!(
+            "#!/bin/sh\n{} \"$@\"\nended=$?\n/usr/bin/find .. -name '*~' -delete\nexit $ended\n",
+            gnu.folder.join("cp").display()
+        );
         fs::write(folder.join("cp"), script).expect("room");
         let anybody = fs::Permissions::from_mode(0o755);
         fs::set_permissions(folder.join("cp"), anybody).expect("permissions");
-        Program {
-            folder,
-            ..Self::gnu()
-        }
+        Program { folder, ..gnu }
     }
 
     /// Plays cases, one per processor at a time; failures are sorted by number.
@@ -136,6 +140,7 @@ pub(crate) struct Failure {
 /// The results of all cases.
 pub(crate) struct Played {
     seed: u64,
+    version: (u32, u32),
     pub(crate) cases: usize,
     /// Cases that succeeded, and that hung, with GNU cp.
     pub(crate) succeeded: usize,
@@ -150,6 +155,7 @@ impl Played {
         let seen = vec![0; DIFFERENCES.len()];
         Self {
             seed,
+            version: gnu_version(),
             cases: 0,
             succeeded: 0,
             hung: 0,
@@ -162,7 +168,7 @@ impl Played {
         self.cases += 1;
         self.succeeded += usize::from(one.gnu.end == "exit code 0");
         self.hung += usize::from(one.gnu.end == "it hung");
-        let differences = unexplained(&one.case, one.differences, &mut self.seen);
+        let differences = unexplained(&one.case, one.differences, self.version, &mut self.seen);
         if !differences.is_empty() {
             self.failures.push(Failure {
                 seed: self.seed,
@@ -174,7 +180,13 @@ impl Played {
         }
     }
 
-    /// Returns counts, and the first failures in full.
+    /// The known differences of this version, and how often each was seen.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&'static Known, usize)> {
+        let known = DIFFERENCES.iter().zip(self.seen.iter().copied());
+        known.filter(|(known, _)| known.versions.contain(self.version))
+    }
+
+    /// Counts, and the first failures in full.
     pub(crate) fn report(&self) -> String {
         let mut report = format!(
             "{} cases (GNU cp: {} ended with 0, {} hung), {} differ",
@@ -183,7 +195,7 @@ impl Played {
             self.hung,
             self.failures.len()
         );
-        for (known, seen) in DIFFERENCES.iter().zip(&self.seen) {
+        for (known, seen) in self.known() {
             let _ = write!(report, "\n  known: {} ({seen} times)", known.name);
         }
         for (what, count) in self.counts() {

@@ -3,6 +3,8 @@
 
 #[path = "../support/copying.rs"]
 mod copying;
+#[path = "../support/sshfs.rs"]
+mod sshfs;
 
 mod blocks;
 mod full;

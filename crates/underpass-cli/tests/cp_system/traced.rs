@@ -1,6 +1,7 @@
 //! Calls that fail or return wrong counts, and counts of calls.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::copying::{CopyReport, cp, file, names};
@@ -38,6 +39,40 @@ fn a_kernel_that_only_claims_to_have_copied_is_found_by_verify() {
     let resumed = cp(&["--resume", "--json"], &operands).succeeded();
     assert_eq!(resumed.one_name().0["resumed"], 8 * MIB);
     assert_same_files(&operands[0], &operands[1]);
+}
+
+/// An open file that has another inode number than its name is another one, unless it has another
+/// number at each look, on whatever file system.
+#[test]
+#[ignore = "needs root, strace, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
+fn only_looks_at_an_open_file_prove_that_inode_numbers_change() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    let source = file(&path("source"), 1, 10);
+    let seen = fs::metadata(&source).expect("a file");
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    // `st_dev` and `st_ino`; up to `stx_ino`.
+    let fstat = [seen.dev().to_ne_bytes(), u64::MAX.to_ne_bytes()].concat();
+    let statx = [&[0xff, 7, 0, 0][..], &[0; 28], &7_u64.to_ne_bytes()].concat();
+    let fstat = format!("inject=fstat:poke_exit=@arg2={}", hex(&fstat));
+    let statx = format!("inject=statx:poke_exit=@arg5={}", hex(&statx));
+    let other = statx.clone() + ":when=1";
+    for (numbers, is_copied) in [(&*statx, false), (&*other, true)] {
+        let log = tempfile::NamedTempFile::new().expect("a log");
+        let mut strace = strace(log.path(), &["trace=fstat,statx", &fstat, numbers]);
+        strace.arg("-P").arg(&source);
+        let cp = strace.args([env!("CARGO_BIN_EXE_underpass"), "cp"]);
+        let ran = run(cp.args([&source, &path("dest")]));
+        match is_copied {
+            true => assert_same_files(&source, &path("dest")),
+            false => ran.assert_failed(1, &["source', as it was replaced"]),
+        }
+    }
 }
 
 #[test]

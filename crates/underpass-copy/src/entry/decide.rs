@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::entry::DestinationFacts;
 use crate::entry::same_file::{Sameness, sameness};
-use crate::fs::folder::{file_type, is_folder};
+use crate::fs::folder::{endpoint, file_type, is_folder};
 use crate::metadata::PreserveLevel;
 use crate::options::{
     AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, RemoveExisting,
@@ -26,7 +26,24 @@ impl CopyOptions {
         }
     }
 
-    /// Returns how the old destination is backed up.
+    /// Whether other names of this file may follow that are to become names of its copy.
+    pub(crate) fn keeps_links_of(&self, source: &Stat, role: Role) -> bool {
+        self.preserve.links.is_wanted()
+            && self.copy_mode != CopyMode::HardLink
+            && (source.st_nlink > 1 || self.follows(role))
+    }
+
+    /// The bytes that a copy of a file moves, as far as its size and its blocks tell: holes are
+    /// left out. Small files may have no blocks.
+    pub(crate) fn bytes_to_move(&self, source: &Stat) -> u64 {
+        let file = endpoint(source);
+        match self.copy_mode {
+            CopyMode::Copy => file.size.min(file.allocated.max(file.block_bytes)),
+            _ => 0,
+        }
+    }
+
+    /// What happens to the old destination.
     pub(crate) fn backup_of(&self, role: Role) -> &Backup {
         match role {
             Role::OwnBackup => &Backup::None,
@@ -63,6 +80,7 @@ impl CopyOptions {
         let can_be = match file_type(source) {
             FileType::RegularFile => true,
             FileType::Symlink => *self.backup_of(role) == Backup::None,
+            FileType::Directory => false,
             _ => self.reads_specials(),
         };
         can_be && self.atomic && self.copy_mode == CopyMode::Copy
@@ -144,15 +162,17 @@ pub(crate) fn decide(
 fn overwrite(source: &Stat, facts: &DestinationFacts, options: &CopyOptions, role: Role) -> Action {
     match (is_folder(source), is_folder(&facts.dest.stat)) {
         (true, true) => return Action::Write,
-        (true, false) => return Action::Refuse(ProblemKind::OverNonDirectory),
+        (true, false) if *options.backup_of(role) == Backup::None => {
+            return Action::Refuse(ProblemKind::OverNonDirectory);
+        }
         (false, true) => return Action::Refuse(ProblemKind::OverDirectory),
-        (false, false) if facts.is_just_created => {
+        (_, false) if facts.is_just_created => {
             return Action::Refuse(match facts.dest.link {
                 Some(_) => ProblemKind::ThroughJustCreated,
                 None => ProblemKind::JustCreated,
             });
         }
-        (false, false) => (),
+        (_, false) => (),
     }
     let renames_over = options.renames_over(source, role);
     if *options.backup_of(role) != Backup::None {

@@ -236,7 +236,7 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
         created => created,
     };
     let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
-    OpenDestination::new(created.map_err(failed)?, Creation::New(mode))
+    OpenDestination::new(created.map_err(failed)?, Creation::new(mode))
         .map_err(|errno| failed(errno).by_call("fstat"))
 }
 
@@ -249,7 +249,8 @@ fn link_in_the_way(entry: &Entry<'_>) -> Option<Problem> {
     }
     let is_fresh = task.folders.origin == DestinationOrigin::Fresh;
     let kind = match task.role {
-        Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => ProblemKind::Planted,
+        Role::Inside if is_fresh => ProblemKind::Planted,
+        _ if entry.may_be_planted(&link) => ProblemKind::Planted,
         _ => ProblemKind::Dangling,
     };
     Some(Problem::new(kind, entry.dest_shown()))
@@ -371,7 +372,7 @@ fn create_nameless(
         )?,
         false => AtomicFile::create(folder.fd(), bits).map_err(failed)?,
     };
-    let mut opened = OpenDestination::new(fd, Creation::New(mode))
+    let mut opened = OpenDestination::new(fd, Creation::new(mode))
         .map_err(|errno| failed(errno).by_call("fstat"))?;
     if let Some(there) = existing.filter(|there| there.replaced == Replaced::KeepsAttributes) {
         let old = MetadataTarget::Named(folder.fd(), &name);

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -13,7 +14,7 @@ use crate::entry::{
 };
 use crate::fs::atomic_file::replace;
 use crate::fs::backup;
-use crate::fs::folder::{file_type, identity, is_folder, is_link, size};
+use crate::fs::folder::{file_type, identity, is_folder, is_link, is_regular, size};
 use crate::options::{CopyMode, RemoveExisting};
 use crate::report::event::{
     EntryKind, EntryOutcome, Event, EventDetail, Finished, OverwriteQuestion,
@@ -156,7 +157,7 @@ impl Entry<'_> {
             Action::Ask(action) if self.confirm_overwrite(&dest) => *action,
             Action::Ask(_) => {
                 events.counts.declined += 1;
-                return Ok(self.skipped(source, events));
+                return Ok(self.skipped(events));
             }
             action => action,
         };
@@ -169,10 +170,10 @@ impl Entry<'_> {
         };
         match action {
             Action::Nothing => Ok(None),
-            Action::Keep => Ok(self.skipped(source, events)),
+            Action::Keep => Ok(self.skipped(events)),
             Action::KeepLinked => {
                 self.keep_linked(source)?;
-                Ok(self.skipped(source, events))
+                Ok(self.skipped(events))
             }
             Action::Refuse(kind) => Err(self.refusal(kind)),
             Action::Write => existing(Replaced::KeepsAttributes),
@@ -186,12 +187,27 @@ impl Entry<'_> {
                 Err(Errno::NOENT) => new(None),
                 Err(errno) => Err(failed(errno)),
             },
+            Action::Remove if self.may_be_kept(source, &dest.stat) => {
+                existing(Replaced::KeepsAttributes)
+            }
             Action::Remove if is_real => {
                 self.remove(events)?;
                 new(None)
             }
             Action::BackUp | Action::Remove | Action::Ask(_) => new(None),
         }
+    }
+
+    /// Whether an existing file stays with all its names if its content is that of the source
+    /// (`--resume`): where these may be the names of the source, and no other file has them.
+    fn may_be_kept(&self, source: &Stat, dest: &Stat) -> bool {
+        let options = self.run.options;
+        options.resume
+            && !options.removes_first()
+            && is_regular(source)
+            && is_regular(dest)
+            && dest.st_nlink <= source.st_nlink
+            && self.run.inodes.claim(identity(dest), identity(source))
     }
 
     fn refusal(&self, kind: ProblemKind) -> Problem {
@@ -343,11 +359,15 @@ impl Entry<'_> {
 
     /// Returns whether other names of this file may follow that become names of its copy.
     fn keeps_links_of(&self, source: &Stat) -> bool {
-        let options = self.run.options;
-        let may_come_again = source.st_nlink > 1 || self.follows();
-        options.preserve.links.is_wanted()
-            && options.copy_mode != CopyMode::HardLink
-            && may_come_again
+        self.run.options.keeps_links_of(source, self.task.role)
+    }
+
+    /// The bytes of a file in the progress: those of several names of one file count once.
+    pub(crate) fn bytes_to_count(&self, source: &Stat) -> u64 {
+        match self.keeps_links_of(source) && !self.run.inodes.count(identity(source)) {
+            true => 0,
+            false => self.run.options.bytes_to_move(source),
+        }
     }
 
     fn copied_file(&self, dest: &Stat) -> CopiedFile {
@@ -404,7 +424,7 @@ impl Entry<'_> {
     }
 
     /// Restores the name of the old destination, replacing the incomplete copy.
-    fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
+    pub(crate) fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {
@@ -425,9 +445,8 @@ impl Entry<'_> {
     }
 
     /// Reports that the destination stays: no copy is made.
-    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Option<Destination> {
+    fn skipped(&self, events: &mut EventBuffer<'_>) -> Option<Destination> {
         events.counts.skipped += 1;
-        self.run.context.progress.passed_over(source);
         events.changed(|| Event::Skipped {
             source: self.source_shown(),
             dest: self.dest_shown(),
@@ -442,8 +461,20 @@ impl Entry<'_> {
         outcome: EntryOutcome,
         events: &mut EventBuffer<'_>,
     ) {
+        let progress = self.run.context.progress;
         if outcome == EntryOutcome::Copied {
             events.counts.count_copied(source);
+        }
+        if is_regular(source) && outcome != EntryOutcome::Failed {
+            progress.files_done.fetch_add(1, Relaxed);
+            let bytes = match outcome {
+                EntryOutcome::Skipped | EntryOutcome::Planned => self.bytes_to_count(source),
+                _ => 0,
+            };
+            progress.advanced(bytes);
+            if outcome == EntryOutcome::Skipped {
+                events.counts.skipped_bytes += bytes;
+            }
         }
         if !events.wants(EventDetail::Everything) {
             return;

@@ -5,9 +5,9 @@
 //!                                                     ─▶ (fsync) ─▶ (verify) ─▶ (name)
 //! ```
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
 use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
 use crate::report::problem::{Problem, ProblemKind};
-use crate::report::reporter::EventBuffer;
+use crate::report::reporter::{CopyProgress, EventBuffer};
 
 /// Copies the readable content of the source into a regular file, or the existing destination.
 pub(crate) fn copy(
@@ -39,14 +39,14 @@ pub(crate) fn copy(
     let dest = destination::open(entry, &source.as_file, dest, events)?;
     let mut copy = FileCopy {
         entry,
+        counter: ProgressCounter::of(entry, &source.stat),
         source,
         dest,
     };
     match copy.fill_and_finish(events) {
         Ok(()) => {
             copy.dest.commit(entry)?;
-            let progress = entry.run.context.progress;
-            progress.files_done.fetch_add(1, Relaxed);
+            copy.counter.reach_end();
             Ok(EntryOutcome::Copied)
         }
         Err(problem) => Err(copy.dest.discard(entry, problem)),
@@ -98,6 +98,38 @@ struct FileCopy<'a> {
     entry: &'a Entry<'a>,
     source: OpenSource,
     dest: OpenDestination,
+    counter: ProgressCounter<'a>,
+}
+
+/// What one file adds to the progress: what was found of it, no more and, at the end, no less.
+struct ProgressCounter<'a> {
+    progress: &'a CopyProgress,
+    /// Unknown of what is no regular file, or does not tell how long it is.
+    bytes: Option<u64>,
+    counted: Cell<u64>,
+}
+
+impl<'a> ProgressCounter<'a> {
+    fn of(entry: &Entry<'a>, source: &Stat) -> Self {
+        let is_known = is_regular(source) && size(source) > 0;
+        Self {
+            progress: entry.run.context.progress,
+            bytes: is_known.then(|| entry.bytes_to_count(source)),
+            counted: Cell::new(0),
+        }
+    }
+
+    /// So many bytes of data are in place.
+    fn reach(&self, bytes: u64) {
+        let bytes = bytes.min(self.bytes.unwrap_or(u64::MAX));
+        let before = self.counted.get().min(bytes);
+        self.progress.advanced(bytes - before);
+        self.counted.set(self.counted.get().max(bytes));
+    }
+
+    fn reach_end(&self) {
+        self.reach(self.bytes.unwrap_or(0));
+    }
 }
 
 impl FileCopy<'_> {
@@ -105,12 +137,12 @@ impl FileCopy<'_> {
         let options = self.entry.run.options;
         if options.copy_mode != CopyMode::AttributesOnly {
             let kept = match options.resume {
-                true => self.keep_equal()?,
+                true => self.keep_equal(events)?,
                 false => 0,
             };
             events.content.resumed = kept;
             events.counts.resumed_bytes += kept;
-            let travel = self.transfer(kept)?;
+            let travel = self.transfer(kept, events)?;
             events.counts.account.add(&travel.account);
             events.content.travel = Some(Box::new(travel));
         }
@@ -122,7 +154,7 @@ impl FileCopy<'_> {
     }
 
     /// Finds the length of the destination that equals the source, and truncates the rest.
-    fn keep_equal(&mut self) -> Result<u64, Problem> {
+    fn keep_equal(&mut self, events: &mut EventBuffer<'_>) -> Result<u64, Problem> {
         let entry = self.entry;
         let there = size(&self.dest.stat);
         if !is_regular(&self.source.stat) || !is_regular(&self.dest.stat) || there == 0 {
@@ -134,18 +166,26 @@ impl FileCopy<'_> {
             Comparison::DifferentAt(offset) => offset,
             Comparison::Stopped => return Err(entry.stopped(there)),
         };
+        let links = entry.run.options.preserve.links;
+        let is_shared = links.is_wanted() && self.dest.stat.st_nlink > 1;
+        if is_shared && (equal < there || there < size(&self.source.stat)) {
+            entry.remove(events)?;
+            let new = Destination::New { backup: None };
+            self.dest = destination::open(entry, &self.source.as_file, new, events)?;
+            return Ok(0);
+        }
         let dest = &mut self.dest;
         if equal < there {
             let failed = |errno| entry.at_dest(ProblemKind::Resume, errno);
             ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by_call("ftruncate"))?;
             dest.stat = fstat(&dest.fd).map_err(|errno| failed(errno).by_call("fstat"))?;
         }
-        entry.run.context.progress.advanced(equal);
+        self.counter.reach(equal);
         Ok(equal)
     }
 
     /// Transfers the bytes from `kept` on.
-    fn transfer(&self, kept: u64) -> Result<TransferReport, Problem> {
+    fn transfer(&self, kept: u64, events: &mut EventBuffer<'_>) -> Result<TransferReport, Problem> {
         let (entry, source, dest) = (self.entry, &self.source, &self.dest);
         let input = match is_regular(&source.stat) {
             true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
@@ -169,9 +209,12 @@ impl FileCopy<'_> {
             .holes(options.holes);
         let driver = Driver::new(entry.run.context.kernel).policy(policy);
         let plan = driver.plan(&input, &output);
-        let account =
-            drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
-        // A pipe holds pages of the source. Pages truncated meanwhile left it as zeros.
+        let moved = self.drive(&input, &output, plan, kept);
+        let account = moved.map_err(|error| {
+            events.counts.incomplete_bytes += error.account.bytes();
+            explain(entry, &error, kept)
+        })?;
+        // A pipe holds pages of the source. What was cut off meanwhile left it as zeros.
         if is_regular(&source.stat)
             && account.of(Mechanism::Splice).bytes > 0
             && fstat(&source.fd)
@@ -181,6 +224,7 @@ impl FileCopy<'_> {
             let mut shrunk = shrunk.with_other(entry.dest_shown());
             shrunk.call = Some(Mechanism::Splice.name());
             shrunk.moved = Some(account.bytes());
+            events.counts.incomplete_bytes += account.bytes();
             return Err(shrunk);
         }
         Ok(TransferReport {
@@ -190,7 +234,49 @@ impl FileCopy<'_> {
         })
     }
 
-    /// Copies the metadata, and syncs the file if necessary.
+    fn drive<F: AsFd, G: AsFd>(
+        &self,
+        source: &Source<F>,
+        sink: &Sink<G>,
+        plan: Plan,
+        kept: u64,
+    ) -> Result<Account, Error> {
+        let (entry, context) = (self.entry, self.entry.run.context);
+        let throttle = entry.run.throttle.as_ref();
+        let mut spent = 0;
+        let mut count = |data: u64, shared: u64| {
+            self.counter.reach(kept.saturating_add(data));
+            let moved = data.saturating_sub(shared);
+            if let Some(throttle) = throttle {
+                throttle.spend(moved.saturating_sub(spent), context.stop);
+            }
+            spent = moved;
+        };
+        let pipe = (source.end.kind == EndpointKind::Pipe).then(|| source.fd.as_fd());
+        let mut watch = |progress: underpass::Progress| {
+            count(
+                progress.done.saturating_sub(progress.holes),
+                progress.shared,
+            );
+            let ended = progress.total == Some(progress.done);
+            if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
+                // What fails here fails in the call that follows, too, which reports it.
+                let _waited = fifo::until_readable(pipe, || entry.run.stopped());
+            }
+            unless_stopped(entry)
+        };
+        let mut driver = Driver::new(context.kernel);
+        if let Some(throttle) = throttle {
+            driver = driver.call_bytes_max(throttle.call_bytes_max());
+        }
+        let driver = driver.sigxfsz_guard(entry.sigxfsz_guard);
+        let moved = driver.watch(&mut watch).follow(plan, source, sink);
+        let account = moved.as_ref().unwrap_or_else(|error| &error.account);
+        count(account.bytes(), account.of(Mechanism::Clone).bytes);
+        moved
+    }
+
+    /// Metadata, and the disk.
     fn finish(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let (entry, dest, options) = (self.entry, &self.dest, self.entry.run.options);
         entry.run.preserve(
@@ -249,8 +335,7 @@ impl FileCopy<'_> {
         let source = (size(&self.source.stat) > 0)
             .then(|| entry.look_at_source())
             .transpose()?;
-        let above = entry.task.folders.source.fd();
-        if source.is_some_and(|now| !is_same_file(above, &now, &self.source.stat)) {
+        if source.is_some_and(|now| !is_same_file(&self.source.fd, &now, &self.source.stat)) {
             return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         let Some((folder, name)) = self.dest.named(entry) else {
@@ -258,7 +343,7 @@ impl FileCopy<'_> {
         };
         let now = folder.look_behind(name);
         let now = now.map_err(|errno| entry.at_dest(ProblemKind::StatDestination, errno))?;
-        match is_same_file(folder.fd(), &now, &self.dest.stat) {
+        match is_same_file(&self.dest.fd, &now, &self.dest.stat) {
             true => Ok(()),
             false => Err(Problem::new(ProblemKind::Replaced, entry.dest_shown())),
         }
@@ -294,54 +379,7 @@ fn from<F>(source: Source<F>, kept: u64) -> Source<F> {
     }
 }
 
-fn drive<F: AsFd, G: AsFd>(
-    entry: &Entry<'_>,
-    source: &Source<F>,
-    sink: &Sink<G>,
-    plan: Plan,
-) -> Result<Account, Error> {
-    let context = entry.run.context;
-    let throttle = entry.run.throttle.as_ref();
-    let (mut counted, mut spent) = (0, 0);
-    let mut count = |done: u64, unmoved: u64| {
-        context.progress.advanced(done.saturating_sub(counted));
-        counted = done;
-        let moved = done.saturating_sub(unmoved);
-        if let Some(throttle) = throttle {
-            throttle.spend(moved.saturating_sub(spent), context.stop);
-        }
-        spent = moved;
-    };
-    let pipe = (source.end.kind == EndpointKind::Pipe).then(|| source.fd.as_fd());
-    let mut watch = |progress: underpass::Progress| {
-        // Holes and shared blocks are in place without having been moved.
-        count(progress.done, progress.holes + progress.shared);
-        let ended = progress.total == Some(progress.done);
-        if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
-            // The call that follows meets and reports any error.
-            let _waited = fifo::until_readable(pipe, || entry.run.stopped());
-        }
-        unless_stopped(entry)
-    };
-    let mut driver = Driver::new(context.kernel);
-    if let Some(throttle) = throttle {
-        driver = driver.call_bytes_max(throttle.call_bytes_max());
-    }
-    let driver = driver.sigxfsz_guard(entry.sigxfsz_guard);
-    let moved = driver.watch(&mut watch).follow(plan, source, sink);
-    match &moved {
-        Ok(account) => count(account.bytes() + account.holes, unmoved(account)),
-        Err(error) => count(error.moved(), unmoved(&error.account)),
-    }
-    moved
-}
-
-/// Returns the bytes in place that did not have to be moved.
-fn unmoved(account: &Account) -> u64 {
-    account.holes + account.of(Mechanism::Clone).bytes
-}
-
-/// Converts an error of the mover into a problem of `cp`. The destination had `kept` bytes before.
+/// The error of the mover as a problem of `cp`. The destination had `kept` bytes before.
 fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
     let (source, dest) = (entry.source_shown(), entry.dest_shown());
     let cloning = entry.run.options.cloning == Cloning::Always;

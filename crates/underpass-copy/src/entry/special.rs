@@ -32,7 +32,7 @@ pub(crate) fn symlink(
         Err(Errno::EXIST) if is_the_same_link(entry, dest, &leads_to) => return COPIED,
         made => made.map_err(|errno| entry.at_dest(ProblemKind::CreateSymlink, errno))?,
     }
-    preserve(entry, source, Creation::New(0o777), events);
+    preserve(entry, source, Creation::new(0o777), events);
     COPIED
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn node(
     let (folder, bits) = (task.folders.dest.fd(), Mode::from_raw_mode(mode));
     mknodat(folder, &task.dest, node_type, bits, device)
         .map_err(|errno| entry.at_dest(kind, errno))?;
-    preserve(entry, source, Creation::New(mode), events);
+    preserve(entry, source, Creation::new(mode), events);
     COPIED
 }
 

@@ -3,13 +3,13 @@
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, fstat, fstatfs, fsync, openat,
-    statat,
+    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, StatxFlags, chmod, fstat, fstatfs,
+    fsync, mkdirat, openat, statat, statx,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -56,7 +56,31 @@ impl Folder {
         }
     }
 
-    /// Opens a folder for look-ups.
+    /// Makes a folder and opens it. Returns the bits of its owner that the umask or an access
+    /// control list of the parent had taken: it has them again, so that it can be filled.
+    ///
+    /// # Errors
+    /// The errno, and the call that failed.
+    pub(crate) fn make(
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        mode: u32,
+    ) -> Result<(Self, u32), (Errno, &'static str)> {
+        let by = |call| move |errno| (errno, call);
+        mkdirat(parent, name, Mode::from_raw_mode(mode)).map_err(by("mkdirat"))?;
+        let made = Self::open(parent, name, OFlags::NOFOLLOW).map_err(by("openat"))?;
+        let now = fstat(made.fd()).map_err(by("fstat"))?.st_mode & 0o7777;
+        let lent = mode & 0o700 & !now;
+        if lent == 0 {
+            return Ok((made, lent));
+        }
+        let itself = format!("/proc/self/fd/{}", made.fd().as_raw_fd());
+        chmod(itself, Mode::from_raw_mode(now | lent)).map_err(by("chmod"))?;
+        let made = Self::open(made.fd(), c".", OFlags::empty()).map_err(by("openat"))?;
+        Ok((made, lent))
+    }
+
+    /// Opens a folder as a place.
     pub(crate) fn place(
         folder: BorrowedFd<'_>,
         name: impl Arg,
@@ -92,6 +116,14 @@ impl Folder {
     /// Looks up a name, following symbolic links.
     pub(crate) fn look_behind(&self, name: &CStr) -> Result<Stat, Errno> {
         statat(self.fd(), name, AtFlags::empty())
+    }
+
+    /// Whether the time of change of something in it says nothing. SFTP has no such
+    /// time, and sshfs reports that of modification, in seconds, which renaming leaves as it is.
+    pub(crate) fn hides_changes(&self, stat: &Stat) -> bool {
+        const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
+        let is_fuse = || fstatfs(self.fd()).is_ok_and(|it| it.f_type == FUSE_SUPER_MAGIC);
+        changed_at(stat) == (stat.st_mtime, 0) && stat.st_mtime_nsec == 0 && is_fuse()
     }
 
     pub(crate) fn identity(&self) -> Option<Identity> {
@@ -190,17 +222,17 @@ pub(crate) fn identity(stat: &Stat) -> Identity {
 
 /// Returns whether `now`, a query on the file system of `on`, is of the file that was seen. If a
 /// file system renumbers its files at each query, the type decides.
-pub(crate) fn is_same_file(on: impl AsFd, now: &Stat, seen: &Stat) -> bool {
+pub(crate) fn is_same_file(file: impl AsFd, now: &Stat, seen: &Stat) -> bool {
     let is_kind = now.st_dev == seen.st_dev && file_type(now) == file_type(seen);
-    identity(now) == identity(seen) || is_kind && numbers_anew(on)
+    identity(now) == identity(seen) || is_kind && numbers_anew(file)
 }
 
 /// Returns whether inode numbers on this file system do not identify files: FUSE has one for each
 /// name, or for each query, unless its server sends its own, and 9p those of another machine.
-pub(crate) fn numbers_anew(on: impl AsFd) -> bool {
-    const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
-    const V9FS_MAGIC: FsWord = 0x0102_1997;
-    fstatfs(on).is_ok_and(|there| [FUSE_SUPER_MAGIC, V9FS_MAGIC].contains(&there.f_type))
+fn numbers_anew(file: impl AsFd) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let look = || statx(&file, c"", flags, StatxFlags::INO).map(|now| now.stx_ino);
+    matches!((look(), look()), (Ok(one), Ok(other)) if one != other)
 }
 
 pub(crate) fn file_type(stat: &Stat) -> FileType {

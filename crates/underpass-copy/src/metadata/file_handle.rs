@@ -46,15 +46,26 @@ impl<'a> MetadataTarget<'a> {
 /// The origin of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Creation {
-    /// It was created with these permission bits, less what the umask took.
-    New(u32),
-    /// It existed before.
+    /// It was created with these permission bits, less what the umask or an access control list of
+    /// its folder took.
+    New {
+        mode: u32,
+        /// Bits of them that were given back until the folder is full.
+        lent: u32,
+    },
+    /// It was there.
     Existing,
 }
 
-/// An open file, or one referenced by `O_PATH`: modes and attributes of the latter are accessed
-/// through its link in `/proc`, which leads to it even if its name changes, and to a symbolic link
-/// itself.
+impl Creation {
+    pub(crate) fn new(mode: u32) -> Self {
+        Self::New { mode, lent: 0 }
+    }
+}
+
+/// An open file, or one that is only pointed at (`O_PATH`): of that one modes and attributes are
+/// reached through its link in `/proc`, which leads to it whatever has become of its name, and to a
+/// symbolic link itself.
 pub(super) enum FileHandle<'a> {
     Open(BorrowedFd<'a>),
     Pinned(OwnedFd, String),

@@ -152,7 +152,7 @@ problem_kinds! {
     Cycle: "cannot copy cyclic symbolic link {a}";
     SameFile: "{a} and {b} are the same file";
     OverNonDirectory: "cannot overwrite non-directory {a} with directory {b}";
-    OverDirectory: "cannot overwrite directory {a} with non-directory";
+    OverDirectory: "cannot overwrite directory {a} with non-directory {b}";
     JustCreated: "will not overwrite just-created {a} with {b}";
     ThroughJustCreated: "will not copy {b} through just-created symlink {a}";
     BackupWouldDestroy: "backing up {a} might destroy source;  {b} not copied";

@@ -43,22 +43,13 @@ impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(name, charset) = *self;
         if !name.contains(&b'\'') {
-            return single_quoted(f, name, charset, Quoting::Outside);
+            return single_quoted(f, name, charset);
         }
         if reads_the_same_in_double_quotes(name, charset) {
             let name = String::from_utf8_lossy(name);
             return write!(f, "\"{name}\"");
         }
-        // GNU quotes such a name twice, and the second pass starts in the state in which the first
-        // one ended: an empty pair of quotes comes first, or a dollar is missing.
-        let ends_escaped = pieces(name, charset)
-            .last()
-            .is_some_and(|piece| matches!(piece, QuotedPiece::Byte(_)));
-        let quoting = match ends_escaped {
-            true => Quoting::Escaped,
-            false => Quoting::Outside,
-        };
-        single_quoted(f, name, charset, quoting)
+        single_quoted(f, name, charset)
     }
 }
 
@@ -108,12 +99,8 @@ enum Quoting {
     Escaped,
 }
 
-fn single_quoted(
-    f: &mut fmt::Formatter<'_>,
-    name: &[u8],
-    charset: Charset,
-    mut quoting: Quoting,
-) -> fmt::Result {
+fn single_quoted(f: &mut fmt::Formatter<'_>, name: &[u8], charset: Charset) -> fmt::Result {
+    let mut quoting = Quoting::Outside;
     f.write_char('\'')?;
     for piece in pieces(name, charset) {
         match (piece, quoting) {
@@ -254,8 +241,8 @@ mod tests {
             (b"\n'", r"''$'\n'\'''"),
             (b"a\n'b", r"'a'$'\n'\''b'"),
             (b"a'\nb", r"'a'\'''$'\n''b'"),
-            (b"a'\n", r"'''a'\'''$'\n'"),
-            (b"\n'\n", r"'\n'\'''$'\n'"),
+            (b"a'\n", r"'a'\'''$'\n'"),
+            (b"\n'\n", r"''$'\n'\'''$'\n'"),
             (b"\x07\x08\t\x0b\x0c\r", r"''$'\a\b\t\v\f\r'"),
             (b"\xff7", r"''$'\377''7'"),
             (b"\xe2\x80", r"''$'\342\200'"),

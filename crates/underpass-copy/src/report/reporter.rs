@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Stat};
 use serde::Serialize;
 use underpass::Account;
 
-use crate::fs::folder::{file_type, is_regular, size};
+use crate::fs::folder::file_type;
 use crate::report::event::{Event, EventDetail, Observer, TransferReport};
 use crate::report::problem::{Problem, Severity};
 
@@ -192,6 +192,10 @@ pub struct CopySummary {
     pub warnings: u64,
     /// Bytes left by an earlier copy that were equal, and not copied again.
     pub resumed_bytes: u64,
+    /// Bytes of the files whose destination stays as it is, without their holes.
+    pub skipped_bytes: u64,
+    /// Bytes that were copied of files that are incomplete.
+    pub incomplete_bytes: u64,
     /// Files that were read back and found equal.
     pub verified: u64,
     /// How the bytes of all files travelled.
@@ -234,6 +238,8 @@ impl CopySummary {
         self.errors += other.errors;
         self.warnings += other.warnings;
         self.resumed_bytes += other.resumed_bytes;
+        self.skipped_bytes += other.skipped_bytes;
+        self.incomplete_bytes += other.incomplete_bytes;
         self.verified += other.verified;
         self.account.add(&other.account);
     }
@@ -242,7 +248,7 @@ impl CopySummary {
 /// Counters that only grow. They may be read at any time, and are not consistent with each other.
 #[derive(Debug, Default)]
 pub struct CopyProgress {
-    /// Regular files that a [`survey`](crate::survey) has found so far.
+    /// Regular files that a [`survey`](crate::survey) has found so far, under all their names.
     pub files_found: AtomicU64,
     /// Regular files done.
     pub files_done: AtomicU64,
@@ -257,14 +263,6 @@ pub struct CopyProgress {
 impl CopyProgress {
     pub(crate) fn advanced(&self, bytes: u64) {
         self.bytes_done.fetch_add(bytes, Relaxed);
-    }
-
-    /// Counts a file whose destination is kept as done.
-    pub(crate) fn passed_over(&self, file: &Stat) {
-        if is_regular(file) {
-            self.advanced(size(file));
-            self.files_done.fetch_add(1, Relaxed);
-        }
     }
 }
 

@@ -3,15 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::fs::{AtFlags, OFlags, Stat, linkat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{
-    Folder, Identity, file_type, identity, joined, numbers_anew, without_slashes,
-};
+use crate::fs::folder::{Folder, Identity, identity, joined, without_slashes};
 use crate::tree::level::{FolderPair, Level};
 
 /// The copy of a file, with the folder that it is in.
@@ -28,6 +26,10 @@ pub(crate) struct CopiedFile {
 pub(crate) struct InodeTable {
     files: Mutex<HashMap<Identity, CopyState>>,
     changed: Condvar,
+    /// Existing files with several names, and the sources that may be kept in them.
+    claimed: Mutex<HashMap<Identity, Identity>>,
+    /// Files of several names that the progress counts.
+    counted: Mutex<HashSet<Identity>>,
     operands: Mutex<OperandTable>,
 }
 
@@ -111,6 +113,16 @@ impl InodeTable {
         self.changed.notify_all();
     }
 
+    /// Whether an existing file may become the copy of this source, and is that of no other one.
+    pub(crate) fn claim(&self, dest: Identity, source: Identity) -> bool {
+        *lock(&self.claimed).entry(dest).or_insert(source) == source
+    }
+
+    /// Whether a file is met for the first time by the progress.
+    pub(crate) fn count(&self, source: Identity) -> bool {
+        lock(&self.counted).insert(source)
+    }
+
     pub(crate) fn operands(&self) -> MutexGuard<'_, OperandTable> {
         lock(&self.operands)
     }
@@ -138,36 +150,26 @@ impl CopiedFile {
         self.link_from(from.fd(), folder, name)
     }
 
-    /// Links the copy, then checks the new name: another process that can rename in the destination
-    /// could have replaced the copy by another file.
+    /// Another process that can rename in the destination could replace the copy by another file:
+    /// so the new name is checked afterwards. Where it has another number than the copy, as all
+    /// names of one file have behind many FUSE servers, the open copy is linked, which nobody can
+    /// replace.
     fn link_from(&self, from: impl AsFd, folder: impl AsFd, name: &CStr) -> Result<(), Errno> {
-        let from = from.as_fd();
-        linkat(from, &self.name, folder.as_fd(), name, AtFlags::empty())?;
-        let look = |folder, name| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        let linked = look(folder.as_fd(), name)?;
-        if identity(&linked) == self.identity {
-            return Ok(());
-        }
-        // The new name has another inode number there: compare the attributes.
-        if numbers_anew(folder.as_fd()) && is_alike(&linked, &look(from, &self.name)?) {
+        let (from, folder) = (from.as_fd(), folder.as_fd());
+        linkat(from, &self.name, folder, name, AtFlags::empty())?;
+        let is_it = |now: &Stat| identity(now) == self.identity;
+        if is_it(&statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?) {
             return Ok(());
         }
         unlinkat(folder, name, AtFlags::empty())?;
-        Err(Errno::NOENT)
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let copy = openat(from, &self.name, flags, Mode::empty())?;
+        if !is_it(&fstat(&copy)?) {
+            return Err(Errno::NOENT);
+        }
+        let copy = format!("/proc/self/fd/{}", copy.as_raw_fd());
+        linkat(CWD, copy, folder, name, AtFlags::SYMLINK_FOLLOW)
     }
-}
-
-/// Returns whether two queries without reliable inode numbers may be of one file.
-fn is_alike(one: &Stat, other: &Stat) -> bool {
-    let facts = |stat: &Stat| {
-        (
-            file_type(stat),
-            stat.st_size,
-            stat.st_mtime,
-            stat.st_mtime_nsec,
-        )
-    };
-    facts(one) == facts(other)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

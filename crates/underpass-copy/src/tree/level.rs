@@ -34,7 +34,7 @@ impl FolderPair {
     pub(crate) fn new(source: Folder, dest: Folder, creation: Creation) -> Arc<Self> {
         let origin = match (&dest, creation) {
             (Folder::Imagined, _) => DestinationOrigin::Imagined,
-            (_, Creation::New(_)) => DestinationOrigin::Fresh,
+            (_, Creation::New { .. }) => DestinationOrigin::Fresh,
             (_, Creation::Existing) => DestinationOrigin::Old,
         };
         Arc::new(Self {
@@ -77,9 +77,7 @@ pub(crate) struct FolderFinish {
     pub(crate) folders: Arc<FolderPair>,
     pub(crate) stat: Stat,
     pub(crate) creation: Creation,
-    /// Its former permission bits, restored unless it gets others.
-    pub(crate) narrowed: Option<u32>,
-    /// The sequence number for problems of closing.
+    /// Where problems of closing are reported.
     pub(crate) sequence: SequenceNumber,
 }
 

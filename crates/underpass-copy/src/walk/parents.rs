@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, statat};
+use rustix::fs::{AtFlags, CWD, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use crate::fs::folder::{Folder, is_folder, joined};
@@ -114,7 +114,7 @@ impl<'a> Parents<'a> {
         for name in names.filter(|name| !name.is_empty()) {
             (source, dest) = (joined(&source, name), joined(&dest, name));
             let passed = self.step(name, (&source, &dest), &operand)?;
-            if let Creation::New(_) = passed.creation {
+            if let Creation::New { .. } = passed.creation {
                 let (source, dest) = (source.clone(), dest.clone());
                 events.changed(|| Event::MadeParent { source, dest });
             }
@@ -155,11 +155,11 @@ impl<'a> Parents<'a> {
                     Folder::open(place, &name, OFlags::empty()).unwrap_or(Folder::Imagined);
                 (opened, Creation::Existing)
             }
-            _ => (Folder::Imagined, Creation::New(0)),
+            _ => (Folder::Imagined, Creation::new(0)),
         };
         let is_dots = matches!(name.to_bytes(), b"." | b"..");
         let is_ours = match creation {
-            Creation::New(_) => true,
+            Creation::New { .. } => true,
             // A folder of the target that is not the copy of a folder.
             Creation::Existing if is_dots => false,
             Creation::Existing => {
@@ -191,15 +191,14 @@ impl<'a> Parents<'a> {
         let failed = |errno| Problem::failed(ProblemKind::MakeParent, shown, errno);
         let wishes = &self.run.options.preserve;
         let mode = metadata::mode_at_first(source, wishes, &self.run.process) | 0o700;
-        let creation = match mkdirat(place, name, Mode::from_raw_mode(mode)) {
-            Ok(()) => Creation::New(mode),
-            Err(Errno::EXIST) => Creation::Existing,
-            Err(errno) => return Err(failed(errno)),
-        };
-        match Folder::open(place, name, OFlags::empty()) {
-            Ok(dest) => Ok((dest, creation)),
-            Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown)),
-            Err(errno) => Err(failed(errno)),
+        match Folder::make(place, name, mode) {
+            Ok((made, lent)) => Ok((made, Creation::New { mode, lent })),
+            Err((Errno::EXIST, _)) => match Folder::open(place, name, OFlags::empty()) {
+                Ok(dest) => Ok((dest, Creation::Existing)),
+                Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown)),
+                Err(errno) => Err(failed(errno)),
+            },
+            Err((errno, call)) => Err(failed(errno).by_call(call)),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A read-only walk, concurrent with the copying one. Its result may differ from the copy if files
 //! appear and disappear or if destinations are kept: it is an estimate, and nothing depends on it.
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::fs::folder::{Listing, READ, append, file_type, size};
+use crate::fs::folder::{Identity, Listing, READ, append, file_type, identity};
 use crate::options::CopyOptions;
 use crate::report::reporter::CopyProgress;
 use crate::tree::filter::NameFilter;
@@ -33,6 +35,8 @@ pub fn survey(
         options,
         progress,
         stop,
+        counted: RefCell::default(),
+        device: Cell::default(),
     };
     for source in sources(options, operands) {
         survey.look(CWD, source.as_bytes(), &[], 0);
@@ -48,6 +52,10 @@ struct Survey<'a> {
     options: &'a CopyOptions,
     progress: &'a CopyProgress,
     stop: &'a AtomicBool,
+    /// Files with several names, whose bytes count once.
+    counted: RefCell<HashSet<Identity>>,
+    /// That of the operand.
+    device: Cell<u64>,
 }
 
 impl Survey<'_> {
@@ -58,7 +66,11 @@ impl Survey<'_> {
 
     /// Counts a name and everything below it; `path` is its path below the operand.
     fn look(&self, folder: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) {
-        let (flags, opening) = match self.options.follows(Role::Inside) {
+        let role = match depth {
+            0 => Role::Operand,
+            _ => Role::Inside,
+        };
+        let (flags, opening) = match self.options.follows(role) {
             true => (AtFlags::empty(), OFlags::empty()),
             false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
         };
@@ -66,16 +78,24 @@ impl Survey<'_> {
             return;
         };
         let kind = file_type(&stat);
+        if depth == 0 {
+            self.device.set(stat.st_dev);
+        }
         let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(path, kind);
         if !self.filter.as_ref().is_none_or(admitted) {
             return;
         }
         if kind == FileType::RegularFile {
             self.progress.files_found.fetch_add(1, Relaxed);
-            self.progress.bytes_found.fetch_add(size(&stat), Relaxed);
+            let is_linked = self.options.keeps_links_of(&stat, role);
+            if !is_linked || self.counted.borrow_mut().insert(identity(&stat)) {
+                let bytes = self.options.bytes_to_move(&stat);
+                self.progress.bytes_found.fetch_add(bytes, Relaxed);
+            }
         } else if kind == FileType::Directory
             && self.options.recursive
             && depth < DEPTH_MAX
+            && (!self.options.one_file_system || stat.st_dev == self.device.get())
             && let Ok(fd) = openat(folder, name, READ | opening, Mode::empty())
         {
             self.look_in(fd.as_fd(), path, depth + 1);

@@ -61,8 +61,7 @@ struct WalkedFolder {
     stat: Stat,
     dest: Option<Identity>,
     creation: Creation,
-    narrowed: Option<u32>,
-    /// It was reached by a link: it is not the `..` of its children.
+    /// It was reached by a link: it is not the `..` of what is in it.
     is_linked: bool,
 }
 
@@ -206,9 +205,8 @@ impl<'a> TreeWalk<'a> {
             return Ok(());
         }
         self.note_operand(entry, source);
-        let mut copy = FolderCopy::make_or_open(entry, source, dest, events)?;
+        let copy = FolderCopy::make_or_open(entry, source, dest, events)?;
         self.note_made(entry, &copy);
-        copy.widen(entry)?;
         if entry.task.role == Role::Operand {
             self.device = source.st_dev;
         }
@@ -230,7 +228,7 @@ impl<'a> TreeWalk<'a> {
                 return Ok(());
             }
         };
-        if matches!(copy.creation, Creation::New(_)) {
+        if matches!(copy.creation, Creation::New { .. }) {
             entry.finished(source, done, events);
         }
         self.submit();
@@ -261,7 +259,6 @@ impl<'a> TreeWalk<'a> {
             stat: *source,
             dest: dest_identity,
             creation: copy.creation,
-            narrowed: copy.narrowed,
             is_linked: is_linked(entry, dest),
         });
     }
@@ -392,7 +389,7 @@ impl<'a> TreeWalk<'a> {
         let source_folder = opened.unwrap_or(Folder::Imagined);
         let folders = FolderPair::new(source_folder, copy.folder, copy.creation);
         let level = task.level.below(&task.source, &task.dest);
-        self.close_later(&level, folders, source, (copy.creation, None));
+        self.close_later(&level, folders, source, copy.creation);
     }
 
     /// Ends the walk through the folder on top.
@@ -409,7 +406,7 @@ impl<'a> TreeWalk<'a> {
             return self.run.child_done(&top.level);
         };
         self.open_parent(&folders);
-        self.close_later(&top.level, folders, &top.stat, (top.creation, top.narrowed));
+        self.close_later(&top.level, folders, &top.stat, top.creation);
     }
 
     fn close_later(
@@ -417,14 +414,13 @@ impl<'a> TreeWalk<'a> {
         level: &Arc<Level>,
         folders: Arc<FolderPair>,
         source: &Stat,
-        (creation, narrowed): (Creation, Option<u32>),
+        creation: Creation,
     ) {
         let run = self.run;
         level.close_with(FolderFinish {
             folders,
             stat: *source,
             creation,
-            narrowed,
             sequence: run.reporter.sequence(),
         });
         run.unclosed.fetch_add(1, Relaxed);
