@@ -153,7 +153,8 @@ impl Measurable for HttpOptions {
             tls: Some((&self.tls, resumption)),
         };
         let mut path = self.path.as_ref().map(|path| path.command(&[]));
-        let path = path.as_mut().map(|path| WorkerProcess::start(path, None));
+        let path = path.as_mut();
+        let path = path.map(|path| WorkerProcess::start(path, None, setting.runner.stop));
         let path = path.transpose()?;
         let measured = ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             let mut cases = load.cases(cases, servers, &setting.runner)?;

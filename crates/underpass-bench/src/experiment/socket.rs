@@ -1,6 +1,7 @@
 //! `bench socket`: a file through a TCP socket, by size and mechanism.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueEnum};
 use underpass::{Mechanism, limits};
@@ -93,6 +94,7 @@ impl Measurable for SocketOptions {
             mode: ReceiveMode::Discard,
             receiver: TestReceiver::start()?,
             folder: setting.scratch.subdirectory("socket")?,
+            stop: setting.runner.stop,
         });
         let zero_copy = [Mechanism::Sendfile, Mechanism::Splice].map(transfer::mover_with);
         let own = zero_copy
@@ -121,16 +123,17 @@ fn times(size: u64, scale: RunScale) -> u64 {
     transfer::times(size, sample_bytes, TIMES_MAX)
 }
 
-struct SocketEnvironment {
+struct SocketEnvironment<'a> {
     scale: RunScale,
     /// The host of another receiver, and its port that discards; the next port copies.
     remote: Option<(String, u16)>,
     mode: ReceiveMode,
     receiver: TestReceiver,
     folder: PathBuf,
+    stop: &'a AtomicBool,
 }
 
-impl SocketEnvironment {
+impl SocketEnvironment<'_> {
     /// Sends a file; the worker must report as many bytes.
     fn send(
         &self,
@@ -141,7 +144,7 @@ impl SocketEnvironment {
         let name = &contender.command.name;
         let worker = contender.worker.as_mut();
         let worker = worker.ok_or_else(|| Error::Contender(format!("{name} takes no jobs")))?;
-        let done = worker.job(&["send", &file.to_string_lossy(), address])?;
+        let done = worker.job(&["send", &file.to_string_lossy(), address], self.stop)?;
         let bytes = std::fs::metadata(file).map_or(0, |file| file.len());
         match done.bytes == bytes {
             true => Ok(done.paths),
@@ -165,7 +168,7 @@ impl SocketEnvironment {
     }
 }
 
-impl TransferEnvironment for SocketEnvironment {
+impl TransferEnvironment for SocketEnvironment<'_> {
     const NAME: &'static str = "socket";
     const METRICS_FIRST: &'static [PlayMetric] = &[];
     const OTHER_SIDE: &'static str = "the receiver";
@@ -188,7 +191,7 @@ impl TransferEnvironment for SocketEnvironment {
         })
     }
 
-    fn prepare(&self, size: u64) -> Result<TransferCase> {
+    fn prepare(&mut self, size: u64) -> Result<TransferCase> {
         let file = self.folder.join(size.to_string());
         if !file.exists() {
             content::make(&file, size, 1)?;
@@ -235,6 +238,10 @@ impl TransferEnvironment for SocketEnvironment {
     fn recover(&mut self) -> Result<()> {
         self.receiver = TestReceiver::start()?;
         Ok(())
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
     }
 }
 

@@ -1,6 +1,7 @@
 //! Moving a file once or several times: what `socket` and `copy` share.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use underpass::Mechanism;
 
@@ -110,7 +111,7 @@ pub(crate) trait TransferEnvironment {
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>>;
 
     /// Creates the file of a case, where it doesn't exist yet.
-    fn prepare(&self, size: u64) -> Result<TransferCase>;
+    fn prepare(&mut self, size: u64) -> Result<TransferCase>;
 
     fn transfer(
         &self,
@@ -122,8 +123,11 @@ pub(crate) trait TransferEnvironment {
     /// Checks after the measurement that everything arrived, and cleans up.
     fn finish(&self, size: u64, times: u64) -> Result<()>;
 
-    /// Discards what a failed contender has left behind.
+    /// Discards what a failed contender has left behind, and replaces what it may have changed.
     fn recover(&mut self) -> Result<()>;
+
+    /// Set when the user wants to stop.
+    fn stop(&self) -> &AtomicBool;
 }
 
 /// A file of one size that is moved.
@@ -159,7 +163,7 @@ impl<E: TransferEnvironment> TransferSet<E> {
         mut command: CommandSpec,
         processor: Option<usize>,
     ) -> Result<Vec<PayloadPath>> {
-        let worker = WorkerProcess::start(&mut command, processor);
+        let worker = WorkerProcess::start(&mut command, processor, self.environment.stop());
         self.admit(worker.map(|worker| TransferContender {
             command,
             worker: Some(worker),

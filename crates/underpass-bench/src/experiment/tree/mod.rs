@@ -15,12 +15,12 @@ mod program;
 mod source;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::fs::{StatVfs, statvfs};
 
-use self::program::CopyLimits;
 use self::source::{CopySource, TreeSize};
 use super::folders::run_in_each;
 use super::sample::{self as read, PlayMetric, PlaySample};
@@ -28,7 +28,7 @@ use super::sizes::{parse_size, size_label};
 
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
-use crate::contender::process::{self, CommandSpec, Processors};
+use crate::contender::process::{self, CommandSpec, Processors, RunLimit};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Case, Contender, Experiment};
 use crate::error::{Error, ErrorContext as _, Result};
@@ -143,6 +143,7 @@ impl Measurable for TreeOptions {
                         last: None,
                         copies: 0,
                         processors: setting.processors,
+                        stop: setting.runner.stop,
                         programs: Vec::new(),
                         list: ContenderList::default(),
                     };
@@ -189,7 +190,7 @@ enum Blocks {
     Shared,
 }
 
-struct TreeContenders {
+struct TreeContenders<'a> {
     kind: SourceKind,
     /// The option about sharing blocks.
     reflink: Option<&'static str>,
@@ -203,11 +204,12 @@ struct TreeContenders {
     last: Option<PathBuf>,
     copies: u64,
     processors: Processors,
+    stop: &'a AtomicBool,
     programs: Vec<(NamedCommand, String)>,
     list: ContenderList,
 }
 
-impl TreeContenders {
+impl TreeContenders<'_> {
     /// `None` if it was stopped before the first round was complete.
     fn run(&mut self, others: &[NamedCommand], runner: &RoundRunner) -> Result<Option<Experiment>> {
         self.require_room_for(2)?;
@@ -220,7 +222,12 @@ impl TreeContenders {
             self.require_room_for(copies as u64)?;
         }
         runner.progress.begin(&self.title());
-        self.admit_all(others)?;
+        let admitted = self.admit_all(others);
+        if runner.is_stopped() {
+            // The stop may have made it fail.
+            return Ok(None);
+        }
+        admitted?;
         let weight = weight_of(self.source);
         let played = runner.play(self, weight, TreeContenders::observe)?;
         self.tidy_up()?;
@@ -253,8 +260,7 @@ impl TreeContenders {
     fn copy_and_compare(&mut self, named: &NamedCommand) -> Result<Blocks> {
         let to = self.next_copy()?;
         let free_before = self.room()?.f_bfree;
-        let limits = self.limits();
-        program::run(&self.command(named, &to), &self.processors, &to, limits)?;
+        self.copy(&self.command(named, &to), &to)?;
         let name = &named.name;
         if std::fs::symlink_metadata(&to).is_err() {
             return Err(Error::Answer(format!("{name}: there is no copy")));
@@ -274,9 +280,7 @@ impl TreeContenders {
     fn observe(&mut self, contender: usize) -> Result<PlaySample> {
         let to = self.next_copy()?;
         let command = self.command(&self.programs[contender].0, &to);
-        let limits = self.limits();
-        let copy = || program::run(&command, &self.processors, &to, limits);
-        let (peak_resident_bytes, window) = observe_children(copy)?;
+        let (peak_resident_bytes, window) = observe_children(|| self.copy(&command, &to))?;
         content::flush_file_system(&self.folder)?;
         let copied = source::drop_from_cache(&self.root_of(&to))?;
         if copied != self.size {
@@ -326,7 +330,7 @@ impl TreeContenders {
             return Ok(());
         };
         if self.kind != SourceKind::Tree {
-            return source::remove(&last);
+            return content::remove(&last);
         }
         content::flush_file_system(&self.folder)?;
         match last.exists() {
@@ -357,12 +361,15 @@ impl TreeContenders {
         )))
     }
 
-    fn limits(&self) -> CopyLimits {
+    /// Runs a program; returns its peak resident memory.
+    fn copy(&self, program: &CommandSpec, to: &Path) -> Result<Option<u64>> {
         let is_sparse = self.kind == SourceKind::Sparse;
-        CopyLimits {
+        let disk_bytes_max = is_sparse.then_some(self.source.disk_bytes() * FILLED_FACTOR);
+        let limit = RunLimit {
             time: STUCK_MIN + Duration::from_millis(weight_of(self.source) * STUCK_FACTOR),
-            disk_bytes: is_sparse.then_some(self.source.disk_bytes() * FILLED_FACTOR),
-        }
+            stop: self.stop,
+        };
+        program::run(program, &self.processors, (to, disk_bytes_max), limit)
     }
 
     fn command(&self, named: &NamedCommand, to: &Path) -> CommandSpec {
@@ -417,7 +424,7 @@ impl TreeContenders {
     }
 }
 
-impl ContenderSet for TreeContenders {
+impl ContenderSet for TreeContenders<'_> {
     fn list(&mut self) -> &mut ContenderList {
         &mut self.list
     }

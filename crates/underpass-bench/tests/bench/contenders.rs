@@ -1,0 +1,94 @@
+//! Contenders that hang, leave the wrong thing behind or are missing: the others are measured.
+
+use std::process::Command;
+
+use crate::support::{BINARY, bench, list, names, read, spawn_into};
+use rustix::process::Signal;
+use underpass_testkit::{ChildProcess, assert_contains};
+
+const SMALL: [&str; 5] = ["copy", "--sizes", "10KiB", "--rounds", "2"];
+
+/// The tool under a shell's default for Ctrl-C.
+fn interruptible() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", BINARY]);
+    command
+}
+
+/// Sends Ctrl-C; the tool must end within the time of one wait, with its code for that.
+fn interrupt(bench: ChildProcess) {
+    bench.signal(Signal::INT);
+    assert_eq!(bench.end().code, Some(130));
+}
+
+#[test]
+fn a_program_that_leaves_something_else_than_a_copy_is_left_out() {
+    let spoilers = [
+        ("fifo", "mkfifo {to}", "the copy is not a regular file"),
+        ("folder", "mkdir {to}", "the copy is not a regular file"),
+        (
+            "link",
+            "ln -s /dev/zero {to}",
+            "the copy is not a regular file",
+        ),
+        ("mover", "mv {from} {to}", "there is no source"),
+        (
+            "emptier",
+            "sh -c 'cp {from} {to} && : > {from}'",
+            "the source has 0 bytes",
+        ),
+    ];
+    let named = spoilers.map(|(name, command, _)| format!("{name}={command}"));
+    let programs = named.iter().flat_map(|program| ["--program", program]);
+    let programs: Vec<_> = programs.chain(["--program", "cp=cp {from} {to}"]).collect();
+    let document = bench(&[&SMALL[..], &programs].concat());
+    let experiment = &document["experiments"][0];
+    assert_eq!(names(experiment).last(), Some(&"cp"));
+    let notes = experiment["notes"].to_string();
+    for (name, _, why) in spoilers {
+        assert_contains(&notes, &[&format!("{name}: {why}")]);
+    }
+}
+
+#[test]
+fn a_source_that_is_emptied_in_the_middle_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let log = log.display();
+    // 1 for the trial, 40 for the warm-up.
+    let emptier = format!(
+        "emptier=sh -c 'echo >> {log}; cp {{from}} {{to}}; \
+         test $(wc -l < {log}) -le 41 || : > {{from}}'"
+    );
+    let document = bench(&[&SMALL[..], &["--program", &emptier]].concat());
+    let case = &document["experiments"][0]["cases"][0];
+    let failed = "emptier failed in round 1 of 2 and is left out from there on";
+    assert_contains(&case["notes"].to_string(), &[failed]);
+    let figures = list(&list(case, "metrics")[0], "figures");
+    let (last, others) = figures.split_last().expect("contenders");
+    assert!(last.is_null() && others.iter().all(|one| !one.is_null()));
+}
+
+#[test]
+fn a_program_that_prints_more_than_a_pipe_holds_is_measured() {
+    let loud = "loud=sh -c 'head -c 1000000 /dev/zero >&2; cp {from} {to}'";
+    let document = bench(&[&SMALL[..], &["--program", loud]].concat());
+    assert_eq!(names(&document["experiments"][0]).last(), Some(&"loud"));
+}
+
+#[test]
+fn the_first_interrupt_ends_a_run_whose_contender_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, started) = (folder.path().join("json"), folder.path().join("started"));
+    let hang = format!("echo > {}; exec sleep 1000", started.display());
+    let program = format!("hanging=sh -c '{hang}'");
+    let peer = format!("hanging=sh -c 'echo ready hanging 1; read job; {hang}'");
+    for contender in [["--program", &program], ["--peer", &peer]] {
+        let arguments = [&SMALL[..], &contender].concat();
+        let mut bench = spawn_into(&mut interruptible(), &arguments, &json);
+        bench.until(|| started.exists());
+        interrupt(bench);
+        assert_eq!(read(&json)["outcome"], "interrupted");
+        std::fs::remove_file(&started).expect("it was there");
+    }
+}
