@@ -116,11 +116,12 @@ impl WorkerProcess {
         self.process.stop()
     }
 
-    /// Stops it. That it has ended before is an error: what needed it went on without it.
+    /// Stops it, by SIGKILL if necessary. That it has ended before is an error: what needed it went
+    /// on without it.
     pub(crate) fn end(mut self) -> Result<()> {
         match self.process.has_ended()? {
             true => Err(Error::Contender(format!("{} ended too early", self.name))),
-            false => self.stop(),
+            false => Ok(drop(self.stop())),
         }
     }
 

@@ -78,8 +78,8 @@ impl Measurable for FileCopyOptions {
             self.admit_all(&mut set)?;
             let experiment = describe(&file_system(folder), set.has_programs());
             let sizes = self.sizes(setting.scale);
-            let experiment = set.play(experiment, &sizes, setting)?;
-            set.stop()?;
+            let mut experiment = set.play(experiment, &sizes, setting)?;
+            experiment.notes.extend(set.stop());
             Ok(vec![experiment])
         })
     }

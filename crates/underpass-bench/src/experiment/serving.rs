@@ -160,12 +160,14 @@ impl ServerSet {
             experiment.rounds = setting.runner.rounds;
             experiment.notes.extend(servers.list.missing());
             experiment.cases.extend(play(&mut servers)?);
-            Ok(vec![experiment])
+            Ok(experiment)
         });
-        // Each server is stopped whatever the result is; the first error is reported.
+        // Each server is stopped whatever the result is.
         let running = servers.entries.into_iter().filter_map(|entry| entry.server);
-        let stopped = error::all(running.map(ServerProcess::stop));
-        played.and_then(|experiments| stopped.map(|()| experiments))
+        let notes = error::notes(running.map(ServerProcess::stop));
+        let mut experiment = played?;
+        experiment.notes.extend(notes);
+        Ok(vec![experiment])
     }
 
     /// Admits servers that deliver a small file unchanged, and notes why others are left out. Our
@@ -210,7 +212,8 @@ impl ServerSet {
         });
         if admitted.is_err() {
             let rejected = self.entries.pop().and_then(|entry| entry.server);
-            rejected.map_or(Ok(()), ServerProcess::stop)?;
+            // Why it is rejected matters more than how it ends.
+            let _ = rejected.map(ServerProcess::stop);
         } else {
             self.list.admit(self.entries[index].setup.name());
         }
@@ -266,7 +269,8 @@ impl ServerSet {
 
     fn restart_with(&mut self, index: usize, metrics: MetricsMode) -> Result<()> {
         let entry = &mut self.entries[index];
-        entry.server.take().map_or(Ok(()), ServerProcess::stop)?;
+        // One that ignores SIGTERM is killed, and the next one is measured.
+        let _ = entry.server.take().map(ServerProcess::stop);
         let entry = &self.entries[index];
         let tls = self.tls_of(entry.scheme);
         let server = entry.setup.start(self.processor, metrics, tls)?;
@@ -315,7 +319,7 @@ impl ContenderSet for ServerSet {
 
     fn dismiss(&mut self, contender: usize) -> Result<()> {
         let server = self.entries[contender].server.take();
-        let _ = server.map_or(Ok(()), ServerProcess::stop);
+        let _ = server.map(ServerProcess::stop);
         Ok(())
     }
 }

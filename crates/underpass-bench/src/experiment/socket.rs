@@ -109,7 +109,9 @@ impl Measurable for SocketOptions {
             let sizes = self.sizes(setting.scale);
             experiments.push(set.play(self.describe(mode), &sizes, setting)?);
         }
-        set.stop()?;
+        let last = experiments.last_mut();
+        last.into_iter()
+            .for_each(|one| one.notes.extend(set.stop()));
         Ok(experiments)
     }
 }

@@ -221,9 +221,9 @@ impl<E: TransferEnvironment> TransferSet<E> {
         Ok(experiment)
     }
 
-    /// Stops all contenders; returns the first error.
-    pub(crate) fn stop(&mut self) -> Result<()> {
-        error::all(self.contenders.iter_mut().map(TransferContender::stop))
+    /// Stops all contenders; returns notes on those that had to be killed.
+    pub(crate) fn stop(&mut self) -> Vec<String> {
+        error::notes(self.contenders.iter_mut().map(TransferContender::stop))
     }
 
     pub(crate) fn has_programs(&self) -> bool {

@@ -1,8 +1,9 @@
 //! Contenders that hang, leave the wrong thing behind or are missing: the others are measured.
 
+use std::net::TcpStream;
 use std::process::Command;
 
-use crate::support::{BINARY, bench, list, names, read, spawn_into};
+use crate::support::{BINARY, bench, list, metric, names, read, spawn_into, underpass};
 use rustix::process::Signal;
 use underpass_testkit::{ChildProcess, assert_contains};
 
@@ -91,4 +92,34 @@ fn the_first_interrupt_ends_a_run_whose_contender_hangs() {
         assert_eq!(read(&json)["outcome"], "interrupted");
         std::fs::remove_file(&started).expect("it was there");
     }
+}
+
+#[test]
+fn a_server_that_ignores_sigterm_is_killed_and_the_rounds_are_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, log) = (folder.path().join("json"), folder.path().join("log"));
+    let (underpass, logged) = (underpass(), log.display());
+    let stubborn = format!(
+        "stubborn=sh -c 'trap : TERM; {underpass} serve {{root}} --listen {{address}} \
+         --log-file {logged} & while sleep 1; do :; done'"
+    );
+    let few = ["http", "--sizes", "1KiB", "--connections", "2"];
+    let long = ["--requests", "4", "--only", "none", "--rounds", "100000"];
+    let arguments = [&few[..], &long, &["--server", &stubborn]].concat();
+    let mut command = interruptible();
+    // Without `ip` there is one loopback.
+    let mut bench = spawn_into(command.env("PATH", "/usr/bin"), &arguments, &json);
+    let lines = || std::fs::read_to_string(&log).map_or(0, |log| log.lines().count());
+    bench.until(|| lines() > 100);
+    interrupt(bench);
+    let document = read(&json);
+    let experiment = &document["experiments"][0];
+    let notes = experiment["notes"].to_string();
+    assert_contains(&notes, &["stubborn ignored SIGTERM for 10s"]);
+    let rounds = &metric(&list(experiment, "cases")[0], "requests")["figures"][1]["rounds"];
+    assert!(rounds.as_array().is_some_and(|rounds| !rounds.is_empty()));
+    let script = experiment["contenders"][1]["command"][2].as_str();
+    let address = script.and_then(|script| script.split_once("--listen "));
+    let address = address.and_then(|(_, rest)| rest.split(' ').next());
+    assert!(TcpStream::connect(address.expect("an address")).is_err());
 }

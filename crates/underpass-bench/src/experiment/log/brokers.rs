@@ -87,9 +87,11 @@ impl BrokerSet {
             .entries
             .into_iter()
             .filter_map(|entry| entry.process);
-        let ended = error::all(running.map(ServerProcess::kill));
+        let notes = error::notes(running.map(ServerProcess::kill));
         let removed = fs::remove_dir_all(&folder).context(|| "removing the logs".into());
-        played.and_then(|experiment| ended.and(removed).map(|()| experiment))
+        let mut experiment = played?;
+        experiment.notes.extend(notes);
+        removed.map(|()| experiment)
     }
 
     /// Our own brokers must be admitted.
