@@ -47,6 +47,7 @@ pub use contender::receiver::receive_for_others;
 pub use contender::role::SubprocessRole;
 pub use error::Error;
 pub use experiment::RunScale;
+pub use experiment::sizes::{host_and_port, parse_count};
 pub use experiment::{
     cold::ColdOptions, copy::FileCopyOptions, http::HttpOptions, log::LogBenchOptions,
     many::ManyOptions, small::SmallOptions, socket::SocketOptions, tree::TreeOptions,

@@ -7,17 +7,17 @@
 
 mod tool;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, value_parser};
 use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, RunOutcome};
 use underpass_bench::{
     Benchmark, ColdOptions, FileCopyOptions, HttpOptions, LogBenchOptions, ManyOptions, RunScale,
     RunSettings, SmallOptions, SocketOptions, SubprocessRole, TreeOptions, check_report_path,
+    host_and_port, parse_count,
 };
 
 use tool::pages::{CompletionArguments, PageArguments};
@@ -59,7 +59,8 @@ enum BenchCommand {
     /// Receive from `bench socket --to` on another machine
     Sink {
         /// Listen on this address, and also on the next port
-        #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7070")]
+        #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7070",
+              value_parser = |text: &str| host_and_port(text).map(|_| text.to_owned()))]
         listen: String,
     },
     Completions(CompletionArguments),
@@ -93,8 +94,8 @@ struct MeasureArguments {
     #[arg(long)]
     quick: bool,
     /// Count this many rounds; fewer than 6 can't show a ratio [default: 7, with --quick 6]
-    #[arg(long, value_name = "N")]
-    rounds: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = parse_count::<usize>)]
+    rounds: Option<usize>,
     /// Write the whole result to this file as JSON, for `render` and `compare`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -109,7 +110,7 @@ struct MeasureArguments {
     congestion: Vec<String>,
     /// Wait this many seconds in each case for a quiet machine and to repeat disturbed rounds
     /// [default: 10, with --quick 0]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(..=1_000_000))]
     patience: Option<u64>,
 }
 
@@ -210,7 +211,7 @@ impl MeasureArguments {
                 true => RunScale::Quick,
                 false => RunScale::Full,
             },
-            rounds: self.rounds.map(NonZeroUsize::get),
+            rounds: self.rounds,
             patience: self.patience.map(Duration::from_secs),
             scratch: self.scratch.clone(),
             congestion: self.congestion.clone(),

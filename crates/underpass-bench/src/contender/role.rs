@@ -35,7 +35,7 @@ pub struct MoverSettings {
     #[arg(long)]
     pub only: Option<Mechanism>,
     /// The maximum of one call in bytes; the mover's default if omitted
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub call_bytes: Option<u64>,
     /// Never share blocks
     #[arg(long)]

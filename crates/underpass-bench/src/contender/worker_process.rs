@@ -121,7 +121,10 @@ impl WorkerProcess {
     pub(crate) fn end(mut self) -> Result<()> {
         match self.process.has_ended()? {
             true => Err(Error::Contender(format!("{} ended too early", self.name))),
-            false => Ok(drop(self.stop())),
+            false => {
+                let _ = self.stop();
+                Ok(())
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::sample::{self as read, FileResidency, PlayMetric, PlaySample, latencies};
 use super::serving::{IN_CACHE, ServerContenders, ServerSet, ServerVariant, observe_work};
-use super::sizes::{parse_size, size_label};
+use super::sizes::{parse_count, parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::server::ServerProcess;
@@ -54,10 +54,10 @@ pub struct ColdOptions {
     #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = parse_size)]
     size: u64,
     /// Stream this many cold files in each round [default: 8, with --quick 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count::<usize>)]
     files: Option<usize>,
     /// Stream them over this many connections
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count::<usize>)]
     streams: usize,
     /// Stream files from memory instead, to show how a small request fares beside fast readers
     #[arg(long, conflicts_with = "disk_mib")]
@@ -66,7 +66,7 @@ pub struct ColdOptions {
     tls: TlsLoadOptions,
     /// Limit what servers read from the disk, in MiB per second, as root; use it where the disk of
     /// a virtual machine is its host's memory
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = parse_count::<u64>)]
     disk_mib: Option<u64>,
     /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
     #[arg(long = "server", value_name = "NAME=COMMAND")]

@@ -9,7 +9,7 @@ use underpass::kernel_tls::probe_sending;
 use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
 use super::sample::{self as read, PlayMetric};
 use super::serving::{ServerContenders, ServerSet, ServerVariant};
-use super::sizes::{parse_size, sizes_of_cases};
+use super::sizes::{parse_count, parse_size, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::worker_process::WorkerProcess;
@@ -47,10 +47,10 @@ pub struct HttpOptions {
           value_parser = parse_size)]
     sizes: Vec<u64>,
     /// Request this many different files of each size in turn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count::<usize>)]
     files: usize,
     /// Keep this many connections open at once
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Open a new connection for each request and have the server close it
     #[arg(long)]
@@ -64,7 +64,7 @@ pub struct HttpOptions {
     #[arg(long, value_name = "NAME=COMMAND")]
     path: Option<NamedCommand>,
     /// Send this many requests in each round [default: those that begin within about a second]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     requests: Option<u64>,
     /// Measure our server also with each of these mechanisms alone; `none` measures it once
     #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',',
@@ -245,7 +245,7 @@ impl HttpOptions {
             ),
         };
         let mut variant = match self.files {
-            0 | 1 => format!("{connections} connections"),
+            1 => format!("{connections} connections"),
             files => format!("{connections} connections, {files} files"),
         };
         variant += &self.tls.suffix();

@@ -17,7 +17,7 @@ use clap::Args;
 use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL, hot_stream};
 use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample, latencies};
 use super::serving::{ServerContenders, ServerSet, ServerVariant};
-use super::sizes::{parse_size, size_label};
+use super::sizes::{parse_count, parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::server::ServerProcess;
@@ -66,7 +66,7 @@ pub struct ManyOptions {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Hold this many connections
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Leave connections idle after a response of 1 KiB, instead of reading slowly
     #[arg(long, conflicts_with = "size")]

@@ -7,7 +7,7 @@ use clap::Args;
 use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
 use super::sample::{self as read, PlayMetric};
 use super::serving::{ServerContenders, ServerSet, ServerVariant};
-use super::sizes::{parse_size, size_label, sizes_of_cases};
+use super::sizes::{parse_count, parse_size, size_label, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::document::{Axis, Case, Experiment, Unit};
@@ -40,7 +40,7 @@ pub struct SmallOptions {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
     sizes: Vec<u64>,
     /// Keep this many connections open at once
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
     #[arg(long = "server", value_name = "NAME=COMMAND")]

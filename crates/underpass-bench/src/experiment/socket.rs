@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use underpass::{Mechanism, limits};
 
 use super::sample::PlayMetric;
-use super::sizes::{parse_size, sizes_of_cases};
+use super::sizes::{host_and_port, parse_size, sizes_of_cases};
 use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -67,15 +67,6 @@ enum ReceiverChoice {
     Copy,
     /// Measure both, one after the other
     Both,
-}
-
-fn host_and_port(text: &str) -> Result<(String, u16), String> {
-    let (host, port) = text.rsplit_once(':').ok_or("expected HOST:PORT")?;
-    let port: u16 = port.parse().map_err(|_| "the port is not a number")?;
-    match port.checked_add(1) {
-        Some(_) if !host.is_empty() => Ok((host.to_owned(), port)),
-        _ => Err("expected a host, and a port below 65535".into()),
-    }
 }
 
 impl Measurable for SocketOptions {
@@ -294,19 +285,6 @@ impl SocketOptions {
                 unit: Unit::Bytes,
             },
             ..Experiment::default()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sink_has_a_host_and_a_port_with_one_after_it() {
-        assert_eq!(host_and_port("::1:70"), Ok(("::1".into(), 70)));
-        for text in ["here", ":70", "here:x", "here:65535"] {
-            assert!(host_and_port(text).is_err(), "{text}");
         }
     }
 }

@@ -101,7 +101,7 @@ fn underpass_bench_runs_this_program_or_says_how_to_get_it() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_and_zero_rounds_are_errors_before_anything_is_measured() {
+fn a_report_that_cannot_be_written_is_an_error_before_anything_is_measured() {
     let (folder, result) = folder();
     for option in ["--json", "--markdown", "--report"] {
         for path in [
@@ -117,6 +117,44 @@ fn a_report_that_cannot_be_written_and_zero_rounds_are_errors_before_anything_is
             run(&mut bench).assert_failed(1, &["cannot write a report to"]);
         }
     }
-    let mut bench = Command::new(BINARY);
-    run(bench.args(["copy", "--rounds", "0"])).assert_failed(2, &["--rounds"]);
+}
+
+#[test]
+fn nothing_is_measured_zero_times_or_with_zero_of_anything() {
+    for (experiment, options) in [
+        ("copy", &["--rounds", "--sizes"][..]),
+        ("socket", &["--rounds", "--sizes", "--to=host:"]),
+        (
+            "http",
+            &["--sizes", "--files", "--connections", "--requests"],
+        ),
+        ("small", &["--sizes", "--connections"]),
+        ("cold", &["--size", "--files", "--streams", "--disk-mib"]),
+        ("many", &["--size", "--connections"]),
+        (
+            "log",
+            &[
+                "--size",
+                "--partitions",
+                "--batches",
+                "--restart-size",
+                "--disk-mib",
+            ],
+        ),
+        (
+            "tree",
+            &["--files", "--file-size", "--large-size", "--sparse-size"],
+        ),
+        ("sink", &["--listen=127.0.0.1:"]),
+    ] {
+        for option in options {
+            let zero = match option.ends_with(':') {
+                true => format!("{option}0"),
+                false => format!("{option}=0"),
+            };
+            let mut bench = Command::new(BINARY);
+            let report = run(bench.args([experiment, &zero]));
+            report.assert_failed(2, &[option.split('=').next().unwrap_or(option)]);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::experiment::ExperimentContext;
 use crate::experiment::serving::ServerVariant;
-use crate::experiment::sizes::parse_size;
+use crate::experiment::sizes::{parse_count, parse_size};
 use crate::machine::throttle::DiskThrottle;
 use crate::tls::TlsSetup;
 use crate::tls::options::{TlsLoadOptions, TlsResumption};
@@ -33,7 +33,7 @@ pub struct LogBenchOptions {
     pub(super) restart_size: Option<u64>,
     /// Limit what brokers read from the disk in `replay`, in MiB per second, as root; use it where
     /// the disk of a virtual machine is its host's memory
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = parse_count::<u64>)]
     pub(super) disk_mib: Option<u64>,
     #[command(flatten)]
     tls: TlsLoadOptions,
