@@ -135,18 +135,13 @@ fn charts(experiment: &Experiment, plots: &[&Plot]) -> Markup {
 fn figure(experiment: &Experiment, plot: &Plot) -> Markup {
     let name = |place: &usize| &experiment.contenders[*place].name;
     html! {
-        figure.has-narrow[plot.narrow.is_some()] {
+        figure {
             figcaption { h3 { (plot.words.title) } p { (plot.words.description) } }
             @if let Some((places, marks)) = &plot.legend {
                 ul.key { @for at in places { li { (swatch(*at, *marks)) (name(at)) } } }
             }
-            @match &plot.narrow {
-                Some(narrow) => {
-                    div.broad { (plot.svg) }
-                    div.narrow { (narrow) }
-                }
-                None => (plot.svg),
-            }
+            // On a phone its letters would be too small: it is scrolled there.
+            div.wide[!plot.is_small] tabindex=[(!plot.is_small).then_some("0")] { (plot.svg) }
         }
     }
 }

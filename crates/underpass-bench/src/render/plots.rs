@@ -12,9 +12,8 @@ use super::table::{Importance, TableGroup, find, groups};
 use crate::document::{Case, Experiment, Latencies, Measured, Unit};
 use crate::stats::Spread;
 
-/// Sizes in pixels: over the whole page, and on a phone.
+/// The size of a chart over the whole page, in pixels.
 const WHOLE: (f64, f64) = (900.0, 380.0);
-const NARROW: (f64, f64) = (350.0, 300.0);
 
 /// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
 const BARS_WIDE: f64 = 390.0;
@@ -31,8 +30,6 @@ pub(super) struct Plot {
     /// The title of the tables it belongs to; empty where the tables have what matters of it.
     pub(super) group: String,
     pub(super) svg: Markup,
-    /// For phones, where letters of the other one would be too small.
-    pub(super) narrow: Option<Markup>,
     /// What colours and marks stand for; `None` where the chart has the names.
     pub(super) legend: Option<(Vec<usize>, Marks)>,
     /// Two of them fit beside each other.
@@ -153,14 +150,10 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
     AxisScale::of_cases(cases.iter().map(short))
 }
 
-/// Draws for the page and for phones, with different ids.
 fn of_lines(mut lines: LineChart, group: String) -> Plot {
     lines.words.description.push_str(lines.axes());
-    let svg = lines.draw(WHOLE);
-    lines.words.id.push_str("-narrow");
     Plot {
-        svg,
-        narrow: Some(lines.draw(NARROW)),
+        svg: lines.draw(WHOLE),
         legend: Some((
             lines.series.iter().map(|one| one.place).collect(),
             lines.marks,
@@ -213,7 +206,6 @@ fn bars(
         svg: chart.draw(BARS_WIDE),
         words: chart.words,
         group: group.title.clone(),
-        narrow: None,
         legend: None,
         is_small: true,
     }
