@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::machine::trace;
 use crate::stats::{RatioEstimate, Spread};
 
-/// The version of the JSON. Version 2 had one more field, which is ignored.
+/// The version of the JSON. Version 2 had two more fields, which are ignored.
 pub const SCHEMA: u32 = 3;
 
 /// A whole run.
@@ -171,8 +171,6 @@ pub struct Case {
     pub travelled: Vec<PayloadPath>,
     /// System calls by name, counted in a pass that was not timed.
     pub calls: Vec<SystemCalls>,
-    /// The distribution of latencies in all rounds together.
-    pub latencies: Vec<Latencies>,
     /// Notes on the figures.
     pub notes: Vec<String>,
 }
@@ -250,15 +248,4 @@ impl SystemCalls {
             by_name,
         }
     }
-}
-
-/// The distribution of one contender's latencies.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Latencies {
-    /// Its index among the contenders.
-    pub contender: usize,
-    /// The number of latencies.
-    pub count: u64,
-    /// A share of the requests, from 0 to 1, and the seconds that these did not exceed.
-    pub quantiles: Vec<(f64, f64)>,
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::sample::{PlayMetric, latencies};
+use super::sample::PlayMetric;
 use super::serving::{COUNTED, IN_CACHE, ServerSet, observe_stream};
 use super::sizes::size_label;
 use crate::contender::server::ServerProcess;
@@ -103,7 +103,6 @@ impl ClosedLoad {
             load: self.describe(&files, &label),
             label,
             metrics: read_all(metrics, &played),
-            latencies: latencies(&played),
             notes: servers.notes(&played),
             ..Case::default()
         };

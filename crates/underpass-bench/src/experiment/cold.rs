@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::sample::{self as read, FileResidency, PlayMetric, PlaySample, latencies};
+use super::sample::{self as read, FileResidency, PlayMetric, PlaySample};
 use super::serving::{IN_CACHE, ServerContenders, ServerSet, ServerVariant, observe_work};
 use super::sizes::{parse_count, parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
@@ -161,7 +161,6 @@ impl ColdOptions {
             x: connections as f64,
             load: self.load(scale),
             metrics: read_all(&METRICS, &played),
-            latencies: latencies(&played),
             notes: servers.notes(&played),
             ..Case::default()
         }))

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL, hot_stream};
-use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample, latencies};
+use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample};
 use super::serving::{ServerContenders, ServerSet, ServerVariant};
 use super::sizes::{parse_count, parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
@@ -145,7 +145,6 @@ impl ManyOptions {
                 size_label(HOT_BYTES)
             ),
             metrics: read_all(&METRICS, &played),
-            latencies: latencies(&played),
             notes,
             ..Case::default()
         }))

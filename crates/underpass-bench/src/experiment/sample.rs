@@ -1,7 +1,7 @@
 //! What one play of one contender cost, a load on a server or transfers of files, and the metrics
 //! of it.
 
-use crate::document::{Latencies, PayloadPath, Unit};
+use crate::document::{PayloadPath, Unit};
 use crate::machine::proc::CpuSource;
 use crate::machine::window::{UsageWindow, note_of_bottleneck};
 use crate::rounds::contenders::ContenderList;
@@ -13,9 +13,6 @@ const FROM_STORAGE_MAX: f64 = 0.001;
 
 /// Share of cold files that has to come from storage.
 const COLD_MIN: f64 = 0.5;
-
-/// The quantiles of a distribution of latencies, as far as there are enough latencies for them.
-const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 #[derive(Clone)]
 pub(crate) struct PlaySample {
@@ -124,25 +121,6 @@ fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
     let rank = (share * sorted_ns.len() as f64).ceil() as usize;
     let nanoseconds = sorted_ns.get(rank.max(1) - 1).filter(|_| is_known)?;
     Some(*nanoseconds as f64 / 1e9)
-}
-
-/// The distribution of each contender's latencies in all rounds together.
-pub(crate) fn latencies(played: &Played<PlaySample>) -> Vec<Latencies> {
-    let of = |contender: usize| {
-        let rounds = played.of(contender);
-        let all = rounds.iter().flat_map(|one| &one.latencies_ns);
-        let mut all: Vec<u64> = all.copied().collect();
-        all.sort_unstable();
-        let quantiles = QUANTILES.iter();
-        (!rounds.is_empty()).then(|| Latencies {
-            contender,
-            count: all.len() as u64,
-            quantiles: quantiles
-                .filter_map(|&share| Some((share, quantile(&all, share)?)))
-                .collect(),
-        })
-    };
-    (0..played.contenders()).filter_map(of).collect()
 }
 
 /// The notes of each contender's rounds and of all of them together. `other_side` may be the
@@ -396,24 +374,6 @@ mod tests {
         assert_eq!(few.latency(0.0), Some(0.001));
         assert_eq!(few.latency(1.0), Some(0.030));
         assert_eq!(observation([]).latency(1.0), None);
-    }
-
-    #[test]
-    fn latencies_are_those_of_all_rounds_together() {
-        let played = Played {
-            rounds: vec![
-                vec![Some(observation(1..=10))],
-                vec![Some(observation(11..=20))],
-            ],
-            repeated: 0,
-            disturbed: 0,
-        };
-        let reported = &latencies(&played)[0];
-        assert_eq!(reported.count, 20);
-        let expected = [(0.0, 0.001), (0.1, 0.002), (0.25, 0.005), (0.5, 0.010)];
-        assert_eq!(reported.quantiles[..4], expected);
-        let shares: Vec<f64> = reported.quantiles.iter().map(|&(share, _)| share).collect();
-        assert_eq!(shares, [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0]);
     }
 
     #[test]

@@ -100,7 +100,6 @@ fn section(experiment: &Experiment, id: &str, scales: &MetricScales) -> Markup {
                     Importance::Further => details { summary { (group.title) } (tables(&group)) },
                 }
             }
-            (charts_of(""))
             (titled_list("Bytes by mechanism", &experiment.payload_paths()))
             (titled_list("System calls per operation", &experiment.system_calls()))
             (titled_list("Notes", &experiment.all_notes()))
@@ -137,8 +136,8 @@ fn figure(experiment: &Experiment, plot: &Plot) -> Markup {
     html! {
         figure {
             figcaption { h3 { (plot.words.title) } p { (plot.words.description) } }
-            @if let Some((places, marks)) = &plot.legend {
-                ul.key { @for at in places { li { (swatch(*at, *marks)) (name(at)) } } }
+            @if let Some(places) = &plot.legend {
+                ul.key { @for at in places { li { (swatch(*at)) (name(at)) } } }
             }
             // On a phone its letters would be too small: it is scrolled there.
             div.wide[!plot.is_small] tabindex=[(!plot.is_small).then_some("0")] { (plot.svg) }

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use maud::Markup;
 
-use super::chart::{
-    AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, ends, nines,
-};
+use super::chart::{AxisScale, Bar, BarChart, ChartText, MarkChart, Point, Series, ends};
 use super::figure::{direction, figure};
 use super::table::{Importance, TableGroup, find, groups};
-use crate::document::{Case, Experiment, Latencies, Measured, Unit};
+use crate::document::{Case, Experiment, Measured};
 use crate::stats::Spread;
 
 /// The size of a chart over the whole page, in pixels.
@@ -19,19 +17,14 @@ const WHOLE: (f64, f64) = (900.0, 380.0);
 const BARS_WIDE: f64 = 390.0;
 /// The most bar charts beside each other; the table has the other metrics.
 const BARS_MAX: usize = 6;
-/// Shown as one curve, not as bars.
-const LATENCIES: [&str; 5] = ["p50", "p90", "p99", "p999", "worst"];
-/// What an axis shows beside the metrics, by name.
-const LATENCY: &str = "latency";
-
 /// A chart with the texts around it.
 pub(super) struct Plot {
     pub(super) words: ChartText,
-    /// The title of the tables it belongs to; empty where the tables have what matters of it.
+    /// The title of the tables it belongs to.
     pub(super) group: String,
     pub(super) svg: Markup,
     /// What colours and marks stand for; `None` where the chart has the names.
-    pub(super) legend: Option<(Vec<usize>, Marks)>,
+    pub(super) legend: Option<Vec<usize>>,
     /// Two of them fit beside each other.
     pub(super) is_small: bool,
 }
@@ -51,9 +44,6 @@ impl MetricScales {
                     .or_default()
                     .extend(ends);
             }
-            let latencies = case.latencies.iter().flat_map(known_quantiles);
-            let latencies = latencies.map(|(_, took)| took);
-            values.entry(LATENCY.into()).or_default().extend(latencies);
         }
         MetricScales(values)
     }
@@ -77,10 +67,6 @@ pub(super) fn plots(experiment: &Experiment, id: &str, scales: &MetricScales) ->
             }
             _ => {}
         }
-    }
-    for (index, case) in experiment.cases.iter().enumerate() {
-        let id = format!("{id}c{index}");
-        plots.extend(latencies(case, (&id, scales)));
     }
     plots
 }
@@ -118,7 +104,7 @@ fn over_cases(
             .filter_map(|case| point(*case, place))
             .collect(),
     });
-    let lines = LineChart {
+    let lines = MarkChart {
         words: ChartText {
             id: format!("{id}-{name}"),
             title: titled(any),
@@ -134,7 +120,6 @@ fn over_cases(
         unit: any.unit,
         ends: scales.ends(name),
         series: series.filter(|one| !one.points.is_empty()).collect(),
-        marks: Marks::Only,
     };
     Some(of_lines(lines, group.title.clone()))
 }
@@ -150,14 +135,11 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
     AxisScale::of_cases(cases.iter().map(short))
 }
 
-fn of_lines(mut lines: LineChart, group: String) -> Plot {
+fn of_lines(mut lines: MarkChart, group: String) -> Plot {
     lines.words.description.push_str(lines.axes());
     Plot {
         svg: lines.draw(WHOLE),
-        legend: Some((
-            lines.series.iter().map(|one| one.place).collect(),
-            lines.marks,
-        )),
+        legend: Some(lines.series.iter().map(|one| one.place).collect()),
         words: lines.words,
         group,
         is_small: false,
@@ -166,8 +148,7 @@ fn of_lines(mut lines: LineChart, group: String) -> Plot {
 
 /// Bars for the metrics that only one case has.
 fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, on: On<'_>) -> Vec<Plot> {
-    let is_elsewhere = |name: &str| !case.latencies.is_empty() && LATENCIES.contains(&name);
-    let metrics = group.metrics.iter().filter(|name| !is_elsewhere(name));
+    let metrics = group.metrics.iter();
     let shown = metrics.filter_map(|name| find(case, name)).take(BARS_MAX);
     shown.map(|one| bars(experiment, one, group, on)).collect()
 }
@@ -209,54 +190,6 @@ fn bars(
         legend: None,
         is_small: true,
     }
-}
-
-fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
-    let points = pairs.iter().map(|&(x, y)| Point { x, y, range: None });
-    points.collect()
-}
-
-/// The latency that a share of the requests did not exceed.
-fn latencies(case: &Case, (id, scales): On<'_>) -> Option<Plot> {
-    let series: Vec<Series> = case
-        .latencies
-        .iter()
-        .map(|one| {
-            let known = known_quantiles(one).map(|(share, took)| (nines(share), took));
-            let known: Vec<_> = known.collect();
-            Series {
-                place: one.contender,
-                points: points(&known),
-            }
-        })
-        .collect();
-    let all = series.iter().flat_map(|one| &one.points);
-    let last = all.map(|point| point.x).reduce(f64::max)?;
-    let lines = LineChart {
-        words: ChartText {
-            id: format!("{id}-latencies"),
-            title: format!("Latency: {} (lower is better)", case.label),
-            description: "The latency that a share of the requests did not exceed; each nine is \
-                          as wide as the one before. All rounds together."
-                .into(),
-        },
-        x: AxisScale::of_nines(last.max(1.0)),
-        x_label: "share of requests that took no longer".into(),
-        label: LATENCY.into(),
-        unit: Unit::Seconds,
-        ends: scales.ends(LATENCY),
-        series,
-        marks: Marks::Every,
-    };
-    Some(of_lines(lines, String::new()))
-}
-
-/// Those that at least ten requests exceeded.
-fn known_quantiles(latencies: &Latencies) -> impl Iterator<Item = (f64, f64)> {
-    let count = latencies.count as f64;
-    let is_known = move |share: f64| share < 1.0 && (1.0 - share) * count >= 10.0 - 1e-6;
-    let quantiles = latencies.quantiles.iter().copied();
-    quantiles.filter(move |(share, _)| is_known(*share))
 }
 
 fn titled(measured: &Measured) -> String {

@@ -7,7 +7,7 @@ use super::options::{LogBenchOptions, experiment};
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::Result;
 use crate::experiment::ExperimentContext;
-use crate::experiment::sample::{self as read, PlayMetric, latencies};
+use crate::experiment::sample::{self as read, PlayMetric};
 use crate::experiment::serving::{IN_CACHE, ServerVariant};
 use crate::experiment::sizes::size_label;
 use crate::load::kafka::{BrokerRole, BrokerStream, PreparedTopic, StreamEnd};
@@ -135,7 +135,6 @@ fn case(
         x: consumers as f64,
         load: format!("{load}; requests begin for {span:?} a round"),
         metrics: read_all(&METRICS, &played),
-        latencies: latencies(&played),
         notes: brokers.notes(&played),
         ..Case::default()
     }))

@@ -8,7 +8,7 @@ use crate::content;
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
 use crate::experiment::ExperimentContext;
-use crate::experiment::sample::{self as read, PlayMetric, PlaySample, latencies};
+use crate::experiment::sample::{self as read, PlayMetric, PlaySample};
 use crate::experiment::serving::{IN_CACHE, ServerVariant};
 use crate::experiment::sizes::{size_label, sizes_of_cases};
 use crate::load::kafka::{BrokerRole, BrokerStream, PreparedTopic, StreamEnd};
@@ -173,7 +173,6 @@ impl ProduceLoad<'_> {
             x,
             load,
             metrics: read_all(metrics, &played),
-            latencies: latencies(&played),
             notes: brokers.notes(&played),
             ..Case::default()
         }))

@@ -5,14 +5,6 @@
 
 use maud::{Markup, html};
 
-/// Which points have a mark.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Marks {
-    /// Every one, and no line joins them, because nothing was measured between them.
-    Only,
-    Every,
-}
-
 /// Height of letters.
 pub(super) const FONT: f64 = 12.0;
 /// A letter's width as a share of its height, rounded up.
@@ -76,13 +68,10 @@ pub(in super::super) fn marks() -> Markup {
     }
 }
 
-/// The mark of a series, on its line if it has one, for a legend.
-pub(in super::super) fn swatch(series: usize, marks: Marks) -> Markup {
+/// The mark of a series, for a legend.
+pub(in super::super) fn swatch(series: usize) -> Markup {
     html! {
         svg viewBox="0 0 28 14" aria-hidden="true" {
-            @if marks != Marks::Only {
-                (line(&[(0.0, 7.0), (28.0, 7.0)], &colour(series), 2.0))
-            }
             (mark(series, (14.0, 7.0)))
         }
     }

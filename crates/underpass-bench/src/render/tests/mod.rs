@@ -37,7 +37,6 @@ fn a_contender_that_failed_has_no_row_and_without_the_first_there_is_no_ratio() 
             }
             case.travelled.retain(|one| one.contender != failed);
             case.calls.retain(|one| one.contender != failed);
-            case.latencies.retain(|one| one.contender != failed);
         }
         for experiment in &document.experiments {
             let name = &experiment.contenders[failed].name;
