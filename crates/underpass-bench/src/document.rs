@@ -109,6 +109,9 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// Notes on the figures.
     pub notes: Vec<String>,
+    /// The names of contenders that are missing, have failed or delivered wrong bytes.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 /// The quantity that differs between the cases of an experiment. By default there is one case.

@@ -1,12 +1,13 @@
 //! The `underpass-bench` tool, which `underpass bench` runs.
 //!
 //! Exit codes: 0 success; 1 an error, or something got worse; 2 invalid arguments, or results that
-//! cannot be compared; 130, 143 stopped by SIGINT, SIGTERM.
+//! cannot be compared; 3 a contender was left out; 130, 143 stopped by SIGINT, SIGTERM.
 
 #![forbid(unsafe_code)]
 
 mod tool;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -145,6 +146,9 @@ fn main() -> ExitCode {
 const WORSE: u8 = 1;
 const INCOMPARABLE: u8 = 2;
 
+/// A result is there, but not of all that was requested.
+const LEFT_OUT: u8 = 3;
+
 fn done(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -201,7 +205,14 @@ fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<ExitCo
     if let (RunOutcome::Interrupted, Some(signal)) = (document.outcome, caught.number()) {
         return Ok(ExitCode::from(128 + signal));
     }
-    Ok(ExitCode::SUCCESS)
+    let left_out = document.experiments.iter().flat_map(|one| &one.left_out);
+    let left_out: BTreeSet<&str> = left_out.map(String::as_str).collect();
+    if left_out.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let names = left_out.into_iter().collect::<Vec<_>>().join(", ");
+    complain(&format!("left out, see the notes: {names}"));
+    Ok(ExitCode::from(LEFT_OUT))
 }
 
 impl MeasureArguments {

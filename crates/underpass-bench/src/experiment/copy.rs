@@ -119,7 +119,7 @@ impl FileCopyOptions {
             let mut command = named.command(&[("{from}", &from), ("{to}", &to)]);
             command.version = process::version_of(&command);
             let worker = None;
-            set.admit(Ok(TransferContender { command, worker }))?;
+            set.admit(&named.name, Ok(TransferContender { command, worker }))?;
         }
         Ok(())
     }

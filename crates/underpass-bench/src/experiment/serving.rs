@@ -160,6 +160,7 @@ impl ServerSet {
             experiment.rounds = setting.runner.rounds;
             experiment.notes.extend(servers.list.missing());
             experiment.cases.extend(play(&mut servers)?);
+            experiment.left_out = servers.list.left_out();
             Ok(experiment)
         });
         // Each server is stopped whatever the result is.
@@ -188,7 +189,7 @@ impl ServerSet {
             let own = directory(&format!("server-{}", variants.len() + index))?;
             let setup = ServerSetup::of(named, (&self.site, self.tls.as_ref()), own)?;
             if let Err(error) = self.admit(setup, VariantScheme::Https) {
-                self.list.reject(error)?;
+                self.list.reject(&named.name, error)?;
             }
         }
         Ok(())

@@ -163,16 +163,19 @@ impl<E: TransferEnvironment> TransferSet<E> {
         mut command: CommandSpec,
         processor: Option<usize>,
     ) -> Result<Vec<PayloadPath>> {
+        let name = command.name.clone();
         let worker = WorkerProcess::start(&mut command, processor, self.environment.stop());
-        self.admit(worker.map(|worker| TransferContender {
+        let contender = worker.map(|worker| TransferContender {
             command,
             worker: Some(worker),
-        }))
+        });
+        self.admit(&name, contender)
     }
 
     /// Admits a contender that moves a small file unchanged, and notes why another is left out.
     pub(crate) fn admit(
         &mut self,
+        name: &str,
         contender: Result<TransferContender>,
     ) -> Result<Vec<PayloadPath>> {
         let tried = contender.and_then(|mut contender| {
@@ -181,12 +184,12 @@ impl<E: TransferEnvironment> TransferSet<E> {
         });
         match tried {
             Ok((contender, counts)) => {
-                self.list.admit(&contender.command.name);
+                self.list.admit(name);
                 self.contenders.push(contender);
                 Ok(counts)
             }
             Err(error) => {
-                self.list.reject(error)?;
+                self.list.reject(name, error)?;
                 self.environment.recover()?;
                 Ok(Vec::new())
             }
@@ -213,11 +216,22 @@ impl<E: TransferEnvironment> TransferSet<E> {
             runner
                 .progress
                 .begin(&format!("{} {variant}, {label}", E::NAME));
-            experiment.cases.extend(self.case(size, runner)?);
+            match self.case(size, runner) {
+                Ok(case) => experiment.cases.extend(case),
+                Err(error) if experiment.cases.is_empty() => return Err(error),
+                Err(error) => {
+                    let label = size_label(size);
+                    experiment.left_out = vec![label.clone()];
+                    let note = format!("{label} was not measured: {error}");
+                    experiment.notes.push(note);
+                    return Ok(experiment);
+                }
+            }
         }
         if !runner.is_stopped() {
             self.add_calls(&mut experiment, setting)?;
         }
+        experiment.left_out = self.list.left_out();
         Ok(experiment)
     }
 

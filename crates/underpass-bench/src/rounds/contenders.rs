@@ -29,6 +29,8 @@ pub(crate) struct ContenderList {
     /// How many of the failures stand in the notes on a case.
     reported: usize,
     rejections: Vec<String>,
+    /// The names of those that were rejected or have failed.
+    left_out: Vec<String>,
 }
 
 impl ContenderList {
@@ -38,9 +40,10 @@ impl ContenderList {
     }
 
     /// Notes why a contender is not measured. Returns the error where no contender is at fault.
-    pub(crate) fn reject(&mut self, error: Error) -> Result<()> {
+    pub(crate) fn reject(&mut self, name: &str, error: Error) -> Result<()> {
         match error {
             Error::Contender(why) | Error::Answer(why) => {
+                self.left_out.push(name.to_owned());
                 self.rejections.push(format!("not measured: {why}"));
                 Ok(())
             }
@@ -61,6 +64,11 @@ impl ContenderList {
     pub(crate) fn standing(&self) -> Vec<usize> {
         let standing = (0..self.len()).filter(|&contender| !self.has_failed[contender]);
         standing.collect()
+    }
+
+    /// The names of those that were rejected or have failed so far.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        self.left_out.clone()
     }
 
     /// The notes on all that were rejected or have failed so far.
@@ -86,6 +94,7 @@ impl ContenderList {
         }
         let failure = format!("{name} failed {when} and is left out from there on: {error}");
         self.has_failed[contender] = true;
+        self.left_out.push(name.clone());
         self.failures.push(failure);
         Ok(())
     }

@@ -3,7 +3,9 @@
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::support::{BINARY, bench, list, metric, names, read, spawn_into, underpass};
+use crate::support::{
+    BINARY, bench, bench_without, list, metric, names, read, spawn_into, underpass,
+};
 use rustix::process::Signal;
 use underpass_testkit::{ChildProcess, assert_contains};
 
@@ -42,7 +44,8 @@ fn a_program_that_leaves_something_else_than_a_copy_is_left_out() {
     let named = spoilers.map(|(name, command, _)| format!("{name}={command}"));
     let programs = named.iter().flat_map(|program| ["--program", program]);
     let programs: Vec<_> = programs.chain(["--program", "cp=cp {from} {to}"]).collect();
-    let document = bench(&[&SMALL[..], &programs].concat());
+    let left_out = "emptier, fifo, folder, link, mover";
+    let document = bench_without(left_out, &[&SMALL[..], &programs].concat());
     let experiment = &document["experiments"][0];
     assert_eq!(names(experiment).last(), Some(&"cp"));
     let notes = experiment["notes"].to_string();
@@ -61,7 +64,8 @@ fn a_source_that_is_emptied_in_the_middle_is_replaced() {
         "emptier=sh -c 'echo >> {log}; cp {{from}} {{to}}; \
          test $(wc -l < {log}) -le 41 || : > {{from}}'"
     );
-    let document = bench(&[&SMALL[..], &["--program", &emptier]].concat());
+    let arguments = [&SMALL[..], &["--program", &emptier]].concat();
+    let document = bench_without("emptier", &arguments);
     let case = &document["experiments"][0]["cases"][0];
     let failed = "emptier failed in round 1 of 2 and is left out from there on";
     assert_contains(&case["notes"].to_string(), &[failed]);
@@ -122,4 +126,20 @@ fn a_server_that_ignores_sigterm_is_killed_and_the_rounds_are_reported() {
     let address = script.and_then(|script| script.split_once("--listen "));
     let address = address.and_then(|(_, rest)| rest.split(' ').next());
     assert!(TcpStream::connect(address.expect("an address")).is_err());
+}
+
+#[test]
+fn a_directory_without_room_does_not_end_the_measurement_in_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (there, missing) = (folder.path().display(), folder.path().join("missing"));
+    let missing = missing.display();
+    let (there, missing) = (format!("--in={there}"), format!("--in={missing}"));
+    let folders = [&SMALL[..], &[&missing, &there]].concat();
+    let place = missing.replacen("--in=", "in ", 1);
+    let document = bench_without(&place, &folders);
+    let experiments = list(&document, "experiments");
+    let notes = experiments[0]["notes"].to_string();
+    assert_contains(&notes, &["not measured: creating a directory in"]);
+    assert_eq!(experiments[0]["left_out"][0], place);
+    assert!(!list(&experiments[1], "cases").is_empty());
 }

@@ -7,7 +7,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
-use crate::support::{BINARY, WAITS, bench, list, metric, names, read, spawn_into, underpass};
+use crate::support::{
+    BINARY, WAITS, assert_left_out, bench, bench_without, list, metric, names, read, spawn_into,
+    underpass,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use underpass_testkit::{ChildProcess, assert_contains, run};
@@ -83,7 +86,8 @@ fn a_smaller_buffer_takes_more_calls_and_the_report_counts_them() {
 
 #[test]
 fn copies_are_made_by_each_mechanism_and_by_other_programs() {
-    let document = bench(&[
+    let left_out = "absent, idle, wrong";
+    let arguments = [
         "copy",
         "--sizes",
         "10KiB,1MiB",
@@ -97,7 +101,8 @@ fn copies_are_made_by_each_mechanism_and_by_other_programs() {
         "idle=true",
         "--program",
         "wrong=sh -c 'head -c 3145745 /dev/zero > {to}'",
-    ]);
+    ];
+    let document = bench_without(left_out, &arguments);
     let experiment = &document["experiments"][0];
     let names = names(experiment);
     assert_eq!(names.first(), Some(&"underpass"));
@@ -152,7 +157,8 @@ fn trees_and_special_files_are_copied_by_programs_and_compared() {
         "--program",
         "idle=true",
     ];
-    let document = bench(&[&SMALL_TREES[..], &programs[..]].concat());
+    let arguments = [&SMALL_TREES[..], &programs[..]].concat();
+    let document = bench_without("filling, idle, lossy", &arguments);
     let experiments = list(&document, "experiments");
     let find = |word: &str| {
         let is_it = |e: &&Value| {
@@ -216,7 +222,7 @@ fn who_does_not_deliver_is_left_out_and_named() {
         "discard",
     ];
     let peers = ["--peer", liar, "--peer", mute, "--peer", rude];
-    let document = bench(&[&arguments[..], &peers[..]].concat());
+    let document = bench_without("liar, mute, rude", &[&arguments[..], &peers[..]].concat());
     let experiment = &document["experiments"][0];
     assert_eq!(names(experiment), OWN.map(|(name, _)| name));
     let notes = experiment["notes"].to_string();
@@ -250,7 +256,8 @@ fn a_program_that_fails_in_the_middle_is_left_out_and_the_others_go_on() {
         "tired=sh -c 'echo >> {log} && test $(wc -l < {log}) -le 100 && cp {{from}} {{to}}'"
     );
     let sizes = ["--sizes", "10KiB,20KiB", "--rounds", "3"];
-    let document = bench(&[&["copy"], &sizes[..], &["--program", &tired]].concat());
+    let arguments = [&["copy"], &sizes[..], &["--program", &tired]].concat();
+    let document = bench_without("tired", &arguments);
     let experiment = &document["experiments"][0];
     assert_eq!(list(experiment, "cases").len(), 2);
     let notes = notes_without_the_last(experiment, 3);
@@ -267,7 +274,7 @@ fn a_porter_that_ends_in_the_middle_is_left_out_and_the_others_go_on() {
     );
     let sizes = ["--sizes", "1MB,2MB", "--rounds", "2"];
     let peer = ["--receiver", "discard", "--peer", &tired];
-    let document = bench(&[&["socket"], &sizes[..], &peer].concat());
+    let document = bench_without("tired", &[&["socket"], &sizes[..], &peer].concat());
     let experiment = &document["experiments"][0];
     assert_eq!(list(experiment, "cases").len(), 2);
     let notes = notes_without_the_last(experiment, 2);
@@ -283,7 +290,8 @@ fn a_server_that_starts_no_more_is_left_out_and_the_others_go_on() {
          exec {underpass} serve {{root}} --listen {{address}} --workers 1'"
     );
     let few = ["--quick", "--connections", "2", "--rounds", "2"];
-    let document = bench(&[&["many"], &few[..], &["--server", &tired]].concat());
+    let arguments = [&["many"], &few[..], &["--server", &tired]].concat();
+    let document = bench_without("tired", &arguments);
     let notes = notes_without_the_last(&document["experiments"][0], 2);
     assert_contains(&notes, &["tired failed in round 2 of 2"]);
 }
@@ -356,7 +364,8 @@ fn files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_left_out
         "none",
     ];
     let server = ["http", "--server", &stubborn];
-    let document = bench(&[&server[..], &few, &["--sizes", "1KiB"]].concat());
+    let arguments = [&server[..], &few, &["--sizes", "1KiB"]].concat();
+    let document = bench_without("stubborn", &arguments);
     let experiments = list(&document, "experiments");
     let variants: Vec<_> = experiments.iter().map(|one| &one["variant"]).collect();
     assert_eq!(
@@ -410,7 +419,7 @@ fn https_is_measured_beside_our_plain_http_and_a_server_without_tls_is_left_out(
         command.env("PATH", "/nonexistent");
         let arguments = [&arguments[..1], &few, &arguments[1..]].concat();
         let bench = spawn_into(&mut command, &arguments, &json);
-        bench.end_within(WAITS).assert_success();
+        assert_left_out(&bench.end_within(WAITS), "plain");
         read(&json)
     };
     let sizes = ["--sizes", "1KiB,1MiB", "--only", "read_write"];
@@ -581,7 +590,7 @@ fn interrupted_it_keeps_the_rounds_that_are_done_and_leaves_nothing_behind() {
 fn brokers_are_measured_beside_each_other_by_every_case() {
     let underpass = underpass();
     let second = format!("second={underpass} broker {{root}} --listen {{address}}");
-    let document = bench(&[
+    let arguments = [
         "log",
         "--quick",
         "--rounds",
@@ -598,7 +607,8 @@ fn brokers_are_measured_beside_each_other_by_every_case() {
         &second,
         "--server",
         "ended=false",
-    ]);
+    ];
+    let document = bench_without("ended", &arguments);
     let experiments = list(&document, "experiments");
     let first = [
         ("fetch", "cpu_per_gib"),

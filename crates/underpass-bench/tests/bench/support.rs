@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use underpass_testkit::ChildProcess;
+use underpass_testkit::{ChildProcess, ExitReport};
 
 /// A run of several rounds is no single wait.
 pub(crate) const WAITS: u32 = 5;
@@ -25,6 +25,21 @@ pub(crate) fn bench(arguments: &[&str]) -> Value {
     let bench = spawn_into(&mut Command::new(BINARY), arguments, &json);
     bench.end_within(WAITS).assert_success();
     read(&json)
+}
+
+/// Runs an experiment that leaves these contenders out, which its exit code and its last line say,
+/// and reads what it wrote.
+pub(crate) fn bench_without(left_out: &str, arguments: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("result.json");
+    let bench = spawn_into(&mut Command::new(BINARY), arguments, &json);
+    assert_left_out(&bench.end_within(WAITS), left_out);
+    read(&json)
+}
+
+pub(crate) fn assert_left_out(ended: &ExitReport, names: &str) {
+    let line = format!("underpass-bench: left out, see the notes: {names}\n");
+    assert_eq!((ended.code, &*ended.errors), (Some(3), &*line), "{ended:?}");
 }
 
 /// Starts a command that becomes `underpass-bench`, which writes to `json` and works beside it.

@@ -80,6 +80,7 @@ impl BrokerSet {
                 experiment.rounds = setting.runner.rounds;
                 experiment.notes.extend(brokers.list.missing());
                 experiment.cases = play(&mut brokers)?;
+                experiment.left_out = brokers.list.left_out();
                 Ok(experiment)
             });
         // What they would write at an orderly end is not needed.
@@ -122,7 +123,7 @@ impl BrokerSet {
                 Err(error) if index < own.len() => return Err(error),
                 Err(error) => {
                     self.entries.pop();
-                    self.list.reject(error)?;
+                    self.list.reject(&others[index - own.len()].name, error)?;
                 }
             }
         }

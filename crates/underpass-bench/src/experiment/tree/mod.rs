@@ -241,10 +241,10 @@ impl TreeContenders<'_> {
             let named = named?;
             let is_own = self.programs.len() < JOBS.len();
             match self.copy_and_compare(&named) {
-                Err(error) if !is_own => self.list.reject(error)?,
+                Err(error) if !is_own => self.list.reject(&named.name, error)?,
                 Ok(Blocks::Shared) if !is_own && self.kind == SourceKind::File => {
                     let why = format!("{} shares blocks despite its options", named.name);
-                    self.list.reject(Error::Contender(why))?;
+                    self.list.reject(&named.name, Error::Contender(why))?;
                 }
                 compared => {
                     compared?;
@@ -400,6 +400,7 @@ impl TreeContenders<'_> {
             contenders: contenders.collect(),
             cases: vec![case],
             notes: self.list.missing(),
+            left_out: self.list.left_out(),
             ..Experiment::default()
         }
     }
