@@ -39,6 +39,9 @@ pub(crate) fn columns() -> usize {
 }
 
 fn written(text: &str) -> io::Result<()> {
+    if underpass::is_stdout_closed() {
+        return Err(io::Error::other("it is closed"));
+    }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }

@@ -83,6 +83,19 @@ fn a_full_standard_output_is_an_error_that_says_so() {
 }
 
 #[test]
+fn an_output_that_is_closed_or_full_is_an_error_and_no_panic() {
+    let (_folder, result) = folder();
+    let measure = "copy --sizes 10KiB --rounds 1 --patience 0";
+    for command in [measure, &format!("render {}", result.display()), "man"] {
+        for outputs in [">&-", ">/dev/full 2>/dev/full", ">&- 2>&-"] {
+            let line = format!("exec {BINARY} {command} {outputs}");
+            let report = run(Command::new("sh").args(["-c", &line]));
+            assert_eq!(report.code, Some(1), "{line}: {report:?}");
+        }
+    }
+}
+
+#[test]
 fn underpass_bench_runs_this_program_or_says_how_to_get_it() {
     let underpass = underpass();
     let version = |program: &Path| {

@@ -13,6 +13,7 @@ use super::trial::{TrialOutcome, TrialResult, attempt};
 use super::trial_ends::{
     StreamKind, TRIAL_TIME_MAX, TRIALS_TIME_MAX, TrialSink, TrialSource, within,
 };
+use crate::layout::complain;
 
 /// With more paths than this, copies are tested only within each path, and to and from the first.
 const ALL_PAIRS_PATHS_MAX: usize = 4;
@@ -48,13 +49,14 @@ pub(super) fn try_all(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResult
     let watched = std::io::stderr().is_terminal();
     let results = pairs(paths, bytes).into_iter().map(|pair| {
         if watched && begun.elapsed().as_secs() >= 1 {
-            eprint!("\r\x1b[Ktesting {} → {}", pair.source.0, pair.sink.0);
+            let (from, to) = (&pair.source.0, &pair.sink.0);
+            complain(&format!("\r\x1b[Ktesting {from} → {to}"));
         }
         pair.run(begun)
     });
     let results = results.collect();
     if watched && begun.elapsed().as_secs() >= 1 {
-        eprint!("\r\x1b[K");
+        complain("\r\x1b[K");
     }
     results
 }
