@@ -240,9 +240,23 @@ fn a_low_limit_of_open_files_is_advised_on() {
     );
 }
 
+#[test]
+fn too_few_descriptors_are_the_reason_that_is_given() {
+    let report = in_bash("ulimit -n 4; \"$0\" doctor --json \"$1\"");
+    assert_eq!(report.code, Some(1));
+    let report: serde_json::Value = serde_json::from_str(&report.output).unwrap();
+    let advice = report["advice"].to_string();
+    let few = "limit of 4 open files: too few for these tests (EMFILE)";
+    assert_contains(&advice, &[few, "kernel TLS could not be tried (EMFILE"]);
+    assert_contains(&advice, &["no pipe can be created (EMFILE"]);
+    for wrong in ["CONFIG_TLS", "pipe-user-pages-soft"] {
+        assert!(!advice.contains(wrong), "{advice}");
+    }
+}
+
 /// Runs a line of bash with the tool as `$0` and a directory as `$1`.
 fn in_bash(line: &str) -> ExitReport {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a directory");
     let mut bash = Command::new("bash");
     run(bash
         .args(["-c", line, support::BINARY])

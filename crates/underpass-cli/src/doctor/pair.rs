@@ -108,15 +108,11 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
         .iter()
         .filter_map(|path| Some((path.id.clone(), TrialSource::File(path.original.clone()?))))
         .collect();
-    let sinks: Vec<_> = paths
-        .iter()
-        .filter_map(|path| {
-            Some((
-                path.id.clone(),
-                TrialSink::Directory(path.writable.clone()?),
-            ))
-        })
-        .collect();
+    let sink = |path: &TestedPath| {
+        let directory = path.writable.clone()?;
+        Some((path.id.clone(), TrialSink::Directory(directory)))
+    };
+    let sinks: Vec<_> = paths.iter().filter_map(sink).collect();
     let streams = [StreamKind::Tcp, StreamKind::Unix, StreamKind::Pipe].map(|kind| {
         let name = kind.name().to_owned();
         let source = TrialSource::Stream(kind, Arc::clone(bytes));
@@ -141,10 +137,9 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
     }
     for (at, (from_stream, to_stream)) in streams.iter().enumerate() {
         let command = (at == 0).then_some("serve");
-        sources
-            .iter()
-            .for_each(|from| add(from, to_stream, command));
-        sinks.iter().for_each(|to| add(from_stream, to, None));
+        let (from_files, to_files) = (sources.iter(), sinks.iter());
+        from_files.for_each(|from| add(from, to_stream, command));
+        to_files.for_each(|to| add(from_stream, to, None));
     }
     let [(from_tcp, to_tcp), ..] = &streams;
     add(from_tcp, to_tcp, None);
