@@ -4,9 +4,10 @@ use super::figure::duration;
 use crate::document::{Case, Document, Experiment, RunOutcome};
 
 pub(super) const HOW_TO_READ: &str = "A figure is the median of the rounds, with the least and \
-    the greatest beside it. Contenders take turns within a round. A ratio is the median of the \
-    ratios within each round, with its interval of 95 % confidence (sign test); where that \
-    interval contains 1, or there are too few rounds, the table says so instead of a ratio.";
+    the greatest beside it. Contenders take turns within a round. A ratio says how many \
+    times as good the first of two is: above 1 it is better. It is the median of the ratios \
+    within each round, with its interval of 95 % confidence (sign test); where that interval \
+    contains 1, or there are too few rounds, the table says so instead of a ratio.";
 
 pub(super) const TOO_FEW_ROUNDS: &str =
     "Too few rounds to print any ratio here: at least six are needed.";
@@ -116,7 +117,8 @@ impl Experiment {
     }
 }
 
-fn first_to_last(labels: &[&str]) -> String {
+/// `7 MB to 1 GB`.
+pub(super) fn first_to_last(labels: &[&str]) -> String {
     match labels {
         [one] => (*one).to_owned(),
         [first, .., last] => format!("{first} to {last}"),

@@ -94,6 +94,17 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
+impl RatioEstimate {
+    /// The ratio turned so that above 1 the first of the two is better.
+    pub(super) fn times_as_good(mut self, better: Option<Better>) -> RatioEstimate {
+        if better == Some(Better::Lower) {
+            self.ratio = 1.0 / self.ratio;
+            (self.low, self.high) = (1.0 / self.high, 1.0 / self.low);
+        }
+        self
+    }
+}
+
 /// The confidence interval of the median ratio.
 pub(super) fn interval(comparison: &RatioEstimate) -> String {
     format!("{}–{}", ratio(comparison.low), ratio(comparison.high))
