@@ -33,7 +33,7 @@ use crate::document::{
     Better, Case, Contender, Document, Experiment, Figures, Measured, RunOutcome, Unit,
 };
 use crate::machine::Machine;
-use crate::render::{escaped, figure, paragraph, range as range_text, ratio};
+use crate::render::{figure, paragraph, range as range_text, ratio};
 use crate::stats::Spread;
 
 /// Gaps below this are drift.
@@ -395,35 +395,6 @@ impl Changes {
             let _ = writeln!(out, "\n{heading}");
             for line in only {
                 paragraph(&mut out, "  - ", line, width);
-            }
-        }
-        out
-    }
-
-    /// The same as Markdown.
-    pub fn markdown(&self) -> String {
-        let mut out = String::new();
-        for (which, run) in [("Before", &self.before), ("After", &self.after)] {
-            let _ = writeln!(out, "- {which}: {}", escaped(&run.describe()));
-        }
-        for doubt in &self.doubts {
-            let _ = writeln!(out, "- **Doubtful**, {}", escaped(doubt));
-        }
-        let _ = writeln!(out, "\n{}", self.summary());
-        for (heading, changes) in self.groups() {
-            let columns = "| factor | what | case | before | after |\n|---:|---|---|---:|---:|";
-            let _ = writeln!(out, "\n## {heading}\n\n{columns}");
-            for change in changes {
-                let (factor, [before, after]) = (ratio(change.factor), change.sides());
-                let (subject, case) = (escaped(&change.subject()), escaped(&change.case));
-                let row = format!("| **×{factor}** | {subject} | {case} | {before} | {after} |");
-                let _ = writeln!(out, "{row}");
-            }
-        }
-        for (heading, only) in self.unmatched() {
-            let _ = writeln!(out, "\n{heading}\n");
-            for line in only {
-                let _ = writeln!(out, "- {}", escaped(line));
             }
         }
         out

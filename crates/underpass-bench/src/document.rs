@@ -11,6 +11,8 @@
 //! `docs/bench-format.md` describes the JSON for programs. A field that is removed or changes its
 //! meaning raises [`SCHEMA`]; new fields don't.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -44,6 +46,14 @@ pub struct Document {
 }
 
 impl Document {
+    /// The names of all that was left out, each once; `None` where nothing was.
+    pub fn left_out(&self) -> Option<String> {
+        let names = self.experiments.iter().flat_map(|one| &one.left_out);
+        let names: BTreeSet<&str> = names.map(String::as_str).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        (!names.is_empty()).then_some(names)
+    }
+
     /// Appends the experiments of another run. If it ran on another machine, a warning says so.
     #[must_use]
     pub fn followed_by(mut self, other: Document) -> Document {

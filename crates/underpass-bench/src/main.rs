@@ -7,7 +7,6 @@
 
 mod tool;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -205,12 +204,9 @@ fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<ExitCo
     if let (RunOutcome::Interrupted, Some(signal)) = (document.outcome, caught.number()) {
         return Ok(ExitCode::from(128 + signal));
     }
-    let left_out = document.experiments.iter().flat_map(|one| &one.left_out);
-    let left_out: BTreeSet<&str> = left_out.map(String::as_str).collect();
-    if left_out.is_empty() {
+    let Some(names) = document.left_out() else {
         return Ok(ExitCode::SUCCESS);
-    }
-    let names = left_out.into_iter().collect::<Vec<_>>().join(", ");
+    };
     complain(&format!("left out, see the notes: {names}"));
     Ok(ExitCode::from(LEFT_OUT))
 }

@@ -246,20 +246,24 @@ pub(crate) const REQUESTS: PlayMetric =
         Some(s.operations as f64 / s.window.seconds())
     });
 pub(crate) const P50: PlayMetric =
-    PlayMetric::seconds("p50", "response time, median", |s| s.latency(0.5));
+    PlayMetric::seconds("p50", "median response time", |s| s.latency(0.5));
 pub(crate) const HEAD: PlayMetric =
-    PlayMetric::seconds("head", "time to the head of a response, median", |s| {
+    PlayMetric::seconds("head", "median time to the head of a response", |s| {
         quantile(&s.heads_ns, 0.5)
     });
 pub(crate) const P90: PlayMetric =
-    PlayMetric::seconds("p90", "response time, 90th percentile", |s| s.latency(0.9));
+    PlayMetric::seconds("p90", "90th percentile of the response time", |s| {
+        s.latency(0.9)
+    });
 pub(crate) const P99: PlayMetric =
-    PlayMetric::seconds("p99", "response time, 99th percentile", |s| s.latency(0.99));
+    PlayMetric::seconds("p99", "99th percentile of the response time", |s| {
+        s.latency(0.99)
+    });
 pub(crate) const WORST: PlayMetric =
-    PlayMetric::seconds("worst", "response time, worst", |s| s.latency(1.0));
+    PlayMetric::seconds("worst", "worst response time", |s| s.latency(1.0));
 pub(crate) const P99_BEFORE: PlayMetric = PlayMetric::seconds(
     "p99_alone",
-    "response time without them, 99th percentile",
+    "99th percentile of the response time without them",
     |s| quantile(&s.held.as_ref()?.latencies_before_ns, 0.99),
 );
 pub(crate) const RESIDENT_EACH: PlayMetric = PlayMetric::lower(

@@ -110,7 +110,7 @@ fn frequency_scaling() -> Option<String> {
     (governor != "performance").then(|| {
         format!(
             "the processors change their frequency (governor {governor}), so later rounds may be \
-             faster or slower; `cpupower frequency-set -g performance` prevents that"
+             faster or slower; \"cpupower frequency-set -g performance\" prevents that"
         )
     })
 }

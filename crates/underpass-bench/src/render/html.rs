@@ -4,6 +4,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
+use super::answer::answers;
 use super::chart::{marks, swatch};
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
@@ -26,6 +27,7 @@ impl Document {
             (marks())
             header {
                 h1 { "What " (name) " measured" }
+                (answer(self))
                 p.muted { (self.origin()) }
                 @if let Some(summary) = summary_table(self) { div.summary { (table(&summary)) } }
                 @if experiments.len() > 1 {
@@ -52,6 +54,14 @@ impl Document {
             @for (id, experiment) in &experiments { (section(experiment, id, &scales)) }
         };
         page(&format!("{name} bench, {}", self.date), &body)
+    }
+}
+
+fn answer(document: &Document) -> Markup {
+    html! {
+        ul.answer {
+            @for (question, text) in answers(document) { li { strong { (question) } ": " (text) } }
+        }
     }
 }
 
@@ -193,20 +203,7 @@ fn titled_list(title: &str, lines: &[String]) -> Markup {
 }
 
 fn list(lines: &[String]) -> Markup {
-    html! { ul { @for line in lines { li { (with_code(line)) } } } }
-}
-
-/// Parts between backticks become code.
-fn with_code(text: &str) -> Markup {
-    let pieces: Vec<&str> = text.split('`').collect();
-    if pieces.len().is_multiple_of(2) {
-        return html! { (text) };
-    }
-    html! {
-        @for (index, piece) in pieces.iter().enumerate() {
-            @if index % 2 == 0 { (piece) } @else { code { (piece) } }
-        }
-    }
+    html! { ul { @for line in lines { li { (line) } } } }
 }
 
 /// Version and command line, to repeat the measurement.

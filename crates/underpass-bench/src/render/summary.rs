@@ -7,8 +7,6 @@ use super::table::{ReportTable, TableCell, TableRow, find};
 use crate::document::{Better, Case, Document, Experiment, Measured};
 use crate::stats::{RatioEstimate, RatioVerdict};
 
-/// An experiment whose best differs more often between its cases has one line that says so.
-const LINES_MAX: usize = 3;
 /// More of them are counted and not named.
 const NAMES_MAX: usize = 2;
 /// In place of a name or a ratio.
@@ -24,19 +22,6 @@ pub(super) struct SummaryLine {
     pub(super) tied: String,
     /// How many times as good as the next that differs measurably.
     pub(super) ratio: String,
-}
-
-impl SummaryLine {
-    pub(super) fn sentence(&self) -> String {
-        let mut sentence = format!("{}: {}", self.cases, self.best);
-        if self.tied != NONE {
-            sentence += &format!(", tied with {}", self.tied);
-        }
-        if self.ratio != NONE {
-            sentence += &format!("; {}", self.ratio);
-        }
-        sentence
-    }
 }
 
 /// What one case shows.
@@ -76,33 +61,22 @@ pub(super) fn summary_table(document: &Document) -> Option<ReportTable> {
     })
 }
 
-/// The first metric of which one direction is better.
-pub(super) fn telling(experiment: &Experiment) -> Option<&Measured> {
-    let mut metrics = experiment.cases.iter().flat_map(|case| &case.metrics);
-    metrics.find(|one| one.better.is_some())
+/// The first metric of which one direction is better, in all cases that have it.
+pub(super) fn telling(experiment: &Experiment) -> Vec<(&Case, &Measured)> {
+    let cases = experiment.cases.iter();
+    let mut metrics = cases.clone().flat_map(|case| &case.metrics);
+    let telling = metrics.find(|one| one.better.is_some());
+    let measured = |case| Some((case, find(case, &telling?.metric)?));
+    cases.filter_map(measured).collect()
 }
 
 fn lines(experiment: &Experiment) -> Vec<SummaryLine> {
-    let Some(telling) = telling(experiment) else {
-        return Vec::new();
-    };
-    let measured = |case| Some((case, find(case, &telling.metric)?));
-    let cases = experiment.cases.iter().filter_map(measured);
-    let rankings = cases.filter_map(|(case, metric)| ranking(experiment, case, metric));
+    let cases = telling(experiment);
+    let rankings = cases.iter().filter_map(|one| ranking(experiment, *one));
     let rankings: Vec<_> = rankings.collect();
     let is_same = |a: &Ranking<'_>, b: &Ranking<'_>| (&a.best, &a.tied) == (&b.best, &b.tied);
-    let groups: Vec<_> = rankings.chunk_by(is_same).collect();
-    let mut lines: Vec<SummaryLine> = match groups.len() {
-        ..=LINES_MAX => groups.into_iter().map(line).collect(),
-        _ => vec![SummaryLine {
-            question: String::new(),
-            cases: cases_of(&rankings),
-            best: "differs from case to case: see its table".into(),
-            tied: NONE.into(),
-            ratio: NONE.into(),
-        }],
-    };
-    if let Some(first) = lines.first_mut() {
+    let mut lines: Vec<_> = rankings.chunk_by(is_same).map(line).collect();
+    if let (Some(first), Some((_, telling))) = (lines.first_mut(), cases.first()) {
         first.question = format!("{}: {}", experiment.heading(), telling.label);
     }
     lines
@@ -111,8 +85,7 @@ fn lines(experiment: &Experiment) -> Vec<SummaryLine> {
 /// `None` where fewer than two contenders have figures.
 fn ranking<'a>(
     experiment: &'a Experiment,
-    case: &'a Case,
-    metric: &'a Measured,
+    (case, metric): (&'a Case, &'a Measured),
 ) -> Option<Ranking<'a>> {
     let is_lower_better = metric.better == Some(Better::Lower);
     let named = experiment.contenders.iter().zip(&metric.figures);
