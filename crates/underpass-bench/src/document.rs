@@ -92,7 +92,7 @@ pub struct Tool {
 pub enum RunOutcome {
     /// All requested experiments are there.
     Complete,
-    /// It was interrupted: what was complete by then is there.
+    /// It was interrupted, and has only the complete parts.
     Interrupted,
 }
 
@@ -105,7 +105,7 @@ pub struct Experiment {
     pub variant: String,
     /// A heading.
     pub title: String,
-    /// What was measured, in a sentence or two.
+    /// A description of the measurement, in a sentence or two.
     pub measured: String,
     /// How to read its charts and tables, in a sentence or two.
     pub reading: String,
@@ -201,7 +201,7 @@ pub struct Measured {
     pub better: Option<Better>,
     /// In the order of the contenders; `None` for one without such figures.
     pub figures: Vec<Option<Figures>>,
-    /// The first contender's figures divided by each one's; `None` where there is no ratio.
+    /// The first contender's figures divided by each one's; `None` without a ratio.
     pub comparisons: Vec<Option<RatioEstimate>>,
 }
 
@@ -224,7 +224,7 @@ pub struct Figures {
     pub rounds: Vec<f64>,
 }
 
-/// What one mechanism moved for a contender, from the results of its calls.
+/// Bytes that one mechanism moved for a contender, from the results of its calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PayloadPath {
     /// Its index among the contenders.
@@ -235,7 +235,7 @@ pub struct PayloadPath {
     pub bytes: u64,
     /// Calls it took.
     pub calls: u64,
-    /// How often the kernel rejected it.
+    /// Number of rejections by the kernel.
     pub refusals: u64,
 }
 

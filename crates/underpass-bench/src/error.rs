@@ -1,4 +1,4 @@
-//! The error of this crate: what failed, and who is at fault.
+//! The error of this crate, by the side at fault.
 
 use std::io;
 
@@ -10,7 +10,7 @@ pub enum Error {
     /// The kernel returned an error.
     #[error("{context}: {source}")]
     System {
-        /// What failed.
+        /// The operation that failed.
         context: String,
         /// The kernel's error.
         source: io::Error,

@@ -82,7 +82,7 @@ fn two_rounds_never_report() {
     assert!(!changes.is_worse() && changes.unchanged == 0 && changes.too_few_rounds > 400);
 }
 
-/// 10 contenders, 20 cases of one metric; each figure with a spread of its own, 1 to 20 %.
+/// 10 contenders, 20 cases of one metric; each figure has its own spread, 1 to 20 %.
 fn noisy(chance: &mut Chance, spreads: &[f64], rounds: usize) -> Document {
     let mut document = sample::empty();
     let mut experiment = sample::experiment("socket", "", "From a file to a socket", rounds);

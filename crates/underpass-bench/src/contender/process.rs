@@ -26,7 +26,7 @@ use crate::machine::proc;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
-/// How often a program that runs to its end is looked at.
+/// The interval at which a program that runs to its end is checked.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
@@ -175,7 +175,7 @@ impl ChildProcess {
     }
 }
 
-/// How long a program may run: until this time has passed, or the user wants to stop.
+/// The limit on a program: a duration, and a flag that is set when the user wants to stop.
 #[derive(Clone, Copy)]
 pub(crate) struct RunLimit<'a> {
     pub(crate) time: Duration,
@@ -194,8 +194,8 @@ impl RunLimit<'_> {
 }
 
 /// Runs a program to its end on the processors of this thread, and calls `look` with its process id
-/// every 10 ms. Kills it, and what it has started, beyond the limit and where `look` fails.
-/// A failure of the program is an error with the beginning of its standard error.
+/// every 10 ms. Kills its process group past the limit and if `look` fails. If the program fails,
+/// the error has the beginning of its standard error.
 pub(crate) fn run(
     command: &CommandSpec,
     limit: RunLimit<'_>,
@@ -255,7 +255,7 @@ fn wait_for_end(
     Ok(has_ended && !has_printed)
 }
 
-/// Kills a program that was started to run to its end, and what it has started.
+/// Kills a program that was started to run to its end, and its process group.
 fn kill_group(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // An error means that all have ended.
@@ -300,7 +300,7 @@ fn crypto_library(output: &str) -> Option<String> {
     pairs.find(is_named).map(|pair| pair.join(" "))
 }
 
-/// What a program prints with an option; `None` if it rejects it or doesn't end within 2 seconds.
+/// The output of a program for an option; `None` if it rejects it or runs for over 2 seconds.
 fn output_with(program: &OsStr, option: &str) -> Option<String> {
     let mut log = tempfile::tempfile().ok()?;
     let mut child = Command::new(program)
@@ -345,7 +345,7 @@ pub(crate) fn become_command(processor: Option<usize>, command: &[OsString]) -> 
     Err(failed).context(|| format!("becoming {}", program.display()))
 }
 
-/// Binds the calling thread, and what it starts from now on, to one processor.
+/// Binds the calling thread, and its later children, to one processor.
 pub(crate) fn bind_to(processor: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(processor);
@@ -377,7 +377,7 @@ impl Processors {
         }
     }
 
-    /// Allows the calling thread, and what it starts from now on, to use every processor again.
+    /// Allows the calling thread, and its later children, to use every processor again.
     pub(crate) fn release(&self) -> Result<()> {
         if self.all.count() == 0 {
             return Ok(());

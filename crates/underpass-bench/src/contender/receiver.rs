@@ -27,7 +27,7 @@ const DISCARD_BYTES: usize = 4 << 20;
 /// Bytes in flight arrive within this time after a sender reports that it is done.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is done with the bytes.
+/// How the bytes are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveMode {
     /// The kernel discards them (`MSG_TRUNC`, tcp(7)), which shows the sender's cost alone.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use underpass::Mechanism;
 
-/// What a process of this program does in a measurement.
+/// The role of a process of this program in a measurement.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SubprocessRole {
     /// Move to a processor and become a command, which ends with its parent

@@ -163,7 +163,7 @@ impl ServerSetup {
         }
     }
 
-    /// What is wrong with a server that has to be stopped, with the end of its output.
+    /// Stops a server; returns the error, with the end of its output.
     pub(crate) fn failed(&self, mut server: ServerProcess, why: &str) -> Error {
         // Why it did not start matters more than how it ends.
         let _ = server.process.stop();

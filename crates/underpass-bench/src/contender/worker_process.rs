@@ -34,7 +34,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// A GiB at 5 MB/s; a longer job is stuck.
 pub(crate) const JOB_TIMEOUT: Duration = Duration::from_secs(200);
 
-/// How often it is checked whether the user wants to stop.
+/// The interval at which the flag to stop is checked.
 const POLL: Duration = Duration::from_millis(50);
 
 pub(crate) struct WorkerProcess {

@@ -29,14 +29,14 @@ const TRACED_REQUESTS_MAX: u64 = 2000;
 #[derive(Clone, Copy)]
 pub(crate) struct ClosedLoad {
     pub(crate) name: &'static str,
-    /// How many files of each size, requested in turn.
+    /// Number of files of each size, requested in turn.
     pub(crate) files: usize,
     pub(crate) connections: usize,
     pub(crate) reuse: ConnectionReuse,
     pub(crate) quota: Quota,
 }
 
-/// What is measured with each server outside of the rounds.
+/// The measurements of each server outside of the rounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExtraPasses {
     Nothing,

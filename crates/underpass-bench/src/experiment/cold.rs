@@ -41,13 +41,13 @@ const HOT: FileSet = FileSet {
 /// Connections for the hot requests: more than can be waiting unless the server stalls.
 pub(crate) const HOT_CONNECTIONS: usize = 16;
 
-/// One receive of a stream beside requests whose latency is measured.
+/// Bytes per receive of a stream while latencies are measured.
 const RECEIVE_BYTES_BESIDE: usize = 256 << 10;
 
 /// About what a disk without a limit delivers in a millisecond, in bytes.
 const READ_IN_A_MILLISECOND: u64 = 500_000;
 
-/// What to request.
+/// The options of `bench cold`.
 #[derive(Args, Clone, Debug)]
 pub struct ColdOptions {
     /// Use cold files of this size
@@ -247,7 +247,7 @@ impl ColdOptions {
     }
 }
 
-/// Runs hot requests on a server, and beside them, in a thread that gives way, what receives much.
+/// Runs hot requests on a server, and the streams on a thread of the lowest priority.
 fn observe_beside(
     server: &ServerProcess,
     hot: &[RequestTarget],

@@ -37,7 +37,7 @@ const TRIAL_BYTES: u64 = (3 << 20) + 17;
 /// Buffers for read/write. The largest is the mover's default.
 const BUFFERS: [u64; 3] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10];
 
-/// What to copy, and where.
+/// The options of `bench copy`.
 #[derive(Args, Clone, Debug)]
 pub struct FileCopyOptions {
     /// Copy files of these sizes, such as 10KiB,1GiB [default: 10 KiB to 1 GiB]
@@ -90,8 +90,8 @@ impl FileCopyOptions {
         sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 
-    /// Admits the mover as it is, with each mechanism, and where blocks can be shared also without
-    /// sharing; then the user's programs.
+    /// Admits the mover with its defaults, without sharing blocks if they can be shared, and with
+    /// each mechanism; then the user's programs.
     fn admit_all(&self, set: &mut TransferSet<CopyEnvironment<'_>>) -> Result<()> {
         let processor = set.environment.processors.contender;
         let own = transfer::mover("underpass", MoverSettings::default())?;
@@ -186,7 +186,7 @@ impl TransferEnvironment for CopyEnvironment<'_> {
             let job = ["copy", &from, &to, &times.to_string()];
             return Ok(worker.job(&job, self.stop)?.paths);
         }
-        // What a thread starts runs on the processor of the thread.
+        // Children run on the processor of the thread that starts them.
         let command = &contender.command;
         let run_all = || (0..times).try_for_each(|_| self.run_once(command));
         let done = thread::scope(|scope| scope.spawn(run_all).join());

@@ -7,9 +7,9 @@ use crate::contender::scratch::Scratch;
 use crate::document::Experiment;
 use crate::error::{Error, Result};
 
-/// Runs in a new directory below each folder, or in the scratch directory if there is none. A
-/// second experiment of the same variant gets the number of its folder. A folder where it fails has
-/// an experiment that says so, unless it is the only one.
+/// Runs in a new directory below each folder, or in the scratch directory without folders. A second
+/// experiment of the same variant gets the number of its folder. A folder that fails has an
+/// experiment with the reason, unless it is the only one.
 pub(crate) fn run_in_each(
     folders: &[PathBuf],
     setting: &ExperimentContext,

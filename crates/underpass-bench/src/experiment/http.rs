@@ -32,14 +32,13 @@ const SPAN_QUICK: Duration = Duration::from_millis(120);
 /// Below this a request costs more than its body.
 const LARGE: u64 = 1 << 20;
 
-/// The promise of our own server over HTTPS: what it costs beside the same bytes without it and
-/// their encryption alone.
+/// The promise of our own server over HTTPS: its cost divided by that of plain HTTP and encryption.
 const PROMISED_OVERHEAD: f64 = 1.15;
 
 /// About what two processors move over a loopback in a millisecond, in bytes.
 const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
 
-/// What to request.
+/// The options of `bench http`.
 #[derive(Args, Clone, Debug)]
 pub struct HttpOptions {
     /// Request files of these sizes, such as 300MB,1KiB [default: 300 MB]
@@ -49,7 +48,7 @@ pub struct HttpOptions {
     /// Request this many different files of each size in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count::<usize>)]
     files: usize,
-    /// Keep this many connections open at once
+    /// Keep this many connections open
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Open a new connection for each request and have the server close it
@@ -187,8 +186,8 @@ impl HttpOptions {
         Some(ServerVariant::new("underpass, kernel TLS", &offload))
     }
 
-    /// What a large file costs over HTTPS beside plain HTTP by `read_write` and the encryption of
-    /// as many bytes; `None` where one of them was not measured.
+    /// The cost of a large file over HTTPS compared with plain HTTP by `read_write` and encryption
+    /// of as many bytes; `None` if one of them was not measured.
     fn note_of_sealing(&self, case: &Case, own: &[ServerVariant]) -> Option<String> {
         let (_, cipher) = self.tls.kernel_suite().filter(|_| case.x >= LARGE as f64)?;
         let plain = ServerVariant::only(Mechanism::ReadWrite).over_plain_http();

@@ -1,5 +1,4 @@
-//! What one play of one contender cost, a load on a server or transfers of files, and the metrics
-//! of it.
+//! The cost of one play of a contender, a load on a server or transfers of files, and its metrics.
 
 use crate::document::{PayloadPath, Unit};
 use crate::machine::proc::CpuSource;
@@ -32,15 +31,15 @@ pub(crate) struct PlaySample {
     pub(crate) peak_resident_bytes: Option<u64>,
     /// The largest observed kernel memory in TCP buffers, machine-wide.
     pub(crate) tcp_buffer_bytes: Option<u64>,
-    /// What the contender's processes read from storage; `None` where the kernel doesn't count it.
+    /// Bytes that its processes read from storage; `None` if the kernel doesn't count them.
     pub(crate) storage_read_bytes: Option<u64>,
     /// By mechanism, from workers that count.
     pub(crate) paths: Vec<PayloadPath>,
-    /// Where connections were held during the load.
+    /// The connections held during the load.
     pub(crate) held: Option<HeldConnections>,
 }
 
-/// What a server needs for connections that are held, and how it performs without them.
+/// The memory of a server with held connections, and its latencies without them.
 #[derive(Clone)]
 pub(crate) struct HeldConnections {
     pub(crate) connections: u64,
@@ -167,7 +166,7 @@ fn notes_of_one(name: &str, other_side: &str, samples: &[&PlaySample]) -> Vec<St
     notes.into_iter().flatten().collect()
 }
 
-/// How many bytes each mechanism moved in all rounds together.
+/// Bytes that each mechanism moved in all rounds together.
 pub(crate) fn payload_paths(played: &Played<PlaySample>) -> Vec<PayloadPath> {
     let mut sums: Vec<PayloadPath> = Vec::new();
     for contender in 0..played.contenders() {
@@ -192,7 +191,7 @@ pub(crate) fn payload_paths(played: &Played<PlaySample>) -> Vec<PayloadPath> {
     sums
 }
 
-/// Where files have to be.
+/// The required place of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileResidency {
     /// In the page cache. This much may be read from storage nevertheless.

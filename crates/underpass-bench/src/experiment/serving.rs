@@ -29,7 +29,7 @@ use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
 const COUNT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long a server may take to count what it has sent.
+/// The limit for a server to count its last responses.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Each completes "NAME failed …" where a server fails outside of the rounds.
@@ -42,7 +42,7 @@ pub(crate) const IN_CACHE: FileResidency = FileResidency::Cached {
     aside_bytes: 256 << 10,
 };
 
-/// What each server is tried with before anything is measured.
+/// The file that each server must deliver before anything is measured.
 const TRIAL: FileSet = FileSet {
     name: "trial",
     count: 1,
@@ -56,14 +56,14 @@ pub(crate) struct ServerVariant {
     scheme: VariantScheme,
 }
 
-/// What a variant of our server speaks in an experiment with TLS.
+/// The scheme of a variant of our server in an experiment with TLS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum VariantScheme {
     Https,
     PlainHttp,
 }
 
-/// Who takes part, and how all of them encrypt.
+/// The contenders, and the terms of their encryption.
 pub(crate) struct ServerContenders<'a> {
     pub(crate) own: &'a [ServerVariant],
     pub(crate) others: &'a [NamedCommand],
@@ -103,7 +103,6 @@ impl ServerVariant {
 /// The servers of an experiment, and the directory that all of them serve.
 pub(crate) struct ServerSet {
     site: PathBuf,
-    /// What each server was tried with.
     trial: Vec<TestFile>,
     tls: Option<TlsSetup>,
     processor: Option<usize>,

@@ -52,7 +52,7 @@ pub fn parse_count<N: TryFrom<u32>>(text: &str) -> Result<N, String> {
 /// Parses `HOST:PORT`, where the next port is used too.
 ///
 /// # Errors
-/// There is no host, no port, or no next port.
+/// The host, the port or the next port is missing.
 pub fn host_and_port(text: &str) -> Result<(String, u16), String> {
     let (host, port) = text.rsplit_once(':').ok_or("expected HOST:PORT")?;
     match port.parse() {

@@ -18,7 +18,7 @@ use crate::load::{ConnectionReuse, Quota, allow_connections};
 const CROSSOVER_KIB: &[u64] = &[1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
 const CROSSOVER_KIB_QUICK: &[u64] = &[1, 8, 16, 64, 256];
 
-/// How many files of each size are requested in turn.
+/// Number of files of each size, requested in turn.
 const FILES: usize = 64;
 
 /// For how long connections begin requests in a round.
@@ -32,13 +32,13 @@ const AROUND_MS: u64 = 50;
 const JOIN_MAX: u64 = 1 << 20;
 const JOINED_BODY_MAX: u64 = JOIN_MAX - (4 << 10);
 
-/// What to request.
+/// The options of `bench small`.
 #[derive(Args, Clone, Debug)]
 pub struct SmallOptions {
     /// Request bodies of these sizes, such as 1KiB,64KiB [default: 1 to 256 KiB]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
     sizes: Vec<u64>,
-    /// Keep this many connections open at once
+    /// Keep this many connections open
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)

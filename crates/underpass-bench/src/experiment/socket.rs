@@ -42,7 +42,7 @@ const TRIAL_BYTES: u64 = 3 * MB + 17;
 /// Buffers for read/write. The largest is the mover's default.
 const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 10];
 
-/// What to send, and to which receiver.
+/// The options of `bench socket`.
 #[derive(Args, Clone, Debug)]
 pub struct SocketOptions {
     /// Send files of these sizes, such as 7MB,1GiB [default: 7 to 1000 MB]
@@ -227,7 +227,7 @@ impl TransferEnvironment for SocketEnvironment<'_> {
         }
     }
 
-    /// What still arrives from the failed contender must not count for the next one.
+    /// Late bytes from the failed contender must not count for the next one.
     fn recover(&mut self) -> Result<()> {
         self.receiver = TestReceiver::start()?;
         Ok(())

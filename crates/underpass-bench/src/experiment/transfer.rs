@@ -39,7 +39,7 @@ const METRICS: [PlayMetric; 8] = [
     read::ITS_PAGE_FAULTS,
 ];
 
-/// How often a file of that size is moved for one figure: until it is about `sample_bytes`.
+/// The number of moves of a file of this size for one figure: about `sample_bytes` together.
 pub(crate) fn times(size: u64, sample_bytes: u64, times_max: u64) -> u64 {
     (sample_bytes / size.max(1)).clamp(1, times_max)
 }
@@ -97,14 +97,14 @@ impl TransferContender {
     }
 }
 
-/// Where files are moved from and to.
+/// The source and the destination of transfers.
 pub(crate) trait TransferEnvironment {
     const NAME: &'static str;
 
     /// Those that come before the metrics of any transfer.
     const METRICS_FIRST: &'static [PlayMetric];
 
-    /// Who else may be the bottleneck.
+    /// The name of the other side, which may be the bottleneck.
     const OTHER_SIDE: &'static str;
 
     /// Has a contender move a small file, and compares the bytes that arrive. An error names it.
@@ -123,7 +123,7 @@ pub(crate) trait TransferEnvironment {
     /// Checks after the measurement that everything arrived, and cleans up.
     fn finish(&self, size: u64, times: u64) -> Result<()>;
 
-    /// Discards what a failed contender has left behind, and replaces what it may have changed.
+    /// Discards leftovers of a failed contender, and replaces files that it may have changed.
     fn recover(&mut self) -> Result<()>;
 
     /// Set when the user wants to stop.
@@ -134,7 +134,7 @@ pub(crate) trait TransferEnvironment {
 pub(crate) struct TransferCase {
     pub(crate) file: PathBuf,
     pub(crate) size: u64,
-    /// How often it is moved for one figure.
+    /// Number of moves for one figure.
     pub(crate) times: u64,
     /// The same in words.
     pub(crate) load: String,

@@ -27,14 +27,14 @@ const HASHED_BYTES_MAX: usize = 256 << 10;
 /// Within this time something of a response arrives that is waited for by itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where bodies go.
+/// The destination of bodies.
 pub(crate) struct BodySink {
     /// Its length bounds one receive. Where bodies are discarded, its pages stay untouched.
     space: Vec<u8>,
     hash: Option<Sha256>,
 }
 
-/// How far an exchange is after one receive.
+/// The state of an exchange after one receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveProgress {
     Complete,
@@ -85,7 +85,7 @@ impl BodySink {
         }
     }
 
-    /// The hash of what was received since the last call, if it was hashed.
+    /// The hash of the bytes received since the last call, if they were hashed.
     pub(super) fn finish(&mut self) -> Option<Sha256Hash> {
         Some(self.hash.as_mut()?.finalize_reset().into())
     }
@@ -211,7 +211,7 @@ impl ClientExchange {
         }
     }
 
-    /// Checks that what came with the end of a response is none of the next one.
+    /// Checks that nothing follows the end of a response.
     fn check_rest(&mut self) -> Result<ReceiveProgress> {
         match self.transport.idle() {
             Err(error) if error.would_block() => Ok(ReceiveProgress::Complete),

@@ -1,4 +1,4 @@
-//! This machine, and what makes its figures doubtful.
+//! This machine, and reasons to doubt its figures.
 
 pub(crate) mod network;
 pub(crate) mod noise;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// The machine of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
-    /// How many processors it has.
+    /// Number of processors.
     pub processors: usize,
     /// The model of the first one, as the kernel names it.
     pub processor_model: String,
@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// One line for people, with the version of the kernel and not who has built it.
+    /// One line for people, with the version of the kernel but not its builder.
     pub fn describe(&self) -> String {
         let version = self.kernel.split('-').next().unwrap_or_default();
         let kind = if self.virtual_machine {
@@ -74,7 +74,7 @@ impl Machine {
     }
 }
 
-/// What makes figures of this machine doubtful, before anything is measured.
+/// Reasons to doubt figures of this machine, before anything is measured.
 pub(crate) fn warnings() -> Vec<String> {
     [processor_quota(), frequency_scaling(), few_processors()]
         .into_iter()

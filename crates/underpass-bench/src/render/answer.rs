@@ -26,7 +26,7 @@ const NAMED: [(f64, &str); 7] = [
 ];
 const NAMED_WITHIN: f64 = 0.06;
 
-/// A heading and a text for each experiment that has an answer, and for what was left out.
+/// A heading and a text for each experiment that has an answer, and for the left-out contenders.
 pub(super) fn answers(document: &Document) -> Vec<(String, String)> {
     let experiments = document.experiments.iter();
     let answers = experiments.filter_map(|one| Some((one.heading(), answer(one)?)));
@@ -71,7 +71,7 @@ fn mechanism(case: &Case, place: usize) -> Option<&str> {
     most.map(|one| one.mechanism.as_str())
 }
 
-/// The figure of the first contender, where there is nothing to compare it with.
+/// The figure of the first contender, if it is not compared with another.
 fn alone(experiment: &Experiment, (case, measured): (&Case, &Measured)) -> Option<String> {
     let median = measured.figures.first()?.as_ref()?.spread.median;
     let (name, figure) = (
@@ -93,10 +93,10 @@ fn prefix(experiment: &Experiment, cases: &str) -> String {
     }
 }
 
-/// What one case shows of two contenders.
+/// The comparison of two contenders in one case.
 struct Finding<'a> {
     case: &'a str,
-    /// The two, by what they do where one of them moves bytes in the kernel.
+    /// The names of the two, or of their manners if one of them moves bytes in the kernel.
     subject: String,
     reference: String,
     estimate: RatioEstimate,
@@ -130,7 +130,7 @@ fn finding<'a>(
     })
 }
 
-/// What a contender does whose bytes this mechanism moves.
+/// The manner of a contender whose bytes this mechanism moves.
 fn manner(experiment: &Experiment, mechanism: &str) -> String {
     match (mechanism, &*experiment.name) {
         ("clone", _) => "sharing blocks (clone)".into(),

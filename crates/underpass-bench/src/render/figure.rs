@@ -119,7 +119,7 @@ pub(super) fn in_words(verdict: RatioVerdict) -> &'static str {
     }
 }
 
-/// The better direction, to follow a metric's name; empty if there is none.
+/// The better direction, to follow a metric's name; empty without one.
 pub(super) fn direction(better: Option<Better>) -> &'static str {
     match better {
         Some(Better::Lower) => "lower is better",

@@ -1,4 +1,4 @@
-//! Which charts an experiment gets, and the texts around each.
+//! The charts of an experiment, and the texts around each.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const WHOLE: (f64, f64) = (900.0, 380.0);
 
 /// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
 const BARS_WIDE: f64 = 390.0;
-/// The most bar charts beside each other; the table has the other metrics.
+/// The maximum number of bar charts of a case; the table has the other metrics.
 const BARS_MAX: usize = 6;
 /// A chart with the texts around it.
 pub(super) struct Plot {
@@ -23,13 +23,13 @@ pub(super) struct Plot {
     /// The title of the tables it belongs to.
     pub(super) group: String,
     pub(super) svg: Markup,
-    /// What colours and marks stand for; `None` where the chart has the names.
+    /// The places of the contenders in the legend; `None` if the chart has the names.
     pub(super) legend: Option<Vec<usize>>,
-    /// Two of them fit beside each other.
+    /// Whether two of them fit next to each other.
     pub(super) is_small: bool,
 }
 
-/// What the axes of a run show: each metric has the same axis in all charts of a report.
+/// The ranges of the axes: each metric has the same axis in all charts of a report.
 pub(super) struct MetricScales(BTreeMap<String, Vec<f64>>);
 
 impl MetricScales {

@@ -1,5 +1,5 @@
-//! The result of a run in one screen: the best of each experiment by its most telling figure, what
-//! is tied with it, and by how much it is better than the next.
+//! The result of a run in one screen: the best of each experiment by its most telling figure, the
+//! contenders tied with it, and its lead over the next.
 
 use super::facts::first_to_last;
 use super::figure::{interval, ratio};
@@ -20,16 +20,15 @@ pub(super) struct SummaryLine {
     pub(super) best: String,
     /// Contenders whose difference from the best is within the spread.
     pub(super) tied: String,
-    /// How many times as good as the next that differs measurably.
+    /// The lead over the next that differs measurably.
     pub(super) ratio: String,
 }
 
-/// What one case shows.
 struct Ranking<'a> {
     case: &'a str,
     best: String,
     tied: String,
-    /// The best contender, compared with the best of those that differ from it beyond the noise.
+    /// The best contender compared with the next one that differs from it beyond the noise.
     next: Option<(&'a str, RatioEstimate)>,
 }
 

@@ -7,10 +7,9 @@ use super::figure::{direction, figure, interval, range, ratio};
 use crate::document::{Case, Contender, Experiment, Measured, Unit};
 use crate::stats::{RatioEstimate, RatioVerdict};
 
-/// What a row is for.
 const CONTENDER: &str = "contender";
 
-/// How many metrics of several cases come first, with charts.
+/// The number of metrics of several cases that come first, with charts.
 const MAIN_MAX: usize = 2;
 
 /// Figures, and their ratios as far as they are known.
@@ -42,7 +41,7 @@ pub(super) enum Ratios {
 
 pub(super) struct ReportTable {
     pub(super) caption: String,
-    /// What the names of the rows are.
+    /// The heading of the rows' names.
     pub(super) head: &'static str,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<TableRow>,

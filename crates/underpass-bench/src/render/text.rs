@@ -121,7 +121,7 @@ impl TextGrid {
         out.push_str(&layout);
     }
 
-    /// Columns beside each other, at most this many, and the others below.
+    /// At most this many columns in a row, and the others below.
     fn blocks(&self, columns_max: usize) -> String {
         let columns: Vec<usize> = (1..self.0[0].len()).collect();
         let blocks = columns.chunks(columns_max).map(|shown| self.block(shown));

@@ -1,7 +1,7 @@
 //! The contenders of an experiment, and which of them have failed.
 //!
 //! A contender that fails is left out from then on: its figures would belong to fewer rounds than
-//! those of the others. The others go on.
+//! those of the others. The others continue.
 
 use crate::error::{Error, Result};
 
@@ -26,10 +26,10 @@ pub(crate) struct ContenderList {
     names: Vec<String>,
     has_failed: Vec<bool>,
     failures: Vec<String>,
-    /// How many of the failures stand in the notes on a case.
+    /// Number of failures that are already in the notes on a case.
     reported: usize,
     rejections: Vec<String>,
-    /// The names of those that were rejected or have failed.
+    /// The names of rejected and failed contenders.
     left_out: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl ContenderList {
         }
     }
 
-    /// How many there are, including those that have failed.
+    /// The number of contenders, including failed ones.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -66,7 +66,6 @@ impl ContenderList {
         standing.collect()
     }
 
-    /// The names of those that were rejected or have failed so far.
     pub(crate) fn left_out(&self) -> Vec<String> {
         self.left_out.clone()
     }

@@ -2,10 +2,10 @@
 
 use std::io::{self, ErrorKind, Write};
 
-/// The width of a report where standard output is no terminal.
+/// The width of a report if standard output is not a terminal.
 const COLUMNS: usize = 100;
 
-/// Prints text. A reader that closed the pipe (`| head`) is no error.
+/// Prints text. Succeeds if the reader closed the pipe (`| head`).
 ///
 /// # Errors
 /// A message for the user.

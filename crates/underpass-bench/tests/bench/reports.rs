@@ -1,4 +1,4 @@
-//! Where the reports of `underpass-bench` go: files, links, streams, and a reader that is gone.
+//! The destinations of reports: files, links, streams, and a closed pipe.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -123,7 +123,7 @@ fn a_report_that_cannot_be_written_is_an_error_before_anything_is_measured() {
             "/no/file".into(),
         ] {
             let mut bench = Command::new(BINARY);
-            // What would be measured fails by itself, with another message.
+            // The measurement would fail too, with another message.
             bench
                 .args(["copy", "--scratch", "/nonexistent", option])
                 .arg(&path);

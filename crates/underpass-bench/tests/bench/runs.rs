@@ -322,13 +322,13 @@ fn a_path_makes_every_answer_take_its_time_and_spares_the_machine() {
             }
         }
     }
-    // What ends before is missed.
+    // A path that ends too early is an error.
     let gone = ["--path", "gone=sh -c 'echo ready gone'"];
     let json = folder.path().join("gone.json");
     let arguments = [&few[..], &load, &gone].concat();
     let ended = spawn_into(&mut Command::new(BINARY), &arguments, &json).end_within(WAITS);
     ended.assert_failed(1, &["gone ended too early"]);
-    // Where there is more than a loopback, nothing is led elsewhere.
+    // With more interfaces than a loopback, the program refuses to start.
     let mut refused = Command::new(&program);
     let refused = refused.args(["30", "100"]).output().expect("a result");
     assert_eq!(refused.status.code(), Some(1));
@@ -378,7 +378,7 @@ fn files_are_measured_under_bbr_and_cubic_and_a_server_under_neither_is_left_out
         let left_out = format!("stubborn: its connections are not under {control}");
         assert_contains(&experiment["notes"].to_string(), &[&left_out]);
     }
-    // What was requested is measured once.
+    // Requested controls are measured once.
     let requested = [
         &["http", "--congestion", "reno", "--sizes", "1KiB"],
         &server[1..],
@@ -459,7 +459,7 @@ fn https_is_measured_beside_our_plain_http_and_a_server_without_tls_is_left_out(
 fn one_congestion_control_is_said_to_be_the_only_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("result.json");
-    // Without `ip`, as without root, there is no separate loopback.
+    // A separate loopback needs `ip`, and root.
     let mut command = Command::new(BINARY);
     command.env("PATH", "/nonexistent");
     let arguments = ["http", "--quick", "--rounds", "1", "--only", "none"];
@@ -489,7 +489,7 @@ fn idle_connections_are_counted_by_what_each_takes() {
         let figures = &metric(case, name)["figures"][0];
         figures["spread"]["median"].as_f64().expect("a figure")
     };
-    // What an idle connection takes in a debug build, with room for other allocators.
+    // The memory of an idle connection in a debug build, with room for other allocators.
     let each = median("memory_per_connection");
     assert!(each > 1000.0 && each < 16384.0, "{each}");
     assert!(median("p99") > 0.0 && median("p99_alone") > 0.0);

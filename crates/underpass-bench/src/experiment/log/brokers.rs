@@ -27,7 +27,7 @@ use crate::tls::TlsSetup;
 /// A virtual machine that recovers its logs on a busy processor takes its time.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long a broker may take to give all partitions of a new topic a leader.
+/// The limit for all partitions of a new topic to get a leader.
 const LEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Below the folder of a measurement.
@@ -83,7 +83,7 @@ impl BrokerSet {
                 experiment.left_out = brokers.list.left_out();
                 Ok(experiment)
             });
-        // What they would write at an orderly end is not needed.
+        // An orderly end would write data that is not needed.
         let running = brokers
             .entries
             .into_iter()
@@ -190,8 +190,8 @@ impl BrokerSet {
         Ok(())
     }
 
-    /// Has every broker create this topic, fills it, and compares what they have then. Those that
-    /// fail are left out from here on, with a note on the next case.
+    /// Has every broker create this topic, fills it, and compares its content. Brokers that fail
+    /// are left out from here on, with a note on the next case.
     pub(super) fn fill(
         &mut self,
         topic: &PreparedTopic,

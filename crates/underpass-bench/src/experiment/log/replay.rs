@@ -1,4 +1,4 @@
-//! New records beside a consumer of old ones that are not in memory.
+//! New records while a consumer reads old ones that are not in memory.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ use crate::rounds::interleave::Played;
 use crate::rounds::metric::read_all;
 use crate::rounds::runner::RoundRunner;
 
-/// How many threads our own contenders use. The first of them is compared with all others.
+/// The threads of our own contenders. The first one is compared with all others.
 const JOBS: [usize; 2] = [2, 1];
 
 /// A copy of a sparse file that takes this many times the disk space of the file has its holes
@@ -50,7 +50,7 @@ const FILLED_FACTOR: u64 = 16;
 const STUCK_MIN: Duration = Duration::from_secs(60);
 const STUCK_FACTOR: u64 = 20;
 
-/// What is copied. The kind whose copies stay comes last.
+/// The kind of a source. The one whose copies stay comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SourceKind {
     /// Copy one large file without sharing blocks
@@ -63,7 +63,7 @@ enum SourceKind {
     Tree,
 }
 
-/// What to copy, where, and with which programs.
+/// The options of `bench tree`.
 #[derive(Args, Clone, Debug)]
 pub struct TreeOptions {
     /// Copy these kinds of sources [default: all; clone where the file system supports it]
@@ -195,7 +195,7 @@ struct TreeContenders<'a> {
     /// The option about sharing blocks.
     reflink: Option<&'static str>,
     source: CopySource,
-    /// Where copies go.
+    /// The folder of the copies.
     folder: PathBuf,
     from: PathBuf,
     digest: Sha256Hash,
@@ -344,7 +344,7 @@ impl TreeContenders<'_> {
         let bytes = room.f_bavail * room.f_frsize;
         let needed = self.source.disk_bytes().saturating_mul(copies);
         let entries = self.source.entries().saturating_mul(copies);
-        // 0 where there is no limit.
+        // 0 means unlimited.
         let lacks_inodes = room.f_files > 0 && room.f_favail < entries;
         if needed <= bytes && !lacks_inodes {
             return Ok(());

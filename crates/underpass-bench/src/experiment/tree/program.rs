@@ -69,7 +69,7 @@ pub(crate) fn run(
         peak = peak.max(proc::peak_resident_of(pid));
         check()
     };
-    // What a thread starts runs on the processors of the thread.
+    // Children run on the processors of the thread that starts them.
     let on_all_processors = || {
         processors.release()?;
         process::run(program, limit, look)

@@ -153,7 +153,7 @@ pub(crate) fn warm(root: &Path) -> Result<TreeSize> {
     Ok(size)
 }
 
-/// Drops it from the page cache as far as it is on disk; returns its size.
+/// Drops its pages that are on disk from the page cache; returns its size.
 pub(crate) fn drop_from_cache(root: &Path) -> Result<TreeSize> {
     let mut size = TreeSize::default();
     visit(root, &mut |path, metadata| {

@@ -1,4 +1,4 @@
-//! What all charts are drawn with, in pixels.
+//! Elements of all charts, in pixels.
 //!
 //! Colours are variables of the page's style sheet, for light and dark mode. Marks are drawn once,
 //! in [`marks`], and used by name.
@@ -10,7 +10,7 @@ pub(super) const FONT: f64 = 12.0;
 /// A letter's width as a share of its height, rounded up.
 const LETTER: f64 = 0.58;
 
-/// How many colours the style sheet has, and how many marks there are.
+/// The number of colours in the style sheet, and of marks.
 pub(super) const SERIES: usize = 12;
 /// Prime to it: a repeated colour has another mark.
 const LAP_SHIFT: usize = 5;
@@ -86,7 +86,7 @@ pub(super) fn mark(series: usize, (x, y): (f64, f64)) -> Markup {
     html! { use href={ "#m" (shape) } x=(px(x)) y=(px(y)) color=(colour(series)) {} }
 }
 
-/// Where a text is, seen from its point.
+/// The side of a point on which a text is.
 #[derive(Clone, Copy)]
 pub(super) enum TextSide {
     /// To the right and below.

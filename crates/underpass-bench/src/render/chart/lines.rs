@@ -8,7 +8,7 @@ use super::draw::{
 use super::scale::AxisScale;
 use crate::document::Unit;
 
-/// Contenders stand beside each other by at most this much, so that their ranges can be seen.
+/// The maximum distance of contenders in one case, which keeps their ranges visible.
 const ASIDE: f64 = 14.0;
 /// Between a label and its axis.
 const GAP: f64 = 6.0;
@@ -119,7 +119,7 @@ impl MarkChart {
         }
     }
 
-    /// How far series stand beside each other: all together half of the space between two cases.
+    /// The distance of series in one case: all together fill half of the space between two cases.
     fn step(&self, (left, right): (f64, f64)) -> f64 {
         let gap = (right - left) / self.x.ticks.len().max(1) as f64;
         (gap / 2.0 / self.series.len().max(1) as f64).min(ASIDE)

@@ -107,7 +107,7 @@ impl AxisScale {
         }
     }
 
-    /// Where a value is between the two ends of the axis.
+    /// The place of a value between the two ends of the axis.
     pub(super) fn place(&self, value: f64, (from, to): (f64, f64)) -> f64 {
         let Range { start, end } = self.range;
         let share = match self.is_logarithmic {

@@ -25,7 +25,7 @@ impl Element {
             .is_some_and(|own| own == value)
     }
 
-    /// Left, top, right, bottom of what has points.
+    /// Left, top, right, bottom of an element with points.
     fn corners(&self) -> (f64, f64, f64, f64) {
         let points = self.attributes["points"].split_whitespace();
         let points = points.map(|point| point.split_once(',').unwrap());
@@ -152,7 +152,7 @@ impl HoldWorkload {
     }
 }
 
-/// What one of the suffix counts.
+/// The factor of the axis' suffix.
 fn factor(svg: &[Element]) -> f64 {
     let label = svg
         .iter()
