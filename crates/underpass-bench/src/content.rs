@@ -34,7 +34,6 @@ pub(crate) fn make(path: &Path, bytes: u64, seed: u64) -> Result<Sha256Hash> {
     Ok(hash.finalize().into())
 }
 
-/// The hash of a file's content.
 pub(crate) fn hash(path: &Path) -> Result<Sha256Hash> {
     let context = || format!("reading {}", path.display());
     let mut file = File::open(path).context(context)?;

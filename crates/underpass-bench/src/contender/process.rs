@@ -45,12 +45,10 @@ pub(crate) struct CommandSpec {
     /// Unique among the contenders.
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
 }
 
 impl CommandSpec {
-    /// Its entry in the document.
     pub(crate) fn entry(&self) -> Contender {
         let words = self.command.iter();
         Contender {
@@ -357,7 +355,6 @@ pub(crate) fn bind_to(processor: usize) -> Result<()> {
 pub(crate) struct Processors {
     pub(crate) contender: Option<usize>,
     pub(crate) bench: Option<usize>,
-    /// All that this process may use.
     all: CpuSet,
 }
 

@@ -80,7 +80,6 @@ impl TestReceiver {
         self.address
     }
 
-    /// Sets how the next connections are received.
     pub(crate) fn set_mode(&self, mode: ReceiveMode) {
         if let Ok(mut current) = self.mode.lock() {
             *current = mode;

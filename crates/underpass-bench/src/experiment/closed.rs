@@ -45,7 +45,6 @@ pub(crate) enum ExtraPasses {
     All,
 }
 
-/// A size of the files, and how it is measured.
 pub(crate) struct ClosedCase {
     pub(crate) bytes: u64,
     pub(crate) metrics: Vec<&'static PlayMetric>,

@@ -65,7 +65,6 @@ impl Measurable for FileCopyOptions {
         all * contenders as u64 * (rounds as u64 + 1) * self.folders.len().max(1) as u64
     }
 
-    /// Makes an experiment for each directory.
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         run_in_each(&self.folders, setting, "copy", |folder| {
             let mut set = TransferSet::new(CopyEnvironment {
@@ -136,7 +135,6 @@ fn times(size: u64) -> u64 {
 struct CopyEnvironment<'a> {
     from: PathBuf,
     to: PathBuf,
-    /// The size of the case that is measured.
     size: Option<u64>,
     processors: Processors,
     stop: &'a AtomicBool,

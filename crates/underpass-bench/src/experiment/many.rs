@@ -2,7 +2,7 @@
 //! file or idle ones, and the latency of other requests meanwhile.
 //!
 //! ```text
-//!  restarted ─► hot requests ─► all connect, ─► all are held, with hot requests   ─► next
+//!  restarted ─► hot requests ─► all connect, ─► all are held, with hot requests ─► next
 //!               alone,          buffers fill    memory with them
 //!               memory before
 //! ```

@@ -32,7 +32,6 @@ pub enum RunScale {
     Quick,
 }
 
-/// The context that all experiments of a run share.
 pub(crate) struct ExperimentContext<'a> {
     pub(crate) scratch: &'a Scratch,
     pub(crate) processors: Processors,

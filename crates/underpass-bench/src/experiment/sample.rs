@@ -35,7 +35,6 @@ pub(crate) struct PlaySample {
     pub(crate) storage_read_bytes: Option<u64>,
     /// By mechanism, from workers that count.
     pub(crate) paths: Vec<PayloadPath>,
-    /// The connections held during the load.
     pub(crate) held: Option<HeldConnections>,
 }
 

@@ -84,7 +84,6 @@ impl ServerVariant {
         ServerVariant::new("underpass", &[])
     }
 
-    /// Our server with only this mechanism.
     pub(crate) fn only(mechanism: Mechanism) -> ServerVariant {
         let name = format!("underpass, {mechanism} only");
         ServerVariant::new(&name, &["--only", mechanism.name()])
@@ -252,7 +251,6 @@ impl ServerSet {
         self.entries[index].setup.name()
     }
 
-    /// The directory for files about this server.
     pub(crate) fn own_directory(&self, index: usize) -> &Path {
         self.entries[index].setup.own_directory()
     }

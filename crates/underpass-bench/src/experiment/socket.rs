@@ -77,7 +77,6 @@ impl Measurable for SocketOptions {
         all * contenders * (rounds as u64 + 1) * self.modes().len() as u64
     }
 
-    /// Makes an experiment for each way of receiving.
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         let mut set = TransferSet::new(SocketEnvironment {
             scale: setting.scale,

@@ -27,7 +27,6 @@ const PROGRAM_TIMES_MAX: u64 = 40;
 /// The largest file that is moved under strace, which makes each call a hundred times slower.
 const TRACED_BYTES_MAX: u64 = 64 << 20;
 
-/// The metrics of any transfer of a file.
 const METRICS: [PlayMetric; 8] = [
     read::CPU_PER_GIB,
     read::THROUGHPUT,
@@ -130,7 +129,6 @@ pub(crate) trait TransferEnvironment {
     fn stop(&self) -> &AtomicBool;
 }
 
-/// A file of one size that is moved.
 pub(crate) struct TransferCase {
     pub(crate) file: PathBuf,
     pub(crate) size: u64,

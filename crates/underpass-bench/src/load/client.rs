@@ -112,7 +112,6 @@ struct RunningStream<'a> {
 }
 
 impl<'a> LoadClient<'a> {
-    /// Opens every connection.
     pub(crate) fn connect(
         address: &ServerAddress,
         stream: LoadStream<'a>,

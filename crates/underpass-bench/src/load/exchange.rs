@@ -27,7 +27,6 @@ const HASHED_BYTES_MAX: usize = 256 << 10;
 /// Within this time something of a response arrives that is waited for by itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The destination of bodies.
 pub(crate) struct BodySink {
     /// Its length bounds one receive. Where bodies are discarded, its pages stay untouched.
     space: Vec<u8>,
@@ -154,7 +153,6 @@ impl ClientExchange {
         self.transport.is_readable()
     }
 
-    /// Sends a request.
     pub(crate) fn begin(&mut self, target: &RequestTarget, due: Instant) -> Result<()> {
         debug_assert!(self.is_idle(), "one request at a time");
         self.since = due;

@@ -34,7 +34,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the properties of this machine.
     pub(crate) fn look(directory: &Path) -> Machine {
         let cpus = CpuInfo::current().ok();
         let model = cpus.as_ref().and_then(|cpus| cpus.model_name(0));

@@ -31,10 +31,8 @@ const POLL: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone)]
 pub(crate) struct UsageWindow {
     pub(crate) wall: Duration,
-    /// The usage of the process and its descendants.
     pub(crate) used: ResourceUsage,
     pub(crate) cpu_source: CpuSource,
-    /// The processor time of this program.
     pub(crate) bench_cpu: Duration,
     /// Processor time of everything else on this machine.
     pub(crate) foreign_cpu: Duration,
@@ -131,12 +129,10 @@ impl UsageWindow {
         self.bench_cpu.as_secs_f64() / self.seconds()
     }
 
-    /// Wall time in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.wall.as_secs_f64()
     }
 
-    /// The process's processor time in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         self.used.cpu.as_secs_f64()
     }

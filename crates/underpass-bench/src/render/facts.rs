@@ -20,7 +20,6 @@ impl Document {
         format!("{} {} on {date}, in {took}", tool.name, tool.version)
     }
 
-    /// A warning if the run was interrupted.
     pub(super) fn interruption(&self) -> Option<&'static str> {
         (self.outcome == RunOutcome::Interrupted)
             .then_some("This run was interrupted: the report has what was complete by then.")
@@ -63,7 +62,6 @@ impl Experiment {
         versions.filter(|(_, version)| !version.is_empty())
     }
 
-    /// The loads, each once.
     pub(super) fn loads(&self) -> Vec<String> {
         let mut loads: Vec<&str> = Vec::new();
         for case in &self.cases {

@@ -100,7 +100,6 @@ fn cell(cell: &TableCell) -> String {
     }
 }
 
-/// Escapes characters with a meaning in Markdown.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

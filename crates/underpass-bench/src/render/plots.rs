@@ -25,7 +25,6 @@ pub(super) struct Plot {
     pub(super) svg: Markup,
     /// The places of the contenders in the legend; `None` if the chart has the names.
     pub(super) legend: Option<Vec<usize>>,
-    /// Whether two of them fit next to each other.
     pub(super) is_small: bool,
 }
 

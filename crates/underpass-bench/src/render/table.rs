@@ -19,7 +19,6 @@ pub(super) struct TableGroup<'a> {
     pub(super) importance: Importance,
     /// Indices of cases; one for a table of metrics.
     pub(super) cases: Vec<usize>,
-    /// The metrics shown, by name.
     pub(super) metrics: Vec<&'a str>,
     pub(super) figures: ReportTable,
     pub(super) ratios: Option<Ratios>,

@@ -13,7 +13,6 @@ pub(crate) trait ContenderSet {
     /// Errors while ending it are ignored.
     fn dismiss(&mut self, contender: usize) -> Result<()>;
 
-    /// See [`ContenderList::leave_out`].
     fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<()> {
         self.list().leave_out(contender, when, error)?;
         self.dismiss(contender)
@@ -29,7 +28,6 @@ pub(crate) struct ContenderList {
     /// Number of failures that are already in the notes on a case.
     reported: usize,
     rejections: Vec<String>,
-    /// The names of rejected and failed contenders.
     left_out: Vec<String>,
 }
 

@@ -29,7 +29,6 @@ impl RunProgress {
         RunProgress { bar }
     }
 
-    /// Shows the name of the current case.
     pub(crate) fn begin(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }

@@ -42,7 +42,6 @@ impl TlsLoadOptions {
         Some((version, cipher))
     }
 
-    /// The suffix for the name of an experiment.
     pub(crate) fn suffix(&self) -> String {
         let Some(suite) = &self.suite else {
             return String::new();

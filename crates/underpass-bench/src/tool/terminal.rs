@@ -29,7 +29,6 @@ pub(crate) fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "underpass-bench: {text}");
 }
 
-/// The width of the terminal.
 pub(crate) fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     match size.map_or(0, |size| size.ws_col) {

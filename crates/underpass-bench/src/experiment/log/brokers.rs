@@ -39,7 +39,6 @@ const POLL: Duration = Duration::from_millis(1);
 const FILLED: &str = "when its topics were filled and compared";
 pub(super) const WARMED_UP: &str = "before the rounds, under the same load";
 
-/// The brokers of an experiment.
 pub(super) struct BrokerSet {
     entries: Vec<BrokerEntry>,
     tls: Option<TlsSetup>,

@@ -192,10 +192,8 @@ enum Blocks {
 
 struct TreeContenders<'a> {
     kind: SourceKind,
-    /// The option about sharing blocks.
     reflink: Option<&'static str>,
     source: CopySource,
-    /// The folder of the copies.
     folder: PathBuf,
     from: PathBuf,
     digest: Sha256Hash,

@@ -23,7 +23,6 @@ const POOL: u64 = 64;
 pub(crate) struct PreparedTopic {
     pub(crate) name: String,
     pub(crate) partitions: i32,
-    /// Number of batches in each partition.
     pub(crate) batches: u64,
     pub(crate) batch_records: i64,
     pool: Vec<Vec<u8>>,

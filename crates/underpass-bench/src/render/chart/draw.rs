@@ -5,7 +5,6 @@
 
 use maud::{Markup, html};
 
-/// Height of letters.
 pub(super) const FONT: f64 = 12.0;
 /// A letter's width as a share of its height, rounded up.
 const LETTER: f64 = 0.58;
@@ -68,7 +67,6 @@ pub(in super::super) fn marks() -> Markup {
     }
 }
 
-/// The mark of a series, for a legend.
 pub(in super::super) fn swatch(series: usize) -> Markup {
     html! {
         svg viewBox="0 0 28 14" aria-hidden="true" {
@@ -89,9 +87,7 @@ pub(super) fn mark(series: usize, (x, y): (f64, f64)) -> Markup {
 /// The side of a point on which a text is.
 #[derive(Clone, Copy)]
 pub(super) enum TextSide {
-    /// To the right and below.
     Below,
-    /// To the left and above.
     Above,
     Left,
     Right,

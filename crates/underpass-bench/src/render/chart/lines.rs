@@ -60,7 +60,6 @@ impl MarkChart {
         }
     }
 
-    /// An SVG element of this size.
     pub(in super::super) fn draw(&self, (wide, high): (f64, f64)) -> Markup {
         let (x, y) = (&self.x, self.y());
         let across = self.across(&y, wide);
