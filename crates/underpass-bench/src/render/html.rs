@@ -27,7 +27,14 @@ impl Document {
             (marks())
             header {
                 h1 { "What " (name) " measured" }
-                (answer(self))
+                @let answers = answers(self);
+                @if !answers.is_empty() {
+                    ul.answer {
+                        @for (question, text) in &answers {
+                            li { strong { (question) } ": " (text) }
+                        }
+                    }
+                }
                 p.muted { (self.origin()) }
                 @if let Some(summary) = summary_table(self) { div.summary { (table(&summary)) } }
                 @if experiments.len() > 1 {
@@ -54,14 +61,6 @@ impl Document {
             @for (id, experiment) in &experiments { (section(experiment, id, &scales)) }
         };
         page(&format!("{name} bench, {}", self.date), &body)
-    }
-}
-
-fn answer(document: &Document) -> Markup {
-    html! {
-        ul.answer {
-            @for (question, text) in answers(document) { li { strong { (question) } ": " (text) } }
-        }
     }
 }
 

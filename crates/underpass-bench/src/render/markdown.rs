@@ -16,7 +16,10 @@ impl Document {
         for (question, text) in answers(self) {
             let _ = writeln!(out, "- **{}**: {}", escaped(&question), escaped(&text));
         }
-        let _ = writeln!(out, "\nMeasured by {}: `{}`.", self.origin(), self.command);
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let _ = writeln!(out, "Measured by {}: `{}`.", self.origin(), self.command);
         if let Some(summary) = summary_table(self) {
             table(&mut out, &summary);
         }

@@ -32,8 +32,9 @@ impl Document {
         for experiment in &self.experiments {
             of_experiment(&mut out, experiment, width);
         }
-        out.push_str("\nAnswer\n──────\n");
+        let mut heading = "\nAnswer\n──────\n";
         for (question, text) in answers(self) {
+            out.push_str(std::mem::take(&mut heading));
             paragraph(&mut out, "- ", &format!("{question}: {text}"), width);
         }
         out
