@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 
+use underpass::is_stdout_closed;
 use underpass_net::Address;
 
 /// The width of reports and of help in columns.
@@ -10,12 +11,25 @@ pub(crate) const WIDTH: usize = 80;
 
 /// Writes to standard output, with colours if a terminal shows them (`NO_COLOR`, `TERM=dumb`). A
 /// reader that closes the pipe (`| head`) is not an error.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+///
+/// # Errors
+/// A message for the user.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    if is_stdout_closed() {
+        return Err("cannot write to standard output: it is closed".to_owned());
+    }
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
         _ => Ok(()),
     }
+}
+
+/// Writes to standard error, and ignores a failure, which could not be reported.
+pub(crate) fn complain(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints the result of a command.
@@ -23,8 +37,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// # Errors
 /// A message for the user: the command has failed if the result cannot be written.
 pub(crate) fn print_result(text: &str) -> Result<(), String> {
-    let printed = print(&format!("{text}\n"));
-    printed.map_err(|error| format!("cannot write to standard output: {error}"))
+    print(&format!("{text}\n"))
 }
 
 /// Returns the columns of a terminal, or `otherwise` without one.

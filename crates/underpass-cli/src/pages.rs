@@ -75,6 +75,5 @@ fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
 }
 
 fn print(text: &[u8]) -> Result<(), String> {
-    let printed = layout::print(&String::from_utf8_lossy(text));
-    printed.map_err(|error| format!("cannot write to standard output: {error}"))
+    layout::print(&String::from_utf8_lossy(text))
 }

@@ -96,6 +96,25 @@ fn without_sendfile_and_splice_bytes_cross_user_space() {
 
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
+fn the_advice_on_a_call_that_is_invalid_everywhere_is_what_the_list_says() {
+    let (report, _) = report_under("sendfile:error=EINVAL");
+    let missing = &report["kernel"]["calls_missing"][0];
+    let refused = &pair(&report, "A → TCP")["mechanisms"]["sendfile"];
+    assert_eq!(refused["scope"], "host");
+    assert_eq!(refused["meaning"], missing["meaning"]);
+    for wrong in ["not permitted", "only read/write works"] {
+        assert!(!report.to_string().contains(wrong), "{report:#}");
+    }
+    let (report, _) = report_under("pipe2:error=EINVAL");
+    assert!(
+        !report["advice"]
+            .to_string()
+            .contains("pipe-user-pages-soft")
+    );
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
 fn a_call_that_pretends_success_does_not_work() {
     let (report, code) = report_under("copy_file_range:retval=1052897");
     assert_eq!(code, 1);

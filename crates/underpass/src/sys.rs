@@ -6,6 +6,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::Errno;
 
@@ -272,6 +273,26 @@ pub fn is_ignored(signal: i32) -> bool {
         action.assume_init()
     };
     action.sa_sigaction == libc::SIG_IGN
+}
+
+static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Called before `main`, and before std opens /dev/null in place of a closed stream.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: the call takes no pointers, and fails where the descriptor is not open.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        IS_STDOUT_CLOSED.store(flags < 0, Relaxed);
+    }
+    look
+};
+
+/// Whether standard output was closed when the program started (`>&-`). What is written to it is
+/// lost, and no error says so. Does not block.
+pub fn is_stdout_closed() -> bool {
+    IS_STDOUT_CLOSED.load(Relaxed)
 }
 
 fn block(signal: libc::c_int) -> Guarded {

@@ -153,7 +153,7 @@ mod tests {
             "contenders": [contender("underpass"), contender("kafka")],
             "cases": [{
                 "label": "64 MiB", "x": 1.0, "load": "", "travelled": [], "calls": [],
-                "latencies": [], "notes": ["a note"],
+                "notes": ["a note"],
                 "metrics": [{
                     "metric": "resident", "label": "memory", "unit": "bytes", "better": "lower",
                     "figures": [figures, figures],

@@ -307,7 +307,7 @@ mod tests {
                 "contenders": contenders.collect::<Vec<_>>(),
                 "cases": [{
                     "label": "1 KiB", "x": 1.0, "load": "", "travelled": [], "calls": [],
-                    "latencies": [], "notes": ["h2o is left out from there on"],
+                    "notes": ["h2o is left out from there on"],
                     "metrics": metrics.collect::<Vec<_>>(),
                 }],
                 "notes": ["not measured: h2o does not start"],

@@ -33,7 +33,10 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         (Scope::Kernel, _, Errno::NOSYS) => {
             "not built into this kernel, or blocked by a seccomp filter"
         }
-        (Scope::Kernel, ..) => "not permitted for this process, most likely by a seccomp filter",
+        (Scope::Kernel, _, Errno::PERM | Errno::ACCESS) => {
+            "not permitted for this process, most likely by a seccomp filter"
+        }
+        (Scope::Kernel, ..) => "the call fails whatever the files are; a filter may forbid it",
         (_, Mechanism::Clone, Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => {
             "the file system has no reflinks: files cannot share blocks"
         }
@@ -46,11 +49,10 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         (_, Mechanism::CopyRange, Errno::XDEV) => {
             "two file systems: since Linux 5.19 this call works within one only"
         }
-        (_, Mechanism::CopyRange, Errno::INVAL) => "not supported between these files",
         (_, Mechanism::Clone | Mechanism::CopyRange, Errno::PERM | Errno::ACCESS) => {
             "the file is immutable, or a security policy forbids it"
         }
-        (.., Errno::INVAL) => "the file system cannot pass pages on: only read/write works",
+        (.., Errno::INVAL) => "the call does not work between these ends",
         (.., Errno::OPNOTSUPP | Errno::NOSYS) => "the file system does not support it",
         (.., Errno::PERM | Errno::ACCESS) => "the file is sealed, or a security policy forbids it",
         _ => return errno::meaning(errno),

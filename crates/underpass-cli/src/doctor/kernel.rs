@@ -8,9 +8,10 @@ use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use underpass::errno::Named;
 use underpass::limits::PIPE_BYTES;
-use underpass::{Cause, Endpoint, EndpointKind, Kernel, Mechanism};
+use underpass::{Cause, Endpoint, EndpointKind, Kernel, Mechanism, Scope};
 
 use super::explanation;
+use super::trial::TrialOutcome;
 
 /// The kernel, as this process sees it.
 #[derive(Clone, Debug, Serialize)]
@@ -52,6 +53,20 @@ impl KernelReport {
             seccomp: Seccomp::of(field(&status, "Seccomp")),
             no_new_privileges: field(&status, "NoNewPrivs").map(|flag| flag == "1"),
             calls_missing: calls_missing(&Kernel::probe()),
+        }
+    }
+
+    /// Says of a refusal that it applies everywhere if the call is not available at all.
+    pub(super) fn explain(&self, of: Mechanism, outcome: &mut TrialOutcome) {
+        let mut missing = self.calls_missing.iter();
+        if let TrialOutcome::Refused {
+            errno,
+            meaning,
+            scope,
+        } = outcome
+            && let Some(call) = missing.find(|call| call.mechanism == of && call.errno == *errno)
+        {
+            (*meaning, *scope) = (call.meaning.clone(), Scope::Kernel);
         }
     }
 }

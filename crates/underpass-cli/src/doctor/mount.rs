@@ -75,14 +75,10 @@ impl MountedFileSystem {
 /// Returns the mount's options, and those of the file system that differ from them.
 fn merged(options: &str, super_options: &str) -> String {
     let own: Vec<_> = options.split(',').collect();
-    let more = super_options
-        .split(',')
-        .filter(|option| !own.contains(option) && !matches!(*option, "rw" | "ro"));
-    own.iter()
-        .copied()
-        .chain(more)
-        .collect::<Vec<_>>()
-        .join(",")
+    let more = super_options.split(',');
+    let more = more.filter(|option| !own.contains(option) && !matches!(*option, "rw" | "ro"));
+    let all = own.iter().copied().chain(more);
+    all.collect::<Vec<_>>().join(",")
 }
 
 fn mount_id(directory: &Path) -> Option<u64> {

@@ -7,9 +7,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use serde::Serialize;
-use underpass::kernel_tls::{
-    Cipher, Rekeying, SendingSupport, Version, attach, probe_sending, try_keys,
-};
+use underpass::kernel_tls::{Cipher, Rekeying, Version, attach, probe_sending, try_keys};
 use underpass::tcp::loopback_pair;
 use underpass::{Cause, Endpoint, EndpointKind, Side, errno};
 
@@ -143,6 +141,7 @@ impl TlsAnswer {
         match result {
             Ok(()) => Self::Works,
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::MFILE) => Self::not_tried(explanation::of_error(&error)),
                 Some(errno) => Self::Refused {
                     errno: explanation::name(Cause::Errno(errno)),
                     meaning: explained(errno, missing),
@@ -200,19 +199,13 @@ fn try_sending() -> (TlsAnswer, TlsAnswer) {
     let second_key = match support.rekeying {
         Rekeying::Works => TlsAnswer::Works,
         Rekeying::Absent => {
-            let why = "a connection ends with its key; Linux replaces it since 6.14";
-            TlsAnswer::Failed {
-                why: why.to_owned(),
-            }
+            let why = "a connection ends with its key; Linux replaces it since 6.14".to_owned();
+            TlsAnswer::Failed { why }
         }
     };
-    (second_key, self_test(&support))
-}
-
-fn self_test(support: &SendingSupport) -> TlsAnswer {
-    match underpass_net::kernel_tls_self_test(support) {
-        Ok(()) => TlsAnswer::Works,
-        Err(why) => TlsAnswer::Failed { why },
+    match underpass_net::kernel_tls_self_test(&support) {
+        Ok(()) => (second_key, TlsAnswer::Works),
+        Err(why) => (second_key, TlsAnswer::Failed { why }),
     }
 }
 
