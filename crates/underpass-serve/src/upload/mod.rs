@@ -3,4 +3,5 @@
 
 pub(crate) mod areas;
 pub(crate) mod fields;
+pub(crate) mod multipart;
 pub(crate) mod running;
