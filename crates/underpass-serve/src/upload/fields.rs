@@ -12,7 +12,7 @@ use crate::http::status::HttpError;
 use crate::limits::{FIELDS_MAX, READ_BYTES};
 
 /// The fields of a head.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HeadFields<'b> {
     fields: Vec<(&'b str, &'b [u8])>,
 }

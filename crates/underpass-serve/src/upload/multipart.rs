@@ -47,6 +47,8 @@ pub(crate) struct MultipartReader {
     /// A line break, two hyphens, and the boundary.
     delimiter: Vec<u8>,
     state: MultipartState,
+    /// Whether a part has begun whose end was not reported.
+    is_part_open: bool,
     parts: usize,
 }
 
@@ -100,6 +102,7 @@ impl MultipartReader {
             true => Ok(Some(MultipartReader {
                 delimiter: [b"\r\n--", &boundary[..]].concat(),
                 state: MultipartState::Start,
+                is_part_open: false,
                 parts: 0,
             })),
             false => Err(BOUNDARY),
@@ -142,20 +145,26 @@ impl MultipartReader {
         }
     }
 
+    /// The rest of the line of a boundary. Only then the part before it has ended: a longer
+    /// boundary, in content that should not have it, begins with this one.
     fn read_delimiter_end(
         &mut self,
         window: &[u8],
     ) -> Result<(usize, Option<MultipartEvent>), HttpError> {
+        let is_open = self.is_part_open;
+        let end = || is_open.then_some(MultipartEvent::PartEnd);
         if window.starts_with(b"--") {
             self.state = MultipartState::Epilogue;
-            return Ok((2, Some(MultipartEvent::End)));
+            self.is_part_open = false;
+            return Ok((2, end()));
         }
         let padding = window.iter().position(|byte| !b" \t".contains(byte));
         let rest = &window[padding.unwrap_or(window.len())..];
         match rest {
             [b'\r', b'\n', ..] => {
                 self.state = MultipartState::Fields;
-                Ok((window.len() - rest.len() + 2, None))
+                self.is_part_open = false;
+                Ok((window.len() - rest.len() + 2, end()))
             }
             [] | [b'\r'] if window.len() <= PADDING_BYTES_MAX => Ok((0, None)),
             [b'-'] if window.len() == 1 => Ok((0, None)),
@@ -184,6 +193,7 @@ impl MultipartReader {
             _ => return Err(MALFORMED),
         };
         self.state = MultipartState::Content;
+        self.is_part_open = true;
         Ok((end, Some(MultipartEvent::Part(file))))
     }
 
@@ -201,7 +211,7 @@ impl MultipartReader {
                 (true, 0) if rest.len() < self.delimiter.len() => return (0, None),
                 (true, 0) => {
                     self.state = MultipartState::DelimiterEnd;
-                    return (self.delimiter.len(), Some(MultipartEvent::PartEnd));
+                    return (self.delimiter.len(), None);
                 }
                 (true, at) => return (at, Some(MultipartEvent::Content)),
             }

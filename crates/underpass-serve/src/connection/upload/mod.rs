@@ -8,6 +8,7 @@
 //!
 //! Everything that may wait for the disk runs on the worker's threads for blocking calls.
 
+mod form;
 mod put;
 mod tree;
 
@@ -166,7 +167,8 @@ impl Exchanges<'_> {
             WriteMethod::Delete => self.delete(&request).await,
             WriteMethod::Mkcol => self.make_folder(&request).await,
             WriteMethod::Copy | WriteMethod::Move => self.relocate(&request).await,
-            WriteMethod::Post | WriteMethod::Patch => {
+            WriteMethod::Post => self.post(&request, body).await,
+            WriteMethod::Patch => {
                 Ok(TextResponse::new(READ_ONLY).with_field("Allow", site.rules.allowed_methods()))
             }
         }

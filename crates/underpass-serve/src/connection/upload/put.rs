@@ -30,7 +30,7 @@ const FAILED_CONDITION: HttpError = HttpError::new(
     Status::PreconditionFailed,
     "the file does not match the condition",
 );
-const BUSY: HttpError = HttpError::new(
+pub(super) const BUSY: HttpError = HttpError::new(
     Status::ServiceUnavailable,
     "too many files are being received; try again later",
 );
@@ -160,20 +160,26 @@ impl Exchanges<'_> {
         partial: &PartialFile,
         (offset, room): (u64, u64),
     ) -> Result<Option<TextResponse>, Ended> {
-        let worker = self.worker;
         let terms = (offset, room);
-        let limits = &worker.shared.limits;
+        let limits = &self.worker.shared.limits;
         let connection = &mut self.connection;
         let received = body
             .receive(connection, limits, partial.file(), terms)
             .await;
-        Ok(Some(match received {
-            Ok(()) => return Ok(None),
-            Err(ReceiveError::TooLong) => TextResponse::new(TOO_LARGE),
-            Err(ReceiveError::Invalid(error)) => TextResponse::new(error),
-            Err(ReceiveError::Connection(error)) => match error {
+        match received {
+            Ok(()) => Ok(None),
+            Err(error) => self.not_received(error).map(Some),
+        }
+    }
+
+    /// Returns the response for a body that was not received to its end.
+    pub(super) fn not_received(&self, error: ReceiveError) -> Outcome {
+        Ok(match error {
+            ReceiveError::TooLong => TextResponse::new(TOO_LARGE),
+            ReceiveError::Invalid(error) => TextResponse::new(error),
+            ReceiveError::Connection(error) => match error {
                 ConnectionError::TimedOut | ConnectionError::TooSlow => {
-                    worker.metrics.late(SlowClient::Body);
+                    self.worker.metrics.late(SlowClient::Body);
                     TextResponse::new(LATE)
                 }
                 ConnectionError::Move(error) if error.fault == Fault::Sink => {
@@ -182,7 +188,7 @@ impl Exchanges<'_> {
                 }
                 error => return Err(error.into()),
             },
-        }))
+        })
     }
 
     /// Compares a partial file with the digests that it should have. Returns the response where one
