@@ -21,7 +21,9 @@ use crate::answer::multipart::Boundary;
 use crate::answer::text::TextResponse;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
+use crate::body::listing::view::FolderChanges;
 use crate::body::producers::{BodyProducers, UNREADABLE};
+use crate::connection::changes::changes;
 use crate::connection::exchange::{EndedExchange, Exchange, ExchangeInProgress, ObservationLevel};
 use crate::http::coding::Coding;
 use crate::http::digest::FileDigest;
@@ -161,6 +163,10 @@ impl Lookup for SiteLookup<'_, '_> {
 
     fn folder(&self, path: SitePath) -> Resolved {
         self.noting_shortage(folder(self.view(), path))
+    }
+
+    fn changes(&self, folder: &SitePath) -> Option<FolderChanges> {
+        changes(self.site, self.permits, folder)
     }
 
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {
