@@ -204,6 +204,7 @@
       item.timer = setTimeout(() => again(item), delay * 1000);
     } else if (kind === "taken") {
       item.state = "asking";
+      item.sent = 0;
       ask();
     } else {
       finish(item, "failed");
@@ -268,7 +269,7 @@
     const heading = make("h2", { id: "asked" }, title);
     const form = make("form", { method: "dialog" }, heading, ...content,
       make("div", { className: "choices" }, ...choices.map(([value, label, kind]) =>
-        make("button", { value, className: "button " + (kind || "") }, label))));
+        make("button", { value, className: "button " + (kind || ""), type: value ? "submit" : "button", onclick: value ? null : () => box.close("") }, label))));
     const box = make("dialog", { "aria-labelledby": "asked" }, form);
     const before = document.activeElement;
     box.onclose = () => {
@@ -280,6 +281,7 @@
     box.showModal();
     const input = box.querySelector("input[type=text]");
     if (input) input.select();
+    else (box.querySelector(".main") || box.querySelector("button")).focus();
   });
   const quoted = (path) => make("bdi", { className: "named" }, path);
   let isAsking = false;
@@ -320,7 +322,7 @@
   const tell = (title, text) => dialog(title, [make("p", {}, text)], [["", "Close", "main"]]);
   const askName = async (title, label, value, choice) => {
     const input = make("input", { type: "text", id: "name", value, required: true, maxLength: 255, autocomplete: "off", spellcheck: false });
-    const choices = [["ok", choice, "main"]];
+    const choices = [["ok", choice, "main"], ["", "Cancel"]];
     const answer = await dialog(title, [make("label", { htmlFor: "name" }, label), input], choices);
     return answer === "ok" ? input.value.trim() : "";
   };
