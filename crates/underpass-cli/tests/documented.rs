@@ -319,7 +319,7 @@ fn the_recipes_of_the_page_about_uploads_do_what_it_says() {
         let serve = serve.args(["serve", "--listen", "127.0.0.1:0"]);
         ServerProcess::spawn(serve.args(words))
     };
-    let (mut served, mut asked) = (0, 0);
+    let (mut served, mut asked, mut pages) = (0, 0, 0);
     for (heading, section) in sections(&text) {
         let Some(toml) = configuration(section) else {
             continue;
@@ -337,6 +337,8 @@ fn the_recipes_of_the_page_about_uploads_do_what_it_says() {
         let server = serve(&["--config", &config.display().to_string()]);
         let lines = shell_lines(section);
         shell(&lines, (folder.path(), &token), &server);
+        let page = server.connect().get("/drop/");
+        pages += usize::from(page.status == 200 && page.text().contains("id=\"upload\""));
         served += 1;
         let mut lines = section.lines();
         while let Some(line) = lines.next() {
@@ -361,6 +363,10 @@ fn the_recipes_of_the_page_about_uploads_do_what_it_says() {
     );
     let there = |name: &str| folder.path().join("site").join(name).exists();
     assert!(there("drop/report.pdf") && there("builds/42/app.tar.zst"));
+    assert!(
+        pages >= 1,
+        "the page of the drop box is not sent to everyone"
+    );
     // The introduction and the section about protocols use one folder.
     let server = serve(&[
         "--upload=/incoming,delete,overwrite",

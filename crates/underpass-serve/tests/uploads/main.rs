@@ -6,5 +6,6 @@
 mod support;
 
 mod browser;
+mod controls;
 mod form;
 mod page;
