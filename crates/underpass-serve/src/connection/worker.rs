@@ -42,6 +42,7 @@ use crate::site::file::{OpenFileCache, Resolved, SiteFile};
 use crate::site::resolve::{SiteView, find, folder, precompressed};
 use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::watcher::WorkerWatcher;
+use crate::upload::running::RunningUploads;
 
 /// The state that the workers of a generation share.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ pub(crate) struct HttpShared {
     pub(crate) limits: RequestLimits,
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
+    pub(crate) running: Arc<RunningUploads>,
     pub(crate) registry: Arc<MetricsRegistry>,
     /// The level of detail recorded about exchanges.
     pub(crate) observation: ObservationLevel,

@@ -128,7 +128,11 @@ impl Browser {
         self.evaluate("0");
         let is_one = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
-            Some("Log.entryAdded") => event["params"]["entry"]["source"] != "network",
+            // An intervention is the browser's own choice.
+            Some("Log.entryAdded") => {
+                let source = &event["params"]["entry"]["source"];
+                source != "network" && source != "intervention"
+            }
             _ => false,
         };
         self.events

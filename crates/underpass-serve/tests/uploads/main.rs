@@ -1,11 +1,17 @@
-//! Taking files in, seen by clients.
+//! Uploads, seen by clients.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attacks;
 mod browser;
+mod client;
 mod controls;
+mod cuts;
 mod form;
+mod ietf;
 mod page;
+mod process;
+mod tus;

@@ -289,3 +289,127 @@ fn leaving_is_warned_of_while_uploads_run() {
     browser.wait(DONE);
     assert_eq!(read(&server, "slow"), pattern(4 << 20));
 }
+
+/// Larger than one that is sent whole, and slow enough to be cut.
+const LARGE_BYTES: usize = 24 << 20;
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn a_large_file_goes_on_after_a_reload() {
+    let server = server("");
+    let mut browser = open(&server);
+    let content = pattern(LARGE_BYTES);
+    let (_folder, files) = local(&[("film.mkv", &content)]);
+    browser.limit(4_000_000, false);
+    browser.choose("#choose-files", &files);
+    underpass_testkit::wait_until("a part of the file", || partial(&server) > Some(4 << 20));
+    browser.begin("Page.reload", serde_json::json!({}));
+    // Without a gesture of the user the browser does not ask.
+    browser.wait("performance.getEntriesByType('navigation')[0].type === 'reload'");
+    browser.wait("document.querySelector('#choose-files')");
+    let kept = partial(&server).unwrap();
+    assert!(kept < LARGE_BYTES as u64, "it was not cut");
+    assert!(browser.text("#upload .note").contains("film.mkv"));
+    browser.picture("unfinished");
+    browser.evaluate(OFFSETS);
+    browser.choose("#choose-files", &files);
+    browser.limit(-1, false);
+    browser.wait(DONE);
+    assert_eq!(sha256(&read(&server, "film.mkv")), sha256(&content));
+    // What had arrived is not sent again.
+    let offsets = browser.evaluate("offsets");
+    assert!(offsets[0].as_u64() >= Some(kept), "{offsets} after {kept}");
+    assert_eq!(browser.evaluate("Object.keys(localStorage).length"), 0);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// Notes the offsets from which the page sends.
+const OFFSETS: &str = "window.offsets = []; (() => {
+  const set = XMLHttpRequest.prototype.setRequestHeader;
+  XMLHttpRequest.prototype.setRequestHeader = function (name, value) {
+    if (name === 'Upload-Offset') offsets.push(Number(value));
+    return set.call(this, name, value);
+  };
+})()";
+
+/// The size of the largest partial file.
+fn partial(server: &Server) -> Option<u64> {
+    let uploads = fs::read_dir(server.site().join(".underpass-uploads")).ok()?;
+    let sizes = uploads.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()));
+    sizes.max()
+}
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn a_large_file_goes_on_after_a_pause_and_when_the_network_is_back() {
+    let server = server("");
+    let mut browser = open(&server);
+    let content = pattern(LARGE_BYTES);
+    let (_folder, files) = local(&[("sub.film.mkv", &content)]);
+    browser.evaluate(OFFSETS);
+    browser.limit(4_000_000, false);
+    browser.choose("#choose-files", &files);
+    underpass_testkit::wait_until("a part of the file", || partial(&server) > Some(2 << 20));
+    browser.focus("Pause sub.film.mkv");
+    browser.key("Enter", false);
+    browser.wait("document.querySelector('.queue li.paused')");
+    browser.picture("paused");
+    browser.focus("Resume sub.film.mkv");
+    browser.key("Enter", false);
+    browser.wait("offsets.length === 2");
+    underpass_testkit::wait_until("another part", || partial(&server) > Some(6 << 20));
+    browser.limit(4_000_000, true);
+    browser.wait("document.querySelector('.queue li.retrying')");
+    browser.picture("no-network");
+    browser.limit(-1, false);
+    browser.wait(DONE);
+    assert_eq!(sha256(&read(&server, "sub.film.mkv")), sha256(&content));
+    let offsets = browser.evaluate("offsets");
+    let offsets: Vec<_> = offsets
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_u64().unwrap())
+        .collect();
+    assert!(
+        offsets.is_sorted_by(|one, other| one < other),
+        "{offsets:?}"
+    );
+    assert_eq!(offsets.len(), 3, "{offsets:?}");
+}
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn large_files_of_folders_and_taken_names_are_like_small_ones() {
+    let server = server("overwrite = true");
+    let content = pattern(9 << 20);
+    server.write("in/tree/sub/large \u{e4}", "before");
+    let mut browser = open(&server);
+    let (folder, _) = local(&[
+        ("tree/sub/large \u{e4}", &content),
+        ("tree/sub/new", &content),
+    ]);
+    let tree = [folder.path().join("tree")];
+    for answer in ["rename", "replace"] {
+        browser.drag(&tree, &["dragEnter", "dragOver", "drop"]);
+        browser.wait(DIALOG);
+        browser.click("#for-all");
+        browser.click(&format!("dialog button[value={answer}]"));
+        browser.wait(DONE);
+    }
+    for name in ["large \u{e4}", "large \u{e4} (1)", "new", "new (1)"] {
+        let is_there = name != "new (1)";
+        let path = server.site().join("in/tree/sub").join(name);
+        assert_eq!(path.exists(), is_there, "{name}");
+        assert!(!is_there || fs::read(path).unwrap() == content, "{name}");
+    }
+    // Cancelling removes what has arrived.
+    browser.limit(2_000_000, false);
+    browser.choose("#choose-files", &[folder.path().join("tree/sub/new")]);
+    underpass_testkit::wait_until("a part of the file", || partial(&server) > Some(1 << 20));
+    browser.focus("Cancel new");
+    browser.key("Enter", false);
+    underpass_testkit::wait_until("its end", || partial(&server).is_none());
+    assert_eq!(browser.evaluate("Object.keys(localStorage).length"), 0);
+    assert_eq!(browser.complaints(), [""; 0]);
+}

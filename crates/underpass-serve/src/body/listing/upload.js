@@ -62,11 +62,19 @@
     const xhr = new XMLHttpRequest();
     xhr.open(method, url);
     for (const [name, value] of Object.entries(fields)) xhr.setRequestHeader(name, value);
-    if (progress) xhr.upload.onprogress = (event) => progress(event.loaded);
+    if (progress) {
+      xhr.upload.onprogress = (event) => {
+        item.moved = Date.now();
+        progress(event.loaded);
+      };
+    }
     xhr.onload = () => done(xhr);
     xhr.onerror = () => fail(new Trouble("again", "no connection"));
     xhr.onabort = () => fail(new Trouble("stopped"));
-    if (item) item.xhr = xhr;
+    if (item) {
+      item.xhr = xhr;
+      item.moved = Date.now();
+    }
     xhr.send(body);
   });
   const reason = (xhr) => {
@@ -184,6 +192,13 @@
     item.state = state;
     clearTimeout(item.timer);
     if (item.xhr) item.xhr.abort();
+  };
+  // A connection without a network may hang for a quarter of an hour before it fails.
+  const STALLED = 60000;
+  const interrupt = (item, message) => {
+    stop(item, "retrying");
+    item.message = message;
+    item.timer = setTimeout(() => again(item), 30000);
   };
   const start = async (item) => {
     item.state = "sending";
@@ -488,7 +503,12 @@
     document.title = (left.length ? Math.floor(100 * (bar.value || 0)) + " % · " : "") + title;
   };
   const { title } = document;
-  setInterval(() => { if (inState("sending", "retrying").length) show(); }, 500);
+  setInterval(() => {
+    for (const item of inState("sending")) {
+      if (item.sent < item.size && Date.now() - item.moved > STALLED) interrupt(item, "nothing is received");
+    }
+    if (inState("sending", "retrying").length) show();
+  }, 500);
 
   // Choosing and dropping
   const chooser = (properties) => {
@@ -544,6 +564,7 @@
   addEventListener("dragleave", drag((at) => Math.max(0, at - 1)));
   addEventListener("dragover", drag((at) => at, (event) => { event.dataTransfer.dropEffect = "copy"; }));
   addEventListener("drop", drag(() => 0, (event) => dropped(event.dataTransfer)));
+  addEventListener("offline", () => { for (const item of inState("sending")) interrupt(item, "no network"); });
   addEventListener("online", () => { for (const item of inState("retrying")) { item.tries = 0; again(item); } });
   addEventListener("beforeunload", (event) => {
     if (unfinished().length) {

@@ -15,7 +15,7 @@ use underpass_net::InboundRate;
 use underpass_receive::{EntryKind, Error as ReceiveFault, PartialFile, RelativePath};
 
 use super::put::{BUSY, TOO_LARGE};
-use super::{Ended, Outcome, WriteRequest, failed, refusal};
+use super::{Outcome, Step, Stop, WriteRequest, failed, refusal};
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
 use crate::connection::request_body::RequestBody;
@@ -64,30 +64,6 @@ struct FormFile {
     room: u64,
 }
 
-/// Why a form is not received any further.
-enum FormFault {
-    Refused(TextResponse),
-    Ended(Ended),
-}
-
-impl From<TextResponse> for FormFault {
-    fn from(text: TextResponse) -> FormFault {
-        FormFault::Refused(text)
-    }
-}
-
-impl From<HttpError> for FormFault {
-    fn from(error: HttpError) -> FormFault {
-        FormFault::Refused(TextResponse::new(error))
-    }
-}
-
-impl From<Ended> for FormFault {
-    fn from(ended: Ended) -> FormFault {
-        FormFault::Ended(ended)
-    }
-}
-
 impl Exchanges<'_> {
     /// Receives the files of a form into a folder.
     pub(super) async fn post(
@@ -120,10 +96,10 @@ impl Exchanges<'_> {
         }
         match received {
             Ok(()) => Ok(form.answered(request)),
-            Err(FormFault::Refused(text)) => {
+            Err(Stop::Answer(text)) => {
                 Ok(text.with_lines(form.stored.iter().map(|name| format!("stored: {name}"))))
             }
-            Err(FormFault::Ended(ended)) => Err(ended),
+            Err(Stop::Ended(ended)) => Err(ended),
         }
     }
 
@@ -155,7 +131,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         body: &mut RequestBody,
         form: &mut FormUpload,
-    ) -> Result<(), FormFault> {
+    ) -> Step<()> {
         let mut rate = self.connection.inbound_rate();
         loop {
             let (taken, event) = form.reader.read(&form.window)?;
@@ -179,7 +155,7 @@ impl Exchanges<'_> {
         body: &mut RequestBody,
         rate: &mut InboundRate,
         form: &mut FormUpload,
-    ) -> Result<(), FormFault> {
+    ) -> Step<()> {
         let limits = &self.worker.shared.limits;
         let before = form.window.len();
         let room = (&mut form.window, WINDOW_BYTES);
@@ -217,7 +193,7 @@ impl Exchanges<'_> {
         if !is_same || request.site.rules.hides(&path) {
             return Err(refused(ReceiveFault::Denied));
         }
-        let file = request.of_file(&path, &target);
+        let file = of_file(request, &path, &target);
         let room = self.room(&file, None).await.map_err(named)?;
         let area = request.area.area.clone();
         let partial = self.blocking(move || area.begin()).await.map_err(refused)?;
@@ -231,7 +207,7 @@ impl Exchanges<'_> {
     }
 
     /// Writes the first `taken` bytes of the window to the file; those of other parts are ignored.
-    async fn write_file(&self, form: &mut FormUpload, taken: usize) -> Result<(), FormFault> {
+    async fn write_file(&self, form: &mut FormUpload, taken: usize) -> Step<()> {
         let Some(file) = &mut form.file else {
             return Ok(());
         };
@@ -253,15 +229,11 @@ impl Exchanges<'_> {
     }
 
     /// Gives the file its name.
-    async fn end_file(
-        &mut self,
-        request: &WriteRequest<'_>,
-        form: &mut FormUpload,
-    ) -> Result<(), FormFault> {
+    async fn end_file(&mut self, request: &WriteRequest<'_>, form: &mut FormUpload) -> Step<()> {
         let Some(file) = form.file.take() else {
             return Ok(());
         };
-        let named = request.of_file(&file.path, &file.target);
+        let named = of_file(request, &file.path, &file.target);
         let done = self
             .complete(&named, file.partial, file.target.clone())
             .await?;
@@ -276,22 +248,16 @@ impl Exchanges<'_> {
     }
 }
 
-impl<'r> WriteRequest<'r> {
-    /// Returns the request for one file of those that it brings.
-    fn of_file<'f>(&self, path: &'f SitePath, target: &RelativePath) -> WriteRequest<'f>
-    where
-        'r: 'f,
-    {
-        WriteRequest {
-            head: self.head,
-            method: self.method,
-            fields: self.fields.clone(),
-            site: self.site,
-            area: self.area,
-            path,
-            target: Some(target.clone()),
-            permits: self.permits,
-        }
+/// Returns the request for one file of those that a form brings.
+fn of_file<'f>(
+    request: &WriteRequest<'f>,
+    path: &'f SitePath,
+    target: &RelativePath,
+) -> WriteRequest<'f> {
+    WriteRequest {
+        path,
+        target: Some(target.clone()),
+        ..request.clone()
     }
 }
 

@@ -11,7 +11,7 @@ use underpass_receive::{
     Committed, EntryKind, Error as ReceiveFault, Overwrite, PartialFile, RelativePath,
 };
 
-use super::{Ended, Outcome, WriteRequest, failed, fault, refusal};
+use super::{Ended, Outcome, Step, WriteRequest, failed, fault, outcome, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
@@ -21,9 +21,10 @@ use crate::http::validator::{EtagRecipe, FileStamp, Validators};
 use crate::metrics::worker_metrics::SlowClient;
 use crate::request::condition::ConditionResult;
 use crate::request::path::{PathForm, encode_path};
+use crate::request::request_line::Method;
 use crate::upload::fields::ExpectedDigest;
 
-const NO_NAME: HttpError = HttpError::bad(
+pub(super) const NO_NAME: HttpError = HttpError::bad(
     "the path ends with a slash, and a file needs a name; `curl -T FILE URL/` adds it",
 );
 const FAILED_CONDITION: HttpError = HttpError::new(
@@ -214,34 +215,57 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Gives a complete file its name, if its sender may still do so.
+    /// Gives a complete file its name, and answers.
     pub(super) async fn complete(
         &mut self,
         request: &WriteRequest<'_>,
         partial: PartialFile,
         target: RelativePath,
     ) -> Outcome {
+        let overwrite = overwrite(request);
+        let committed = self.commit(request, partial, target, overwrite).await;
+        outcome(committed.map(|committed| stored(request, &committed)))
+    }
+
+    /// Gives a complete file its name, if its sender may still do so. A partial file with a record
+    /// stays where that fails.
+    pub(super) async fn commit(
+        &mut self,
+        request: &WriteRequest<'_>,
+        partial: PartialFile,
+        target: RelativePath,
+        overwrite: Overwrite,
+    ) -> Step<Committed> {
         let site = self.worker.site_of(request.head.authority);
         // Users and tokens may have been removed while the body came.
-        let permits: Option<Permits> = self.permits(request.head, site).await?;
+        let permits = self
+            .permits(request.head, site)
+            .await
+            .map_err(Ended::from)?;
+        let permits = permits.map(|permits| Permits {
+            method: Method::Write(request.method),
+            ..permits
+        });
         if let Some(text) = refusal(request.site, permits.as_ref(), request.path) {
-            let _ = self.blocking(move || partial.discard()).await;
-            return Ok(text);
+            return Err(text.into());
         }
-        let if_none_match = request.head.conditions.as_ref();
-        let if_none_match = if_none_match.and_then(|asked| asked.if_none_match.as_deref());
-        let overwrite = match request.area.options.overwrite && if_none_match != Some(b"*") {
-            true => Overwrite::Allowed,
-            false => Overwrite::Refused,
-        };
         let options = &request.area.options;
         let (sync, mode) = (options.sync, options.mode.map(|mode| mode.0));
         let committed = self.blocking(move || partial.commit(&target, overwrite, sync, mode));
-        Ok(match committed.await {
-            Ok(committed) => stored(request, &committed),
-            Err(ReceiveFault::Exists) if options.overwrite => TextResponse::new(FAILED_CONDITION),
-            Err(error) => failed(error),
-        })
+        match committed.await {
+            Err(ReceiveFault::Exists) if options.overwrite => Err(FAILED_CONDITION.into()),
+            committed => Ok(committed?),
+        }
+    }
+}
+
+/// Whether the file may replace another one.
+pub(super) fn overwrite(request: &WriteRequest<'_>) -> Overwrite {
+    let if_none_match = request.head.conditions.as_ref();
+    let if_none_match = if_none_match.and_then(|asked| asked.if_none_match.as_deref());
+    match request.area.options.overwrite && if_none_match != Some(b"*") {
+        true => Overwrite::Allowed,
+        false => Overwrite::Refused,
     }
 }
 
@@ -265,7 +289,7 @@ fn validators(request: &WriteRequest<'_>, stat: &Stat) -> Validators {
 }
 
 /// The response for a file that has its name now.
-fn stored(request: &WriteRequest<'_>, committed: &Committed) -> TextResponse {
+pub(super) fn stored(request: &WriteRequest<'_>, committed: &Committed) -> TextResponse {
     let tag = validators(request, &committed.stat).tag;
     let text = match committed.has_replaced {
         true => TextResponse::new(REPLACED),
