@@ -265,6 +265,9 @@ fn pages_fit_phones_and_follow_the_colour_scheme() {
     }
     browser.limit(-1, false);
     browser.wait(DONE);
+    browser.resize(390, 1100);
+    browser.wait("document.querySelector('#rows').textContent.includes('film 11')");
+    browser.picture("phone-done");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

@@ -270,6 +270,7 @@
       } else ignored += 1;
     }
     if (items.length) say(counted(items.length, "file") + " to upload");
+    note.hidden = true;
     pump();
   };
   const makeFolders = async (paths) => {
@@ -469,7 +470,7 @@
     const total = items.reduce((sum, item) => sum + (["failed", "skipped"].includes(item.state) ? 0 : item.size), 0);
     const sent = items.reduce((sum, item) => sum + (["failed", "skipped"].includes(item.state) ? 0 : item.sent), 0);
     const now = Date.now() / 1000;
-    if (!left.length || paused) samples.length = 0;
+    if (!inState("sending").length) samples.length = 0;
     else if (!samples.length || now - samples[samples.length - 1][0] > 0.4) samples.push([now, sent]);
     while (samples.length > 2 && now - samples[0][0] > 8) samples.shift();
     const first = samples[0] || [now, sent];
@@ -575,9 +576,10 @@
 
   const earlier = remembered.all();
   const note = make("p", { className: "note", hidden: !earlier.length },
-    counted(earlier.length, "upload") + " to this folder " + (earlier.length === 1 ? "is" : "are") + " not complete: ",
-    make("bdi", {}, earlier.slice(0, 3).map((parts) => parts[2]).join(", ") + (earlier.length > 3 ? ", …" : "")),
-    ". Choose the same files again to go on. ",
+    make("span", {},
+      counted(earlier.length, "upload") + " to this folder " + (earlier.length === 1 ? "is" : "are") + " not complete: ",
+      make("bdi", {}, earlier.slice(0, 3).map((parts) => parts[2]).join(", ") + (earlier.length > 3 ? ", …" : "")),
+      ". Choose the same files again to go on."),
     small("close", "Forget them", () => {
       for (const parts of earlier) {
         request(null, "DELETE", localStorage.getItem(parts.join("\n")), TUS).catch(() => {});
