@@ -186,15 +186,7 @@ pub(crate) fn decide(
         Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
             let accept = fields.accept.as_deref();
-            // A link is for reading, and requests that change something are not rewritten.
-            let is_own = parameters.signed.is_none() && path.bytes() == folder.path.bytes();
-            let changes = is_own.then(|| lookup.changes(&path)).flatten();
-            let view = FolderRequest {
-                path,
-                parameters,
-                changes,
-            };
-            of_folder(folder, view, rules.extras, accept)
+            of_folder(folder, (path, accept), parameters, rules.extras, lookup)
         }
         Resolved::Refused(refusal) => refused(refusal, &rules.options.access).into(),
         found => without(found),
@@ -541,26 +533,14 @@ fn content(
     }
 }
 
-/// The parts of a request that matter for a folder.
-struct FolderRequest {
-    /// The path that it was requested as.
-    path: SitePath,
-    parameters: Query,
-    changes: Option<FolderChanges>,
-}
-
-/// Returns the response for a folder.
+/// Returns the response for a folder that was requested as `path`.
 fn of_folder(
     folder: SiteFolder,
-    request: FolderRequest,
+    (path, accept): (SitePath, Option<&[u8]>),
+    asked: Query,
     extras: Extras,
-    accept: Option<&[u8]>,
+    lookup: &impl Lookup,
 ) -> Response {
-    let FolderRequest {
-        path,
-        parameters: asked,
-        changes,
-    } = request;
     match (asked.archive(), extras.archives, extras.listing) {
         (Some(format), Offer::On, _) => Response::Produced(Production::Archive(folder, format)),
         (Some(_), Offer::Off, _) => text(Status::Forbidden, "archives of folders are disabled"),
@@ -569,6 +549,9 @@ fn of_folder(
             "the folder has no index, and listings are disabled",
         ),
         (None, archives, Offer::On) => {
+            // A link is for reading, and requests that change something are not rewritten.
+            let is_own = asked.signed.is_none() && path.bytes() == folder.path.bytes();
+            let changes = is_own.then(|| lookup.changes(&path)).flatten();
             let view = ListingView {
                 path,
                 format: asked.format.unwrap_or_else(|| preferred(accept)),

@@ -59,7 +59,7 @@ fn hashes(folder: &Path) -> BTreeMap<PathBuf, String> {
                 hashes.insert(name, String::new());
                 left.push(path);
             } else {
-                hashes.insert(name, sha256(&fs::read(&path).unwrap()));
+                hashes.insert(name, sha256(fs::read(&path).unwrap()));
             }
         }
     }
@@ -250,13 +250,7 @@ fn pages_fit_phones_and_follow_the_colour_scheme() {
         browser.scheme(scheme);
         browser.wait("document.querySelector('.queue li')");
         browser.picture(name);
-        let measured = browser.evaluate(
-            "(() => { const root = document.documentElement; const style = getComputedStyle(document.body);
-             const bright = (color) => color.match(/[\\d.]+/g).slice(0, 3).reduce((sum, it) => sum + +it, 0);
-             const inside = [...document.querySelectorAll('button, progress, .sum')]
-               .every((it) => it.getBoundingClientRect().right <= innerWidth + 1);
-             return [root.scrollWidth <= innerWidth, inside, bright(style.color) < bright(style.backgroundColor)]; })()",
-        );
+        let measured = browser.evaluate(MEASURED);
         assert_eq!(
             measured,
             serde_json::json!([true, true, scheme == "light"]),
@@ -270,6 +264,17 @@ fn pages_fit_phones_and_follow_the_colour_scheme() {
     browser.picture("phone-done");
     assert_eq!(browser.complaints(), [""; 0]);
 }
+
+/// Whether nothing is wider than the window, and whether the text is darker than what is behind it.
+const MEASURED: &str = "(() => {
+  const style = getComputedStyle(document.body);
+  const bright = (color) =>
+    color.match(/[\\d.]+/g).slice(0, 3).reduce((sum, it) => sum + +it, 0);
+  const inside = [...document.querySelectorAll('button, progress, .sum')]
+    .every((it) => it.getBoundingClientRect().right <= innerWidth + 1);
+  const fits = document.documentElement.scrollWidth <= innerWidth;
+  return [fits, inside, bright(style.color) < bright(style.backgroundColor)];
+})()";
 
 #[test]
 #[ignore = "needs chromium; run by cargo xtask test"]
@@ -318,7 +323,7 @@ fn a_large_file_goes_on_after_a_reload() {
     browser.choose("#choose-files", &files);
     browser.limit(-1, false);
     browser.wait(DONE);
-    assert_eq!(sha256(&read(&server, "film.mkv")), sha256(&content));
+    assert_eq!(sha256(read(&server, "film.mkv")), sha256(&content));
     // What had arrived is not sent again.
     let offsets = browser.evaluate("offsets");
     assert!(offsets[0].as_u64() >= Some(kept), "{offsets} after {kept}");
@@ -366,7 +371,7 @@ fn a_large_file_goes_on_after_a_pause_and_when_the_network_is_back() {
     browser.picture("no-network");
     browser.limit(-1, false);
     browser.wait(DONE);
-    assert_eq!(sha256(&read(&server, "sub.film.mkv")), sha256(&content));
+    assert_eq!(sha256(read(&server, "sub.film.mkv")), sha256(&content));
     let offsets = browser.evaluate("offsets");
     let offsets: Vec<_> = offsets
         .as_array()

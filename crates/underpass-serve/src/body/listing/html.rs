@@ -49,7 +49,7 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     if let Some(changes) = view.changes {
         upload_form::write(out, changes)?;
     }
-    write!(out, "<main id=\"files\" tabindex=\"-1\">\n")
+    writeln!(out, "<main id=\"files\" tabindex=\"-1\">")
 }
 
 /// Writes the path from the root; the last segment is the listed folder.

@@ -10,8 +10,11 @@ fn reader() -> MultipartReader {
     MultipartReader::of(media.as_bytes()).unwrap().unwrap()
 }
 
-/// Reads a body that arrives in these pieces: the parts, with the names and the content of files.
-fn read(pieces: &[&[u8]]) -> Result<Vec<(Option<Vec<u8>>, Vec<u8>)>, HttpError> {
+/// The name of a part's file, and its content.
+type FormPart = (Option<Vec<u8>>, Vec<u8>);
+
+/// Reads a body that arrives in these pieces: its parts.
+fn read(pieces: &[&[u8]]) -> Result<Vec<FormPart>, HttpError> {
     let (mut reader, mut window, mut parts) = (reader(), Vec::new(), Vec::new());
     let mut pieces = pieces.iter();
     let mut open = false;
