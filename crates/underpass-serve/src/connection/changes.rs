@@ -1,4 +1,4 @@
-//! What a reader of a listing may change in its folder.
+//! The changes that the reader of a listing may make in its folder.
 
 use rustix::fs::OFlags;
 
@@ -11,8 +11,8 @@ use crate::site::rules::{Offer, Symlinks};
 use crate::site::sites::ServedSite;
 use crate::upload::areas::UploadArea;
 
-/// Returns what the requester may do in a folder that is there, besides adding files to it; `None`
-/// where he may not add any.
+/// Returns the changes that the requester may make in an existing folder; `None` if files may not be
+/// added.
 pub(crate) fn changes(
     site: &ServedSite,
     permits: Option<&Permits>,
@@ -36,7 +36,7 @@ pub(crate) fn changes(
     })
 }
 
-/// Whether no part of a path is a link, through which nothing is written.
+/// Whether no part of a path is a symbolic link: uploads do not follow any.
 fn is_without_links(site: &ServedSite, folder: &SitePath) -> bool {
     let path = match folder.bytes() {
         b"" => b".",

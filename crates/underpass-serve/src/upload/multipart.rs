@@ -5,8 +5,8 @@
 //!  └ Start    └ Fields           └ Content └ DelimiterEnd               └ Epilogue
 //! ```
 //!
-//! The caller has a window of the body and removes what was read from its front. Nothing of it is
-//! kept here, so it may arrive in any pieces.
+//! The caller holds a window of the body and removes the bytes that were read from its front. The
+//! reader keeps none of them, so the body may arrive in any pieces.
 
 use httparse::{EMPTY_HEADER, Header, Status as Parsed, parse_headers};
 
@@ -47,7 +47,7 @@ pub(crate) struct MultipartReader {
     /// A line break, two hyphens, and the boundary.
     delimiter: Vec<u8>,
     state: MultipartState,
-    /// Whether a part has begun whose end was not reported.
+    /// Whether a part was reported, and its end was not.
     is_part_open: bool,
     parts: usize,
 }
@@ -61,7 +61,7 @@ enum MultipartState {
     Epilogue,
 }
 
-/// What a window begins with.
+/// The first thing in a window.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum MultipartEvent {
     /// The head of a part: the name of its file, as it was sent. `None` for a part that is not a
@@ -76,8 +76,8 @@ pub(crate) enum MultipartEvent {
 }
 
 impl MultipartReader {
-    /// Returns a reader for the body of a request with this `Content-Type`; none if that is not a
-    /// form of this kind.
+    /// Returns a reader for the body of a request with this `Content-Type`; `None` for another
+    /// media type.
     ///
     /// # Errors
     /// 400 for a missing or malformed boundary.
@@ -109,8 +109,8 @@ impl MultipartReader {
         }
     }
 
-    /// Reads from the front of a window. Returns how many bytes were read, and what they are;
-    /// nothing where more of the body is needed.
+    /// Reads from the front of a window. Returns the number of bytes read, and their meaning; an
+    /// event of `None` and 0 bytes if more of the body is needed.
     ///
     /// # Errors
     /// 400 for a malformed form, 413 for too many parts.
@@ -127,7 +127,7 @@ impl MultipartReader {
         }
     }
 
-    /// The first boundary, with or without a line break before it.
+    /// Reads the first boundary, with or without a line break before it.
     fn read_start(&mut self, window: &[u8]) -> Result<(usize, Option<MultipartEvent>), HttpError> {
         let without = &self.delimiter[2..];
         for delimiter in [without, &self.delimiter] {
@@ -145,8 +145,8 @@ impl MultipartReader {
         }
     }
 
-    /// The rest of the line of a boundary. Only then the part before it has ended: a longer
-    /// boundary, in content that should not have it, begins with this one.
+    /// Reads the rest of the line of a boundary, which ends the part before it. The boundary alone
+    /// does not: it may be the start of a longer one in malformed content.
     fn read_delimiter_end(
         &mut self,
         window: &[u8],
@@ -259,7 +259,7 @@ fn file_name(headers: &[Header<'_>]) -> Result<Option<Vec<u8>>, HttpError> {
     Ok(name.filter(|name| !name.is_empty()))
 }
 
-/// Returns the last component of a file name that may be a path: old browsers send all of it.
+/// Returns the last component of a file name: old browsers send a whole path.
 pub(crate) fn last_component(name: &[u8]) -> &[u8] {
     let separator = name.iter().rposition(|byte| b"/\\".contains(byte));
     &name[separator.map_or(0, |at| at + 1)..]
@@ -289,8 +289,8 @@ fn parameter(parameters: &[u8], wanted: &str) -> Result<Option<Vec<u8>>, HttpErr
     }
 }
 
-/// Reads a token or a quoted string. A backslash escapes a quote alone: browsers do not escape
-/// backslashes, which are in paths of Windows.
+/// Reads a token or a quoted string. A backslash escapes only a quote: browsers do not escape the
+/// backslashes in Windows paths.
 fn value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), HttpError> {
     let [b'"', quoted @ ..] = text else {
         let end = text.iter().position(|&byte| byte == b';');
@@ -314,8 +314,8 @@ fn value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), HttpError> {
     }
 }
 
-/// Decodes what browsers encode in a file name, and nothing else (the HTML standard, "multipart
-/// form data").
+/// Decodes the three characters that browsers encode in a file name (the HTML standard, "multipart
+/// form data"). Other percent signs are literal.
 fn unescaped(name: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(name.len()), name);
     while let [byte, more @ ..] = rest {

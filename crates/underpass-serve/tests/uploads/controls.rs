@@ -1,4 +1,4 @@
-//! Who sees the controls of the page, and what the page may load and run.
+//! Upload controls are shown to clients that may upload. The policy of the page.
 
 use std::fs;
 use std::os::unix::fs::symlink;

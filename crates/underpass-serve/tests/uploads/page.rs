@@ -265,7 +265,7 @@ fn pages_fit_phones_and_follow_the_colour_scheme() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
-/// Whether nothing is wider than the window, and whether the text is darker than what is behind it.
+/// Whether everything fits into the window, and whether the text is darker than the background.
 const MEASURED: &str = "(() => {
   const style = getComputedStyle(document.body);
   const bright = (color) =>
@@ -324,7 +324,7 @@ fn a_large_file_goes_on_after_a_reload() {
     browser.limit(-1, false);
     browser.wait(DONE);
     assert_eq!(sha256(read(&server, "film.mkv")), sha256(&content));
-    // What had arrived is not sent again.
+    // Received bytes are not sent again.
     let offsets = browser.evaluate("offsets");
     assert!(offsets[0].as_u64() >= Some(kept), "{offsets} after {kept}");
     assert_eq!(browser.evaluate("Object.keys(localStorage).length"), 0);
@@ -411,7 +411,7 @@ fn large_files_of_folders_and_taken_names_are_like_small_ones() {
         assert_eq!(path.exists(), is_there, "{name}");
         assert!(!is_there || fs::read(path).unwrap() == content, "{name}");
     }
-    // Cancelling removes what has arrived.
+    // Cancelling removes the partial file.
     browser.limit(2_000_000, false);
     browser.choose("#choose-files", &[folder.path().join("tree/sub/new")]);
     underpass_testkit::wait_until("a part of the file", || partial(&server) > Some(1 << 20));

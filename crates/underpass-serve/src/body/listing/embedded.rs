@@ -1,4 +1,4 @@
-//! Styles, scripts and icons that pages embed, and the policies that allow these alone.
+//! Styles, scripts and icons embedded in pages, and the policies that allow only these.
 
 use std::sync::LazyLock;
 
@@ -12,12 +12,12 @@ pub(super) const STYLE: &str = include_str!("page.css");
 pub(super) const SCRIPT: &str = include_str!("page.js");
 pub(super) const ICONS: &str = include_str!("icons.svg");
 
-/// These are only on pages whose reader may put files into the folder.
+// Embedded only if the reader may add files to the folder.
 pub(super) const UPLOAD_STYLE: &str = include_str!("upload.css");
 pub(super) const UPLOAD_SCRIPT: &str = include_str!("upload.js");
 pub(super) const UPLOAD_ICONS: &str = include_str!("upload.svg");
 
-/// Fields of a page.
+/// Header fields of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageFields {
     pub(crate) referrer_policy: &'static str,

@@ -1,12 +1,11 @@
-//! The part of a page by which its reader puts files into the folder: a form that works without
-//! scripts, and a script that replaces it.
+//! The upload form of a page. It works without scripts; the script replaces it.
 
 use std::io::{self, Write as _};
 
 use crate::body::listing::view::FolderChanges;
 use crate::site::rules::Offer;
 
-/// Writes the form. Its encoding is that of RFC 7578, and its target the folder without a query.
+/// Writes the form. It posts to the folder, without the query of the page.
 pub(crate) fn write(out: &mut Vec<u8>, changes: FolderChanges) -> io::Result<()> {
     let flag = |offer, name| match offer {
         Offer::On => name,

@@ -4,8 +4,8 @@
 //!  body ─► window ─► fields of a part ─► may it be stored? ─► partial file ─► its name, at its end
 //! ```
 //!
-//! Files are stored one after the other. Where one cannot be, those before it stay, and the
-//! response names them.
+//! Files are stored one after the other. If one cannot be stored, earlier ones stay, and the response
+//! names them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::upload::multipart::{
     MultipartEvent, MultipartReader, UNFINISHED, WINDOW_BYTES_MIN, last_component,
 };
 
-/// Bytes of a form that are in memory: what is written to the disk at once.
+/// Bytes of a form in memory: the largest write.
 const WINDOW_BYTES: usize = 256 << 10;
 const _: () = assert!(WINDOW_BYTES >= WINDOW_BYTES_MIN);
 
@@ -43,11 +43,11 @@ const SEE_FOLDER: HttpError = HttpError::new(Status::SeeOther, "stored");
 /// A form that is being received.
 struct FormUpload {
     reader: MultipartReader,
-    /// What was received and not read yet.
+    /// Bytes that were received and not parsed yet.
     window: Vec<u8>,
     /// The file whose part is being received.
     file: Option<FormFile>,
-    /// The names of the stored files.
+    /// Names of the stored files.
     stored: Vec<String>,
     /// Whether any of them is new.
     has_created: bool,
@@ -103,7 +103,7 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Whether the folder is there, with enough space for a form of the length.
+    /// Checks that the folder exists, and that there is space for a form of this length.
     async fn folder_room(
         &self,
         request: &WriteRequest<'_>,
@@ -167,7 +167,7 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Begins a file, if it may be stored.
+    /// Creates a partial file, if a file of this name may be stored.
     async fn begin_file(
         &self,
         request: &WriteRequest<'_>,
@@ -206,7 +206,7 @@ impl Exchanges<'_> {
         })
     }
 
-    /// Writes the first `taken` bytes of the window to the file; those of other parts are ignored.
+    /// Writes the first `taken` bytes of the window to the file. Ignores the content of other parts.
     async fn write_file(&self, form: &mut FormUpload, taken: usize) -> Step<()> {
         let Some(file) = &mut form.file else {
             return Ok(());
@@ -248,7 +248,7 @@ impl Exchanges<'_> {
     }
 }
 
-/// Returns the request for one file of those that a form brings.
+/// Returns a request for one file of a form.
 fn of_file<'f>(
     request: &WriteRequest<'f>,
     path: &'f SitePath,
@@ -269,7 +269,7 @@ impl FormFile {
 }
 
 impl FormUpload {
-    /// The response for a form all of whose files are stored: browsers show the folder.
+    /// Returns the response after all files were stored: browsers are sent to the folder.
     fn answered(self, request: &WriteRequest<'_>) -> TextResponse {
         if self.stored.is_empty() {
             return TextResponse::new(NO_FILE);
@@ -291,7 +291,7 @@ impl FormUpload {
     }
 }
 
-/// Writes all of `bytes`, which may block.
+/// Writes all of `bytes`. Blocks.
 fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), ReceiveFault> {
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
