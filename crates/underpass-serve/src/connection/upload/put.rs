@@ -241,6 +241,8 @@ impl Exchanges<'_> {
             ..permits
         });
         if let Some(text) = refusal(request.site, permits.as_ref(), request.path) {
+            // One without a record is removed.
+            let _ = self.blocking(move || Ok(drop(partial))).await;
             return Err(text.into());
         }
         let options = &request.area.options;
