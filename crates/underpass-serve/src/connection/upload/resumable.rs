@@ -63,6 +63,7 @@ const UPLOAD_METHODS: HttpError = HttpError::new(
     "an upload is continued by HEAD, PATCH and DELETE",
 );
 const CONTINUED_BY: &[u8] = b"HEAD, PATCH, DELETE, OPTIONS";
+const COMPLETED: HttpError = HttpError::new(Status::NoContent, "the upload is complete");
 const CANCELLED: HttpError = HttpError::new(Status::NoContent, "cancelled");
 const NO_TARGET: HttpError = HttpError::bad("a part of a file has no name of its own");
 
@@ -180,7 +181,7 @@ impl Exchanges<'_> {
         let upload = match self.find(request, &id).await? {
             FoundUpload::Open(upload) => upload,
             FoundUpload::Completed(completed) => {
-                return Ok(reply::completed(&completed, request.fields));
+                return Ok(reply::completed(COMPLETED, &completed, request.fields));
             }
         };
         let progress = UploadProgress::of(&upload.partial)?;

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use underpass_receive::{Error as ReceiveFault, PartialFile, UploadId};
 
-use super::reply::{self, UploadProgress, UploadProtocol};
+use super::reply::{self, OTHER_OFFSET, UploadProgress, UploadProtocol};
 use super::{FoundUpload, OpenUpload, detail};
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
@@ -15,6 +15,7 @@ use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::upload::fields::{ExpectedDigest, HeadFields};
 use crate::upload::ietf::{self, INCONSISTENT, Interop, UploadFields};
+use crate::upload::running::CompletedUpload;
 use crate::upload::tus;
 
 /// The bytes that a request brings.
@@ -81,7 +82,9 @@ impl Exchanges<'_> {
     ) -> Attempt<TextResponse> {
         let upload = match self.find(request, &id).await? {
             FoundUpload::Open(upload) => upload,
-            FoundUpload::Completed(_) => return Err(COMPLETE.into()),
+            FoundUpload::Completed(completed) => {
+                return patched_completed(request.fields, &completed, body.left());
+            }
         };
         let progress = UploadProgress::of(&upload.partial)?;
         let part = match &progress.protocol {
@@ -303,6 +306,23 @@ impl Exchanges<'_> {
             Ok(()) => error.into(),
             Err(error) => error.into(),
         }
+    }
+}
+
+/// The response to PATCH of an upload whose file has its name. A client that did not receive the
+/// last response sends bytes again, and learns from the offset that they are there.
+fn patched_completed(
+    fields: &HeadFields<'_>,
+    completed: &CompletedUpload,
+    left: Option<u64>,
+) -> Attempt<TextResponse> {
+    let offset = fields.bytes("Upload-Offset")?.ok_or(NO_OFFSET)?;
+    match (offset == completed.size, left) {
+        (false, _) => Err(reply::completed(OTHER_OFFSET, completed, fields).into()),
+        (true, Some(0)) if tus::is_tus(fields)? => {
+            Ok(reply::completed(APPENDED, completed, fields))
+        }
+        (true, _) => Err(COMPLETE.into()),
     }
 }
 

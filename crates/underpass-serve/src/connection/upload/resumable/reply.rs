@@ -36,7 +36,7 @@ pub(super) struct UploadProgress {
 
 const OFFSET: HttpError = HttpError::new(Status::NoContent, "the upload is not complete");
 const METHODS: HttpError = HttpError::new(Status::NoContent, "files are taken in here");
-const OTHER_OFFSET: HttpError = HttpError::new(
+pub(super) const OTHER_OFFSET: HttpError = HttpError::new(
     Status::Conflict,
     "the offset is not that of the upload, which is in the response",
 );
@@ -136,9 +136,13 @@ pub(super) fn limits(options: &UploadOptions, age_seconds_max: u64) -> String {
 }
 
 /// The response to a request about an upload whose file has its name.
-pub(super) fn completed(upload: &CompletedUpload, fields: &HeadFields<'_>) -> TextResponse {
+pub(super) fn completed(
+    error: HttpError,
+    upload: &CompletedUpload,
+    fields: &HeadFields<'_>,
+) -> TextResponse {
     let size = upload.size.to_string();
-    let text = TextResponse::new(HttpError::new(Status::NoContent, "the upload is complete"))
+    let text = TextResponse::new(error)
         .with_field("Cache-Control", b"no-store")
         .with_field("Upload-Offset", size.as_bytes())
         .with_field("Upload-Length", size.as_bytes());
