@@ -27,10 +27,10 @@ const PARTS_MAX: usize = 256;
 
 /// The fields of a request that creates an upload.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Creation<'b> {
+pub(crate) struct CreationFields<'b> {
     /// The length of the file; `None` where it is announced later.
     pub(crate) length: Option<u64>,
-    pub(crate) metadata: Metadata<'b>,
+    pub(crate) metadata: UploadMetadata<'b>,
     pub(crate) role: ConcatRole,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum ConcatRole {
 
 /// The fields of a request that continues an upload.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Append {
+pub(crate) struct AppendFields {
     pub(crate) offset: u64,
     /// The length of the file, where it was not known before.
     pub(crate) length: Option<u64>,
@@ -56,7 +56,7 @@ pub(crate) struct Append {
 
 /// The value of `Upload-Metadata`.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub(crate) struct Metadata<'b> {
+pub(crate) struct UploadMetadata<'b> {
     /// As it was sent.
     pub(crate) text: &'b str,
     filename: Option<Vec<u8>>,
@@ -75,12 +75,12 @@ pub(crate) fn is_tus(fields: &HeadFields<'_>) -> Result<bool, HttpError> {
     }
 }
 
-impl<'b> Creation<'b> {
+impl<'b> CreationFields<'b> {
     /// Reads the fields.
     ///
     /// # Errors
     /// 400 for malformed fields, and for fields that contradict each other.
-    pub(crate) fn parse(fields: &HeadFields<'b>) -> Result<Creation<'b>, HttpError> {
+    pub(crate) fn parse(fields: &HeadFields<'b>) -> Result<CreationFields<'b>, HttpError> {
         let length = fields.bytes("Upload-Length")?;
         let is_deferred = match fields.once("Upload-Defer-Length")? {
             None => false,
@@ -106,9 +106,9 @@ impl<'b> Creation<'b> {
             }
         }
         let metadata = fields.once("Upload-Metadata")?;
-        Ok(Creation {
+        Ok(CreationFields {
             length,
-            metadata: metadata.map_or(Ok(Metadata::default()), Metadata::parse)?,
+            metadata: metadata.map_or(Ok(UploadMetadata::default()), UploadMetadata::parse)?,
             role,
         })
     }
@@ -136,14 +136,14 @@ impl ConcatRole {
     }
 }
 
-impl Append {
+impl AppendFields {
     /// Reads the fields.
     ///
     /// # Errors
     /// 400 for malformed fields, and without `Upload-Offset`.
-    pub(crate) fn parse(fields: &HeadFields<'_>) -> Result<Append, HttpError> {
+    pub(crate) fn parse(fields: &HeadFields<'_>) -> Result<AppendFields, HttpError> {
         let offset = fields.bytes("Upload-Offset")?;
-        Ok(Append {
+        Ok(AppendFields {
             offset: offset.ok_or(HttpError::bad("the Upload-Offset field is missing"))?,
             length: fields.bytes("Upload-Length")?,
             checksum: checksum(fields)?,
@@ -182,14 +182,14 @@ pub(crate) fn checksum(fields: &HeadFields<'_>) -> Result<Option<ExpectedDigest>
     }))
 }
 
-impl<'b> Metadata<'b> {
-    fn parse(value: &'b [u8]) -> Result<Metadata<'b>, HttpError> {
+impl<'b> UploadMetadata<'b> {
+    fn parse(value: &'b [u8]) -> Result<UploadMetadata<'b>, HttpError> {
         const MALFORMED: HttpError = HttpError::bad("Upload-Metadata is malformed");
         let text = std::str::from_utf8(value).ok().filter(|it| it.is_ascii());
         let text = text.ok_or(MALFORMED)?;
-        let mut metadata = Metadata {
+        let mut metadata = UploadMetadata {
             text,
-            ..Metadata::default()
+            ..UploadMetadata::default()
         };
         let mut keys = Vec::new();
         for pair in text.split(',').filter(|_| !text.is_empty()) {
@@ -272,7 +272,7 @@ mod tests {
         let id = "0123456789abcdef0123456789abcdef";
         let parsed = |fields: &str| {
             with(fields, |fields| {
-                Creation::parse(fields).map(|it| (it.length, it.role))
+                CreationFields::parse(fields).map(|it| (it.length, it.role))
             })
         };
         assert_eq!(parsed("Upload-Length: 0"), Ok((Some(0), ConcatRole::Whole)));
@@ -316,7 +316,7 @@ mod tests {
     fn names_are_single_and_folders_are_those_of_the_relative_path() {
         let path = |pairs: &[(&str, &[u8])]| {
             let text = metadata(pairs);
-            let metadata = Metadata::parse(text.as_bytes()).unwrap();
+            let metadata = UploadMetadata::parse(text.as_bytes()).unwrap();
             metadata
                 .path()
                 .map(|path| path.map(|path| path.as_str().to_owned()))
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn metadata_are_pairs_with_different_keys() {
         for good in ["", "a", "a ", "a YQ==", "a YQ==,b", "a YQ==, b YQ=="] {
-            let metadata = Metadata::parse(good.as_bytes());
+            let metadata = UploadMetadata::parse(good.as_bytes());
             assert_eq!(metadata.map(|it| it.text), Ok(good), "{good:?}");
         }
         for bad in [
@@ -368,18 +368,18 @@ mod tests {
             "a,A",
             "\u{e4} YQ==",
         ] {
-            assert!(Metadata::parse(bad.as_bytes()).is_err(), "{bad:?}");
+            assert!(UploadMetadata::parse(bad.as_bytes()).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn a_body_is_placed_by_its_offset_and_checked() {
-        let parsed = |fields: &str| with(fields, Append::parse);
+        let parsed = |fields: &str| with(fields, AppendFields::parse);
         let sha1 = BASE64_STANDARD.encode([7; 20]);
         let good = format!("Upload-Offset: 3\r\nUpload-Length: 9\r\nUpload-Checksum: sha1 {sha1}");
         assert_eq!(
             parsed(&good),
-            Ok(Append {
+            Ok(AppendFields {
                 offset: 3,
                 length: Some(9),
                 checksum: Some(ExpectedDigest {

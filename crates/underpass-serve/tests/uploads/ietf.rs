@@ -83,6 +83,12 @@ fn a_file_is_created_empty_and_completed_by_the_client() {
         (204, 300_000, Some("?1"))
     );
     assert_eq!(append(&server, &target, 300_000, LAST, b"x").status, 410);
+    assert_eq!(append(&server, &target, 300_000, LAST, b"").status, 410);
+    let again = append(&server, &target, 0, LAST, &bytes);
+    assert_eq!(
+        (again.status, offset(&again), complete(&again)),
+        (409, 300_000, Some("?1"))
+    );
     assert_eq!(uploads(&server).count(), 0);
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn serve_apart(folder: &Path) -> ServerProcess {
 }
 
 #[test]
-#[ignore = "other tests start it as a process"]
+#[ignore = "needs a test that starts it; run by cargo xtask test"]
 fn until_it_is_killed() {
     let Some(folder) = env::var_os(FOLDER) else {
         return;

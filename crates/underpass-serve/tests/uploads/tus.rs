@@ -60,6 +60,10 @@ fn a_file_arrives_in_parts_at_exact_offsets() {
         (300_000, Some("300000"))
     );
     assert_tus(&patch(at, &target, 300_000, b"x"), 410);
+    assert_tus(&patch(at, &target, 300_000, b""), 204);
+    let again = patch(at, &target, 250_001, &bytes[250_001..]);
+    assert_tus(&again, 409);
+    assert_eq!(offset(&again), 300_000);
     assert_eq!(uploads(&server).count(), 0);
 }
 

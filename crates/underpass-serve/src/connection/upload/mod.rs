@@ -69,7 +69,7 @@ enum Stop {
 }
 
 /// A part of what a request asks.
-type Step<T> = Result<T, Stop>;
+type Attempt<T> = Result<T, Stop>;
 
 impl From<TextResponse> for Stop {
     fn from(text: TextResponse) -> Stop {
@@ -95,7 +95,7 @@ impl From<Ended> for Stop {
     }
 }
 
-fn outcome(step: Step<TextResponse>) -> Outcome {
+fn outcome(step: Attempt<TextResponse>) -> Outcome {
     match step {
         Ok(text) | Err(Stop::Answer(text)) => Ok(text),
         Err(Stop::Ended(ended)) => Err(ended),

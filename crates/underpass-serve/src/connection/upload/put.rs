@@ -11,7 +11,7 @@ use underpass_receive::{
     Committed, EntryKind, Error as ReceiveFault, Overwrite, PartialFile, RelativePath,
 };
 
-use super::{Ended, Outcome, Step, WriteRequest, failed, fault, outcome, refusal};
+use super::{Attempt, Ended, Outcome, WriteRequest, failed, fault, outcome, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
@@ -235,7 +235,7 @@ impl Exchanges<'_> {
         partial: PartialFile,
         target: RelativePath,
         overwrite: Overwrite,
-    ) -> Step<Committed> {
+    ) -> Attempt<Committed> {
         let site = self.worker.site_of(request.head.authority);
         // Users and tokens may have been removed while the body came.
         let permits = self
@@ -247,6 +247,12 @@ impl Exchanges<'_> {
             ..permits
         });
         if let Some(text) = refusal(request.site, permits.as_ref(), request.path) {
+            // One without a record is removed.
+            let dropped = self.blocking(move || {
+                drop(partial);
+                Ok(())
+            });
+            let _ = dropped.await;
             return Err(text.into());
         }
         let options = &request.area.options;

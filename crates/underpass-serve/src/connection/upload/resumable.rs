@@ -3,7 +3,7 @@
 //! ```text
 //!                         ┌──────────────── cut, or ended by a newer request ───────────────┐
 //!                         ▼                                                                 │
-//!  POST, PUT ─► record ─► idle ─► HEAD: the offset    PATCH ─► its turn ─► bytes at the offset ─► all?
+//!  POST, PUT ─► record ─► idle ─► HEAD: offset   PATCH ─► turn ─► bytes at the offset ─► all?
 //!                         │  ▲                                                              │ │
 //!        DELETE, expiry ◄─┘  └────────────────────────────── not all ───────────────────────┘ │
 //!                                    name taken: stays ◄── access, overwrite, commit ◄────────┘
@@ -15,6 +15,7 @@
 mod append;
 mod concatenate;
 mod create;
+mod detail;
 mod reply;
 
 use std::time::{Duration, SystemTime};
@@ -23,10 +24,10 @@ use underpass_receive::{
     Committed, Error as ReceiveFault, Overwrite, PartialFile, Record, RelativePath, UploadId,
 };
 
-use self::reply::{Dialect, Progress};
+use self::reply::{UploadProgress, UploadProtocol};
 pub(super) use self::reply::{labelled, options};
 use super::put::{WRONG_DIGEST, stored};
-use super::{Outcome, Step, Stop, WriteRequest, outcome};
+use super::{Attempt, Outcome, Stop, WriteRequest, outcome};
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
 use crate::connection::request_body::RequestBody;
@@ -62,6 +63,7 @@ const UPLOAD_METHODS: HttpError = HttpError::new(
     "an upload is continued by HEAD, PATCH and DELETE",
 );
 const CONTINUED_BY: &[u8] = b"HEAD, PATCH, DELETE, OPTIONS";
+const COMPLETED: HttpError = HttpError::new(Status::NoContent, "the upload is complete");
 const CANCELLED: HttpError = HttpError::new(Status::NoContent, "cancelled");
 const NO_TARGET: HttpError = HttpError::bad("a part of a file has no name of its own");
 
@@ -151,20 +153,6 @@ enum FoundUpload {
     Completed(CompletedUpload),
 }
 
-/// Names in [`Record::details`].
-mod detail {
-    /// The path of the request that created the upload.
-    pub(super) const PATH: &str = "path";
-    /// The protocol: `tus` or `ietf`.
-    pub(super) const DIALECT: &str = "dialect";
-    /// The value of `Upload-Metadata`.
-    pub(super) const METADATA: &str = "metadata";
-    /// The value of `Repr-Digest` of the creation.
-    pub(super) const DIGEST: &str = "repr-digest";
-    /// The offset from which bytes have not been compared with their checksum.
-    pub(super) const UNVERIFIED: &str = "unverified";
-}
-
 /// How often, and how long, another holder of the lock is waited for: a sweep holds it a moment.
 const LOCK_ATTEMPTS: u32 = 5;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(20);
@@ -189,22 +177,22 @@ impl Exchanges<'_> {
 
     /// Tells the offset. A file of tus that has all its bytes gets its name now, if a crash or a
     /// conflict has kept it from that: its client takes this offset for the end.
-    async fn offset(&mut self, request: &WriteRequest<'_>, id: UploadId) -> Step<TextResponse> {
+    async fn offset(&mut self, request: &WriteRequest<'_>, id: UploadId) -> Attempt<TextResponse> {
         let upload = match self.find(request, &id).await? {
             FoundUpload::Open(upload) => upload,
             FoundUpload::Completed(completed) => {
-                return Ok(reply::completed(&completed, request.fields));
+                return Ok(reply::completed(COMPLETED, &completed, request.fields));
             }
         };
-        let progress = Progress::of(&upload.partial)?;
+        let progress = UploadProgress::of(&upload.partial)?;
         let text = progress.offset_reply(request)?;
-        if progress.dialect == Dialect::Tus && progress.is_whole() {
+        if progress.protocol == UploadProtocol::Tus && progress.is_whole() {
             self.finish(request, upload).await?;
         }
         Ok(text)
     }
 
-    async fn cancel(&mut self, request: &WriteRequest<'_>, id: UploadId) -> Step<TextResponse> {
+    async fn cancel(&mut self, request: &WriteRequest<'_>, id: UploadId) -> Attempt<TextResponse> {
         let FoundUpload::Open(upload) = self.find(request, &id).await? else {
             return Err(ReceiveFault::Gone.into());
         };
@@ -215,7 +203,7 @@ impl Exchanges<'_> {
     }
 
     /// Finds the upload that a request continues, and ends the request that receives it.
-    async fn find(&mut self, request: &WriteRequest<'_>, id: &UploadId) -> Step<FoundUpload> {
+    async fn find(&mut self, request: &WriteRequest<'_>, id: &UploadId) -> Attempt<FoundUpload> {
         let (area, known) = (request.area.area.clone(), id.clone());
         let record = match self.blocking(move || area.record(&known)).await {
             Ok(record) => record,
@@ -230,7 +218,7 @@ impl Exchanges<'_> {
         if !is_known(&record) {
             return Err(ReceiveFault::Gone.into());
         }
-        if Dialect::of(&record) == Dialect::Tus && !tus::is_tus(request.fields)? {
+        if UploadProtocol::of(&record) == UploadProtocol::Tus && !tus::is_tus(request.fields)? {
             return Err(tus::OTHER_VERSION.into());
         }
         let turn = self.worker.shared.running.take_over(id).await;
@@ -241,7 +229,7 @@ impl Exchanges<'_> {
         }
     }
 
-    fn find_completed(&self, request: &WriteRequest<'_>, id: &UploadId) -> Step<FoundUpload> {
+    fn find_completed(&self, request: &WriteRequest<'_>, id: &UploadId) -> Attempt<FoundUpload> {
         let completed = self.worker.shared.running.completed(id);
         let completed = completed.filter(|upload| {
             Some(&upload.path) == path_of(request).as_ref()
@@ -287,7 +275,7 @@ impl Exchanges<'_> {
         &mut self,
         request: &WriteRequest<'_>,
         upload: OpenUpload,
-    ) -> Step<TextResponse> {
+    ) -> Attempt<TextResponse> {
         let OpenUpload { partial, turn } = upload;
         let record = partial.record().cloned();
         let record = record.ok_or(ReceiveFault::Gone)?;
@@ -317,7 +305,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         partial: PartialFile,
         record: &Record,
-    ) -> Step<PartialFile> {
+    ) -> Attempt<PartialFile> {
         let digest = match request.fields.digest("Repr-Digest")? {
             Some(digest) => Some(digest),
             None => {

@@ -170,7 +170,8 @@ enum AllowedOrigins {
 }
 
 impl CorsRules {
-    /// Compiles the options, with the methods and fields of uploads if those are offered; `None` if no origin is allowed.
+    /// Compiles the options, with the methods and fields of uploads if those are offered; `None`
+    /// if no origin is allowed.
     pub(crate) fn new(
         options: &CorsOptions,
         uploads: UploadsOffered,

@@ -4,22 +4,23 @@ use std::num::NonZeroU64;
 
 use underpass_receive::{Error as ReceiveFault, PartialFile, UploadId};
 
-use super::reply::{self, Dialect, Progress};
+use super::reply::{self, OTHER_OFFSET, UploadProgress, UploadProtocol};
 use super::{FoundUpload, OpenUpload, detail};
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{BUSY, TOO_LARGE};
-use crate::connection::upload::{Ended, Step, Stop, WriteRequest};
+use crate::connection::upload::{Attempt, Ended, Stop, WriteRequest};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::upload::fields::{ExpectedDigest, HeadFields};
 use crate::upload::ietf::{self, INCONSISTENT, Interop, UploadFields};
+use crate::upload::running::CompletedUpload;
 use crate::upload::tus;
 
 /// The bytes that a request brings.
 pub(super) struct Part {
-    pub(super) dialect: Dialect,
+    pub(super) protocol: UploadProtocol,
     pub(super) offset: u64,
     /// The length of the whole file, where that is known now.
     pub(super) length: Option<u64>,
@@ -78,15 +79,17 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         id: UploadId,
         body: &mut RequestBody,
-    ) -> Step<TextResponse> {
+    ) -> Attempt<TextResponse> {
         let upload = match self.find(request, &id).await? {
             FoundUpload::Open(upload) => upload,
-            FoundUpload::Completed(_) => return Err(COMPLETE.into()),
+            FoundUpload::Completed(completed) => {
+                return patched_completed(request.fields, &completed, body.left());
+            }
         };
-        let progress = Progress::of(&upload.partial)?;
-        let part = match &progress.dialect {
-            Dialect::Tus => tus_part(request.fields, &progress)?,
-            Dialect::Ietf => match ietf_part(request.fields, &progress, body.left()) {
+        let progress = UploadProgress::of(&upload.partial)?;
+        let part = match &progress.protocol {
+            UploadProtocol::Tus => tus_part(request.fields, &progress)?,
+            UploadProtocol::Ietf => match ietf_part(request.fields, &progress, body.left()) {
                 Err(error) if error == INCONSISTENT => {
                     return Err(self.kill(upload, error).await);
                 }
@@ -114,22 +117,22 @@ impl Exchanges<'_> {
         upload: OpenUpload,
         part: &Part,
         text: TextResponse,
-    ) -> Step<TextResponse> {
-        let progress = Progress::of(&upload.partial)?;
+    ) -> Attempt<TextResponse> {
+        let progress = UploadProgress::of(&upload.partial)?;
         let size = progress.size;
-        match part.dialect {
-            Dialect::Tus => {
+        match part.protocol {
+            UploadProtocol::Tus => {
                 let text = progress.describe(text, request)?;
                 if progress.is_whole() {
                     self.finish(request, upload).await?;
                 }
                 Ok(text)
             }
-            Dialect::Ietf if !part.is_last => Ok(progress.describe(text, request)?),
-            Dialect::Ietf if part.length.is_some_and(|length| length != size) => {
+            UploadProtocol::Ietf if !part.is_last => Ok(progress.describe(text, request)?),
+            UploadProtocol::Ietf if part.length.is_some_and(|length| length != size) => {
                 Err(self.kill(upload, INCONSISTENT).await)
             }
-            Dialect::Ietf => {
+            UploadProtocol::Ietf => {
                 let (name, value) = Interop::of(request.fields)?.completeness(true);
                 let finished = self.finish(request, upload).await;
                 match finished {
@@ -146,10 +149,10 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         upload: OpenUpload,
         length: u64,
-    ) -> Step<OpenUpload> {
+    ) -> Attempt<OpenUpload> {
         let most = request.area.options.file_bytes_max;
         if most.is_some_and(|most| length > most.get()) {
-            return Err(self.too_large(request, Progress::of(&upload.partial)?.dialect));
+            return Err(self.too_large(request, UploadProgress::of(&upload.partial)?.protocol));
         }
         let OpenUpload { mut partial, turn } = upload;
         let noted = self.blocking(move || {
@@ -168,7 +171,7 @@ impl Exchanges<'_> {
         upload: OpenUpload,
         body: &mut RequestBody,
         part: &Part,
-    ) -> Step<OpenUpload> {
+    ) -> Attempt<OpenUpload> {
         let room = self.room_left(request, part).await?;
         if body.left().is_some_and(|left| left > room.bytes) {
             return Err(self.no_room(request, upload, part, &room).await);
@@ -201,9 +204,9 @@ impl Exchanges<'_> {
         let upload = OpenUpload { partial, turn };
         match reception {
             Reception::Whole if is_verified => Ok(upload),
-            Reception::Whole => Err(match part.dialect {
-                Dialect::Tus => WRONG_CHECKSUM.into(),
-                Dialect::Ietf => WRONG_CONTENT_DIGEST.into(),
+            Reception::Whole => Err(match part.protocol {
+                UploadProtocol::Tus => WRONG_CHECKSUM.into(),
+                UploadProtocol::Ietf => WRONG_CONTENT_DIGEST.into(),
             }),
             Reception::Refused(text) if text.error == TOO_LARGE => {
                 Err(self.no_room(request, upload, part, &room).await)
@@ -247,7 +250,7 @@ impl Exchanges<'_> {
     }
 
     /// Returns how many bytes may be received.
-    async fn room_left(&self, request: &WriteRequest<'_>, part: &Part) -> Step<Room> {
+    async fn room_left(&self, request: &WriteRequest<'_>, part: &Part) -> Attempt<Room> {
         let options = &request.area.options;
         let (area, keep_free) = (request.area.area.clone(), options.keep_free);
         let space = self.blocking(move || area.space(keep_free)).await?;
@@ -273,21 +276,21 @@ impl Exchanges<'_> {
         part: &Part,
         room: &Room,
     ) -> Stop {
-        match (room.bound, part.dialect) {
-            (Bound::Length, Dialect::Tus) => BEYOND_LENGTH.into(),
-            (Bound::Length, Dialect::Ietf) => self.kill(upload, INCONSISTENT).await,
-            (Bound::Option, dialect) => self.too_large(request, dialect),
+        match (room.bound, part.protocol) {
+            (Bound::Length, UploadProtocol::Tus) => BEYOND_LENGTH.into(),
+            (Bound::Length, UploadProtocol::Ietf) => self.kill(upload, INCONSISTENT).await,
+            (Bound::Option, protocol) => self.too_large(request, protocol),
             (Bound::Space, _) => ReceiveFault::NoSpace.into(),
         }
     }
 
     /// The response for a file that is larger than is allowed.
-    pub(super) fn too_large(&self, request: &WriteRequest<'_>, dialect: Dialect) -> Stop {
+    pub(super) fn too_large(&self, request: &WriteRequest<'_>, protocol: UploadProtocol) -> Stop {
         let text = TextResponse::new(TOO_LARGE);
         let options = &request.area.options;
-        Stop::Answer(match dialect {
-            Dialect::Tus => text,
-            Dialect::Ietf => {
+        Stop::Answer(match protocol {
+            UploadProtocol::Tus => text,
+            UploadProtocol::Ietf => {
                 let limits = reply::limits(options, options.expire_after.as_secs());
                 text.with_field("Upload-Limit", limits.as_bytes())
             }
@@ -306,10 +309,27 @@ impl Exchanges<'_> {
     }
 }
 
+/// The response to PATCH of an upload whose file has its name. A client that did not receive the
+/// last response sends bytes again, and learns from the offset that they are there.
+fn patched_completed(
+    fields: &HeadFields<'_>,
+    completed: &CompletedUpload,
+    left: Option<u64>,
+) -> Attempt<TextResponse> {
+    let offset = fields.bytes("Upload-Offset")?.ok_or(NO_OFFSET)?;
+    match (offset == completed.size, left) {
+        (false, _) => Err(reply::completed(OTHER_OFFSET, completed, fields).into()),
+        (true, Some(0)) if tus::is_tus(fields)? => {
+            Ok(reply::completed(APPENDED, completed, fields))
+        }
+        (true, _) => Err(COMPLETE.into()),
+    }
+}
+
 /// Reads the fields of a PATCH of tus.
-fn tus_part(fields: &HeadFields<'_>, progress: &Progress) -> Step<Part> {
+fn tus_part(fields: &HeadFields<'_>, progress: &UploadProgress) -> Attempt<Part> {
     check_type(fields, tus::MEDIA_TYPE)?;
-    let append = tus::Append::parse(fields)?;
+    let append = tus::AppendFields::parse(fields)?;
     let length = match (progress.record.length, append.length) {
         (None, length) => length,
         (known, None) => known,
@@ -320,7 +340,7 @@ fn tus_part(fields: &HeadFields<'_>, progress: &Progress) -> Step<Part> {
         return Err(OTHER_LENGTH.into());
     }
     Ok(Part {
-        dialect: Dialect::Tus,
+        protocol: UploadProtocol::Tus,
         offset: append.offset,
         length,
         is_last: false,
@@ -331,7 +351,7 @@ fn tus_part(fields: &HeadFields<'_>, progress: &Progress) -> Step<Part> {
 /// Reads the fields of a PATCH of the IETF's protocol.
 fn ietf_part(
     fields: &HeadFields<'_>,
-    progress: &Progress,
+    progress: &UploadProgress,
     left: Option<u64>,
 ) -> Result<Part, HttpError> {
     let asked = UploadFields::parse(fields)?;
@@ -349,7 +369,7 @@ fn ietf_part(
         return Err(INCONSISTENT);
     }
     Ok(Part {
-        dialect: Dialect::Ietf,
+        protocol: UploadProtocol::Ietf,
         offset,
         length,
         is_last,

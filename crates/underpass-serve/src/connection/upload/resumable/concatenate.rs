@@ -9,7 +9,7 @@ use super::{FoundUpload, OpenUpload, detail, owner_of, path_of};
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
 use crate::connection::upload::put::{BUSY, overwrite};
-use crate::connection::upload::{Step, WriteRequest};
+use crate::connection::upload::{Attempt, WriteRequest};
 use crate::http::status::{HttpError, Status};
 use crate::upload::location::location;
 
@@ -24,7 +24,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         parts: &[UploadId],
         target: RelativePath,
-    ) -> Step<TextResponse> {
+    ) -> Attempt<TextResponse> {
         check_target(request, &target)?;
         let uploads = self.open_parts(request, parts).await?;
         let mut length = 0u64;
@@ -76,7 +76,7 @@ impl Exchanges<'_> {
         &mut self,
         request: &WriteRequest<'_>,
         parts: &[UploadId],
-    ) -> Step<Vec<OpenUpload>> {
+    ) -> Attempt<Vec<OpenUpload>> {
         let mut sorted = parts.to_vec();
         sorted.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         let mut opened = HashMap::new();
@@ -90,7 +90,7 @@ impl Exchanges<'_> {
         Ok(uploads.collect())
     }
 
-    async fn remove_parts(&self, uploads: Vec<OpenUpload>) -> Step<()> {
+    async fn remove_parts(&self, uploads: Vec<OpenUpload>) -> Attempt<()> {
         let removed = self.blocking(move || {
             for OpenUpload { partial, turn } in uploads {
                 // What is left of it is removed by the next sweep where this fails.

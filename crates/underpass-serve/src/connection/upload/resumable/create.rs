@@ -6,26 +6,26 @@ use underpass_receive::{
 };
 
 use super::append::{Part, check_type};
-use super::reply::{Dialect, limits};
+use super::reply::{UploadProtocol, limits};
 use super::{OpenUpload, detail, owner_of, path_of};
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{NO_NAME, overwrite};
-use crate::connection::upload::{Ended, Step, Stop, WriteRequest, fault, refusal};
+use crate::connection::upload::{Attempt, Ended, Stop, WriteRequest, fault, refusal};
 use crate::http::fields::push_field;
 use crate::http::status::{HttpError, Status};
 use crate::request::path::PathForm;
 use crate::request::request_line::HttpVersion;
 use crate::upload::ietf::UploadFields;
 use crate::upload::location::location;
-use crate::upload::tus::{self, ConcatRole, Creation, Metadata};
+use crate::upload::tus::{self, ConcatRole, CreationFields, UploadMetadata};
 
 const CREATED: HttpError = HttpError::new(Status::Created, "the upload was created");
 
 /// An upload that is to be created.
 struct NewUpload<'c> {
-    dialect: Dialect,
+    protocol: UploadProtocol,
     /// The path of the file; `None` for a part of one.
     target: Option<RelativePath>,
     length: Option<u64>,
@@ -38,8 +38,8 @@ impl Exchanges<'_> {
         &mut self,
         request: &WriteRequest<'_>,
         body: &mut RequestBody,
-    ) -> Step<TextResponse> {
-        let creation = Creation::parse(request.fields)?;
+    ) -> Attempt<TextResponse> {
+        let creation = CreationFields::parse(request.fields)?;
         let has_body = body.left() != Some(0);
         let target = match creation.role {
             ConcatRole::Partial => None,
@@ -55,7 +55,7 @@ impl Exchanges<'_> {
         let digest = tus::checksum(request.fields)?;
         let metadata = Some(creation.metadata.text).filter(|text| !text.is_empty());
         let new = NewUpload {
-            dialect: Dialect::Tus,
+            protocol: UploadProtocol::Tus,
             target,
             length: creation.length,
             details: metadata
@@ -67,7 +67,7 @@ impl Exchanges<'_> {
         let location = location(upload.partial.id());
         let text = TextResponse::new(CREATED).with_field("Location", location.as_bytes());
         let part = Part {
-            dialect: Dialect::Tus,
+            protocol: UploadProtocol::Tus,
             offset: 0,
             length: creation.length,
             is_last: false,
@@ -95,7 +95,7 @@ impl Exchanges<'_> {
         upload: OpenUpload,
         part: &Part,
         text: TextResponse,
-    ) -> Step<TextResponse> {
+    ) -> Attempt<TextResponse> {
         let id = upload.partial.id().clone();
         let received = self.received(request, upload, part, text).await;
         if let Err(Stop::Answer(_)) = received {
@@ -110,21 +110,21 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         asked: UploadFields,
         body: &mut RequestBody,
-    ) -> Step<TextResponse> {
+    ) -> Attempt<TextResponse> {
         let target = request.target.clone();
         let is_file = request.path.form() == PathForm::File;
         let target = target.filter(|_| is_file).ok_or(NO_NAME)?;
         let repr_digest = request.fields.once("Repr-Digest")?;
         let repr_digest = repr_digest.and_then(|value| std::str::from_utf8(value).ok());
         let part = Part {
-            dialect: Dialect::Ietf,
+            protocol: UploadProtocol::Ietf,
             offset: 0,
             length: asked.file_length(None, (0, body.left()))?,
             is_last: asked.is_last == Some(true),
             digest: request.fields.digest("Content-Digest")?,
         };
         let new = NewUpload {
-            dialect: Dialect::Ietf,
+            protocol: UploadProtocol::Ietf,
             target: Some(target),
             length: part.length,
             details: repr_digest
@@ -151,7 +151,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         asked: &UploadFields,
         location: &str,
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         let Some(version) = asked.interop.named() else {
             return Ok(());
         };
@@ -180,7 +180,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         new: &NewUpload<'_>,
         left: Option<u64>,
-    ) -> Step<OpenUpload> {
+    ) -> Attempt<OpenUpload> {
         if let Some(target) = &new.target {
             check_target(request, target)?;
         }
@@ -191,7 +191,7 @@ impl Exchanges<'_> {
         let length = new.length.max(left);
         let most = request.area.options.file_bytes_max;
         if most.is_some_and(|most| length > Some(most.get())) {
-            return Err(self.too_large(request, new.dialect));
+            return Err(self.too_large(request, new.protocol));
         }
         self.room(&wanted, length).await?;
         let options = &request.area.options;
@@ -201,8 +201,8 @@ impl Exchanges<'_> {
         record.owner = owner_of(request, true);
         let path = path_of(request).ok_or(ReceiveFault::Name("the path is not UTF-8"))?;
         record.details.insert(detail::PATH.to_owned(), path);
-        let dialect = (detail::DIALECT, new.dialect.name());
-        for (name, value) in new.details.iter().copied().chain([dialect]) {
+        let protocol = (detail::PROTOCOL, new.protocol.name());
+        for (name, value) in new.details.iter().copied().chain([protocol]) {
             record.details.insert(name.to_owned(), value.to_owned());
         }
         let (area, most) = (request.area.area.clone(), options.unfinished_max);
@@ -221,7 +221,7 @@ impl Exchanges<'_> {
 
 /// Returns the path of the file that a POST of tus brings: that of its metadata in the folder that
 /// the request names, or else that of the request.
-fn target(request: &WriteRequest<'_>, metadata: &Metadata<'_>) -> Step<RelativePath> {
+fn target(request: &WriteRequest<'_>, metadata: &UploadMetadata<'_>) -> Attempt<RelativePath> {
     match (metadata.path()?, &request.target) {
         (Some(path), None) => Ok(path),
         (Some(path), Some(folder)) => Ok(folder.join(&path)?),
@@ -231,7 +231,7 @@ fn target(request: &WriteRequest<'_>, metadata: &Metadata<'_>) -> Step<RelativeP
 }
 
 /// Checks whether a file may have a name, which may be in another folder than the request's path.
-pub(super) fn check_target(request: &WriteRequest<'_>, target: &RelativePath) -> Step<()> {
+pub(super) fn check_target(request: &WriteRequest<'_>, target: &RelativePath) -> Attempt<()> {
     let path = request.area.site_path(target);
     if let Some(text) = refusal(request.site, request.permits, &path) {
         return Err(text.into());

@@ -22,49 +22,49 @@ use crate::upload::tus;
 
 /// The protocol of an upload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Dialect {
+pub(super) enum UploadProtocol {
     Tus,
     Ietf,
 }
 
 /// An upload at one moment.
-pub(super) struct Progress {
-    pub(super) dialect: Dialect,
+pub(super) struct UploadProgress {
+    pub(super) protocol: UploadProtocol,
     pub(super) size: u64,
     pub(super) record: Record,
 }
 
 const OFFSET: HttpError = HttpError::new(Status::NoContent, "the upload is not complete");
 const METHODS: HttpError = HttpError::new(Status::NoContent, "files are taken in here");
-const OTHER_OFFSET: HttpError = HttpError::new(
+pub(super) const OTHER_OFFSET: HttpError = HttpError::new(
     Status::Conflict,
     "the offset is not that of the upload, which is in the response",
 );
 
-impl Dialect {
+impl UploadProtocol {
     /// Returns the protocol of an upload.
-    pub(super) fn of(record: &Record) -> Dialect {
-        match record.details.get(detail::DIALECT) {
-            Some(name) if name == Dialect::Tus.name() => Dialect::Tus,
-            _ => Dialect::Ietf,
+    pub(super) fn of(record: &Record) -> UploadProtocol {
+        match record.details.get(detail::PROTOCOL) {
+            Some(name) if name == UploadProtocol::Tus.name() => UploadProtocol::Tus,
+            _ => UploadProtocol::Ietf,
         }
     }
 
     /// The name in a record.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Dialect::Tus => "tus",
-            Dialect::Ietf => "ietf",
+            UploadProtocol::Tus => "tus",
+            UploadProtocol::Ietf => "ietf",
         }
     }
 }
 
-impl Progress {
+impl UploadProgress {
     /// Reads the state of an upload, whose turn it must be.
-    pub(super) fn of(partial: &PartialFile) -> Result<Progress, ReceiveFault> {
+    pub(super) fn of(partial: &PartialFile) -> Result<UploadProgress, ReceiveFault> {
         let record = partial.record().cloned().ok_or(ReceiveFault::Gone)?;
-        Ok(Progress {
-            dialect: Dialect::of(&record),
+        Ok(UploadProgress {
+            protocol: UploadProtocol::of(&record),
             size: partial.size()?,
             record,
         })
@@ -83,17 +83,17 @@ impl Progress {
         let text = self.describe(TextResponse::new(OFFSET), request)?;
         let text = text.with_field("Cache-Control", b"no-store");
         let length = self.record.length.map(|length| length.to_string());
-        let text = match (&length, self.dialect) {
+        let text = match (&length, self.protocol) {
             (Some(length), _) => text.with_field("Upload-Length", length.as_bytes()),
-            (None, Dialect::Tus) => text.with_field("Upload-Defer-Length", b"1"),
-            (None, Dialect::Ietf) => text,
+            (None, UploadProtocol::Tus) => text.with_field("Upload-Defer-Length", b"1"),
+            (None, UploadProtocol::Ietf) => text,
         };
         let text = match self.record.details.get(detail::METADATA) {
             Some(metadata) => text.with_field("Upload-Metadata", metadata.as_bytes()),
             None => text,
         };
-        Ok(match (self.dialect, &self.record.target) {
-            (Dialect::Tus, None) => text.with_field("Upload-Concat", b"partial"),
+        Ok(match (self.protocol, &self.record.target) {
+            (UploadProtocol::Tus, None) => text.with_field("Upload-Concat", b"partial"),
             _ => text,
         })
     }
@@ -111,12 +111,12 @@ impl Progress {
     ) -> Result<TextResponse, HttpError> {
         let text = text.with_field("Upload-Offset", self.size.to_string().as_bytes());
         let expires = self.record.expires_at();
-        Ok(match self.dialect {
-            Dialect::Tus => {
+        Ok(match self.protocol {
+            UploadProtocol::Tus => {
                 let expires = HttpDate::from(expires).to_string();
                 text.with_field("Upload-Expires", expires.as_bytes())
             }
-            Dialect::Ietf => {
+            UploadProtocol::Ietf => {
                 let (name, value) = Interop::of(request.fields)?.completeness(false);
                 let left = expires.duration_since(SystemTime::now());
                 let limit = limits(&request.area.options, left.unwrap_or_default().as_secs());
@@ -136,9 +136,13 @@ pub(super) fn limits(options: &UploadOptions, age_seconds_max: u64) -> String {
 }
 
 /// The response to a request about an upload whose file has its name.
-pub(super) fn completed(upload: &CompletedUpload, fields: &HeadFields<'_>) -> TextResponse {
+pub(super) fn completed(
+    error: HttpError,
+    upload: &CompletedUpload,
+    fields: &HeadFields<'_>,
+) -> TextResponse {
     let size = upload.size.to_string();
-    let text = TextResponse::new(HttpError::new(Status::NoContent, "the upload is complete"))
+    let text = TextResponse::new(error)
         .with_field("Cache-Control", b"no-store")
         .with_field("Upload-Offset", size.as_bytes())
         .with_field("Upload-Length", size.as_bytes());
