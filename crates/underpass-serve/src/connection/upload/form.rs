@@ -15,7 +15,7 @@ use underpass_net::InboundRate;
 use underpass_receive::{EntryKind, Error as ReceiveFault, PartialFile, RelativePath};
 
 use super::put::{BUSY, TOO_LARGE};
-use super::{Outcome, Step, Stop, WriteRequest, failed, refusal};
+use super::{Attempt, Outcome, Stop, WriteRequest, failed, refusal};
 use crate::answer::text::TextResponse;
 use crate::connection::converse::Exchanges;
 use crate::connection::request_body::RequestBody;
@@ -131,7 +131,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         body: &mut RequestBody,
         form: &mut FormUpload,
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         let mut rate = self.connection.inbound_rate();
         loop {
             let (taken, event) = form.reader.read(&form.window)?;
@@ -155,7 +155,7 @@ impl Exchanges<'_> {
         body: &mut RequestBody,
         rate: &mut InboundRate,
         form: &mut FormUpload,
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         let limits = &self.worker.shared.limits;
         let before = form.window.len();
         let room = (&mut form.window, WINDOW_BYTES);
@@ -207,7 +207,7 @@ impl Exchanges<'_> {
     }
 
     /// Writes the first `taken` bytes of the window to the file. Ignores the content of other parts.
-    async fn write_file(&self, form: &mut FormUpload, taken: usize) -> Step<()> {
+    async fn write_file(&self, form: &mut FormUpload, taken: usize) -> Attempt<()> {
         let Some(file) = &mut form.file else {
             return Ok(());
         };
@@ -229,7 +229,7 @@ impl Exchanges<'_> {
     }
 
     /// Gives the file its name.
-    async fn end_file(&mut self, request: &WriteRequest<'_>, form: &mut FormUpload) -> Step<()> {
+    async fn end_file(&mut self, request: &WriteRequest<'_>, form: &mut FormUpload) -> Attempt<()> {
         let Some(file) = form.file.take() else {
             return Ok(());
         };
