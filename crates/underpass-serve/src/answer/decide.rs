@@ -12,7 +12,7 @@ use crate::answer::refusal::refused;
 use crate::answer::repr_digest::{WantedDigest, wanted};
 use crate::answer::text::TextResponse;
 use crate::body::compressed::CompressionPermit;
-use crate::body::listing::view::ListingView;
+use crate::body::listing::view::{FolderChanges, ListingView};
 use crate::http::coding::{Acceptable, Coding, is_compressed};
 use crate::http::digest::{FileDigest, HashAlgorithm};
 use crate::http::status::{BUSY, HttpError, Status};
@@ -112,6 +112,9 @@ pub(crate) trait Lookup {
     /// Resolves the folder of a path, whether or not it has an index.
     fn folder(&self, path: SitePath) -> Resolved;
 
+    /// Returns what the requester may change in a folder that is there, besides adding files.
+    fn changes(&self, folder: &SitePath) -> Option<FolderChanges>;
+
     /// Returns the stored copy of a file in a coding.
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile>;
 
@@ -183,7 +186,7 @@ pub(crate) fn decide(
         Resolved::NoIndex(folder) => {
             let path = asked.unwrap_or_else(|| folder.path.clone());
             let accept = fields.accept.as_deref();
-            of_folder(folder, path, parameters, rules.extras, accept)
+            of_folder(folder, (path, accept), parameters, rules.extras, lookup)
         }
         Resolved::Refused(refusal) => refused(refusal, &rules.options.access).into(),
         found => without(found),
@@ -533,10 +536,10 @@ fn content(
 /// Returns the response for a folder that was requested as `path`.
 fn of_folder(
     folder: SiteFolder,
-    path: SitePath,
+    (path, accept): (SitePath, Option<&[u8]>),
     asked: Query,
     extras: Extras,
-    accept: Option<&[u8]>,
+    lookup: &impl Lookup,
 ) -> Response {
     match (asked.archive(), extras.archives, extras.listing) {
         (Some(format), Offer::On, _) => Response::Produced(Production::Archive(folder, format)),
@@ -546,12 +549,16 @@ fn of_folder(
             "the folder has no index, and listings are disabled",
         ),
         (None, archives, Offer::On) => {
+            // A link is for reading, and requests that change something are not rewritten.
+            let is_own = asked.signed.is_none() && path.bytes() == folder.path.bytes();
+            let changes = is_own.then(|| lookup.changes(&path)).flatten();
             let view = ListingView {
                 path,
                 format: asked.format.unwrap_or_else(|| preferred(accept)),
                 order: asked.order(),
                 search: asked.search,
                 archives,
+                changes,
                 signed: asked.signed,
             };
             Response::Produced(Production::Listing(folder, view))

@@ -17,8 +17,19 @@ pub(crate) struct ListingView {
     /// Only names that contain this are listed.
     pub(crate) search: Vec<u8>,
     pub(crate) archives: Offer,
+    /// What the reader may change in the folder, if anything.
+    pub(crate) changes: Option<FolderChanges>,
     /// The signature of the link by which the page was read, added to links in the page.
     pub(crate) signed: Option<SignedParameter>,
+}
+
+/// What the reader of a page may do in the folder besides adding files to it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct FolderChanges {
+    /// Whether files may replace others.
+    pub(crate) overwrite: Offer,
+    /// Whether files and folders may be removed and renamed.
+    pub(crate) delete: Offer,
 }
 
 /// Whether the rows are in the requested order.
