@@ -11,7 +11,7 @@ use crate::site::rules::{Offer, Symlinks};
 use crate::site::sites::ServedSite;
 use crate::upload::areas::UploadArea;
 
-/// Returns the changes that the requester may make in an existing folder; `None` if files may not be
+/// Returns the changes that the requester may make in an existing folder; `None` if no files may be
 /// added.
 pub(crate) fn changes(
     site: &ServedSite,

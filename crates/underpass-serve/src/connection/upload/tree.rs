@@ -3,7 +3,7 @@
 use underpass_receive::{Area, Error as ReceiveFault, Overwrite, RelativePath};
 
 use super::put::{CREATED, REPLACED, not_removed};
-use super::{Outcome, WriteRequest, failed, refusal};
+use super::request::{Outcome, WriteRequest, failed, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
