@@ -364,3 +364,17 @@ fn rules_are_asked_about_each_file() {
     );
     assert!(!server.site().join("secret.txt").exists());
 }
+
+#[test]
+fn a_form_that_stalls_is_given_up() {
+    let server = Server::with(|options| {
+        options.connections.stall_timeout = std::time::Duration::from_millis(300);
+        options.sites[0].uploads = vec![underpass_serve::UploadOptions::default()];
+    });
+    let whole = post("/", "", &form(&[file("a", pattern(1 << 20))]));
+    let mut client = server.connect();
+    client.send(&whole[..whole.len() / 2]);
+    assert_eq!(client.response().status, 408);
+    assert!(!server.site().join("a").exists());
+    assert_no_partial_file(&server);
+}

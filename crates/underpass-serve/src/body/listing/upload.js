@@ -241,9 +241,13 @@
     refreshSoon();
   };
   const pump = () => {
-    for (const item of paused ? [] : items) {
-      if (inState("sending").length >= AT_ONCE) break;
-      if (item.state === "waiting") start(item);
+    let free = paused ? 0 : AT_ONCE - inState("sending").length;
+    for (const item of items) {
+      if (free <= 0) break;
+      if (item.state === "waiting") {
+        start(item);
+        free -= 1;
+      }
     }
     show();
   };
@@ -426,7 +430,9 @@
   const cancelAll = button("close", "Cancel all", async () => {
     const question = "Cancel all uploads that are not complete?";
     if (await dialog(question, [], [["", "Go on"], ["ok", "Cancel them", "danger"]]) === "ok") {
-      for (const item of unfinished()) cancel(item);
+      const all = unfinished();
+      for (const item of all) stop(item, "cancelled");
+      for (const item of all) cancel(item);
     }
   });
   const clear = button("close", "Close", () => { items.length = 0; show(); });
@@ -464,7 +470,13 @@
   };
   const WAITING_SHOWN = 5;
   const samples = [];
+  let showing = 0;
   const show = () => {
+    if (showing) return;
+    showing = setTimeout(() => { showing = 0; draw(); }, 50);
+    draw();
+  };
+  const draw = () => {
     queue.hidden = !items.length;
     const left = unfinished();
     const total = items.reduce((sum, item) => sum + (["failed", "skipped"].includes(item.state) ? 0 : item.size), 0);
