@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use super::browser::Browser;
+use super::nginx::Nginx;
 use super::support::{Server, pattern};
 use tempfile::TempDir;
-use underpass_testkit::sha256;
+use underpass_testkit::{free_address, sha256, wait_until};
 
 /// Starts a site that takes files in, with a page that is not empty.
 fn server(more: &str) -> Server {
@@ -95,7 +97,7 @@ fn a_dropped_folder_arrives_whole() {
     assert!(browser.text(".sum").contains("1 hidden left out"));
     fs::remove_file(tree.join(".hidden")).unwrap();
     let arrived = server.site().join("in").join(tree.file_name().unwrap());
-    underpass_testkit::wait_until("the empty folder", || arrived.join("empty/deep").is_dir());
+    wait_until("the empty folder", || arrived.join("empty/deep").is_dir());
     assert_eq!(hashes(&tree), hashes(&arrived));
     // The list shows it without a reload.
     browser.wait("document.querySelector('#rows').textContent.includes('tree')");
@@ -310,7 +312,7 @@ fn a_large_file_goes_on_after_a_reload() {
     let (_folder, files) = local(&[("film.mkv", &content)]);
     browser.limit(4_000_000, false);
     browser.choose("#choose-files", &files);
-    underpass_testkit::wait_until("a part of the file", || partial(&server) > Some(4 << 20));
+    wait_until("a part of the file", || partial(&server) > Some(4 << 20));
     browser.begin("Page.reload", serde_json::json!({}));
     // Without a gesture of the user the browser does not ask.
     browser.wait("performance.getEntriesByType('navigation')[0].type === 'reload'");
@@ -357,7 +359,7 @@ fn a_large_file_goes_on_after_a_pause_and_when_the_network_is_back() {
     browser.evaluate(OFFSETS);
     browser.limit(4_000_000, false);
     browser.choose("#choose-files", &files);
-    underpass_testkit::wait_until("a part of the file", || partial(&server) > Some(2 << 20));
+    wait_until("a part of the file", || partial(&server) > Some(2 << 20));
     browser.focus("Pause sub.film.mkv");
     browser.key("Enter", false);
     browser.wait("document.querySelector('.queue li.paused')");
@@ -365,7 +367,7 @@ fn a_large_file_goes_on_after_a_pause_and_when_the_network_is_back() {
     browser.focus("Resume sub.film.mkv");
     browser.key("Enter", false);
     browser.wait("offsets.length === 2");
-    underpass_testkit::wait_until("another part", || partial(&server) > Some(6 << 20));
+    wait_until("another part", || partial(&server) > Some(6 << 20));
     browser.limit(4_000_000, true);
     browser.wait("document.querySelector('.queue li.retrying')");
     browser.picture("no-network");
@@ -414,10 +416,61 @@ fn large_files_of_folders_and_taken_names_are_like_small_ones() {
     // Cancelling removes the partial file.
     browser.limit(2_000_000, false);
     browser.choose("#choose-files", &[folder.path().join("tree/sub/new")]);
-    underpass_testkit::wait_until("a part of the file", || partial(&server) > Some(1 << 20));
+    wait_until("a part of the file", || partial(&server) > Some(1 << 20));
     browser.focus("Cancel new");
     browser.key("Enter", false);
-    underpass_testkit::wait_until("its end", || partial(&server).is_none());
+    wait_until("its end", || partial(&server).is_none());
     assert_eq!(browser.evaluate("Object.keys(localStorage).length"), 0);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// The configuration that docs/uploads.md gives for nginx, passing `/files/` to `/in/`.
+fn nginx_server(listen: SocketAddr, server: &Server) -> String {
+    let page = include_str!("../../../../docs/uploads.md");
+    let (_, section) = page.split_once("\n## Behind nginx\n").unwrap();
+    let (location, _) = section.split_once("\n    }\n").unwrap();
+    let location = location
+        .replace("location / {", "location /files/ {")
+        .replace("127.0.0.1:8080", &format!("{}/in/", server.address()));
+    format!("server {{ listen {listen}; {location} }} }}")
+}
+
+#[test]
+#[ignore = "needs chromium and nginx; run by cargo xtask test"]
+fn the_page_works_behind_nginx_that_removes_a_prefix() {
+    let server = server("delete = true");
+    let home = tempfile::tempdir().unwrap();
+    let listen = free_address();
+    let more = nginx_server(listen, &server);
+    let _nginx = Nginx::start(home.path(), home.path(), &more);
+    wait_until("nginx", || TcpStream::connect(listen).is_ok());
+    let mut browser = Browser::start();
+    browser.go(&format!("http://{listen}/files/"));
+    browser.wait("document.querySelector('#choose-files')");
+    let content = pattern(LARGE_BYTES);
+    let (_folder, files) = local(&[("film.mkv", &content), ("small", b"small")]);
+    browser.choose("#choose-files", &files);
+    browser.wait(DONE);
+    assert_eq!(sha256(read(&server, "film.mkv")), sha256(&content));
+    assert_eq!(read(&server, "small"), b"small");
+    browser.wait("document.querySelector('#rows').textContent.includes('film.mkv')");
+    browser.focus("Rename small");
+    browser.key("Enter", false);
+    browser.wait(DIALOG);
+    browser.write("renamed");
+    browser.key("Enter", false);
+    browser.wait("document.querySelector('#rows').textContent.includes('renamed')");
+    assert_eq!(read(&server, "renamed"), b"small");
+    // The form, too: nginx passes on what the browser says of its origin.
+    let off = serde_json::json!({"value": true});
+    browser.call("Emulation.setScriptExecutionDisabled", off);
+    browser.call("Page.reload", serde_json::json!({}));
+    browser.wait("!document.querySelector('#choose-files')");
+    let (_folder, files) = local(&[("by-form", &content[..3 << 20])]);
+    browser.choose("#files-to-upload", &files);
+    browser.click("#upload button");
+    browser.wait("document.querySelector('#rows').textContent.includes('by-form')");
+    assert!(read(&server, "by-form") == content[..3 << 20]);
+    assert_eq!(browser.evaluate("location.pathname"), "/files/");
     assert_eq!(browser.complaints(), [""; 0]);
 }
