@@ -474,3 +474,23 @@ fn the_page_works_behind_nginx_that_removes_a_prefix() {
     assert_eq!(browser.evaluate("location.pathname"), "/files/");
     assert_eq!(browser.complaints(), [""; 0]);
 }
+
+#[test]
+#[ignore = "needs chromium; run by cargo xtask test"]
+fn an_uploaded_index_does_not_get_into_the_page() {
+    let server = server("");
+    let mut browser = open(&server);
+    browser.evaluate(
+        "window.refreshed = []; const real = fetch; window.fetch = async (...terms) => {
+           const answer = await real(...terms); refreshed.push(answer.status); return answer; }",
+    );
+    let index = "<main id=\"files\">planted</main><p id=\"count\">planted</p>";
+    let (_folder, files) = local(&[("index.html", index.as_bytes()), ("a", b"a")]);
+    browser.choose("#choose-files", &files);
+    browser.wait(DONE);
+    browser.wait("refreshed.includes(200)");
+    // The answer has been looked at once the page has done something else.
+    browser.evaluate("new Promise((done) => setTimeout(done, 0))");
+    assert!(!browser.text("body").contains("planted"));
+    assert!(browser.text("#rows").contains("old.txt"));
+}

@@ -398,7 +398,9 @@
   const refresh = async () => {
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-      if (!answer.ok) return;
+      // An index that was uploaded meanwhile has another policy, and does not get into this page.
+      const policy = answer.headers.get("Content-Security-Policy") || "";
+      if (!answer.ok || !policy.includes("default-src 'none'; style-src 'sha256-")) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const main = document.getElementById("files");
       const focused = main.contains(document.activeElement) && document.activeElement.closest("tr");
@@ -413,7 +415,9 @@
   };
   let refreshing = 0;
   const refreshSoon = () => {
-    refreshing ||= setTimeout(() => { refreshing = 0; refresh(); }, unfinished().length ? 3000 : 200);
+    const delay = unfinished().length ? 3000 : 200;
+    if (delay === 200) refreshing = clearTimeout(refreshing);
+    refreshing ||= setTimeout(() => { refreshing = 0; refresh(); }, delay);
   };
 
   // What is shown
