@@ -1,4 +1,5 @@
-//! Resumable uploads: tus 1.0 and the IETF's, which differ in their fields and not in what is done.
+//! Resumable uploads: one state machine for tus 1.0 and the IETF's draft, which differ only in
+//! their fields.
 //!
 //! ```text
 //!                         ┌──────────────── cut, or ended by a newer request ───────────────┐
@@ -9,8 +10,8 @@
 //!                                    name taken: stays ◄── access, overwrite, commit ◄────────┘
 //! ```
 //!
-//! An offset that a client was told never goes down: it is the size of the partial file, read while
-//! no request writes to it.
+//! A reported offset never decreases: it is the size of the partial file, read while no request
+//! writes to it.
 
 mod append;
 mod concatenate;
@@ -39,7 +40,7 @@ use crate::upload::location::upload_of;
 use crate::upload::running::{CompletedUpload, UploadTurn};
 use crate::upload::tus;
 
-/// What a request asks, by its method and its fields.
+/// The operation that a request asks for, by its method and fields.
 #[derive(Debug)]
 pub(super) enum Asked {
     Options,
@@ -48,7 +49,7 @@ pub(super) enum Asked {
     Upload(UploadAction),
 }
 
-/// What a request asks of an upload.
+/// An operation on an upload.
 #[derive(Debug)]
 pub(super) enum UploadAction {
     CreateTus,
@@ -68,7 +69,7 @@ const CANCELLED: HttpError = HttpError::new(Status::NoContent, "cancelled");
 const NO_TARGET: HttpError = HttpError::bad("a part of a file has no name of its own");
 
 impl Asked {
-    /// Tells uploads from other requests. Returns the response for what cannot be asked of one.
+    /// Distinguishes uploads from other requests. Returns the response to an unsupported operation.
     pub(super) fn of(
         method: Method,
         fields: &HeadFields<'_>,
@@ -109,8 +110,8 @@ impl Asked {
         Ok(Asked::Write(write))
     }
 
-    /// The method that access rules judge: whoever may bring a file may ask for his upload and
-    /// cancel it.
+    /// The method that access rules check. Permission to upload a file includes querying and
+    /// cancelling the upload.
     pub(super) fn judged_as(&self) -> WriteMethod {
         match self {
             Asked::Write(method) => *method,
@@ -139,7 +140,7 @@ impl UploadAction {
     }
 }
 
-/// An upload that is this request's turn.
+/// An upload locked for this request.
 struct OpenUpload {
     /// Dropped first: the next request finds it unlocked.
     partial: PartialFile,
@@ -153,7 +154,7 @@ enum FoundUpload {
     Completed(CompletedUpload),
 }
 
-/// How often, and how long, another holder of the lock is waited for: a sweep holds it a moment.
+/// Attempts to lock an upload, and the delay between them: a sweep holds the lock for a moment.
 const LOCK_ATTEMPTS: u32 = 5;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(20);
 
@@ -175,8 +176,8 @@ impl Exchanges<'_> {
         outcome(done)
     }
 
-    /// Tells the offset. A file of tus that has all its bytes gets its name now, if a crash or a
-    /// conflict has kept it from that: its client takes this offset for the end.
+    /// Reports the offset. A complete tus upload that a crash or a conflict has left without its
+    /// name is committed first: tus clients take this offset for success.
     async fn offset(&mut self, request: &WriteRequest<'_>, id: UploadId) -> Attempt<TextResponse> {
         let upload = match self.find(request, &id).await? {
             FoundUpload::Open(upload) => upload,
@@ -210,7 +211,7 @@ impl Exchanges<'_> {
             Err(ReceiveFault::Gone) => return self.find_completed(request, id),
             Err(error) => return Err(error.into()),
         };
-        // Nobody else's upload is touched.
+        // Checked before the request that receives it is ended.
         let is_known = |record: &Record| {
             record.details.get(detail::PATH) == path_of(request).as_ref()
                 && record.owner == owner_of(request, record.owner.is_some())
@@ -344,8 +345,7 @@ fn path_of(request: &WriteRequest<'_>) -> Option<String> {
     String::from_utf8(request.path.key().into_owned()).ok()
 }
 
-/// The name of whoever sends a request. Everybody may continue an upload that nobody known has
-/// started.
+/// Returns the name of the requester. Anyone may continue an upload without an owner.
 fn owner_of(request: &WriteRequest<'_>, is_owned: bool) -> Option<String> {
     let asker = request.permits.map(|permits| &permits.asker);
     let asker = asker.filter(|asker| {

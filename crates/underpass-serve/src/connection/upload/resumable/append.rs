@@ -18,7 +18,7 @@ use crate::upload::ietf::{self, INCONSISTENT, Interop, UploadFields};
 use crate::upload::running::CompletedUpload;
 use crate::upload::tus;
 
-/// The bytes that a request brings.
+/// The part of a file in a request.
 pub(super) struct Part {
     pub(super) protocol: UploadProtocol,
     pub(super) offset: u64,
@@ -29,13 +29,13 @@ pub(super) struct Part {
     pub(super) digest: Option<ExpectedDigest>,
 }
 
-/// Bytes that may be received.
+/// The number of bytes that may be received.
 struct Room {
     bytes: u64,
     bound: Bound,
 }
 
-/// What bounds them.
+/// The limit that determines it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Bound {
     /// The length of the file that was announced.
@@ -46,7 +46,7 @@ enum Bound {
     Space,
 }
 
-/// How receiving ended.
+/// The result of receiving a body.
 enum Reception {
     Whole,
     Refused(TextResponse),
@@ -163,8 +163,8 @@ impl Exchanges<'_> {
         Ok(OpenUpload { partial, turn })
     }
 
-    /// Receives a body at the end of an upload. What arrived stays, whatever happens then, unless
-    /// it has a digest and cannot be compared with it.
+    /// Appends a body to an upload. Received bytes are kept on any error, except bytes with a
+    /// digest that was not verified.
     pub(super) async fn receive_part(
         &mut self,
         request: &WriteRequest<'_>,
@@ -216,7 +216,7 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Keeps what has arrived. Returns whether it has the digest that it should have.
+    /// Keeps the received bytes. Returns whether they match their digest.
     async fn keep(
         &self,
         request: &WriteRequest<'_>,

@@ -73,31 +73,11 @@ impl Exchanges<'_> {
             is_last: false,
             digest,
         };
-        if !has_body {
-            return self.created(request, upload, &part, text).await;
-        }
         let id = upload.partial.id().clone();
         let received = match self.receive_part(request, upload, body, &part).await {
-            Ok(upload) => self.created(request, upload, &part, text).await,
+            Ok(upload) => self.received(request, upload, &part, text).await,
             Err(stop) => Err(stop),
         };
-        if let Err(Stop::Answer(_)) = received {
-            // The client does not know of it.
-            self.discard(request, &id).await;
-        }
-        received
-    }
-
-    /// Completes a file of no bytes, or of those that came with its creation.
-    async fn created(
-        &mut self,
-        request: &WriteRequest<'_>,
-        upload: OpenUpload,
-        part: &Part,
-        text: TextResponse,
-    ) -> Attempt<TextResponse> {
-        let id = upload.partial.id().clone();
-        let received = self.received(request, upload, part, text).await;
         if let Err(Stop::Answer(_)) = received {
             self.discard(request, &id).await;
         }
@@ -145,7 +125,7 @@ impl Exchanges<'_> {
         self.received(request, upload, &part, text).await
     }
 
-    /// Tells the client of its upload before the body comes, if it names a version that is known.
+    /// Sends the upload's URL before the body is received, if the client names a known version.
     async fn announce(
         &mut self,
         request: &WriteRequest<'_>,
@@ -211,7 +191,7 @@ impl Exchanges<'_> {
         Ok(OpenUpload { partial, turn })
     }
 
-    /// Removes an upload that its client has not been told of.
+    /// Removes an upload whose URL its client has not received.
     async fn discard(&self, request: &WriteRequest<'_>, id: &UploadId) {
         if let Ok(partial) = self.resume(request, id).await {
             let _ = self.blocking(move || PartialFile::discard(partial)).await;
