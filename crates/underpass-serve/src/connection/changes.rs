@@ -11,8 +11,8 @@ use crate::site::rules::{Offer, Symlinks};
 use crate::site::sites::ServedSite;
 use crate::upload::areas::UploadArea;
 
-/// Returns the changes that the requester may make in an existing folder; `None` if files may not be
-/// added.
+/// Returns the changes that the requester may make in an existing folder; `None` if files may not
+/// be added.
 pub(crate) fn changes(
     site: &ServedSite,
     permits: Option<&Permits>,

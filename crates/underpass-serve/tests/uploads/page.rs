@@ -436,7 +436,7 @@ fn nginx_server(listen: SocketAddr, server: &Server) -> String {
 }
 
 #[test]
-#[ignore = "needs chromium and nginx; run by cargo xtask test"]
+#[ignore = "needs chromium and nginx-light; run by cargo xtask test"]
 fn the_page_works_behind_nginx_that_removes_a_prefix() {
     let server = server("delete = true");
     let home = tempfile::tempdir().unwrap();

@@ -4,8 +4,8 @@
 //!  body ─► window ─► fields of a part ─► may it be stored? ─► partial file ─► its name, at its end
 //! ```
 //!
-//! Files are stored one after the other. If one cannot be stored, earlier ones stay, and the response
-//! names them.
+//! Files are stored one after the other. If one cannot be stored, earlier ones stay, and the
+//! response names them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -206,7 +206,7 @@ impl Exchanges<'_> {
         })
     }
 
-    /// Writes the first `taken` bytes of the window to the file. Ignores the content of other parts.
+    /// Writes the first `taken` bytes of the window to the file. Ignores other parts.
     async fn write_file(&self, form: &mut FormUpload, taken: usize) -> Attempt<()> {
         let Some(file) = &mut form.file else {
             return Ok(());
