@@ -19,13 +19,13 @@ use super::request::{Outcome, StepResult, Stop, WriteRequest, failed, refusal};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
+use crate::connection::upload_protocols::multipart::{
+    MultipartEvent, MultipartReader, UNFINISHED, WINDOW_BYTES_MIN, last_component,
+};
 use crate::http::status::{HttpError, Status};
 use crate::request::chunked::BodyPosition;
 use crate::request::path::{PathForm, SitePath, encode_path};
-use crate::upload::areas::UploadArea;
-use crate::upload::multipart::{
-    MultipartEvent, MultipartReader, UNFINISHED, WINDOW_BYTES_MIN, last_component,
-};
+use crate::site::upload_area::UploadArea;
 
 /// Bytes of a form in memory: the largest write.
 const WINDOW_BYTES: usize = 256 << 10;

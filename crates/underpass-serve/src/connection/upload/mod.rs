@@ -22,15 +22,15 @@ use crate::connection::exchanges::{Exchanges, NextStep, persistence};
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::upload::request::{Ended, Outcome, WriteRequest, failed, fault, refusal};
 use crate::connection::upload::resumable::Asked;
+use crate::connection::upload_protocols::fields::HeadFields;
+use crate::connection::upload_protocols::location::upload_of;
 use crate::http::status::{HttpError, Status};
 use crate::limits::DRAINED_BYTES_MAX;
 use crate::request::head::{Expectation, HeadScanner, Persistence, RequestHead, method_of};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpTarget, Method, WriteMethod};
 use crate::site::sites::ServedSite;
-use crate::upload::areas::UploadArea;
-use crate::upload::fields::HeadFields;
-use crate::upload::location::upload_of;
+use crate::site::upload_area::UploadArea;
 
 const READ_ONLY: HttpError =
     HttpError::new(Status::MethodNotAllowed, "files are not taken in here");

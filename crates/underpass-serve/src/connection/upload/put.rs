@@ -16,13 +16,13 @@ use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::{ReceiveError, RequestBody};
+use crate::connection::upload_protocols::fields::ExpectedDigest;
 use crate::http::status::{HttpError, Status};
 use crate::http::validator::{EtagRecipe, FileStamp, Validators};
 use crate::metrics::worker_metrics::SlowClient;
 use crate::request::condition::ConditionResult;
 use crate::request::path::{PathForm, encode_path};
 use crate::request::request_line::Method;
-use crate::upload::fields::ExpectedDigest;
 
 pub(super) const NO_NAME: HttpError = HttpError::bad(
     "the path ends with a slash, and a file needs a name; `curl -T FILE URL/` adds it",

@@ -8,6 +8,7 @@ use crate::access::permits::Permits;
 use crate::answer::refusal::refused;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::{Exchanges, ended_by, identify};
+use crate::connection::upload_protocols::fields::HeadFields;
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::RequestHead;
@@ -15,8 +16,7 @@ use crate::request::path::SitePath;
 use crate::request::request_line::WriteMethod;
 use crate::site::settle::is_spelt_otherwise;
 use crate::site::sites::ServedSite;
-use crate::upload::areas::UploadArea;
-use crate::upload::fields::HeadFields;
+use crate::site::upload_area::UploadArea;
 
 /// A request that changes what is served, where that is allowed.
 #[derive(Clone)]

@@ -32,13 +32,13 @@ use super::request::{Outcome, StepResult, Stop, WriteRequest, outcome};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
+use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
+use crate::connection::upload_protocols::ietf::UploadFields;
+use crate::connection::upload_protocols::location::upload_of;
+use crate::connection::upload_protocols::running::{CompletedUpload, UploadTurn};
+use crate::connection::upload_protocols::tus;
 use crate::http::status::{HttpError, Status};
 use crate::request::request_line::{Method, WriteMethod};
-use crate::upload::fields::{ExpectedDigest, HeadFields};
-use crate::upload::ietf::UploadFields;
-use crate::upload::location::upload_of;
-use crate::upload::running::{CompletedUpload, UploadTurn};
-use crate::upload::tus;
 
 /// The operation that a request asks for, by its method and fields.
 #[derive(Debug)]

@@ -11,12 +11,12 @@ use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{BUSY, TOO_LARGE};
 use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest};
+use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
+use crate::connection::upload_protocols::ietf::{self, INCONSISTENT, Interop, UploadFields};
+use crate::connection::upload_protocols::running::CompletedUpload;
+use crate::connection::upload_protocols::tus;
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
-use crate::upload::fields::{ExpectedDigest, HeadFields};
-use crate::upload::ietf::{self, INCONSISTENT, Interop, UploadFields};
-use crate::upload::running::CompletedUpload;
-use crate::upload::tus;
 
 /// The part of a file in a request.
 pub(super) struct Part {

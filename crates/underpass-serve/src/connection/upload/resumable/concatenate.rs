@@ -10,8 +10,8 @@ use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::upload::put::{BUSY, overwrite};
 use crate::connection::upload::request::{StepResult, WriteRequest};
+use crate::connection::upload_protocols::location::location;
 use crate::http::status::{HttpError, Status};
-use crate::upload::location::location;
 
 const NOT_A_PART: HttpError = HttpError::bad("an upload to be joined is not a part of a file");
 const INCOMPLETE_PART: HttpError = HttpError::bad("a part of the file is not complete");

@@ -13,13 +13,13 @@ use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{NO_NAME, overwrite};
 use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest, fault, refusal};
+use crate::connection::upload_protocols::ietf::UploadFields;
+use crate::connection::upload_protocols::location::location;
+use crate::connection::upload_protocols::tus::{self, ConcatRole, CreationFields, UploadMetadata};
 use crate::http::fields::push_field;
 use crate::http::status::{HttpError, Status};
 use crate::request::path::PathForm;
 use crate::request::request_line::HttpVersion;
-use crate::upload::ietf::UploadFields;
-use crate::upload::location::location;
-use crate::upload::tus::{self, ConcatRole, CreationFields, UploadMetadata};
 
 const CREATED: HttpError = HttpError::new(Status::Created, "the upload was created");
 

@@ -9,16 +9,16 @@ use underpass_receive::{Error as ReceiveFault, PartialFile, UploadRecord};
 use super::detail;
 use crate::answer::text::TextResponse;
 use crate::connection::upload::request::WriteRequest;
+use crate::connection::upload_protocols::fields::HeadFields;
+use crate::connection::upload_protocols::ietf::{self, Interop};
+use crate::connection::upload_protocols::running::CompletedUpload;
+use crate::connection::upload_protocols::tus;
 use crate::http::status::{HttpError, Status};
 use crate::options::uploads::UploadOptions;
 use crate::request::head::RequestHead;
 use crate::request::path::SitePath;
 use crate::site::sites::ServedSite;
-use crate::upload::areas::UploadArea;
-use crate::upload::fields::HeadFields;
-use crate::upload::ietf::{self, Interop};
-use crate::upload::running::CompletedUpload;
-use crate::upload::tus;
+use crate::site::upload_area::UploadArea;
 
 /// The protocol of an upload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
