@@ -69,6 +69,13 @@ pub const TURN_BYTES_MAX_UNDER_BBR: u64 = 512 << 10;
 /// (`/proc/sys/fs/pipe-user-pages-soft`); slow readers keep theirs for long.
 pub const PIPES_MAX: usize = 16;
 
+/// A write of up to [`PIPE_BYTES`] to the page cache takes less; one that takes longer was throttled.
+pub const SLOW_WRITE: Duration = Duration::from_millis(2);
+
+/// After a slow write, another thread makes this many before the event loop tries again. Throttled
+/// writers are held up for up to 200 ms at a time, others should not wait for it often.
+pub const WRITES_APART: u32 = 64;
+
 /// Idle buffers kept for reuse: enough for the threads that copy in parallel, 2 MiB in total. A new
 /// one is mapped, zeroed and unmapped again, which a small file notices.
 pub const IDLE_BUFFERS_MAX: usize = 8;

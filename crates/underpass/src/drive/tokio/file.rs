@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ::tokio::io::Interest;
 use ::tokio::task::{JoinHandle, spawn_blocking};
@@ -22,7 +23,7 @@ use crate::transfer::verdict::{Situation, Verdict, verdict};
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
 use crate::vocabulary::error::{Error, Fault};
-use crate::vocabulary::limits::{PIPE_BYTES, TURN_BYTES_MAX};
+use crate::vocabulary::limits::{PIPE_BYTES, SLOW_WRITE, TURN_BYTES_MAX, WRITES_APART};
 
 /// Sends a range of a file to one socket. Dropping a future loses nothing: the sender records what
 /// the socket has taken, and a later call continues from there.
@@ -117,8 +118,8 @@ impl FileSender {
 }
 
 /// Receives a body of known length from one socket into a file, by splice if the kernel can.
-/// Tokio's threads for blocking calls write to the file, which the kernel may throttle: the event
-/// loop never waits for the disk. Dropping a future loses nothing: bytes between socket and file
+/// While the kernel throttles writers, Tokio's threads for blocking calls write to the file, so that
+/// the event loop does not wait for the disk. Dropping a future loses nothing: bytes between socket and file
 /// stay in the receiver, and a later call continues from there. The caller syncs and closes the
 /// file, which may report a lost write (close(2)).
 ///
@@ -155,12 +156,34 @@ pub struct FileReceiver {
     body: Option<Box<StreamTransfer>>,
     /// The write in progress on another thread.
     pending: Option<WriteInProgress>,
+    pace: WritePace,
     failed: Option<(Fault, Option<Errno>)>,
+}
+
+/// Whether writes are made on the event loop: they are as long as none takes long, which a write to
+/// the page cache does not.
+#[derive(Debug, Default)]
+struct WritePace {
+    /// Number of writes that another thread makes before the event loop tries again.
+    apart: u32,
+}
+
+impl WritePace {
+    fn is_quick(&self) -> bool {
+        self.apart == 0
+    }
+
+    fn record(&mut self, took: Duration) {
+        self.apart = match took > SLOW_WRITE {
+            true => WRITES_APART,
+            false => self.apart.saturating_sub(1),
+        };
+    }
 }
 
 #[derive(Debug)]
 enum WriteInProgress {
-    Drain(JoinHandle<(DetachedDrain, Result<u64, Errno>)>),
+    Drain(JoinHandle<(DetachedDrain, Result<u64, Errno>, Duration)>),
     Memory(JoinHandle<MemoryWrite>),
 }
 
@@ -169,6 +192,7 @@ enum WriteInProgress {
 struct MemoryWrite {
     written: u64,
     calls: u64,
+    took: Duration,
     result: Result<(), Errno>,
 }
 
@@ -194,6 +218,7 @@ impl FileReceiver {
             unwritten: Vec::new(),
             body: None,
             pending: None,
+            pace: WritePace::default(),
             failed: None,
         })
     }
@@ -263,7 +288,10 @@ impl FileReceiver {
                     let done = drain.await;
                     self.pending = None;
                     match done {
-                        Ok((drain, result)) => self.drained(drain, result, kernel)?,
+                        Ok((drain, result, took)) => {
+                            self.pace.record(took);
+                            self.drained(drain, result, kernel)?;
+                        }
                         Err(_) => self.failed = Some((Fault::Sink, Some(Errno::IO))),
                     }
                 }
@@ -322,10 +350,17 @@ impl FileReceiver {
         if let Some(mut drain) = body.take_drain() {
             let file = Arc::clone(&self.sink.fd);
             let write = move || {
+                let begun = Instant::now();
                 let result = drain.run(file.as_fd());
-                (drain, result)
+                (drain, result, begun.elapsed())
             };
-            self.pending = Some(WriteInProgress::Drain(spawn_blocking(write)));
+            if self.pace.is_quick() {
+                let (drain, result, took) = write();
+                self.pace.record(took);
+                self.drained(drain, result, kernel)?;
+            } else {
+                self.pending = Some(WriteInProgress::Drain(spawn_blocking(write)));
+            }
             return Ok(Step::Again);
         }
         let step = body.step(socket, &AlwaysReady(self.sink.fd.as_fd()), kernel);
@@ -373,7 +408,7 @@ impl FileReceiver {
         Ok(step)
     }
 
-    /// Has a thread write the bytes in memory.
+    /// Writes the bytes in memory, or has a thread do so.
     fn write(&mut self) {
         let (file, at) = (Arc::clone(&self.sink.fd), self.sink.to);
         let bytes = std::mem::take(&mut self.unwritten);
@@ -382,10 +417,14 @@ impl FileReceiver {
             let _guard = SignalGuard::against(raised);
             write_all(file.as_fd(), &bytes, at)
         };
-        self.pending = Some(WriteInProgress::Memory(spawn_blocking(write)));
+        match self.pace.is_quick() {
+            true => self.wrote(&write()),
+            false => self.pending = Some(WriteInProgress::Memory(spawn_blocking(write))),
+        }
     }
 
     fn wrote(&mut self, done: &MemoryWrite) {
+        self.pace.record(done.took);
         self.account
             .record(Mechanism::ReadWrite, done.written, done.calls);
         self.sink.to += done.written;
@@ -409,9 +448,11 @@ impl FileReceiver {
 
 /// Writes all of `bytes` at an offset of a file, unless a call fails.
 fn write_all(file: BorrowedFd<'_>, bytes: &[u8], from: u64) -> MemoryWrite {
+    let begun = Instant::now();
     let mut done = MemoryWrite {
         written: 0,
         calls: 0,
+        took: Duration::ZERO,
         result: Ok(()),
     };
     while done.result.is_ok() && done.written < bytes.len() as u64 {
@@ -423,5 +464,6 @@ fn write_all(file: BorrowedFd<'_>, bytes: &[u8], from: u64) -> MemoryWrite {
             Err(errno) => done.result = Err(errno),
         }
     }
+    done.took = begun.elapsed();
     done
 }
