@@ -117,6 +117,11 @@ pub(crate) const ACCESS_FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest key of signed links, which HMAC-SHA-256 wants to be as long as its hash; 32 bytes
 /// in base64 are longer.
 pub(crate) const LINK_KEY_BYTES_MIN: usize = 32;
+/// How long a browser keeps the cookie of a signed folder: a day's work. The link renews it.
+pub(crate) const LINK_COOKIE_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+/// Cookies of signed folders that are verified in one request: a browser has one for each folder
+/// above a path. Each costs a hash for each key.
+pub(crate) const LINK_COOKIES_MAX: usize = 8;
 /// Memory that verifying one argon2id hash may take, in KiB; one thread verifies one at a time.
 pub(crate) const ARGON2_MEMORY_KIB_MAX: u32 = 256 << 10;
 /// Passes over it.

@@ -85,6 +85,8 @@ pub(crate) struct Asker {
     pub(crate) token: Option<Arc<str>>,
     pub(crate) certificate: Option<Arc<str>>,
     pub(crate) link: ShownLink,
+    /// A line of `Set-Cookie` that stands for the link from now on, behind a line end.
+    pub(crate) cookie: Option<Arc<str>>,
     /// A password was shown that was not verified: when to come back.
     pub(crate) login_delay: Option<Duration>,
 }
@@ -106,6 +108,7 @@ impl Asker {
             token: None,
             certificate: None,
             link: ShownLink::None,
+            cookie: None,
             login_delay: None,
         }
     }

@@ -28,8 +28,8 @@ use crate::request::request_line::{HttpTarget, HttpVersion, Method, split_port};
 use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::{
-    Candidate, Compressible, Extras, MatchedRedirect, Offer, RequestedPath, RewrittenPath,
-    SiteRules, SoughtPath,
+    Candidate, Compressible, MatchedRedirect, Offer, RequestedPath, RewrittenPath, SiteRules,
+    SoughtPath,
 };
 
 /// What a request gets.
@@ -106,6 +106,9 @@ pub(crate) trait Lookup {
     /// Whether the asker may read what a path names, whether there is anything or not.
     fn permit(&self, path: &SitePath) -> Result<(), AccessRefusal>;
 
+    /// How many names the path of the signed link has by which the asker reads; 0 without one.
+    fn link_depth(&self) -> usize;
+
     /// What a path leads to.
     fn find(&self, path: SitePath) -> Resolved;
 
@@ -126,18 +129,8 @@ pub(crate) fn decide(
     limits: &RequestLimits,
     lookup: &impl Lookup,
 ) -> Response {
-    if request.expect == Expectation::Unknown {
-        return text(Status::ExpectationFailed, "unknown expectation");
-    }
-    match request.method {
-        Method::Disabled | Method::Connect => {
-            return TextResponse::new(NOT_ALLOWED)
-                .with_field("Allow", ALLOWED_METHODS)
-                .into();
-        }
-        Method::Unknown => return text(Status::NotImplemented, "unknown method"),
-        Method::Options => return Response::Ready(ReadyResponse::Options),
-        Method::Get | Method::Head => {}
+    if let Some(response) = by_method(&request) {
+        return response;
     }
     let RequestHead {
         method,
@@ -148,7 +141,7 @@ pub(crate) fn decide(
         fields,
         ..
     } = request;
-    let HttpTarget::Path { path, query } = target else {
+    let HttpTarget::Path { path, query, .. } = target else {
         return text(Status::BadRequest, "the target is not a path");
     };
     let access = match lookup.permit(&path) {
@@ -180,19 +173,37 @@ pub(crate) fn decide(
         }
         Resolved::Folder(folder) => folder_moved(&requested, &asked.unwrap_or(folder), query),
         Resolved::NoIndex(folder) => {
-            let path = asked.unwrap_or_else(|| folder.path.clone());
-            let accept = fields.accept.as_deref();
-            of_folder(folder, path, parameters, rules.extras, accept)
+            let view = ListingView {
+                path: asked.unwrap_or_else(|| folder.path.clone()),
+                top: lookup.link_depth(),
+                format: (parameters.format).unwrap_or_else(|| preferred(fields.accept.as_deref())),
+                query: parameters,
+                archives: rules.extras.archives,
+            };
+            of_folder(folder, view, rules.extras.listing)
         }
         Resolved::Refused(refusal) => refused(refusal, &rules.options.access).into(),
         found => without(found),
     }
 }
 
+/// The response to a request that asks for nothing of the site.
+fn by_method(request: &RequestHead<'_>) -> Option<Response> {
+    Some(match (request.expect, request.method) {
+        (Expectation::Unknown, _) => text(Status::ExpectationFailed, "unknown expectation"),
+        (_, Method::Disabled | Method::Connect) => TextResponse::new(NOT_ALLOWED)
+            .with_field("Allow", ALLOWED_METHODS)
+            .into(),
+        (_, Method::Unknown) => text(Status::NotImplemented, "unknown method"),
+        (_, Method::Options) => Response::Ready(ReadyResponse::Options),
+        (_, Method::Get | Method::Head) => return None,
+    })
+}
+
 /// Redirects a request that came unencrypted to HTTPS on `port`. `None` for a challenge of ACME
 /// (RFC 8555, section 8.3), which is answered here.
 pub(crate) fn to_https(request: &RequestHead<'_>, port: u16) -> Option<TextResponse> {
-    let HttpTarget::Path { path, query } = &request.target else {
+    let HttpTarget::Path { path, query, .. } = &request.target else {
         return Some(TextResponse::new(ENCRYPTED_ONLY));
     };
     if path.bytes().starts_with(ACME_CHALLENGES) {
@@ -534,32 +545,16 @@ fn content(
     }
 }
 
-/// The response with a folder that the request calls `path`.
-fn of_folder(
-    folder: SiteFolder,
-    path: SitePath,
-    asked: Query,
-    extras: Extras,
-    accept: Option<&[u8]>,
-) -> Response {
-    match (asked.archive(), extras.archives, extras.listing) {
+/// The response with a folder: as an archive, if that is asked for, or its listing.
+fn of_folder(folder: SiteFolder, view: ListingView, listing: Offer) -> Response {
+    match (view.query.archive(), view.archives, listing) {
         (Some(format), Offer::On, _) => Response::Produced(Production::Archive(folder, format)),
         (Some(_), Offer::Off, _) => text(Status::Forbidden, "archives of folders are disabled"),
         (None, _, Offer::Off) => text(
             Status::Forbidden,
             "the folder has no index, and listings are disabled",
         ),
-        (None, archives, Offer::On) => {
-            let view = ListingView {
-                path,
-                format: asked.format.unwrap_or_else(|| preferred(accept)),
-                order: asked.order(),
-                search: asked.search,
-                archives,
-                signed: asked.signed,
-            };
-            Response::Produced(Production::Listing(folder, view))
-        }
+        (None, _, Offer::On) => Response::Produced(Production::Listing(folder, view)),
     }
 }
 

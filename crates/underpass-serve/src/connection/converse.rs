@@ -25,12 +25,13 @@ use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::connection::exchange::Exchange;
-use crate::connection::identify::{CredentialUse, Identified};
+use crate::connection::identify::Identified;
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::worker::{Answer, AnswerTerms, HashJob, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::{ExchangeEnd, SlowClient};
 use crate::request::Scheme;
+use crate::request::forwarded::sender;
 use crate::request::head::{
     Expectation, Framing, HeadProgress, HeadScanner, Persistence, RequestHead, method_of,
 };
@@ -258,8 +259,9 @@ impl<'c> Exchanges<'c> {
         self.exchange.understand(bytes, Some(&request));
         let site = worker.site_of(request.authority);
         self.exchange.reaches(site);
-        self.exchange.client = worker.client(peer, &request);
-        let identified = identify(worker, &self.exchange, self.https, (&request, site));
+        (self.exchange.client, self.exchange.scheme) =
+            sender(peer, &request.fields, &worker.shared.proxies);
+        let identified = worker.identify((&request, site), &self.exchange, self.https);
         let is_empty = request.framing == Framing::Empty;
         let (persistence, last) = match (is_empty, request.persistence) {
             (true, Persistence::Close) => (Persistence::Close, LastRequest::Announced),
@@ -311,7 +313,7 @@ impl<'c> Exchanges<'c> {
         let permits = match head.parse(bytes) {
             Ok(request) => {
                 let site = worker.site_of(request.authority);
-                let identified = identify(worker, &self.exchange, self.https, (&request, site));
+                let identified = worker.identify((&request, site), &self.exchange, self.https);
                 self.verified(identified).await
             }
             Err(error) => return self.refuse(method_of(bytes), error).await,
@@ -488,6 +490,11 @@ impl<'c> Exchanges<'c> {
         if let (Some(field), Some(_)) = (&worker.shared.hsts, &self.exchange.tls) {
             self.amend(&mut response, field);
         }
+        if response.status.code() < 400
+            && let Some(cookie) = self.exchange.cookie()
+        {
+            self.amend(&mut response, &cookie);
+        }
         if worker.shared.registry.explain == Explain::On {
             let made = match &response.body {
                 SentBody::Produced(body) => Some(body.made()),
@@ -526,24 +533,6 @@ impl<'c> Exchanges<'c> {
         self.worker
             .record(self.connection.outbox(), &mut self.exchange, end);
     }
-}
-
-/// Who sends a request. One that is redirected to HTTPS shows its credentials there.
-fn identify(
-    worker: &Worker,
-    exchange: &Exchange,
-    https: Option<u16>,
-    (request, site): (&RequestHead<'_>, usize),
-) -> Identified {
-    if !worker.shared.sites.is_restricted {
-        return Identified::Known(None);
-    }
-    let credentials = match https {
-        None => CredentialUse::Verified,
-        Some(_) => CredentialUse::Ignored,
-    };
-    let tls = exchange.tls.as_deref();
-    worker.identify((request, site), exchange.client, tls, credentials)
 }
 
 /// What becomes of the connection after a request whose end is known.

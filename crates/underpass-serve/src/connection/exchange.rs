@@ -27,6 +27,7 @@ use crate::answer::explain::PreviousResponse;
 use crate::answer::writer::{SentBody, WrittenResponse};
 use crate::http::status::Status;
 use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::request::Scheme;
 use crate::request::forwarded::ClientPlace;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
@@ -51,6 +52,8 @@ pub(crate) struct Exchange {
     pub(crate) connection: u64,
     /// The client that sent the request.
     pub(crate) client: ClientPlace,
+    /// What that client speaks, as far as a proxy says so.
+    pub(crate) scheme: Scheme,
     /// What was agreed on it, where it is encrypted.
     pub(crate) tls: Option<Rc<TlsInfo>>,
     level: ObservationLevel,
@@ -107,6 +110,7 @@ impl Exchange {
         Exchange {
             connection: number,
             client: ClientPlace::of(connection.client().ip()),
+            scheme: Scheme::Http,
             tls: connection.tls().cloned(),
             level,
             meter: (level == ObservationLevel::ProcessorTime).then(Rc::default),
@@ -162,6 +166,11 @@ impl Exchange {
     /// It is known who sent the request.
     pub(crate) fn identified(&mut self, permits: Option<&Permits>) {
         self.current().asker = permits.map(|permits| Arc::clone(&permits.asker));
+    }
+
+    /// The cookie that a response sets for the sender of the request, as a line behind a line end.
+    pub(crate) fn cookie(&self) -> Option<Arc<str>> {
+        self.current.as_ref()?.asker.as_ref()?.cookie.clone()
     }
 
     /// The response is in the outbox, and nothing of it has been sent.

@@ -1,7 +1,6 @@
 //! What one worker keeps for all its connections, and how it answers a request.
 
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -9,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
-use underpass_net::{Connection, DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
+use underpass_net::{Connection, DescriptorRoom, LogThrottle, Occurrence, Proxies};
 
 use crate::access::permits::Permits;
 use crate::access::rules::AccessRefusal;
@@ -31,7 +30,6 @@ use crate::limits::{OPEN_ATTEMPTS_MAX, RequestLimits};
 use crate::log::{AccessLog, LogWriter};
 use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
-use crate::request::forwarded::{ClientPlace, client};
 use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
@@ -142,6 +140,10 @@ impl Lookup for SiteLookup<'_, '_> {
             .map_or(Ok(()), |permits| permits.check(path.bytes()))
     }
 
+    fn link_depth(&self) -> usize {
+        self.permits.map_or(0, |permits| permits.asker.link.depth())
+    }
+
     fn find(&self, path: SitePath) -> Resolved {
         // Before it is known whether somebody else has just read it.
         if let Err(refusal) = self.permit(&path) {
@@ -216,16 +218,6 @@ impl Worker {
         self.metrics.connections_accepted.add(1);
         let number = self.shared.registry.next_connection();
         Exchange::new(number, connection, self.shared.observation)
-    }
-
-    /// The client of a request on a connection of `peer`.
-    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &RequestHead<'_>) -> ClientPlace {
-        let field = match self.shared.proxies.forwarded {
-            Forwarded::Off => return ClientPlace::of(peer),
-            Forwarded::Forwarded => &request.fields.forwarded,
-            Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
-        };
-        client(peer, field.as_deref(), &self.shared.proxies)
     }
 
     /// Closes the files that are kept open for later requests.

@@ -16,13 +16,14 @@ use crate::http::status::HttpError;
 /// Room for what is put behind a path: an index, `.html`, `.zst`.
 const ROOM: usize = 16;
 
-/// The characters a path segment must not have as they are (RFC 3986, section 3.3), and `\`, which
-/// browsers take for a slash.
+/// The characters a path segment must not have as they are (RFC 3986, section 3.3), `\`, which
+/// browsers take for a slash, and `;`, which no cookie can have in its path.
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'#')
     .add(b'%')
+    .add(b';')
     .add(b'<')
     .add(b'>')
     .add(b'?')
@@ -37,13 +38,7 @@ const ENCODED: &AsciiSet = &CONTROLS
 
 /// What a segment or a value must not have as it is in a link that stands in HTML, in a header
 /// field, or behind `?name=`.
-const LINKED: &AsciiSet = &ENCODED
-    .add(b'/')
-    .add(b'&')
-    .add(b'+')
-    .add(b'=')
-    .add(b'\'')
-    .add(b';');
+const LINKED: &AsciiSet = &ENCODED.add(b'/').add(b'&').add(b'+').add(b'=').add(b'\'');
 
 /// A normalised path: segments joined by single slashes, none of them empty, `.` or `..`; no NUL.
 #[derive(Clone, Eq, PartialEq)]
@@ -132,6 +127,11 @@ impl SitePath {
         }
     }
 
+    /// Its segments.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        names(&self.bytes)
+    }
+
     /// The last segment, or nothing for the root itself.
     pub(crate) fn name(&self) -> &[u8] {
         let mut segments = self.bytes.rsplit(|&byte| byte == b'/');
@@ -156,6 +156,12 @@ impl SitePath {
         location.push(b'/');
         encode_path(&self.bytes, location);
     }
+}
+
+/// The names in the bytes of a path.
+pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty())
 }
 
 /// Appends what is beneath a folder, percent-encoded.

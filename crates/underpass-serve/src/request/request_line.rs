@@ -117,6 +117,8 @@ pub(crate) enum HttpTarget<'b> {
     /// Something of the site.
     Path {
         path: SitePath,
+        /// The path as it came.
+        spelling: &'b [u8],
         /// What follows the first `?`, as it came.
         query: Option<&'b [u8]>,
     },
@@ -150,6 +152,7 @@ fn origin(target: &[u8]) -> Result<HttpTarget<'_>, HttpError> {
     };
     Ok(HttpTarget::Path {
         path: SitePath::parse(path)?,
+        spelling: path,
         query,
     })
 }
@@ -174,6 +177,7 @@ fn absolute(target: &[u8], spoken: Scheme) -> Result<(Option<&[u8]>, HttpTarget<
         [b'/', ..] => origin(path)?,
         _ => HttpTarget::Path {
             path: SitePath::parse(b"/")?,
+            spelling: b"/",
             query: path.split_first().map(|(_, query)| query),
         },
     };
@@ -324,7 +328,7 @@ mod tests {
 
     fn get(target: &str) -> Result<String, Status> {
         match HttpTarget::parse(target.as_bytes(), Method::Get, Scheme::Http) {
-            Ok((_, HttpTarget::Path { path, query })) => Ok(format!(
+            Ok((_, HttpTarget::Path { path, query, .. })) => Ok(format!(
                 "{path:?}{}",
                 query.map_or(String::new(), |query| format!("?{}", query.escape_ascii()))
             )),

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::access::links::SignedParameter;
 use crate::request::path::SitePath;
-use crate::request::query::{ListingFormat, SortDirection, SortKey, SortOrder};
+use crate::request::query::{ListingFormat, Query, SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
 
@@ -12,13 +11,12 @@ use crate::site::rules::Offer;
 #[derive(Clone, Debug)]
 pub(crate) struct ListingView {
     pub(crate) path: SitePath,
+    /// How many names of the path lead above the signed folder by which it is read.
+    pub(crate) top: usize,
     pub(crate) format: ListingFormat,
-    pub(crate) order: SortOrder,
-    /// Only names that contain this are listed.
-    pub(crate) search: Vec<u8>,
+    /// The order, the search, and the signature, which links in the page have too.
+    pub(crate) query: Query,
     pub(crate) archives: Offer,
-    /// The signature of the link by which it is read: links in the page have it too.
-    pub(crate) signed: Option<SignedParameter>,
 }
 
 /// Whether the rows have the order that was asked for.

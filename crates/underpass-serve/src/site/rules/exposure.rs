@@ -58,15 +58,16 @@ impl From<bool> for Offer {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Audience {
     Everyone,
-    /// Some, and what caches may do with it.
-    Some(AccessCache),
+    /// Some: what caches may do with it, and the fields of requests that decide who.
+    Some(AccessCache, &'static str),
 }
 
 impl Audience {
     /// Of what depends on who asks.
     pub(crate) fn of(access: &AccessOptions) -> Audience {
         match access.is_configured() {
-            true => Audience::Some(access.cache),
+            true if access.link_cookies => Audience::Some(access.cache, "Authorization, Cookie"),
+            true => Audience::Some(access.cache, "Authorization"),
             false => Audience::Everyone,
         }
     }
@@ -76,7 +77,7 @@ impl Audience {
     pub(crate) fn restrict<'c>(self, control: Option<&'c str>) -> Option<Cow<'c, str>> {
         let cache = match self {
             Audience::Everyone => return control.map(Cow::Borrowed),
-            Audience::Some(cache) => cache,
+            Audience::Some(cache, _) => cache,
         };
         let mut directives = vec![match cache {
             AccessCache::Private => "private",
@@ -93,9 +94,12 @@ impl Audience {
         Some(Cow::Owned(directives.join(", ")))
     }
 
-    /// The field of requests that it depends on.
+    /// The fields of requests that it depends on.
     pub(crate) fn varies(self) -> Option<&'static str> {
-        (self != Audience::Everyone).then_some("Authorization")
+        match self {
+            Audience::Everyone => None,
+            Audience::Some(_, fields) => Some(fields),
+        }
     }
 }
 
@@ -119,7 +123,7 @@ mod tests {
 
     #[test]
     fn no_shared_cache_keeps_what_some_may_read() {
-        let restricted = |cache, control| Audience::Some(cache).restrict(control).unwrap();
+        let restricted = |cache, control| Audience::Some(cache, "").restrict(control).unwrap();
         for (control, expected) in [
             (None, "private"),
             (

@@ -39,7 +39,7 @@ pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
-pub(crate) use exposure::{Audience, Extras, Offer, Visibility};
+pub(crate) use exposure::{Audience, Offer, Visibility};
 pub(crate) use header_rules::ProducedFields;
 pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
