@@ -9,8 +9,9 @@ use tokio::sync::Semaphore;
 use underpass_log::LogManager;
 use underpass_monitor::MetricsService;
 
+use underpass_net::LogThrottle;
+
 use crate::connection::frame::RequestMemory;
-use crate::connection::refusals::RefusalLog;
 use crate::connection::unsupported::UnsupportedLog;
 use crate::connection::waiters::{FetchWaiters, MovedLists};
 use crate::counts::{BrokerCounts, WorkerCounts};
@@ -42,9 +43,9 @@ pub(crate) struct BrokerWorker {
     pub(crate) waiters: Rc<FetchWaiters>,
     pub(crate) counts: Arc<WorkerCounts>,
     /// Batches that are not appended, and offsets that cannot be read.
-    pub(crate) refusals: RefusalLog,
+    pub(crate) refusals: LogThrottle,
     /// Connections that are closed because of what was sent on them.
-    pub(crate) disconnections: RefusalLog,
+    pub(crate) disconnections: LogThrottle,
 }
 
 /// What a listener of a broker leads to.

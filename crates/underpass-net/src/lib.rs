@@ -54,7 +54,7 @@ pub use limits::ConnectionLimits;
 pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 pub use listen::machine::machine_addresses;
-pub use log_throttle::{LogThrottle, Occurrence};
+pub use log_throttle::LogThrottle;
 pub use process::confine::{Confine, Confinement, confine, confine_as};
 pub use process::notify::Notifier;
 pub use process::resources::{cores, forbid_core_dumps};

@@ -278,8 +278,10 @@ pub(crate) const SEALED_COST: u64 = 4;
 /// while the disk works; this many requests keep it busy, and more would only queue there.
 pub(crate) const READERS_MAX: usize = 8;
 
-/// An event is logged again after it has not occurred for this long.
-pub(crate) const LOG_QUIET: Duration = Duration::from_secs(10);
+/// Time between two warnings about events of one kind.
+pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// The same for warnings with the same words.
+pub(crate) const LOG_SAME_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long a reload waits until earlier workers accept no more. They do after the event that they
 /// are handling, within milliseconds.

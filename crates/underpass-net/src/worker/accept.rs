@@ -21,7 +21,7 @@ use crate::connection::transport::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionSet};
 use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits, EVICTION_BACKOFF};
 use crate::listen::address::PeerAddress;
-use crate::log_throttle::{LogThrottle, Occurrence};
+use crate::log_throttle::LogThrottle;
 use crate::process::resources::has_descriptors;
 use crate::worker::listener::WorkerListener;
 
@@ -84,7 +84,7 @@ pub(crate) async fn accept<S>(
                 let evicted = connections.evict(group);
                 if group == CLIENTS {
                     report(AcceptEvent::Evicted(evicted));
-                    warn_full(&evictions, evicted);
+                    evictions.warn(ALL_IN_USE);
                 }
                 // Those that are closed end before, and others may become idle.
                 next_eviction = Instant::now() + EVICTION_BACKOFF;
@@ -93,6 +93,10 @@ pub(crate) async fn accept<S>(
         }
     }
 }
+
+const ALL_IN_USE: &str = "all connections are in use: idle ones are closed to make room for new \
+                          ones, which wait where none is idle; raise connections-max, or the limit \
+                          on descriptors";
 
 /// What an acceptor waits for.
 enum NextEvent<'l, S> {
@@ -208,24 +212,8 @@ pub(crate) fn is_shortage(errno: Option<Errno>) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Warns that a worker has as many connections as it may have.
-fn warn_full(throttle: &LogThrottle, evicted: u64) {
-    if throttle.record(Instant::now().into_std()) == Occurrence::Repeated {
-        return;
-    }
-    let how = match evicted {
-        0 => "new ones wait until one ends or becomes idle",
-        _ => "idle ones are closed to make room for new ones",
-    };
-    tracing::warn!(
-        "all connections are in use, {how}; raise connections-max, or the limit on descriptors"
-    );
-}
-
 fn warn(throttle: &LogThrottle, error: &io::Error) {
-    if throttle.record(Instant::now().into_std()) == Occurrence::First {
-        tracing::warn!("connections have to wait: accept: {error}");
-    }
+    throttle.warn(format_args!("connections have to wait: accept: {error}"));
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
-use underpass_net::{Connection, DescriptorRoom, LogThrottle, Occurrence, Proxies};
+use underpass_net::{Connection, DescriptorRoom, LogThrottle, Proxies};
 
 use crate::access::permits::Permits;
 use crate::access::rules::AccessRefusal;
@@ -348,9 +348,8 @@ impl Worker {
         let (status, Some(errno)) = (text.error.status, text.cause) else {
             return;
         };
-        if self.throttle.record(Instant::now()) == Occurrence::First {
-            tracing::warn!("requests answered with {}: {errno}", status.line());
-        }
+        let what = format_args!("requests answered with {}: {errno}", status.line());
+        self.throttle.warn(what);
     }
 
     /// Hashes a file for a response. Dropping the future stops it.

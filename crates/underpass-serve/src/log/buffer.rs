@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use underpass_net::{LogThrottle, Occurrence};
+use underpass_net::LogThrottle;
 
 use super::options::{LogFormat, LogOptions};
 use super::{combined, json};
@@ -130,12 +130,6 @@ impl LogBuffers {
         }
     }
 
-    /// Whether this begins a burst of lines that are dropped, by all workers.
-    fn is_first(&self) -> bool {
-        let throttle = self.dropping.lock();
-        throttle.is_ok_and(|throttle| throttle.record(Instant::now()) == Occurrence::First)
-    }
-
     /// Lines that were lost or are given up now, and were not reported: they are from now on.
     pub(super) fn take_lost(&self, given_up: u64) -> u64 {
         let LogCounters {
@@ -234,12 +228,12 @@ impl LogWriter {
     fn drop_line(&self) {
         let dropped = &self.buffers.counters.dropped_lines;
         dropped.fetch_add(1, Ordering::Relaxed);
-        if self.buffers.is_first() {
+        const WHAT: &str =
+            "lines of the access log are dropped: they come faster than they are taken";
+        let throttle = self.buffers.dropping.lock();
+        if throttle.is_ok_and(|throttle| throttle.warn(WHAT)) {
             let reported = &self.buffers.dropping_reported;
             reported.store(true, Ordering::Relaxed);
-            tracing::warn!(
-                "lines of the access log are dropped: they come faster than they are taken"
-            );
         }
     }
 
