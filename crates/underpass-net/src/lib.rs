@@ -50,7 +50,7 @@ pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
 pub use connection::{Arrival, Connection, ReadOutcome};
 pub use error::{ConnectionError, Error};
 pub use handover::inherit::{HandedFile, Inherited, Predecessor};
-pub use limits::ConnectionLimits;
+pub use limits::{ConnectionLimits, INPUT_BYTES_MAX};
 pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 pub use listen::machine::machine_addresses;

@@ -27,18 +27,10 @@ pub struct ConnectionLimits {
     /// machine's own (loopback) connections and those of trusted proxies, and each worker counts
     /// its own connections.
     pub connections_per_client_max: Option<NonZeroUsize>,
-    /// Connections that the kernel completes before they are accepted, per worker. The kernel
-    /// clamps it to `net.core.somaxconn` (4,096 since Linux 5.4), so the default requests the
-    /// maximum.
-    pub backlog: i32,
     /// A head and a body that together have at most this size are sent in one call, with the body
     /// read into memory behind the head; 0 disables it. A connection may use as much memory.
     #[serde(deserialize_with = "size::bytes")]
     pub joined_bytes_max: u64,
-    /// Unread input that is buffered for one connection. A peer that sends more has to wait (TCP
-    /// flow control).
-    #[serde(deserialize_with = "size::bytes")]
-    pub input_bytes_max: usize,
     /// How long a connection may be idle between two requests. The default is longer than the
     /// timeout of most clients, so that the client closes first and no request meets a closing
     /// connection.
@@ -78,12 +70,9 @@ pub struct ConnectionLimits {
     /// How long a TLS handshake may take.
     #[serde(with = "humantime_serde")]
     pub handshake_timeout: Duration,
-    /// How many bytes are read and discarded after the last response, so that a reset does not
-    /// destroy it.
-    #[serde(deserialize_with = "size::bytes")]
-    pub linger_bytes_max: usize,
-    /// The timeout for that.
-    #[serde(with = "humantime_serde")]
+    /// How long input is read and discarded after the last response, so that a reset does not
+    /// destroy it. No option: it begins again while the peer reads.
+    #[serde(skip)]
     pub linger_timeout: Duration,
     /// How long responses in progress may continue after the first request to stop. After a reload
     /// or an upgrade, how long earlier connections may stay idle; their responses in progress have
@@ -97,9 +86,7 @@ impl Default for ConnectionLimits {
         ConnectionLimits {
             connections_max: 65_536,
             connections_per_client_max: None,
-            backlog: 4_096,
             joined_bytes_max: JOINED_BYTES_MAX,
-            input_bytes_max: 64 << 10,
             idle_timeout: Duration::from_secs(75),
             stall_timeout: Duration::from_secs(300),
             rate_min: 256,
@@ -109,7 +96,6 @@ impl Default for ConnectionLimits {
             rate_per_client_max: None,
             proxy: Proxies::default(),
             handshake_timeout: Duration::from_secs(10),
-            linger_bytes_max: 256 << 10,
             linger_timeout: Duration::from_secs(5),
             stop_timeout: Duration::from_secs(30),
         }
@@ -133,14 +119,23 @@ impl ConnectionLimits {
             "rate-min-window is shorter than a second, which a lost packet may take; raise it"
         } else if self.proxy.is_used() && self.proxy.trusted.is_empty() {
             "proxy.protocol or proxy.forwarded is set, but no network is in proxy.trusted; name one"
-        } else if self.proxy.is_used() && self.input_bytes_max < PROXY_BYTES_MAX {
-            "input-bytes-max is less than the size of a PROXY header; raise it to at least 4096"
         } else {
             return Ok(());
         };
         Err(Error::Contradiction { what })
     }
 }
+
+/// Connections that the kernel completes before they are accepted, per worker: as many as
+/// `net.core.somaxconn` allows since Linux 5.4.
+pub(crate) const BACKLOG: i32 = 4_096;
+
+/// Unread input that is buffered for one connection: a head of a request, twice as large as usual
+/// servers allow. A peer that sends more has to wait (TCP flow control).
+pub const INPUT_BYTES_MAX: usize = 64 << 10;
+
+/// Input that is read and discarded after the last response: what a window holds, several times.
+pub(crate) const LINGER_BYTES_MAX: usize = 256 << 10;
 
 /// Over a shorter time a slow rate cannot be distinguished from a retransmission.
 const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);

@@ -53,7 +53,7 @@ pub use underpass_monitor::{StatusAddress, StatusOptions};
 
 pub use connection::worker::Worker;
 pub use metrics::worker_metrics::ServeSummary;
-pub use options::settings::{ConfigOverride, OverrideSource};
+pub use options::settings::ConfigOverride;
 pub use server::{FileServer, serve, serve_on, warnings};
 pub use site::rules;
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::Deserialize;
-use underpass_net::size;
+use underpass_net::{INPUT_BYTES_MAX, size};
 
 use crate::error::Error;
 
@@ -189,19 +189,23 @@ impl RequestLimits {
     ///
     /// # Errors
     /// [`Error::Limits`]: which, and what to change.
-    pub(crate) fn check(&self, input_bytes_max: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let what = if self.line_bytes_max < LINE_BYTES_MAX_MIN {
             "requests.line-bytes-max is less than 64, too small for any request"
         } else if self.head_bytes_max < self.line_bytes_max.saturating_add(HEAD_BYTES_MORE) {
             "requests.head-bytes-max is less than requests.line-bytes-max + 64"
-        } else if input_bytes_max < self.head_bytes_max {
-            "connections.input-bytes-max is less than requests.head-bytes-max; raise it as well"
+        } else if self.head_bytes_max > INPUT_BYTES_MAX {
+            "requests.head-bytes-max is more than 65536, what a connection has room for"
         } else {
             return Ok(());
         };
         Err(Error::Limits { what })
     }
 }
+
+/// Bytes of lines of the access log that may wait for the disk, for each worker: about 20,000
+/// lines. Further ones are dropped and counted: a full or stuck disk must not stop the server.
+pub(crate) const LOG_QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// A request body is read and discarded up to this length, so that the connection can be kept; a
 /// longer one closes it. A new connection is cheaper than reading more.

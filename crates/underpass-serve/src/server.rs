@@ -91,9 +91,7 @@ pub fn serve(options: &ServerOptions) -> Result<FileServer, Error> {
 /// # Errors
 /// Any [`Error`]; nothing is left running.
 pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<FileServer, Error> {
-    options
-        .requests
-        .check(options.connections.input_bytes_max)?;
+    options.requests.check()?;
     let sites = Arc::new(ServedSites::open(&options.sites)?);
     let log = AccessLog::open(&options.log, options.user.as_ref(), inherited.take_file())?;
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
@@ -277,9 +275,7 @@ impl FileServer {
         tls: Option<Arc<TlsAcceptor>>,
     ) -> Result<(), Error> {
         self.check_fixed(options)?;
-        options
-            .requests
-            .check(options.connections.input_bytes_max)?;
+        options.requests.check()?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
         self.kept.restrict(options, &sites)?;
         let config = server_config(options, sites, &self.kept, tls.as_ref())?;
@@ -295,9 +291,7 @@ impl FileServer {
     /// What all workers write to the same place can't change under half of them.
     fn check_fixed(&self, options: &ServerOptions) -> Result<(), Error> {
         let (log, asked) = (&self.log, &options.log);
-        let is_same_log = log.access == asked.access
-            && log.format == asked.format
-            && log.queue_bytes_max == asked.queue_bytes_max;
+        let is_same_log = log.access == asked.access && log.format == asked.format;
         let what = match () {
             () if !is_same_log => "log",
             () if self.kept.registry.explain != options.explain => "explain",

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connection::transport::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionSet};
-use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits, EVICTION_BACKOFF};
+use crate::limits::{ACCEPT_BACKOFF, BACKLOG, EVICTION_BACKOFF};
 use crate::listen::address::PeerAddress;
 use crate::log_throttle::LogThrottle;
 use crate::process::resources::has_descriptors;
@@ -151,18 +151,16 @@ async fn next<'l, S>(
 }
 
 /// Accepts the rest of a queue that is about to be closed: the peers are connected already. At most
-/// `backlog` connections, so that connections that arrive meanwhile cannot keep it from ending.
+/// [`BACKLOG`] connections, so that connections that arrive meanwhile cannot keep it from ending.
 pub(crate) async fn take_rest<S>(
     listener: &WorkerListener<S>,
     connections: &ConnectionSet,
-    limits: &ConnectionLimits,
     mut take: impl FnMut(&WorkerListener<S>, Transport, PeerAddress),
 ) {
     let throttle = LogThrottle::default();
-    let backlog = usize::try_from(limits.backlog).unwrap_or(0);
     let mut taken = 0;
     // The kernel lets one more in than the backlog has room for.
-    while taken <= backlog {
+    while taken <= BACKLOG {
         connections.room(listener.group).await;
         match listener.acceptor.accept() {
             Ok((socket, peer)) => {

@@ -12,6 +12,7 @@ use underpass_net::LogThrottle;
 use super::options::{LogFormat, LogOptions};
 use super::{combined, json};
 use crate::connection::exchange::EndedExchange;
+use crate::limits::LOG_QUEUE_BYTES_MAX;
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
 /// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the
@@ -186,7 +187,6 @@ pub(crate) struct LogWriter {
     buffers: Arc<LogBuffers>,
     buffer: LogBuffer,
     format: LogFormat,
-    bytes_max: usize,
 }
 
 impl LogWriter {
@@ -203,7 +203,6 @@ impl LogWriter {
             buffers: Arc::clone(buffers),
             buffer,
             format: options.format,
-            bytes_max: options.queue_bytes_max,
         }
     }
 
@@ -212,7 +211,7 @@ impl LogWriter {
         let Ok(mut lines) = self.buffer.lock() else {
             return;
         };
-        if lines.len() >= self.bytes_max {
+        if lines.len() >= LOG_QUEUE_BYTES_MAX {
             drop(lines);
             self.drop_line();
             return;

@@ -8,7 +8,7 @@ use std::thread::Thread;
 use serde::Deserialize;
 
 /// Options of the access log.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LogOptions {
     /// Where lines go: `off`, `-` or `/dev/stdout` for standard output, or the path of a file,
@@ -16,10 +16,6 @@ pub struct LogOptions {
     pub access: Access,
     /// How a line looks.
     pub format: LogFormat,
-    /// Bytes of lines that may wait for the disk, for each worker. Further lines are dropped and
-    /// counted: a full or stuck disk must not stop the server. 4 MiB are about 20,000 lines.
-    #[serde(deserialize_with = "underpass_net::size::bytes")]
-    pub queue_bytes_max: usize,
     /// Reopens the file, after a rotation.
     #[serde(skip)]
     pub reopen: LogReopen,
@@ -47,18 +43,6 @@ pub enum LogFormat {
     Combined,
     /// An object of JSON with everything that is known of the answer.
     Json,
-}
-
-impl Default for LogOptions {
-    /// Off.
-    fn default() -> LogOptions {
-        LogOptions {
-            access: Access::Off,
-            format: LogFormat::Combined,
-            queue_bytes_max: 4 << 20,
-            reopen: LogReopen::default(),
-        }
-    }
 }
 
 impl FromStr for LogFormat {
