@@ -23,6 +23,12 @@ use crate::request::request_line::Method;
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
+impl fmt::Display for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
 impl Counter {
     /// Counts `more`. Of two threads that do so at once one may be lost: it has one writer.
     pub(crate) fn add(&self, more: u64) {
