@@ -19,6 +19,23 @@
 
 #![forbid(unsafe_code)]
 
+/// Gives an enum its variants in their order, and their labels in logs and metrics.
+macro_rules! labels {
+    ($name:ident { $($variant:ident = $label:literal,)* }) => {
+        impl $name {
+            /// All of them.
+            pub const ALL: [$name; [$($label),*].len()] = [$($name::$variant),*];
+
+            /// The label in logs and metrics.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $label,)*
+                }
+            }
+        }
+    };
+}
+
 mod admission;
 mod connection;
 mod error;

@@ -89,40 +89,26 @@ pub enum Error {
     /// before.
     #[error("{0}; only the certificates were renewed, and are in use")]
     OnlyCertificates(#[source] Box<Error>),
-    /// The key of a certificate lies in a served folder.
-    #[error("the private key {} is in the served folder {}", key.display(), root.display())]
-    KeyServed {
-        /// The file of the key.
-        key: PathBuf,
-        /// The folder.
-        root: PathBuf,
-    },
-    /// A file of users, tokens or keys cannot be used.
+    /// A file of users, tokens, keys or certificates cannot be used, or is of no use.
     #[error("{}: {what}", path.display())]
-    Access {
+    File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and in which line.
+        /// What is wrong with it, where, and what to do.
         what: String,
     },
     /// Several of them.
     #[error("{}", .0.iter().map(Error::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Error>),
-    /// A file of users, tokens or keys lies in a served folder.
-    #[error("{} is in the served folder {}", file.display(), root.display())]
-    AccessFileServed {
+    /// A file with secrets lies in a served folder.
+    #[error("{what} {} is in the served folder {}", file.display(), root.display())]
+    SecretServed {
+        /// What the file holds.
+        what: &'static str,
         /// The file.
         file: PathBuf,
         /// The folder.
         root: PathBuf,
-    },
-    /// Clients refuse a certificate.
-    #[error("{}: {what}", path.display())]
-    Certificate {
-        /// Its file.
-        path: PathBuf,
-        /// Why, and what to do.
-        what: String,
     },
     /// Cannot start a thread.
     #[error("cannot {doing}: {source}")]

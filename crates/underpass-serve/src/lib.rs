@@ -15,6 +15,19 @@
 
 #![forbid(unsafe_code)]
 
+/// Has types deserialised from text by their `parse`.
+macro_rules! deserialize_by_parse {
+    ($($name:ident),* $(,)?) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<$name, String> {
+                $name::parse(&text)
+            }
+        }
+    )*};
+}
+
 mod access;
 mod answer;
 mod body;

@@ -89,18 +89,7 @@ pub enum AlertDirection {
     Received,
 }
 
-impl AlertDirection {
-    /// Both.
-    pub const ALL: [AlertDirection; 2] = [AlertDirection::Sent, AlertDirection::Received];
-
-    /// `sent` or `received`.
-    pub fn name(self) -> &'static str {
-        match self {
-            AlertDirection::Sent => "sent",
-            AlertDirection::Received => "received",
-        }
-    }
-}
+labels! { AlertDirection { Sent = "sent", Received = "received", } }
 
 /// Alerts sent and received, by description.
 #[derive(Debug, Default)]

@@ -91,13 +91,7 @@ pub(crate) struct Asker {
     pub(crate) login_delay: Option<Duration>,
 }
 
-impl TryFrom<String> for Grantee {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Grantee, String> {
-        Grantee::parse(&text)
-    }
-}
+deserialize_by_parse! { Grantee }
 
 impl Asker {
     /// Somebody of whom nothing else is known.

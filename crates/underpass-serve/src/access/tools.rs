@@ -84,7 +84,7 @@ const TOKEN_START: &str = "upt_";
 /// `download=tar`.
 ///
 /// # Errors
-/// [`Error::Access`] for the first key, [`Error::Config`] for a path that is none, or no key.
+/// [`Error::File`] for the first key, [`Error::Config`] for a path that is none, or no key.
 pub fn signed_link(
     access: &AccessOptions,
     target: &str,

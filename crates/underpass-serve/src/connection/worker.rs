@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
 use underpass_net::{Connection, DescriptorRoom, LogThrottle, Proxies};
 
 use crate::access::permits::Permits;
+use crate::access::random::fill;
 use crate::access::rules::AccessRefusal;
 use crate::access::store::SiteLogins;
 use crate::access::verifier::PasswordVerifier;
@@ -459,7 +459,6 @@ impl Worker {
 
 fn random_boundary() -> Boundary {
     let mut random = [0; 16];
-    // Never short for so few bytes; without randomness the length of the body still decides.
-    let _ = getrandom(&mut random, GetRandomFlags::empty());
+    fill(&mut random);
     Boundary::new(u128::from_ne_bytes(random))
 }

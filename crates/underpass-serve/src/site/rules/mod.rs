@@ -46,19 +46,6 @@ pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 pub(crate) use site_rules::{RepresentationHeaders, SiteRules};
 pub(crate) use tries::SoughtPath;
 
-/// Has types deserialised from text by their `parse`.
-macro_rules! deserialize_by_parse {
-    ($($name:ident),* $(,)?) => {$(
-        impl TryFrom<String> for $name {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<$name, String> {
-                $name::parse(&text)
-            }
-        }
-    )*};
-}
-
 deserialize_by_parse! {
     Candidate, CorsOrigin, FieldName, FieldToken, FieldValue, FileName, HostName, MediaPattern,
     PageStatus, Pattern, UrlPath,
