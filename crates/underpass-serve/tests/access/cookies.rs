@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use underpass_net::Forwarded;
-use underpass_serve::{AccessOptions, ServerOptions, signed_link};
-use underpass_testkit::{HttpResponse, wait_until};
+use underpass_net::{Address, Forwarded};
+use underpass_serve::{AccessOptions, HttpListen, ServerOptions, signed_link};
+use underpass_testkit::{HttpClient, HttpResponse, wait_until};
 
 use super::tls::{Authority, connect, serve};
 use super::{AccessFiles, basic, support::Server};
@@ -358,11 +358,23 @@ fn a_cookie_is_secure_where_the_client_speaks_https() {
     let authority = Authority::new();
     let text = format!("[[site]]\n{}", files.site("", &format!("{ON}{LINKS}")));
     let access = ServerOptions::parse(&text).unwrap().sites.remove(0).access;
-    let server = serve(&authority, |options| options.sites[0].access = access);
+    let server = serve(&authority, |options| {
+        options.sites[0].access = access;
+        options
+            .listen
+            .extend(HttpListen::resolve("http:127.0.0.2:0", None).unwrap());
+    });
     server.write("drop/acme/index.html", "page");
     let config = authority.client().config();
-    let first = connect(&config, server.address(), "localhost").get(&link);
+    let addresses = server.running().addresses();
+    let [Address::Tcp(https), Address::Tcp(http)] = addresses[..] else {
+        panic!("{addresses:?}");
+    };
+    let first = connect(&config, https, "localhost").get(&link);
     assert!(cookie(&first).unwrap().1.ends_with("; Secure"));
+    // What is sent on to HTTPS gets it there.
+    let redirected = HttpClient::connect(http).get(&link);
+    assert_eq!((redirected.status, cookie(&redirected)), (308, None));
 }
 
 #[test]
