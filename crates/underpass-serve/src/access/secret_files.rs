@@ -21,8 +21,8 @@ pub(crate) fn exposed(what: &str, file: &Path) -> Option<String> {
     })
 }
 
-/// Files that the user that root is about to become may not read: what fails later. `hint` says what
-/// to do about it.
+/// Files that the user that root is about to become may not read: what fails later. `hint` says
+/// what to do about it.
 pub(crate) fn unreadable<'f>(
     options: &ServerOptions,
     files: impl Iterator<Item = &'f PathBuf>,
