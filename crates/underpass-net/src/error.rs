@@ -214,4 +214,7 @@ pub enum ConnectionError {
     /// Reading from the socket failed for another reason.
     #[error("recv: {0}")]
     Read(io::Error),
+    /// A connection could not be opened.
+    #[error("connect: {0}")]
+    Connect(io::Error),
 }

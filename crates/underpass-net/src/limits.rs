@@ -206,6 +206,9 @@ pub(crate) const EVICTION_SHARE: usize = 1_024;
 /// Connections that are closed at a time, at most.
 pub(crate) const EVICTED_MAX: usize = 32;
 
+/// How long to wait before connecting again to a Unix socket whose queue is full.
+pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
+
 /// What the connections of a worker share in the sizes of their turns. With up to 16 connections a
 /// response of 1 MiB leaves in one turn, which takes 6 % less processor time than two.
 pub(crate) const TURNS_BYTES: u64 = 16 << 20;

@@ -5,16 +5,25 @@
 
 use std::future::Future;
 use std::io::{ErrorKind, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::Duration;
+use std::{env, fs, process};
 
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
-use underpass_net::{Connection, ConnectionError, ConnectionLimits, FrameBuffer, WhileDraining};
+use underpass::Policy;
+use underpass_net::{
+    Address, Connection, ConnectionError, ConnectionLimits, Connector, FrameBuffer, WhileDraining,
+};
 
 use crate::connection::frame::{FrameError, IdleWait, IncomingFrame, RequestMemory};
 use crate::limits::FRAME_BYTES_MAX;
+
+/// More than the kernel needs for a connection on this machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a frame may take before anything of it has arrived: what is read at once, twice.
 const FRAME_BYTES_FREE: usize = 16 << 10;
@@ -122,10 +131,7 @@ fn unfinished(part: &[u8], cuts: &[usize], length: usize) {
 fn connected<T>(stream: &[u8], cuts: &[usize], work: impl AsyncFnOnce(&mut Connection) -> T) -> T {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let (socket, peer) = UnixStream::pair().expect("sockets");
-        peer.set_nonblocking(true).expect("a socket");
-        let connection = Connection::on(socket, &ConnectionLimits::default());
-        let mut connection = connection.expect("a connection");
+        let (mut connection, peer) = pair().await;
         let mut sent = pin!(send(peer, stream, cuts));
         let mut worked = pin!(work(&mut connection));
         let mut is_sent = false;
@@ -139,6 +145,22 @@ fn connected<T>(stream: &[u8], cuts: &[usize], work: impl AsyncFnOnce(&mut Conne
         })
         .await
     })
+}
+
+/// Both ends of a connection.
+async fn pair() -> (Connection, UnixStream) {
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let path = env::temp_dir().join(format!("underpass-frames-{}-{number}", process::id()));
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let connector = Connector::new(Policy::default(), &ConnectionLimits::default());
+    let address = Address::Unix(path.clone());
+    let connection = connector.connect(&address, CONNECT_TIMEOUT).await;
+    let connection = connection.expect("a connection");
+    let (peer, _) = listener.accept().expect("its peer");
+    peer.set_nonblocking(true).expect("a socket");
+    fs::remove_file(&path).expect("the name of the socket");
+    (connection, peer)
 }
 
 /// Sends a stream in pieces, and lets the other end read each before the next one comes.

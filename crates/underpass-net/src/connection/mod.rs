@@ -3,11 +3,14 @@
 //! ```text
 //!  peer ──► fill ──► input() … consume()      the protocol reads heads and frames here
 //!  peer ──► receive_frame                     a frame of known length, in a buffer of its own
+//!  peer ──► receive_file                      a body of known length, into a file
 //!  peer ◄── flush ◄── outbox().push(piece)    the mover sends them
+//!  another thread ──► WakeHandle ──► wait_for_wake
 //! ```
 //!
 //! Every wait ends: by what it waits for, by its deadline, or because the server stops.
 
+pub(crate) mod connector;
 pub(crate) mod input;
 mod receive;
 mod send;
@@ -21,35 +24,33 @@ pub(crate) mod worker_state;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::Interest;
+use underpass::Outbox;
 use underpass::drive::tokio::{Forecast, Sender};
 use underpass::tcp::{self, Outstanding};
-use underpass::{Outbox, Policy};
 
 use crate::connection::input::Input;
 use crate::connection::transport::Transport;
-use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
+use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
 use crate::connection::worker_state::{
-    Awaited, CLIENTS, ConnectionGuard, ConnectionSet, DescriptorRoom, WorkerState,
+    Awaited, CLIENTS, ConnectionGuard, DescriptorRoom, WorkerState,
 };
 use crate::error::ConnectionError;
-use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits, INPUT_BYTES_MAX, LINGER_BYTES_MAX};
+use crate::limits::{ACCEPT_BACKOFF, INPUT_BYTES_MAX, LINGER_BYTES_MAX};
 use crate::listen::address::PeerAddress;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::quota::client_table::ClientPermit;
 use crate::quota::min_rate::MinRateMonitor;
 use crate::quota::rate_limiter::RateLimiters;
-use crate::shutdown::{Shutdown, ShutdownPhase};
+use crate::shutdown::ShutdownPhase;
 use crate::tls::info::{SealedBy, TlsInfo};
 
-/// A connection that was accepted. Dropping it closes it.
+/// A connection that was accepted, or that this process has opened. Dropping it closes it.
 pub struct Connection {
     /// Boxed: a connection is moved often, and a task has room for each place that it is moved to.
     state: Box<ConnectionState>,
@@ -73,6 +74,7 @@ pub(crate) struct ConnectionState {
     rates: Option<RateLimiters>,
     input: Input,
     pub(crate) wait: BoundedWait,
+    wake: Option<WakeHandle>,
     /// Whether the peer takes the present answer fast enough, once that has taken some time.
     min_rate_monitor: Option<Box<MinRateMonitor>>,
     pub(crate) worker: Rc<WorkerState>,
@@ -119,23 +121,6 @@ impl Connection {
         }
     }
 
-    /// A connection that no listener has accepted, for tests of protocols.
-    #[doc(hidden)]
-    pub fn on(socket: UnixStream, limits: &ConnectionLimits) -> io::Result<Connection> {
-        socket.set_nonblocking(true)?;
-        let connections = ConnectionSet::new([usize::MAX], usize::MAX);
-        let (limits, policy) = (limits.clone(), Policy::default());
-        let worker = WorkerState::new(limits, policy, connections, Arc::default(), Shutdown::new());
-        let wait = BoundedWait::new(worker.limits.idle_timeout, PeerActivity::Received);
-        let transport = Transport::plain(socket.into());
-        Ok(Connection::new(
-            transport,
-            PeerAddress::Unix,
-            Rc::new(worker),
-            wait,
-        ))
-    }
-
     fn new(
         transport: Transport,
         peer: PeerAddress,
@@ -154,6 +139,7 @@ impl Connection {
             rates: None,
             input: Input::default(),
             wait,
+            wake: None,
             min_rate_monitor: None,
             worker,
         });
@@ -206,7 +192,7 @@ impl Connection {
         self.state.permit = permit;
     }
 
-    /// The listener that the connection came by.
+    /// The listener that the connection came by; none for one that this process has opened.
     pub fn listener(&self) -> Option<&ListenerIdentity> {
         self.state.listener.as_deref()
     }
@@ -329,6 +315,32 @@ impl Connection {
             }
             Err(error) => Err(read_error(error)),
         }
+    }
+
+    /// A handle by which any thread wakes this connection from
+    /// [`wait_for_wake`](Connection::wait_for_wake).
+    pub fn wake_handle(&mut self) -> WakeHandle {
+        self.state.wake.get_or_insert_default().clone()
+    }
+
+    /// Waits until the connection is woken by its [`WakeHandle`]; returns at once if that was
+    /// called since the last wait. The deadline is the one that
+    /// [`start_deadline`](Connection::start_deadline) has set. Input that comes meanwhile waits.
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Stopped`, `PeerGone`.
+    pub async fn wait_for_wake(
+        &mut self,
+        while_draining: WhileDraining,
+    ) -> Result<(), ConnectionError> {
+        let wake = self.wake_handle();
+        let work = pin!(unless_closed(&self.state.transport, wake.woken()));
+        let connections = &self.state.worker.connections;
+        self.state
+            .wait
+            .until(connections, while_draining, work)
+            .await?
     }
 
     /// Waits for `work` that the peer has asked for, unless the peer closes its side meanwhile. A

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::{Shutdown, shutdown, sockopt};
 use tokio::io::{Interest, Ready};
 use underpass::EndpointKind;
-use underpass::drive::tokio::{Forecast, Sender, Turn};
+use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Turn};
 use underpass::{Kernel, Outbox, Policy};
 
 use crate::connection::input::FrameBuffer;
@@ -139,6 +139,19 @@ impl Transport {
         match &self.layer {
             Layer::Plain => Some(taken),
             Layer::Tls(_) => Some(taken * SEALED_COST),
+        }
+    }
+
+    /// Receives one turn of a body into a file. Cancel safe.
+    pub(crate) async fn receive<F: AsFd>(
+        &self,
+        body: &mut FileReceiver<F>,
+        kernel: &Kernel,
+        bytes_max: u64,
+    ) -> Result<Turn, underpass::Error> {
+        match &self.layer {
+            Layer::Plain => body.turn(&self.socket, kernel, bytes_max).await,
+            Layer::Tls(session) => session.receive(&self.socket, body, bytes_max).await,
         }
     }
 

@@ -8,9 +8,11 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
 use crate::connection::worker_state::{Awaited, ConnectionGuard, ConnectionSet};
@@ -40,7 +42,7 @@ pub(crate) struct BoundedWait {
     due: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
     pub(crate) activity: PeerActivity,
-    /// None for a connection that no listener has accepted.
+    /// None for a connection that this process has opened.
     pub(crate) guard: Option<ConnectionGuard>,
     /// None where the connection may not be evicted.
     awaited: Option<Awaited>,
@@ -192,5 +194,23 @@ impl BoundedWait {
             timer.as_mut().reset(due);
         }
         Poll::Pending
+    }
+}
+
+/// Wakes one connection from any thread: an append wakes the long polls that wait for it. Clones
+/// wake the same connection. It may outlive the connection; waking it then does nothing.
+#[derive(Clone, Debug, Default)]
+pub struct WakeHandle(Arc<Notify>);
+
+impl WakeHandle {
+    /// Wakes the connection where it waits, or lets its next wait end at once. Several calls before
+    /// the connection looks are one wake-up. Does not block.
+    pub fn wake(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits for a wake-up, and takes it. Cancel safe.
+    pub(crate) async fn woken(&self) {
+        self.0.notified().await;
     }
 }

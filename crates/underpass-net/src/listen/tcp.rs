@@ -58,9 +58,14 @@ pub(crate) fn set_options(socket: impl AsFd, rate_max: RateMax) -> io::Result<()
     if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
         return Ok(());
     }
+    set_stream_options(&socket, rate_max)
+}
+
+/// Sets the options of every TCP connection.
+pub(crate) fn set_stream_options(socket: impl AsFd, rate_max: RateMax) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     // Without a limit too: a reload may have removed one.
-    let rate = rate_max.map_or(u64::MAX, NonZeroU64::get);
+    let rate = rate_max.map_or(u64::MAX, |rate| rate.get());
     // No TCP_USER_TIMEOUT: it also resets peers that read all the time, but whose window never has
     // room for the whole of the next packet, which over loopback has 64 KiB.
     Ok(underpass::tcp::limit_pace(&socket, rate)?)

@@ -10,7 +10,9 @@
 mod sending_key;
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +25,7 @@ use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ContentType, SupportedCipherSuite};
 use tokio::io::Interest;
-use underpass::drive::tokio::{Stream, Turn, await_disk, gather};
+use underpass::drive::tokio::{FileReceiver, Stream, Turn, await_disk, gather};
 use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits, tcp};
 
 use crate::connection::socket::PlainSocket;
@@ -224,6 +226,42 @@ impl TlsSession {
             if sent == SendOutcome::Blocked {
                 let ready = Stream::ready(socket, Interest::WRITABLE).await;
                 ready.map_err(|error| errno_of(&error))?;
+            }
+        }
+    }
+
+    /// Receives one turn of a body into a file. Cancel safe.
+    ///
+    /// # Errors
+    /// As [`FileReceiver::turn`].
+    pub(crate) async fn receive<F: AsFd>(
+        &self,
+        socket: &PlainSocket,
+        body: &mut FileReceiver<F>,
+        bytes_max: u64,
+    ) -> Result<Turn, Error> {
+        let stop_at = body.left().saturating_sub(bytes_max.max(1));
+        while body.left() > stop_at {
+            let mut opened = Vec::with_capacity(INPUT_BYTES_START);
+            match poll_fn(|task| self.poll_read(socket, task, &mut opened)).await {
+                Ok(0) => return Err(body.error(Fault::Truncated, None)),
+                Ok(_) => {
+                    let taken = body.push(&opened)?;
+                    // What follows the body is the next request's.
+                    self.state
+                        .borrow_mut()
+                        .opened
+                        .extend_from_slice(&opened[taken..]);
+                }
+                Err(error) => return Err(body.error(Fault::PeerGone, Some(errno_of(&error)))),
+            }
+            tokio::task::consume_budget().await;
+        }
+        match body.left() {
+            0 => Ok(Turn::Empty),
+            _ => {
+                tokio::task::yield_now().await;
+                Ok(Turn::More)
             }
         }
     }

@@ -1,20 +1,27 @@
-//! Each seam of the network ground, used as protocols use it.
+//! Each seam of the network ground, used as the next protocols will use it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod toy;
 
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use toy::{FRAME_BYTES_MAX, HANG, Nothing, Service, for_operators, on_any_port, serve, stop};
-use underpass_net::{ListenAt, Server, ShutdownPhase};
-use underpass_testkit::wait_until;
+use toy::{
+    FRAME_BYTES_MAX, HANG, Nothing, Polls, Service, for_operators, on_any_port, serve, stop,
+};
+use underpass_net::{
+    Address, ConnectionError, ConnectionLimits, Connector, ListenAt, Server, ShutdownPhase,
+    WakeHandle,
+};
+use underpass_testkit::{wait_for, wait_until};
 
 fn connect(server: &Server<Nothing>) -> TcpStream {
     connect_to(server.address().unwrap())
@@ -96,6 +103,168 @@ fn is_end(read: io::Result<usize>) -> bool {
         Ok(count) => count == 0,
         Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
     }
+}
+
+struct LongPolls {
+    server: Server<Nothing>,
+    waiting: Arc<Mutex<Vec<WakeHandle>>>,
+    failed: Receiver<String>,
+}
+
+impl LongPolls {
+    fn start(timeout: Duration) -> LongPolls {
+        let (failed, failures) = mpsc::channel();
+        let waiting = Arc::default();
+        let polls = Polls {
+            waiting: Arc::clone(&waiting),
+            failed,
+            timeout,
+        };
+        let (server, _config) = serve(vec![on_any_port(Service::LongPoll(polls))], |_| {});
+        LongPolls {
+            server,
+            waiting,
+            failed: failures,
+        }
+    }
+
+    /// Waits until so many polls wait, and takes their handles.
+    fn handles(&self, count: usize) -> Vec<WakeHandle> {
+        wait_for("polls", || {
+            let mut waiting = self.waiting.lock().unwrap();
+            (waiting.len() >= count).then(|| waiting.drain(..).collect())
+        })
+    }
+}
+
+fn answer<const N: usize>(socket: &mut TcpStream) -> [u8; N] {
+    let mut answer = [0; N];
+    socket.read_exact(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn long_polls_are_woken_by_another_thread() {
+    let polls = LongPolls::start(HANG);
+    let mut sockets: Vec<_> = (0..10).map(|_| connect(&polls.server)).collect();
+    for _ in 0..100 {
+        for socket in &mut sockets {
+            socket.write_all(b"?").unwrap();
+        }
+        polls
+            .handles(sockets.len())
+            .iter()
+            .for_each(WakeHandle::wake);
+        for socket in &mut sockets {
+            assert_eq!(&answer(socket), b"woken\n");
+        }
+    }
+    stop(&polls.server);
+}
+
+#[test]
+fn wake_ups_without_a_waiter_are_one_and_end_the_next_wait() {
+    let polls = LongPolls::start(Duration::from_millis(200));
+    let mut socket = connect(&polls.server);
+    socket.write_all(b"?").unwrap();
+    let handle = polls.handles(1).remove(0);
+    assert_eq!(&answer(&mut socket), b"late\n");
+    (0..3).for_each(|_| handle.wake());
+    socket.write_all(b"??").unwrap();
+    assert_eq!(&answer(&mut socket), b"woken\n");
+    assert_eq!(&answer(&mut socket), b"late\n");
+    stop(&polls.server);
+}
+
+#[test]
+fn a_long_poll_ends_with_its_deadline_with_its_peer_and_with_the_server() {
+    let late = LongPolls::start(Duration::from_millis(20));
+    let mut socket = connect(&late.server);
+    socket.write_all(b"?").unwrap();
+    assert_eq!(&answer(&mut socket), b"late\n");
+    stop(&late.server);
+
+    let polls = LongPolls::start(HANG);
+    let mut socket = connect(&polls.server);
+    socket.write_all(b"??").unwrap();
+    let handles = polls.handles(1);
+    drop(socket);
+    assert_eq!(polls.failed.recv_timeout(HANG).unwrap(), "the peer is gone");
+    // The connection is gone; waking it does nothing.
+    handles.iter().for_each(WakeHandle::wake);
+
+    let mut socket = connect(&polls.server);
+    socket.write_all(b"?").unwrap();
+    polls.handles(1);
+    polls.server.shutdown().advance(ShutdownPhase::Now);
+    assert_eq!(polls.failed.recv_timeout(HANG).unwrap(), "the server stops");
+    polls.server.join();
+}
+
+#[test]
+fn bodies_of_known_length_go_into_files_one_after_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Service::Store(folder.path().into());
+    let (server, _config) = serve(vec![on_any_port(store)], |_| {});
+    let mut socket = connect(&server);
+    let mut answers = BufReader::new(socket.try_clone().unwrap());
+    for (number, length) in [(1, 5 << 20), (2, 0), (3, 10), (4, 300_000)] {
+        let body = pattern(length);
+        let head = u64::try_from(length).unwrap().to_be_bytes();
+        // The first body's head comes alone, the others with the beginning of their body.
+        socket.write_all(&head).unwrap();
+        socket.write_all(&body).unwrap();
+        let mut account = String::new();
+        answers.read_line(&mut account).unwrap();
+        assert!(fs::read(folder.path().join(number.to_string())).unwrap() == body);
+        let is_spliced = account.contains("splice");
+        assert!(is_spliced || length < 1 << 20, "{account}");
+    }
+    // Two bodies at once: what is behind the first is the second one's.
+    socket
+        .write_all(b"\0\0\0\0\0\0\0\x03one\0\0\0\0\0\0\0\x03two")
+        .unwrap();
+    for (number, body) in [(5, "one"), (6, "two")] {
+        answers.read_line(&mut String::new()).unwrap();
+        assert_eq!(
+            fs::read_to_string(folder.path().join(number.to_string())).unwrap(),
+            body
+        );
+    }
+    stop(&server);
+}
+
+#[test]
+fn a_body_that_stalls_or_ends_early_ends_its_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Service::Store(folder.path().into());
+    let (server, _config) = serve(vec![on_any_port(store)], |config| {
+        config.limits.stall_timeout = Duration::from_millis(100);
+    });
+    for ends in [false, true] {
+        let mut socket = connect(&server);
+        socket.write_all(b"\0\0\0\0\0\x01\0\0begin").unwrap();
+        if ends {
+            socket.shutdown(Shutdown::Write).unwrap();
+        }
+        assert!(is_end(socket.read(&mut [0; 1])));
+        assert_eq!(fs::read(folder.path().join("1")).unwrap(), b"begin");
+    }
+    stop(&server);
+}
+
+#[test]
+fn a_body_slower_than_the_minimum_rate_ends_its_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Service::Store(folder.path().into());
+    let (server, _config) = serve(vec![on_any_port(store)], |config| {
+        config.limits.rate_min = 1 << 30;
+        config.limits.rate_min_window = Duration::from_secs(1);
+    });
+    let mut socket = connect(&server);
+    socket.write_all(b"\0\0\0\0\0\x01\0\0").unwrap();
+    wait_until("the end of a slow body", || socket.write_all(b".").is_err());
+    stop(&server);
 }
 
 /// Everything that a Unix socket sends.
@@ -195,4 +364,53 @@ fn a_reload_changes_what_a_listener_speaks_and_loses_no_connection() {
     done.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(clients.join().unwrap() > 0);
     stop(&server);
+}
+
+#[test]
+fn a_program_that_is_no_server_opens_connections_of_the_same_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let at: ListenAt = format!("unix:{}", path.display()).parse().unwrap();
+    let local = underpass_net::ListenerConfig::new(at, Service::Frames);
+    let (server, _config) = serve(vec![on_any_port(Service::Frames), local], |_| {});
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let limits = ConnectionLimits::default();
+        let connector = Connector::new(underpass::Policy::default(), &limits);
+        for to in [Address::Tcp(server.address().unwrap()), Address::Unix(path)] {
+            let mut connection = connector.connect(&to, HANG).await.unwrap();
+            assert!(connection.listener().is_none());
+            for length in [1, 1 << 20] {
+                let frame = pattern(length);
+                let answer = toy::ask(&mut connection, &frame).await.unwrap();
+                assert!(answer == frame.to_ascii_uppercase());
+            }
+            connection.close().await;
+        }
+        // The port is bound without a listener; a network for documentation never answers.
+        let bound = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let closed = Address::Tcp(bound.local_addr().unwrap());
+        match connector.connect(&closed, HANG).await.err() {
+            Some(ConnectionError::Connect(error)) => {
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    stop(&server);
+}
+
+#[test]
+fn a_connection_opens_another_one_on_its_worker() {
+    let (last, _config) = serve(vec![on_any_port(Service::Frames)], |_| {});
+    let to = Address::Tcp(last.address().unwrap());
+    let (first, _config) = serve(vec![on_any_port(Service::Forward(to))], |_| {});
+    let mut socket = connect(&first);
+    send_frame(&mut socket, b"passed on");
+    assert_eq!(receive_frame(&mut socket), b"PASSED ON");
+    stop(&first);
+    stop(&last);
 }

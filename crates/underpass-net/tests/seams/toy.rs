@@ -1,13 +1,18 @@
-//! A protocol of frames.
+//! A protocol as the next ones will be: frames, long polls, bodies into files, and a client.
 
+use std::fs::File;
 use std::ops::AddAssign;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use underpass::Piece;
 use underpass_net::{
-    Connection, ConnectionError, FrameBuffer, Inherited, ListenAt, ListenerAccess, ListenerConfig,
-    Protocol, ReadOutcome, Server, ServerConfig, ShutdownPhase, WhileDraining, start,
+    Address, Connection, ConnectionError, Connector, FrameBuffer, Inherited, ListenAt,
+    ListenerAccess, ListenerConfig, Protocol, ReadOutcome, Server, ServerConfig, ShutdownPhase,
+    WakeHandle, WhileDraining, start,
 };
 
 /// How long anything may take before a test has failed.
@@ -25,8 +30,24 @@ pub(crate) struct Toy;
 pub(crate) enum Service {
     /// Answers each frame with the same in capitals. Receiving is cancelled every few milliseconds.
     Frames,
+    /// Answers each byte with what ended the wait after it.
+    LongPoll(Polls),
+    /// Stores each body in a file, and answers with what moved it.
+    Store(PathBuf),
+    /// Passes one frame on to another server, and its answer back.
+    Forward(Address),
     /// Says which listener the connection came by, a word, and in which phase the server is.
     Hello(&'static str),
+}
+
+/// What happens on the connections of long polls.
+#[derive(Clone)]
+pub(crate) struct Polls {
+    /// Of the polls that wait.
+    pub(crate) waiting: Arc<Mutex<Vec<WakeHandle>>>,
+    /// How the last wait of a connection has failed.
+    pub(crate) failed: Sender<String>,
+    pub(crate) timeout: Duration,
 }
 
 /// There is nothing to sum up.
@@ -47,6 +68,9 @@ impl Protocol for Toy {
     async fn serve_connection(_worker: Rc<()>, service: Service, mut connection: Connection) {
         let served = match service {
             Service::Frames => frames(&mut connection).await,
+            Service::LongPoll(polls) => poll(&mut connection, &polls).await,
+            Service::Store(folder) => store(&mut connection, folder).await,
+            Service::Forward(to) => forward(&mut connection, &to).await,
             Service::Hello(word) => hello(&mut connection, word).await,
         };
         match served {
@@ -81,6 +105,66 @@ async fn frames(connection: &mut Connection) -> Result<(), ConnectionError> {
     Ok(())
 }
 
+async fn poll(connection: &mut Connection, polls: &Polls) -> Result<(), ConnectionError> {
+    connection.start_idle_deadline();
+    loop {
+        if connection.input().is_empty()
+            && connection.fill(WhileDraining::Ends).await? == ReadOutcome::End
+        {
+            return Ok(());
+        }
+        connection.consume(1);
+        let wake = connection.wake_handle();
+        connection.start_deadline(polls.timeout);
+        polls.waiting.lock().unwrap().push(wake);
+        let answer = match connection.wait_for_wake(WhileDraining::Continues).await {
+            Ok(()) => "woken\n",
+            Err(ConnectionError::TimedOut) => "late\n",
+            Err(error) => {
+                polls.failed.send(error.to_string()).unwrap();
+                return Err(error);
+            }
+        };
+        connection.outbox().push(Piece::Bytes(answer.into()));
+        connection.flush().await?;
+        connection.start_idle_deadline();
+    }
+}
+
+async fn store(connection: &mut Connection, folder: PathBuf) -> Result<(), ConnectionError> {
+    let mut bodies = 0;
+    connection.start_idle_deadline();
+    while let Some(length) = number::<8>(connection).await? {
+        bodies += 1;
+        let file = File::create(folder.join(bodies.to_string())).unwrap();
+        let mut body = connection.file_receiver(&file, 0, length)?;
+        connection
+            .receive_file(&mut body, WhileDraining::Continues)
+            .await?;
+        let answer = format!("{}\n", body.into_account());
+        connection.outbox().push(Piece::Bytes(answer.into()));
+        connection.flush().await?;
+        connection.start_idle_deadline();
+    }
+    Ok(())
+}
+
+async fn forward(connection: &mut Connection, to: &Address) -> Result<(), ConnectionError> {
+    let connector = Connector::of(connection);
+    connection.start_deadline(HANG);
+    let Some(length) = number::<4>(connection).await? else {
+        return Ok(());
+    };
+    let mut frame = FrameBuffer::new(checked(length)?);
+    connection
+        .receive_frame(&mut frame, WhileDraining::Continues)
+        .await?;
+    let mut other = connector.connect(to, HANG).await?;
+    let answer = ask(&mut other, &frame.into_bytes()).await?;
+    push_frame(connection, &answer);
+    connection.flush().await
+}
+
 async fn hello(connection: &mut Connection, word: &str) -> Result<(), ConnectionError> {
     let listener = connection.listener().unwrap();
     let phase = match connection.server_phase() {
@@ -90,6 +174,22 @@ async fn hello(connection: &mut Connection, word: &str) -> Result<(), Connection
     let text = format!("{} {word} {phase}\n", listener.at());
     connection.outbox().push(Piece::Bytes(text.into()));
     connection.flush().await
+}
+
+/// Sends a frame on a connection that this process has opened, and receives the answer.
+pub(crate) async fn ask(
+    connection: &mut Connection,
+    frame: &[u8],
+) -> Result<Vec<u8>, ConnectionError> {
+    push_frame(connection, frame);
+    connection.flush().await?;
+    connection.start_deadline(HANG);
+    let length = number::<4>(connection).await?;
+    let mut answer = FrameBuffer::new(checked(length.ok_or(ConnectionError::PeerGone)?)?);
+    connection
+        .receive_frame(&mut answer, WhileDraining::Continues)
+        .await?;
+    Ok(answer.into_bytes())
 }
 
 fn push_frame(connection: &mut Connection, frame: &[u8]) {
