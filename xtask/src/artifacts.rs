@@ -1,4 +1,4 @@
-//! Calls of cargo that build, and where the binaries are that they make.
+//! Cargo builds, and the paths of the binaries they make.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::workspace::{BuildTarget, Fallible, Workspace, output};
 
-/// What was built that can be run, as cargo reports it.
+/// An executable that was built, as reported by cargo.
 #[derive(Debug, Deserialize, PartialEq)]
 pub(crate) struct Binary {
     pub(crate) manifest_path: PathBuf,
@@ -23,7 +23,7 @@ struct BuiltProfile {
 }
 
 impl Binary {
-    /// From a message of cargo; most are about something else.
+    /// Parses a message of cargo; most are about something else.
     fn of_message(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
@@ -37,13 +37,13 @@ impl Binary {
     }
 }
 
-/// Builds libraries, binaries, examples and tests. `None` where something does not compile; the
-/// compiler has said what.
+/// Builds libraries, binaries, examples and tests. Returns `None` if something does not compile;
+/// the compiler has printed the errors.
 pub(crate) fn all(workspace: &Workspace) -> Fallible<Option<Vec<Binary>>> {
     tests(&mut workspace.cargo_over_everything("test"))
 }
 
-/// Builds what this call of `cargo test` would run. `None` as [`all`].
+/// Builds everything that this `cargo test` would run. Returns `None` like [`all`].
 pub(crate) fn tests(cargo: &mut Command) -> Fallible<Option<Vec<Binary>>> {
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
     let mut child = cargo.stdout(Stdio::piped()).spawn()?;
@@ -56,7 +56,7 @@ pub(crate) fn tests(cargo: &mut Command) -> Fallible<Option<Vec<Binary>>> {
     Ok(child.wait()?.success().then_some(binaries))
 }
 
-/// A build of the tool with the packages and features of the tests, so that it shares their
+/// Returns a build of the tool with the packages and features of the tests, so that they share
 /// dependencies.
 pub(crate) fn debug_build(workspace: &Workspace) -> Command {
     let mut cargo = workspace.cargo_over_everything("build");
@@ -64,7 +64,7 @@ pub(crate) fn debug_build(workspace: &Workspace) -> Command {
     cargo
 }
 
-/// Runs a build of the tool, and returns where the binary is.
+/// Runs a build of the tool, and returns the path of the binary.
 pub(crate) fn tool(build: &mut Command) -> Fallible<PathBuf> {
     build.arg("--message-format=json-render-diagnostics");
     let messages = output(build)?;

@@ -1,12 +1,12 @@
-//! `cargo xtask journey`: which of our source files a request and a copy pass, counted by coverage.
+//! `cargo xtask journey`: counts the source files that a request and a copy pass, by coverage.
 //!
 //! ```text
 //! our crates, instrumented ─► serve: 100 requests, count, 100 more, count ─► what grew by 100
 //!                          └► cp -a of one file ─► what ran at all
 //! ```
 //!
-//! A file is passed when one of its functions is. The compiler instruments our crates only, so the
-//! dependencies are not built again, and counts what is called, inlined or not.
+//! A file is passed when one of its functions is called. The compiler instruments only our crates,
+//! so dependencies are not rebuilt, and counts calls, inlined or not.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -24,10 +24,10 @@ use crate::needs::lack_of;
 use crate::tidy::{Tree, in_layers};
 use crate::workspace::{Fallible, Workspace, exit_code, output};
 
-/// Set for the compiler that is this program.
+/// Set when cargo runs this program as its compiler.
 const COMPILER: &str = "XTASK_INSTRUMENTS";
 
-/// Counters are kept in the file while the program runs: it can be copied at any moment.
+/// Counters are kept in a file while the program runs, which can be copied at any time.
 const INSTRUMENT: [&str; 3] = [
     "-Cinstrument-coverage",
     "-Cllvm-args=-runtime-counter-relocation",
@@ -37,22 +37,22 @@ const INSTRUMENT: [&str; 3] = [
 const REQUESTS: u64 = 100;
 const CONTENT: &[u8] = b"a file of one line\n";
 
-/// Files of ours that one operation passes.
+/// The source files that one operation passes.
 struct Journey {
     operation: &'static str,
     files_max: usize,
-    /// From the root of the workspace, in the order of the layers.
+    /// Paths relative to the root of the workspace, in the order of the layers.
     files: Vec<(String, Passage)>,
 }
 
-/// What one operation does in a file.
+/// The called functions of a file, and the number of calls.
 #[derive(Debug, Default, PartialEq)]
 struct Passage {
     functions: usize,
     calls: u64,
 }
 
-/// How often each function was called, by file.
+/// The number of calls of each function, by file.
 type Counters = BTreeMap<String, BTreeMap<String, u64>>;
 
 pub(crate) fn run(workspace: &Workspace) -> Fallible<ExitCode> {
@@ -73,7 +73,7 @@ fn journeys(workspace: &Workspace) -> Fallible<Vec<Journey>> {
     let site = folder.path().join("site");
     fs::create_dir(&site)?;
     fs::write(site.join("file"), CONTENT)?;
-    // A file that has just changed may change again unseen, so the server keeps no content of it.
+    // A file that has just changed may change again unnoticed, so the server would not cache it.
     let past = SystemTime::now() - Duration::from_secs(3600);
     fs::File::options()
         .write(true)
@@ -124,7 +124,7 @@ impl fmt::Display for Journey {
     }
 }
 
-/// The compiler's own programs that read what was counted.
+/// The compiler's own tools for reading coverage data.
 struct Tools {
     root: PathBuf,
     profdata: PathBuf,
@@ -147,7 +147,7 @@ impl Tools {
         })
     }
 
-    /// What the program has counted so far.
+    /// Returns the counters of a program at this time.
     fn read(&self, program: &Path, raw: &Path) -> Fallible<Counters> {
         let (copy, indexed) = (raw.with_extension("copy"), raw.with_extension("profdata"));
         fs::copy(raw, &copy)?;
@@ -164,7 +164,7 @@ impl Tools {
     }
 }
 
-/// In a process that cargo has started as its compiler: becomes the compiler, with our flags.
+/// Runs the compiler with our flags, if cargo has started this process as its compiler.
 pub(crate) fn compile() -> Option<ExitCode> {
     env::var_os(COMPILER)?;
     let mut arguments = env::args_os().skip(1);
@@ -176,10 +176,10 @@ pub(crate) fn compile() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
-/// Builds the tool with counters, and moves it to `program`: in its place is the one without.
+/// Builds the tool with counters, moves it to `program`, and then builds the ordinary tool again.
 fn build(workspace: &Workspace, program: &Path) -> Fallible<()> {
     let mut instrumented = artifacts::debug_build(workspace);
-    // By its process: the tests may have built another file in the place of this program.
+    // By process id, since the tests may have replaced the file of this program.
     let own = format!("/proc/{}/exe", process::id());
     instrumented.env("RUSTC_WORKSPACE_WRAPPER", own);
     let built = artifacts::tool(instrumented.env(COMPILER, "1"))?;
@@ -188,7 +188,7 @@ fn build(workspace: &Workspace, program: &Path) -> Fallible<()> {
     artifacts::tool(&mut artifacts::debug_build(workspace)).map(drop)
 }
 
-/// The counters of a server before and after requests for a file that it has been asked for.
+/// Returns the counters of a server before and after requests for a file requested earlier.
 fn requests(tools: &Tools, program: &Path, site: &Path) -> Fallible<(Counters, Counters)> {
     let raw = site.with_file_name("serve.profraw");
     let server = ServerProcess::serve(counting(program, &raw), &[], site);
@@ -224,7 +224,7 @@ fn counting(program: &Path, raw: &Path) -> Command {
     command
 }
 
-/// From `SF:file`, `FNDA:calls,function`; what is not below the root isn't ours.
+/// Parses `SF:file` and `FNDA:calls,function`, without files outside of the root.
 fn counters(traced: &str, root: &Path) -> Counters {
     let mut counters = Counters::new();
     let mut file = None;
@@ -244,7 +244,7 @@ fn counters(traced: &str, root: &Path) -> Counters {
     counters
 }
 
-/// The files with functions that were called at least `times` between the two counts.
+/// Returns the files with functions that were called at least `times` between the two counts.
 fn passed(before: &Counters, after: &Counters, times: u64) -> BTreeMap<String, Passage> {
     let passage = |file: &String, functions: &BTreeMap<String, u64>| {
         let earlier = |name| before.get(file).and_then(|before| before.get(name));

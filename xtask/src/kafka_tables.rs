@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::workspace::{Fallible, Workspace};
 
-/// Where the tables are.
+/// The folder of the tables.
 const TABLES: &str = "crates/underpass-broker/src/protocol/tables";
 
-/// The messages that the broker speaks, a file for each.
+/// The messages that the broker supports, one file for each.
 const MESSAGES: &[&str] = &[
     "ApiVersions",
     "CreateTopics",
@@ -81,7 +81,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &KafkaTablesArguments) -> Fa
     Ok(ExitCode::SUCCESS)
 }
 
-/// The schema of this name, in any of the folders.
+/// Returns the schema with this name, from any of the folders.
 fn schema(folders: &[PathBuf], name: &str) -> Result<Value, String> {
     let paths = folders
         .iter()
@@ -94,7 +94,7 @@ fn schema(folders: &[PathBuf], name: &str) -> Result<Value, String> {
     serde_json::from_str(&text.join("\n")).map_err(|error| format!("{name}.json: {error}"))
 }
 
-/// A line without what stands behind two slashes outside of a string.
+/// Removes a comment that starts with two slashes outside of a string.
 fn without_comment(line: &str) -> &str {
     let mut is_quoted = false;
     let mut slashes = line.char_indices().filter(|(at, character)| {
@@ -121,11 +121,11 @@ fn write_formatted(path: &Path, text: &str) -> Result<(), String> {
     }
 }
 
-/// A schema of a message.
+/// The schema of a message.
 struct Table<'s> {
     schema: &'s Value,
     message: String,
-    /// What the names of structures begin with: those of other messages may be the same.
+    /// The prefix of structure names, which may be the same in other messages.
     prefix: String,
     versions: (i16, i16),
 }
@@ -227,7 +227,7 @@ impl<'s> Table<'s> {
         Ok(())
     }
 
-    /// The name of a structure: others than those of the message begin with its name.
+    /// Returns the name of a structure, prefixed unless it starts with the message's name.
     fn full_name(&self, name: &str) -> String {
         match name.starts_with(&self.message) {
             true => name.to_owned(),
@@ -275,7 +275,7 @@ impl<'s> Table<'s> {
     }
 }
 
-/// The value of a field in versions without it, where it is another one than usual.
+/// Returns the value of a field in versions without it, if it is not the usual one.
 fn default(field: &Value, kind: &str) -> Option<String> {
     let default = match field.get("default")? {
         Value::String(text) => text.clone(),
@@ -288,7 +288,7 @@ fn default(field: &Value, kind: &str) -> Option<String> {
     }
 }
 
-/// The structures within fields, the outer ones first.
+/// Collects the structures within fields, outer ones first.
 fn collect<'s>(fields_of: &'s [Value], structures: &mut Vec<(String, &'s [Value])>) {
     for field in fields_of {
         let inner = fields(field);
@@ -300,10 +300,10 @@ fn collect<'s>(fields_of: &'s [Value], structures: &mut Vec<(String, &'s [Value]
     }
 }
 
-/// The structures that hold parts of the message.
+/// Returns the structures that borrow from the message.
 fn borrowing(structures: &[(String, &[Value])]) -> BTreeSet<String> {
     let mut borrowing = BTreeSet::new();
-    // As deep as they are nested.
+    // Once per possible level of nesting.
     for _ in structures {
         for (name, fields) in structures {
             let holds = |field: &Value| {
@@ -332,7 +332,7 @@ fn text<'v>(of: &'v Value, name: &str) -> &'v str {
     of.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `3+`, `0-12` or `4`.
+/// Parses `3+`, `0-12` or `4`.
 fn range(versions: &str) -> (i16, i16) {
     let number = |text: &str| text.trim().parse().unwrap_or(i16::MAX);
     match (versions.strip_suffix('+'), versions.split_once('-')) {
@@ -342,7 +342,7 @@ fn range(versions: &str) -> (i16, i16) {
     }
 }
 
-/// `ThrottleTimeMs` as `throttle_time_ms`.
+/// Converts `ThrottleTimeMs` to `throttle_time_ms`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for character in name.chars() {

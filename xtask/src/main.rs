@@ -1,4 +1,4 @@
-//! What the project does to itself.
+//! Development tasks of the project.
 //!
 //! ```text
 //! main ─► test ─► steps of cargo, the tests that need something ─► one line of totals
@@ -59,7 +59,7 @@ enum XtaskCommand {
     Docs,
     /// Write the tables of Kafka's messages anew, from the schemas in its jars
     KafkaTables(kafka_tables::KafkaTablesArguments),
-    /// Measure Underpass beside what users would pick instead, and write docs/measurements.md
+    /// Measure Underpass and its alternatives, and write docs/measurements.md
     Peers(peers::PeersArguments),
     /// Put the real server under clients that come, stall and vanish while its files change
     Soak(soak::SoakArguments),
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Ends the program where nobody reads its output any more (`| head`), instead of panicking.
+/// Exits if the reader of the output is gone (`| head`), instead of panicking.
 fn end_with_reader() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panicked| {

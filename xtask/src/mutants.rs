@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: whether the tests of the pure modules notice a change of one expression.
+//! `cargo xtask mutants`: checks that the tests of pure modules notice a change of one expression.
 //!
 //! ```text
 //! mutants.toml ─► cargo mutants, one group of modules after the other ─► target/mutants/GROUP
@@ -70,16 +70,16 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Fallib
         fs::create_dir_all(&output)?;
         let mut cargo = workspace.cargo("mutants");
         cargo.args(["--package", &group.package, "--all-features", "--output"]);
-        // A loop without end counts as caught, after so many seconds.
+        // An endless loop counts as caught after this time.
         cargo.arg(&output).args(["--minimum-test-timeout", "20"]);
         cargo.args(group.files.iter().flat_map(|file| ["--file", file]));
         if let Some(part) = &arguments.shard {
             cargo.args(["--sharding", "round-robin", "--shard", part]);
         }
-        // Nothing but the tests that are run is built.
+        // Builds only the tests that are run.
         cargo.args(group.tests.iter().map(|test| format!("-C={test}")));
         cargo.args(&arguments.more);
-        // Its exit code is another one for each way to end; what counts is what it has written.
+        // The exit code depends on the kind of end; the result is in the files it has written.
         let status = cargo
             .env("CARGO_TARGET_DIR", output.join("build"))
             .env("CARGO_PROFILE_DEV_DEBUG", "false")
@@ -92,7 +92,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &MutantsArguments) -> Fallib
     Ok(exit_code(is_good))
 }
 
-/// Mutants by what came of them, without line and column.
+/// Mutants by outcome, without line and column.
 #[derive(Default)]
 struct MutantOutcome {
     caught: usize,
@@ -132,7 +132,7 @@ impl MutantOutcome {
     }
 }
 
-/// `FILE: CHANGE`, of `FILE:LINE:COLUMN: CHANGE`.
+/// Converts `FILE:LINE:COLUMN: CHANGE` to `FILE: CHANGE`.
 fn without_place(mutant: &str) -> String {
     let (place, change) = mutant.split_once(": ").unwrap_or((mutant, ""));
     let file = place.split(':').next().unwrap_or(place);

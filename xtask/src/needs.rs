@@ -1,4 +1,4 @@
-//! What a test may need from the machine, and whether the machine has it: by trying.
+//! Requirements of tests on the machine, and whether it meets them, which is tried out.
 //!
 //! A test names its needs in its attribute `#[ignore = "needs root, strace and curl; …"]`;
 //! `needs.toml` describes each.
@@ -27,19 +27,19 @@ struct NeedTable {
     need: Vec<Need>,
 }
 
-/// Why a machine for continuous integration may lack something.
+/// A reason why a machine for continuous integration may lack something.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Excuse {
-    /// Of a need, or of something else that tests are run by.
+    /// The name of a need, or of something else that runs tests.
     name: String,
     reason: String,
-    /// Succeeds on the machines that are excused; absent for all.
+    /// A command that succeeds on the excused machines; `None` excuses all.
     r#where: Option<String>,
 }
 
 impl Excuse {
-    /// The reason why this machine may lack what has this name.
+    /// Returns the reason why this machine may lack something with this name.
     fn of(name: &str) -> Option<&'static str> {
         let named = TABLE.may_be_missing.iter().find(|it| it.name == name)?;
         let holds = named.r#where.as_deref().and_then(failure).is_none();
@@ -60,23 +60,23 @@ pub(crate) struct Need {
     large: bool,
     all: bool,
     alone: bool,
-    /// What [`Need::lack`] has said, once tests are about to be run.
+    /// The result of [`Need::lack`], once tests are about to run.
     #[serde(skip)]
     tried: OnceLock<Option<Lack>>,
 }
 
-/// A program that runs another in a mount namespace of its own: whatever it mounts is gone when
-/// it ends, however it ends.
+/// A program that runs another one in a separate mount namespace: its mounts end with it, however
+/// it ends.
 pub(crate) const PRIVATE_MOUNTS: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
 
 const REASON_START: &str = "needs ";
 const REASON_END: &str = "; run by cargo xtask test";
 
-/// The needs in the reason for which a test is ignored, which reads
+/// Parses the reason for which a test is ignored, which has the form
 /// `needs NAME, NAME and NAME; run by cargo xtask test`.
 ///
 /// # Errors
-/// What is wrong with the reason.
+/// A message about a malformed reason or an unknown need.
 pub(crate) fn of_reason(reason: &str) -> Result<Vec<&'static Need>, String> {
     let named = reason.strip_prefix(REASON_START);
     let Some(named) = named.and_then(|rest| rest.strip_suffix(REASON_END)) else {
@@ -88,7 +88,7 @@ pub(crate) fn of_reason(reason: &str) -> Result<Vec<&'static Need>, String> {
     names.map(named_need).collect()
 }
 
-/// Why the first of the named needs that is not met is not met.
+/// Returns the reason why the first unmet need of these is not met.
 pub(crate) fn lack_of(names: &[&str]) -> Option<String> {
     let mut lacks = names.iter().map(|name| match named_need(name) {
         Ok(need) => need.lack().map(|lack| lack.to_string()),
@@ -97,8 +97,8 @@ pub(crate) fn lack_of(names: &[&str]) -> Option<String> {
     lacks.find_map(|lack| lack)
 }
 
-/// Why one of the needs is not met: the first lack that nothing excuses, else the first. Each need
-/// is tried once, after what is missing was installed.
+/// Returns why one of the needs is not met: the first lack without an excuse, else the first one.
+/// Each need is tried once, after missing packages were installed.
 pub(crate) fn worst_lack(needs: &[&Need]) -> Option<Lack> {
     let tried = |need: &&Need| need.tried.get_or_init(|| need.lack()).clone();
     let lacks: Vec<_> = needs.iter().filter_map(tried).collect();
@@ -112,19 +112,19 @@ fn named_need(name: &str) -> Result<&'static Need, String> {
     found.ok_or_else(|| format!("names the unknown need `{name}`; {unknown}"))
 }
 
-/// The name by which needs.toml excuses the lack of a guest.
+/// The name by which needs.toml excuses a missing guest.
 pub(crate) const GUEST: &str = "guest";
 
-/// Why something could not be run.
+/// The reason why something could not be run.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Lack {
     reason: String,
-    /// Why that is no failure in continuous integration.
+    /// The reason why it is not a failure in continuous integration.
     excuse: Option<&'static str>,
 }
 
 impl Lack {
-    /// What is missing has this name, by which the list in needs.toml may excuse it.
+    /// Makes a lack with this name, by which needs.toml may excuse it.
     pub(crate) fn of(name: &str, reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -132,7 +132,7 @@ impl Lack {
         }
     }
 
-    /// It is a failure already, as something else.
+    /// Makes a lack for something that already counts as a failure.
     pub(crate) fn of_failure(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -156,23 +156,23 @@ impl Need {
         TABLE.need.iter()
     }
 
-    /// Why the need is not met, or `None` where it is.
+    /// Returns why the need is not met, or `None` if it is.
     pub(crate) fn lack(&self) -> Option<Lack> {
         self.absence().or_else(|| self.refusal())
     }
 
-    /// Why a machine for continuous integration may lack it.
+    /// Returns why a machine for continuous integration may lack it.
     pub(crate) fn excuse(&self) -> Option<&'static str> {
         Excuse::of(&self.name)
     }
 
-    /// The package that would be installed for a test and is not.
+    /// Returns the missing package that would be installed for a test.
     pub(crate) fn missing_package(&self) -> Option<&str> {
         self.absence().filter(|_| !self.large)?;
         self.package.as_deref()
     }
 
-    /// The shell command that would provide what the trial has not found.
+    /// Returns the shell command that would provide what the trial has not found.
     pub(crate) fn missing_provision(&self) -> Option<&str> {
         self.provide.as_deref().filter(|_| self.lack().is_some())
     }
@@ -181,17 +181,17 @@ impl Need {
         self.name == "mounts"
     }
 
-    /// Whether only `cargo xtask test --all` runs the tests that need it.
+    /// Returns whether only `cargo xtask test --all` runs the tests that need it.
     pub(crate) fn is_for_all(&self) -> bool {
         self.all
     }
 
-    /// Whether a test that needs it runs while no other test does.
+    /// Returns whether a test that needs it runs while no other test does.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
     }
 
-    /// That its program is missing.
+    /// Returns a lack if its program is missing.
     fn absence(&self) -> Option<Lack> {
         let (program, package) = (self.program.as_ref()?, self.package.as_ref()?);
         if has_program(program) {
@@ -201,7 +201,7 @@ impl Need {
         Some(Lack::of(&self.name, reason))
     }
 
-    /// That its trial fails, or that the kernel refuses Landlock's rules.
+    /// Returns a lack if its trial fails, or if the kernel rejects Landlock rules.
     fn refusal(&self) -> Option<Lack> {
         let trial = self.trial.as_deref().and_then(failure);
         let reason = trial.or_else(|| landlock_failure().filter(|_| self.landlock))?;
@@ -219,7 +219,7 @@ impl fmt::Display for Need {
     }
 }
 
-/// `PATH` with the directories where programs for root are, which others lack.
+/// Returns `PATH` with the directories of programs for root, which other users' `PATH` lacks.
 pub(crate) fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/lib/openssh"];
@@ -227,17 +227,17 @@ pub(crate) fn search_path() -> OsString {
     env::join_paths(env::split_paths(&path).chain(sbin)).unwrap_or(path)
 }
 
-/// Whether a directory of the search path has the program.
+/// Returns whether a directory of the search path has the program.
 pub(crate) fn has_program(name: &str) -> bool {
     env::split_paths(&search_path()).any(|folder| folder.join(name).is_file())
 }
 
-/// Whether the effective user is root.
+/// Returns whether the effective user is root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Why the shell command fails in the workspace, by the last line of its standard error.
+/// Runs a shell command in the workspace; returns the last line of its errors if it fails.
 pub(crate) fn failure(command: &str) -> Option<String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).env("PATH", search_path());
@@ -253,7 +253,7 @@ pub(crate) fn failure(command: &str) -> Option<String> {
     }
 }
 
-/// Why the kernel refuses a set of rules: it does not know them, or has no Landlock at all.
+/// Returns why the kernel rejects a set of rules: it does not know them, or has no Landlock.
 fn landlock_failure() -> Option<String> {
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

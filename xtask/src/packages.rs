@@ -1,4 +1,4 @@
-//! Installs what tests lack, where this process may: Debian packages, and what commands provide.
+//! Installs missing requirements of tests, if possible: Debian packages, and results of commands.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::workspace::Fallible;
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_TEXT: &str = "#!/bin/sh\n# Of `cargo xtask`, while it installs packages.\nexit 101\n";
 
-/// Installs packages, without starting their services, where this process may; says what it does.
+/// Installs packages without starting their services, if this process may, and prints its actions.
 pub(crate) fn install(missing: &BTreeSet<&str>) -> Fallible<()> {
     if missing.is_empty() {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn install(missing: &BTreeSet<&str>) -> Fallible<()> {
     let begun = Instant::now();
     without_services(Path::new(POLICY), || {
         apt(&["update", "--quiet"]);
-        // One that is not available must not keep the others out.
+        // An unavailable package must not prevent the installation of others.
         if !apt_install(&missing) {
             for package in missing {
                 apt_install(&[package]);
@@ -40,15 +40,15 @@ pub(crate) fn install(missing: &BTreeSet<&str>) -> Fallible<()> {
     Ok(())
 }
 
-/// Runs a shell command that provides what else is missing; says what it does.
+/// Runs a shell command that provides something else that is missing, and prints it.
 pub(crate) fn provide(command: &str) {
     println!("providing what tests need by\n{command}");
     println!("{}", needs::failure(command).unwrap_or("done".to_owned()));
 }
 
-/// Runs `work` while no package may start a service. A policy that somebody else set stays.
+/// Runs `work` while no package may start a service. An existing policy is kept.
 fn without_services(policy: &Path, work: impl FnOnce()) -> Fallible<()> {
-    // One of ours may be left from a run that was killed.
+    // A policy of this program may be left from a run that was killed.
     let is_ours = fs::read_to_string(policy).map_or(!policy.exists(), |text| text == POLICY_TEXT);
     if is_ours {
         fs::write(policy, POLICY_TEXT)?;

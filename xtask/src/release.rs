@@ -27,7 +27,7 @@ use crate::workspace::{Fallible, Workspace, output};
 
 use self::image::Image;
 
-/// How it is built unless told otherwise.
+/// The default build profile.
 pub(crate) const PROFILE: &str = "dist";
 
 /// The packages that are shipped.
@@ -35,12 +35,12 @@ const PACKAGES: [&str; 2] = ["underpass-cli", "underpass-bench"];
 
 const BENCH: &str = "underpass-bench";
 
-/// The version that all packages have.
+/// The version of all packages.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(clap::Args)]
 pub(crate) struct ReleaseArguments {
-    /// Where binaries and image are put
+    /// Directory for the binaries and the image
     #[arg(long, value_name = "DIR", default_value = "target/package")]
     output: PathBuf,
     /// The platform it is for [default: musl of this machine where it is installed, else gnu]
@@ -93,7 +93,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &ReleaseArguments) -> Fallib
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a binary. One that is not static is an error.
+/// Reads a binary. Returns an error if it is not static.
 fn read_static(program: &Path) -> Fallible<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
     let bytes = fs::read(program).map_err(|error| failed(&error))?;
@@ -103,7 +103,7 @@ fn read_static(program: &Path) -> Fallible<Vec<u8>> {
     }
 }
 
-/// Written beside and renamed, so that a server that runs from there is not in the way.
+/// Writes a new file and renames it, so that a running server doesn't block the replacement.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Fallible<()> {
     let fresh = path.with_extension("new");
     fs::write(&fresh, bytes)?;
@@ -112,8 +112,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Fallible<()> {
     Ok(())
 }
 
-/// musl is made for static binaries; it needs its part of the toolchain and a C compiler for it.
-/// Static glibc works everywhere.
+/// Returns musl, which is made for static binaries, if its part of the toolchain and a C compiler
+/// for it are installed. Otherwise returns glibc, which can be linked statically everywhere.
 pub(crate) fn target_of_machine() -> Fallible<String> {
     let architecture = env::consts::ARCH;
     let musl = format!("{architecture}-unknown-linux-musl");
@@ -127,8 +127,8 @@ pub(crate) fn target_of_machine() -> Fallible<String> {
 }
 
 /// Builds both programs and returns the path of `underpass`; `underpass-bench` is in the same
-/// folder. The target is named, so that the flag is for the programs alone and not for what
-/// runs while it is built (macros cannot be static).
+/// folder. The target is named, so that the flag applies to the programs only and not to code that
+/// runs during the build (macros cannot be static).
 pub(crate) fn build(workspace: &Workspace, target: &str, profile: &str) -> Fallible<PathBuf> {
     let mut cargo = workspace.cargo("build");
     cargo.args(["--locked", "--bins", "--target", target]);
@@ -145,23 +145,23 @@ pub(crate) fn build(workspace: &Workspace, target: &str, profile: &str) -> Falli
     artifacts::tool(&mut cargo)
 }
 
-/// Whether the C library that is linked applies relative relocations in the packed form (DT_RELR):
-/// before `main` it reads 8 KB of them instead of 750 KB. With a C library that does not know the
-/// form a static binary crashes at the start.
+/// Returns whether the linked C library supports packed relative relocations (DT_RELR), with which
+/// it reads 8 KB of them before `main` instead of 750 KB. Without support a static binary crashes
+/// at the start.
 fn applies_packed_relocations(target: &str) -> bool {
     let native = format!("{}-unknown-linux-gnu", env::consts::ARCH);
     let version = output(Command::new("getconf").arg("GNU_LIBC_VERSION"));
     target == native && version.is_ok_and(|version| is_glibc_2_36(&version))
 }
 
-/// Whether `getconf GNU_LIBC_VERSION` printed 2.36 or later.
+/// Returns whether `getconf GNU_LIBC_VERSION` printed 2.36 or later.
 fn is_glibc_2_36(printed: &str) -> bool {
     let minor = printed.trim().strip_prefix("glibc 2.");
     let minor = minor.and_then(|minor| minor.split('.').next()?.parse::<u32>().ok());
     minor.is_some_and(|minor| minor >= 36)
 }
 
-/// The names that images have for architectures are Go's.
+/// Returns Go's name of an architecture, as used by images.
 fn image_architecture(architecture: &str) -> Fallible<&'static str> {
     match architecture {
         "x86_64" => Ok("amd64"),
@@ -170,7 +170,7 @@ fn image_architecture(architecture: &str) -> Fallible<&'static str> {
     }
 }
 
-/// What the binary needs beside the kernel to run: a loader or a library (elf(5)).
+/// Returns what the binary needs besides the kernel to run: a loader or a library (elf(5)).
 fn needed(bytes: &[u8]) -> object::Result<Option<&'static str>> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
@@ -178,7 +178,7 @@ fn needed(bytes: &[u8]) -> object::Result<Option<&'static str>> {
         if segment.interpreter(endian, bytes)?.is_some() {
             return Ok(Some("a loader (PT_INTERP)"));
         }
-        // A static binary that can be anywhere in memory has a dynamic section too.
+        // A position-independent static binary has a dynamic section, too.
         let entries = segment.dynamic(endian, bytes)?.unwrap_or_default();
         if entries.iter().any(|entry| entry.d_tag(endian) == DT_NEEDED) {
             return Ok(Some("a library (DT_NEEDED)"));
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// An ELF with one segment of a type, at whose place an entry of a dynamic section stands.
+    /// Makes an ELF file with one segment of a type, which contains an entry of a dynamic section.
     fn elf(segment: u32, entry: u64) -> Vec<u8> {
         let mut bytes = vec![0; 192];
         bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");

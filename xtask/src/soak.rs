@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: the test `soak` for as long as one likes. It puts the real server under
-//! clients that come, stall and vanish, while its files are replaced, cut short and appended to.
+//! `cargo xtask soak`: runs the test `soak` for some minutes: the real server with clients that
+//! come, stall and vanish, while its files are replaced, cut short and appended to.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

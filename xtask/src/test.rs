@@ -37,7 +37,7 @@ use crate::workspace::{Fallible, Workspace, exit_code};
 
 #[derive(clap::Args)]
 pub(crate) struct TestArguments {
-    /// Run every test, which takes about an hour, instead of those that take 20 minutes
+    /// Run every test, which takes about an hour; the default takes 20 minutes
     #[arg(long)]
     all: bool,
     /// Run only these steps

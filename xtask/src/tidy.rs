@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of this repository that the compiler and clippy can't hold.
 //!
 //! A rule is a function from the [`Tree`] to its complaints. It reads no file and runs no program,
-//! so that its tests hand it a tree of three lines and see it fire.
+//! so that tests can call it with a tree of three lines.
 
 mod code;
 mod complaint;
@@ -69,7 +69,7 @@ const RULES: &[TidyRule] = &[
     }),
 ];
 
-/// Checks every rule, and prints what is wrong.
+/// Checks every rule, and prints the complaints.
 pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Fallible<ExitCode> {
     let tree = Tree::read(workspace)?;
     if arguments.lines {
@@ -88,7 +88,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &TidyArguments) -> Fallible<
     }
 }
 
-/// What the rules say, printed rule by rule.
+/// Returns the complaints of all rules, in the order of rules.
 pub(crate) fn complaints(tree: &Tree) -> Vec<Complaint> {
     RULES
         .iter()

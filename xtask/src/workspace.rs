@@ -1,4 +1,4 @@
-//! Where the workspace is, how cargo is called in it, and what `cargo metadata` says of it.
+//! The workspace, calls of cargo in it, and the parsed output of `cargo metadata`.
 
 use std::env;
 use std::error::Error;
@@ -7,14 +7,13 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde::Deserialize;
 
-/// Anything that stops a subcommand altogether; its text is all that is done with it.
+/// The result of a subcommand; its error is only printed.
 pub(crate) type Fallible<T> = Result<T, Box<dyn Error>>;
 
-/// The platforms Underpass is for. What other platforms would pull in is neither downloaded nor
-/// judged.
+/// The supported platforms. Dependencies for other platforms are neither downloaded nor checked.
 const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
-/// The exit code of a subcommand that has done its work.
+/// Returns the exit code of a subcommand that has finished its work.
 pub(crate) fn exit_code(is_good: bool) -> ExitCode {
     match is_good {
         true => ExitCode::SUCCESS,
@@ -37,8 +36,8 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// The workspace this xtask was started in. It comes from `cargo run`: the path that
-    /// was compiled in may be another clone's where several share a target directory.
+    /// Returns the workspace this xtask was started in. It comes from `cargo run`: the compiled-in
+    /// path may be that of another clone that shares the target directory.
     pub(crate) fn here() -> Self {
         let manifest =
             env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -49,8 +48,8 @@ impl Workspace {
         Self { root }
     }
 
-    /// A cargo that inherits nothing this process got from `cargo run` about xtask's own package:
-    /// build scripts that watch such variables would build everything again.
+    /// Returns a cargo without the variables that this process got from `cargo run` about xtask's
+    /// own package: build scripts that watch such variables would rebuild everything.
     pub(crate) fn cargo(&self, subcommand: &str) -> Command {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         for (name, _) in env::vars_os() {
@@ -68,8 +67,8 @@ impl Workspace {
         cargo
     }
 
-    /// A cargo with the one selection of packages and features that every step uses. A second
-    /// selection would build the dependencies a second time.
+    /// Returns a cargo with the one selection of packages and features that every step uses. A
+    /// second selection would build the dependencies again.
     pub(crate) fn cargo_over_everything(&self, subcommand: &str) -> Command {
         let mut cargo = self.cargo(subcommand);
         cargo.args(["--workspace", "--all-features"]);
@@ -95,7 +94,7 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Absent for a package of this workspace.
+    /// `None` for a package of this workspace.
     pub(crate) source: Option<String>,
     pub(crate) license: Option<String>,
     pub(crate) manifest_path: PathBuf,
@@ -106,9 +105,9 @@ pub(crate) struct Package {
 #[derive(Clone, Default, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// Absent for a normal dependency; otherwise `dev` or `build`.
+    /// `None` for a normal dependency; otherwise `dev` or `build`.
     pub(crate) kind: Option<String>,
-    /// Present for a package of this workspace.
+    /// `None` for a package of another workspace.
     pub(crate) path: Option<PathBuf>,
 }
 
@@ -120,14 +119,14 @@ pub(crate) struct BuildTarget {
 }
 
 impl Metadata {
-    /// The packages of this workspace.
+    /// Returns the packages of this workspace.
     pub(crate) fn ours(&self) -> impl Iterator<Item = &Package> {
         self.packages
             .iter()
             .filter(|package| package.source.is_none())
     }
 
-    /// The packages of other people.
+    /// Returns the third-party packages.
     pub(crate) fn theirs(&self) -> impl Iterator<Item = &Package> {
         self.packages
             .iter()
@@ -136,14 +135,14 @@ impl Metadata {
 }
 
 impl Package {
-    /// The packages of this workspace that it ships with.
+    /// Returns its dependencies in this workspace, except those for tests only.
     pub(crate) fn dependencies_on_ours(&self) -> impl Iterator<Item = &Dependency> {
         self.dependencies
             .iter()
             .filter(|dependency| dependency.path.is_some() && dependency.kind.is_none())
     }
 
-    /// The targets that have tests: integration tests, the library or program itself.
+    /// Returns the targets that have tests: integration tests, and the library or program itself.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &BuildTarget> {
         let targets = self.targets.iter();
         targets.filter(|target| ["test", "lib", "bin"].iter().any(|kind| target.is(kind)))
@@ -151,8 +150,8 @@ impl Package {
 }
 
 impl BuildTarget {
-    /// Whether a file belongs to the target with this root: the root itself and, for
-    /// `tests/NAME/main.rs` and the like, what is beside it.
+    /// Returns whether a file belongs to the target with this root: the root itself and, for
+    /// `tests/NAME/main.rs` and the like, the files in its folder.
     pub(crate) fn has(root: &str, path: &str) -> bool {
         let folder = root.strip_suffix("main.rs").or(root.strip_suffix("lib.rs"));
         path == root || folder.is_some_and(|folder| path.starts_with(folder))
@@ -162,7 +161,7 @@ impl BuildTarget {
         self.kind.iter().any(|found| found == kind)
     }
 
-    /// Whether it is a library or a program, or builds one: no test, no example.
+    /// Returns whether it is a library or program, or builds one, and not a test or example.
     pub(crate) fn is_shipped(&self) -> bool {
         let kinds = [
             "lib",
@@ -179,11 +178,11 @@ impl BuildTarget {
 
 #[cfg(test)]
 pub(crate) mod fake {
-    //! Packages for the tests of the checks.
+    //! Packages for tests of the checks.
 
     use super::*;
 
-    /// A package of this workspace in `/w/NAME`.
+    /// Returns a package of this workspace in `/w/NAME`.
     pub(crate) fn ours(name: &str) -> Package {
         let manifest_path = format!("/w/{name}/Cargo.toml").into();
         Package {

@@ -1,5 +1,5 @@
-//! The tool is built for aarch64, and copies and examines there, under an emulated processor. The
-//! emulator lacks openat2 (QEMU 7.2), without which `serve` refuses to start.
+//! The tool is built for aarch64, and copies and runs its doctor there, on an emulated processor.
+//! The emulator lacks openat2 (QEMU 7.2), without which `serve` refuses to start.
 
 use std::fs;
 use std::path::Path;

@@ -4,7 +4,7 @@ mod cargo;
 
 use std::fs;
 
-/// The features that the manifest of the library declares.
+/// Returns the features declared in the manifest of the library.
 fn declared() -> toml::Table {
     let manifest = cargo::root().join("crates/underpass/Cargo.toml");
     let manifest = fs::read_to_string(manifest).expect("a manifest");

@@ -1,4 +1,4 @@
-//! The fuzz targets compile, and each has its dictionary, its row and its promise.
+//! The fuzz targets compile, and each has a dictionary, a row and a promise.
 
 mod cargo;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The names of the files in a folder of `fuzz/`, without their extension.
+/// Returns the names of the files in a folder of `fuzz/`, without their extension.
 fn names(folder: &str, extension: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(cargo::root().join("fuzz").join(folder)).expect("a folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -36,7 +36,7 @@ fn every_fuzz_target_has_its_binary_its_dictionary_and_its_row() {
     assert_eq!(rows, targets.iter().map(String::as_str).collect());
 }
 
-/// Without the instrumentation of sanitizers and the fuzzer: that it compiles is the question.
+/// Without the instrumentation of sanitizers and the fuzzer, since only compiling is tested.
 #[test]
 #[ignore = "needs nightly Rust; run by cargo xtask test"]
 fn the_fuzz_targets_compile() {

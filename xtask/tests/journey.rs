@@ -24,7 +24,7 @@ fn a_request_and_a_copy_pass_few_files() {
     assert!(unnamed.is_empty(), "ARCHITECTURE.md lacks {unnamed:?}");
 }
 
-/// What a file is called in prose: `wait.rs`, `connection/mod.rs`.
+/// Returns the name of a file in prose: `wait.rs`, `connection/mod.rs`.
 fn name(path: &str) -> String {
     let folders = if path.ends_with("/mod.rs") { 2 } else { 1 };
     let mut parts: Vec<_> = Path::new(path).iter().rev().take(folders).collect();

@@ -1,10 +1,10 @@
-//! What `cargo xtask test` promises to the tests that mount.
+//! Private mount namespaces, which `cargo xtask test` guarantees to tests that mount.
 
 use std::fs;
 use std::os::unix::process::parent_id;
 use std::process::{Command, id};
 
-/// The parent here is xtask, which is any other process of the machine.
+/// The parent is xtask, which stands for any other process of the machine.
 #[test]
 #[ignore = "needs root and mounts; run by cargo xtask test"]
 fn a_mount_is_seen_by_nobody_else() {

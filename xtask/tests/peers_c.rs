@@ -1,4 +1,4 @@
-//! The programs in C that are measured beside Underpass.
+//! The contract of the programs in C that are compared with Underpass.
 
 mod contract;
 

@@ -1,10 +1,10 @@
-//! The programs in Go that are measured beside Underpass.
+//! The contract of the programs in Go that are compared with Underpass.
 
 mod contract;
 
 use std::sync::LazyLock;
 
-/// Compiled once: what runs in one test must not be written again by another.
+/// Compiled once, since a program that runs in one test must not be overwritten by another.
 static VARIANTS: LazyLock<Vec<contract::Variant>> = LazyLock::new(|| contract::variants("Go"));
 
 #[test]

@@ -1,4 +1,4 @@
-//! The programs in Java that are measured beside Underpass.
+//! The contract of the programs in Java that are compared with Underpass.
 
 mod contract;
 

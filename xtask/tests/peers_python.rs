@@ -1,4 +1,4 @@
-//! The programs in Python that are measured beside Underpass.
+//! The contract of the programs in Python that are compared with Underpass.
 
 mod contract;
 

@@ -1,5 +1,5 @@
-//! What `cargo xtask release` makes: the binaries, one of them in an empty root, the
-//! image read by another program. Built without optimisation, which takes a minute.
+//! The results of `cargo xtask release`: the binaries, one of them in an empty root, and the image
+//! as read by another program. Built without optimization, which takes a minute.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const IMAGE: &str = "underpass.oci.tar";
 
-/// As the image has it.
+/// The user of the image.
 const USER: &str = "65532:65532";
 
 #[test]
@@ -56,7 +56,7 @@ fn release(output: &Path, arguments: &[&str]) {
     assert!(status.success(), "see above");
 }
 
-/// A root with the binary and a file, and nothing else: no `/proc`, no `/etc`, no library.
+/// Makes a root with the binary and a file, and nothing else: no `/proc`, no `/etc`, no library.
 fn alone(binary: &Path) -> TempDir {
     let root = tempfile::tempdir().expect("a folder");
     let all = fs::Permissions::from_mode(0o755);
@@ -82,7 +82,7 @@ fn chrooted(root: &Path, arguments: &[&str]) -> Output {
     chroot(root, arguments).output().expect("chroot starts")
 }
 
-/// Killed where the test fails before its end.
+/// A server that is killed if the test fails before its end.
 struct Server(Child);
 
 impl Drop for Server {
@@ -92,7 +92,7 @@ impl Drop for Server {
     }
 }
 
-/// Serves as a user, once the user's name or number follows.
+/// A command line that serves as a user, whose name or number must follow.
 const SERVE_AS: [&str; 6] = [
     "/underpass",
     "serve",
@@ -132,7 +132,7 @@ fn serves_as_somebody_else(root: &TempDir) {
     }
 }
 
-/// A user's name is looked up, which fails with a message where there is no list of names.
+/// Checks that looking up a user name fails with a message if there is no list of names.
 fn knows_no_names(root: &TempDir) {
     let mut chroot = chroot(root.path(), &SERVE_AS);
     let reported = chroot.arg("nobody").output().expect("chroot starts");
@@ -141,7 +141,7 @@ fn knows_no_names(root: &TempDir) {
     assert!(why.contains("use numbers, UID:GID"), "{why}");
 }
 
-/// Also where the machine has databases that a static program cannot load.
+/// Checks it also on machines with user databases that a static program cannot load.
 fn an_unknown_name_is_reported(binary: &Path) {
     for user in ["no-such-user", "nobody:no-such-group", "4000000000"] {
         let mut serve = Command::new(binary);
@@ -171,7 +171,7 @@ fn bench_is_found_next_to_it(binary: &Path) {
     assert!(name.starts_with("underpass-bench "), "{found:?}");
 }
 
-/// Another program reads the image, copies it with all hashes compared, and tar unpacks the layer.
+/// Reads and copies the image with another program, which checks hashes, and unpacks the layer.
 fn taken_apart(image: &Path, root: &Path) {
     let image = format!("oci-archive:{}", image.display());
     let inspected = skopeo(&["inspect", "--config", &image]);

@@ -1,4 +1,4 @@
-//! What changed between two runs, beyond the differences between two runs of the same program.
+//! Changes between two runs beyond the differences between two runs of the same program.
 //!
 //! Rounds of two runs can't be paired, because the machine disturbed them in different ways. There
 //! are few rounds, three to eleven, and hundreds of figures, so an event with a probability of one
@@ -33,7 +33,7 @@ use crate::document::{
     Better, Case, Contender, Document, Experiment, Figures, Measured, RunOutcome, Unit,
 };
 use crate::machine::Machine;
-use crate::render::{escaped, figure, paragraph, range as range_text, ratio};
+use crate::render::{figure, paragraph, range as range_text, ratio};
 use crate::stats::Spread;
 
 /// Gaps below this are drift.
@@ -41,7 +41,7 @@ const DRIFT: f64 = 1.05;
 /// Fewer rounds than this are not judged.
 const ROUNDS_MIN: usize = 3;
 
-/// How many times as wide as the noise the gap must be, by the smaller number of rounds.
+/// The required width of the gap in multiples of the noise, by the smaller number of rounds.
 fn margin(rounds: usize) -> f64 {
     match rounds {
         ..=3 => 5.0,
@@ -58,7 +58,7 @@ pub struct Changes {
     pub before: RunIdentity,
     /// The later one.
     pub after: RunIdentity,
-    /// What makes the comparison doubtful.
+    /// Reasons to doubt the comparison.
     pub doubts: Vec<String>,
     /// The largest change first.
     pub worse: Vec<Change>,
@@ -70,9 +70,9 @@ pub struct Changes {
     pub too_few_rounds: usize,
     /// Figures of both runs that are not judged: no direction is better, or they are 0.
     pub not_judged: usize,
-    /// What only the earlier run has.
+    /// Items that only the earlier run has.
     pub only_before: Vec<String>,
-    /// What only the later run has.
+    /// Items that only the later run has.
     pub only_after: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ pub struct Change {
     pub metric: String,
     /// The metric, for people.
     pub label: String,
-    /// What it counts.
+    /// The unit of the figures.
     pub unit: Unit,
     /// The contender.
     pub contender: String,
@@ -139,7 +139,6 @@ pub fn compare(before: &Document, after: &Document) -> Changes {
     changes
 }
 
-/// What two runs of one figure show.
 enum FigureChange {
     Unchanged,
     TooFewRounds,
@@ -220,7 +219,7 @@ fn judge(better: Option<Better>, old: &Figures, new: &Figures, noise: f64) -> Fi
     }
 }
 
-/// The logarithm of the greatest divided by the least; `None` where there is none.
+/// The logarithm of the greatest divided by the least; `None` if it is not finite.
 fn range(figures: &Figures) -> Option<f64> {
     let Spread { min, max, .. } = figures.spread;
     (min > 0.0 && max.is_finite()).then(|| (max / min).ln())
@@ -260,7 +259,7 @@ fn figures<'a>(
     measured.figures.get(place)?.as_ref()
 }
 
-/// What makes the figures of both runs less comparable or not comparable.
+/// Differences that make the figures of both runs less comparable.
 fn doubts(before: &Document, after: &Document) -> Vec<String> {
     let differs = |what: &str, old: &str, new: &str| {
         (old != new).then(|| format!("{what}: {old} before, {new} after"))
@@ -323,7 +322,7 @@ fn properties(machine: &Machine) -> [(&'static str, String); 7] {
     ]
 }
 
-/// What `one` has and `other` lacks: each item once, as the largest part that is missing.
+/// Lists what `other` lacks: each item once, as the largest part that is missing.
 fn only_in(one: &Document, other: &Document) -> Vec<String> {
     let mut only = Vec::new();
     for experiment in &one.experiments {
@@ -395,35 +394,6 @@ impl Changes {
             let _ = writeln!(out, "\n{heading}");
             for line in only {
                 paragraph(&mut out, "  - ", line, width);
-            }
-        }
-        out
-    }
-
-    /// The same as Markdown.
-    pub fn markdown(&self) -> String {
-        let mut out = String::new();
-        for (which, run) in [("Before", &self.before), ("After", &self.after)] {
-            let _ = writeln!(out, "- {which}: {}", escaped(&run.describe()));
-        }
-        for doubt in &self.doubts {
-            let _ = writeln!(out, "- **Doubtful**, {}", escaped(doubt));
-        }
-        let _ = writeln!(out, "\n{}", self.summary());
-        for (heading, changes) in self.groups() {
-            let columns = "| factor | what | case | before | after |\n|---:|---|---|---:|---:|";
-            let _ = writeln!(out, "\n## {heading}\n\n{columns}");
-            for change in changes {
-                let (factor, [before, after]) = (ratio(change.factor), change.sides());
-                let (subject, case) = (escaped(&change.subject()), escaped(&change.case));
-                let row = format!("| **×{factor}** | {subject} | {case} | {before} | {after} |");
-                let _ = writeln!(out, "{row}");
-            }
-        }
-        for (heading, only) in self.unmatched() {
-            let _ = writeln!(out, "\n{heading}\n");
-            for line in only {
-                let _ = writeln!(out, "- {}", escaped(line));
             }
         }
         out

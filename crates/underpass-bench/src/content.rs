@@ -34,7 +34,6 @@ pub(crate) fn make(path: &Path, bytes: u64, seed: u64) -> Result<Sha256Hash> {
     Ok(hash.finalize().into())
 }
 
-/// The hash of a file's content.
 pub(crate) fn hash(path: &Path) -> Result<Sha256Hash> {
     let context = || format!("reading {}", path.display());
     let mut file = File::open(path).context(context)?;
@@ -78,9 +77,13 @@ pub(crate) fn warm(path: &Path) -> Result<()> {
         .map(drop)
 }
 
-/// Removes a file, if it exists.
+/// Removes a file or a whole directory, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
+    let removed = match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => std::fs::remove_dir_all(path),
+        removed => removed,
+    };
+    match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.context(|| format!("removing {}", path.display())),
     }

@@ -11,13 +11,15 @@
 //! `docs/bench-format.md` describes the JSON for programs. A field that is removed or changes its
 //! meaning raises [`SCHEMA`]; new fields don't.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::machine::trace;
 use crate::stats::{RatioEstimate, Spread};
 
-/// The version of the JSON. Version 2 had one more field, which is ignored.
+/// The version of the JSON. Version 2 had two more fields, which are ignored.
 pub const SCHEMA: u32 = 3;
 
 /// A whole run.
@@ -44,6 +46,14 @@ pub struct Document {
 }
 
 impl Document {
+    /// The names of all that was left out, each once; `None` where nothing was.
+    pub fn left_out(&self) -> Option<String> {
+        let names = self.experiments.iter().flat_map(|one| &one.left_out);
+        let names: BTreeSet<&str> = names.map(String::as_str).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        (!names.is_empty()).then_some(names)
+    }
+
     /// Appends the experiments of another run. If it ran on another machine, a warning says so.
     #[must_use]
     pub fn followed_by(mut self, other: Document) -> Document {
@@ -82,7 +92,7 @@ pub struct Tool {
 pub enum RunOutcome {
     /// All requested experiments are there.
     Complete,
-    /// It was interrupted: what was complete by then is there.
+    /// It was interrupted, and has only the complete parts.
     Interrupted,
 }
 
@@ -95,7 +105,7 @@ pub struct Experiment {
     pub variant: String,
     /// A heading.
     pub title: String,
-    /// What was measured, in a sentence or two.
+    /// A description of the measurement, in a sentence or two.
     pub measured: String,
     /// How to read its charts and tables, in a sentence or two.
     pub reading: String,
@@ -109,6 +119,9 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// Notes on the figures.
     pub notes: Vec<String>,
+    /// The names of contenders that are missing, have failed or delivered wrong bytes.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 /// The quantity that differs between the cases of an experiment. By default there is one case.
@@ -171,8 +184,6 @@ pub struct Case {
     pub travelled: Vec<PayloadPath>,
     /// System calls by name, counted in a pass that was not timed.
     pub calls: Vec<SystemCalls>,
-    /// The distribution of latencies in all rounds together.
-    pub latencies: Vec<Latencies>,
     /// Notes on the figures.
     pub notes: Vec<String>,
 }
@@ -190,7 +201,7 @@ pub struct Measured {
     pub better: Option<Better>,
     /// In the order of the contenders; `None` for one without such figures.
     pub figures: Vec<Option<Figures>>,
-    /// The first contender's figures divided by each one's; `None` where there is no ratio.
+    /// The first contender's figures divided by each one's; `None` without a ratio.
     pub comparisons: Vec<Option<RatioEstimate>>,
 }
 
@@ -213,7 +224,7 @@ pub struct Figures {
     pub rounds: Vec<f64>,
 }
 
-/// What one mechanism moved for a contender, from the results of its calls.
+/// Bytes that one mechanism moved for a contender, from the results of its calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PayloadPath {
     /// Its index among the contenders.
@@ -224,7 +235,7 @@ pub struct PayloadPath {
     pub bytes: u64,
     /// Calls it took.
     pub calls: u64,
-    /// How often the kernel rejected it.
+    /// Number of rejections by the kernel.
     pub refusals: u64,
 }
 
@@ -250,15 +261,4 @@ impl SystemCalls {
             by_name,
         }
     }
-}
-
-/// The distribution of one contender's latencies.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Latencies {
-    /// Its index among the contenders.
-    pub contender: usize,
-    /// The number of latencies.
-    pub count: u64,
-    /// A share of the requests, from 0 to 1, and the seconds that these did not exceed.
-    pub quantiles: Vec<(f64, f64)>,
 }

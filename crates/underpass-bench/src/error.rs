@@ -1,4 +1,4 @@
-//! The error of this crate: what failed, and who is at fault.
+//! The error of this crate, by the side at fault.
 
 use std::io;
 
@@ -10,7 +10,7 @@ pub enum Error {
     /// The kernel returned an error.
     #[error("{context}: {source}")]
     System {
-        /// What failed.
+        /// The operation that failed.
         context: String,
         /// The kernel's error.
         source: io::Error,
@@ -46,9 +46,10 @@ impl Error {
     }
 }
 
-/// Does all of them, whichever fail; returns the first error.
-pub(crate) fn all(done: impl Iterator<Item = Result<()>>) -> Result<()> {
-    done.fold(Ok(()), Result::and)
+/// Does all of them, whichever fail; returns the errors as notes on figures that are complete.
+pub(crate) fn notes(done: impl Iterator<Item = Result<()>>) -> Vec<String> {
+    let errors = done.filter_map(Result::err);
+    errors.map(|error| error.to_string()).collect()
 }
 
 /// Adds what failed to an error of the kernel.

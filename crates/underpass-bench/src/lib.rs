@@ -5,7 +5,7 @@
 //!   ┌──────────────────────────┐       ┌─────────────────────────────┐
 //!   │ contender A │ contender B│◄─────►│ bench: makes the load, or   │
 //!   │   (one at a time)        │       │ receives the bytes; reads   │
-//!   └──────────────────────────┘       │ what the contender used     │
+//!   └──────────────────────────┘       │ the contender's usage       │
 //!                                      └─────────────────────────────┘
 //! ```
 //!
@@ -16,9 +16,9 @@
 //! - `contender`: the measured processes
 //! - `load`: requests to servers
 //! - `tls`: their encryption
-//! - `machine`: what processes used, and what else the machine did
+//! - `machine`: the usage of processes, and other load on the machine
 //! - `rounds`: the order of contenders, and the metrics of their samples
-//! - `experiment`: what is measured, with its options
+//! - `experiment`: the measurements, with their options
 //! - `document`: the result, from which `render` and `compare` make reports
 //!
 //! The figures can be believed because bodies are verified by hash beforehand and counted to their
@@ -47,6 +47,7 @@ pub use contender::receiver::receive_for_others;
 pub use contender::role::SubprocessRole;
 pub use error::Error;
 pub use experiment::RunScale;
+pub use experiment::sizes::{host_and_port, parse_count};
 pub use experiment::{
     cold::ColdOptions, copy::FileCopyOptions, http::HttpOptions, log::LogBenchOptions,
     many::ManyOptions, small::SmallOptions, socket::SocketOptions, tree::TreeOptions,

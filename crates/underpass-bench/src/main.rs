@@ -1,23 +1,23 @@
 //! The `underpass-bench` tool, which `underpass bench` runs.
 //!
 //! Exit codes: 0 success; 1 an error, or something got worse; 2 invalid arguments, or results that
-//! cannot be compared; 130, 143 stopped by SIGINT, SIGTERM.
+//! cannot be compared; 3 a contender was left out; 130, 143 stopped by SIGINT, SIGTERM.
 
 #![forbid(unsafe_code)]
 
 mod tool;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, value_parser};
 use underpass_bench::compare::Changes;
 use underpass_bench::document::{Document, RunOutcome};
 use underpass_bench::{
     Benchmark, ColdOptions, FileCopyOptions, HttpOptions, LogBenchOptions, ManyOptions, RunScale,
     RunSettings, SmallOptions, SocketOptions, SubprocessRole, TreeOptions, check_report_path,
+    host_and_port, parse_count,
 };
 
 use tool::pages::{CompletionArguments, PageArguments};
@@ -59,7 +59,8 @@ enum BenchCommand {
     /// Receive from `bench socket --to` on another machine
     Sink {
         /// Listen on this address, and also on the next port
-        #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7070")]
+        #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7070",
+              value_parser = |text: &str| host_and_port(text).map(|_| text.to_owned()))]
         listen: String,
     },
     Completions(CompletionArguments),
@@ -93,8 +94,8 @@ struct MeasureArguments {
     #[arg(long)]
     quick: bool,
     /// Count this many rounds; fewer than 6 can't show a ratio [default: 7, with --quick 6]
-    #[arg(long, value_name = "N")]
-    rounds: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = parse_count::<usize>)]
+    rounds: Option<usize>,
     /// Write the whole result to this file as JSON, for `render` and `compare`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -109,7 +110,7 @@ struct MeasureArguments {
     congestion: Vec<String>,
     /// Wait this many seconds in each case for a quiet machine and to repeat disturbed rounds
     /// [default: 10, with --quick 0]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(..=1_000_000))]
     patience: Option<u64>,
 }
 
@@ -143,6 +144,9 @@ fn main() -> ExitCode {
 /// The exit codes of diff for a difference and for trouble.
 const WORSE: u8 = 1;
 const INCOMPARABLE: u8 = 2;
+
+/// A result is there, but not of all that was requested.
+const LEFT_OUT: u8 = 3;
 
 fn done(outcome: Result<(), String>) -> ExitCode {
     match outcome {
@@ -200,7 +204,11 @@ fn measure(benchmarks: &[Benchmark], common: &MeasureArguments) -> Result<ExitCo
     if let (RunOutcome::Interrupted, Some(signal)) = (document.outcome, caught.number()) {
         return Ok(ExitCode::from(128 + signal));
     }
-    Ok(ExitCode::SUCCESS)
+    let Some(names) = document.left_out() else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    complain(&format!("left out, see the notes: {names}"));
+    Ok(ExitCode::from(LEFT_OUT))
 }
 
 impl MeasureArguments {
@@ -210,7 +218,7 @@ impl MeasureArguments {
                 true => RunScale::Quick,
                 false => RunScale::Full,
             },
-            rounds: self.rounds.map(NonZeroUsize::get),
+            rounds: self.rounds,
             patience: self.patience.map(Duration::from_secs),
             scratch: self.scratch.clone(),
             congestion: self.congestion.clone(),

@@ -19,7 +19,7 @@ const ROUNDS_FULL: usize = 7;
 /// The fewest rounds that can show a ratio (see [`stats`](crate::stats)).
 const ROUNDS_QUICK: usize = 6;
 
-/// How long a case waits for a quiet machine by default.
+/// The default time for which a case waits for a quiet machine.
 const PATIENCE_FULL: Duration = Duration::from_secs(10);
 
 /// An experiment with its options.
@@ -34,14 +34,14 @@ impl<E: Measurable + 'static> From<E> for Benchmark {
 /// How to measure all experiments of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// How much work a round is.
+    /// The amount of work in a round.
     pub scale: RunScale,
     /// Rounds that count; 7 by default, 6 in a quick run.
     pub rounds: Option<usize>,
-    /// How long a case may wait for a quiet machine and repeat disturbed rounds; 10 s by default, 0
-    /// in a quick run.
+    /// The time in which a case may wait for a quiet machine and repeat disturbed rounds; 10 s by
+    /// default, 0 in a quick run.
     pub patience: Option<Duration>,
-    /// Where to create the test files; cold files need a disk.
+    /// The directory for the test files; cold files need a disk.
     pub scratch: PathBuf,
     /// The congestion controls of TCP under each of which everything is measured, as root. By
     /// default the machine's, and for large files over HTTP bbr and cubic where that is possible.
@@ -51,7 +51,7 @@ pub struct RunSettings {
 }
 
 /// Runs the experiments one after the other. Once `stop` is set, the current round is abandoned
-/// and the document holds what was complete before.
+/// and the document holds the complete ones.
 ///
 /// # Errors
 /// The machine can't do what is needed, one of our own contenders delivers wrong bytes before

@@ -1,4 +1,4 @@
-//! Where a report goes.
+//! The destination of a report.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -59,7 +59,6 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What a path leads to.
 enum Target {
     /// Standard output, maybe in the middle of a file.
     Output,

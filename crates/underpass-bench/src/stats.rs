@@ -1,4 +1,4 @@
-//! What a few rounds show, and what they don't.
+//! Conclusions from a few rounds.
 //!
 //! A round gives each contender one figure. Two contenders are compared in pairs within a round, so
 //! that a disturbance of that round affects both. The median of those ratios has the confidence
@@ -24,7 +24,7 @@ pub struct Spread {
 /// The ratio of two contenders in one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RatioEstimate {
-    /// What it shows.
+    /// The conclusion.
     pub verdict: RatioVerdict,
     /// The median of the ratios within each round.
     pub ratio: f64,
@@ -36,7 +36,7 @@ pub struct RatioEstimate {
     pub confidence: f64,
 }
 
-/// What a ratio shows.
+/// The conclusion from a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RatioVerdict {
@@ -60,7 +60,7 @@ impl Spread {
         })
     }
 
-    /// Half of the range as a share of the median; `None` where that is no number.
+    /// Half of the range as a share of the median; `None` if that is not finite.
     pub(crate) fn half_range(&self) -> Option<f64> {
         let share = (self.max - self.min) / 2.0 / self.median.abs();
         share.is_finite().then_some(share)
@@ -95,8 +95,8 @@ impl RatioEstimate {
     }
 }
 
-/// How many figures can be cut from each end so that the rest still holds the true median with
-/// sufficient confidence, and that confidence. Cuts none where the whole range isn't sufficient.
+/// The number of figures to cut from each end so that the rest still holds the true median with
+/// sufficient confidence, and that confidence. 0 if the whole range isn't sufficient.
 fn sign_test_rank(count: usize) -> Option<(usize, f64)> {
     (count > 0).then_some(())?;
     let confidence = |rank| 1.0 - 2.0 * coin_at_most(rank, count);

@@ -1,4 +1,4 @@
-//! What the workers of a broker share.
+//! The state that the workers of a broker share.
 
 use std::io;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::metadata::topics::Topics;
 use crate::offsets::groups::Groups;
 use crate::options::{AdvertisedAddress, BrokerOptions};
 
-/// What all workers share.
+/// The state that all workers share.
 pub(crate) struct Broker {
     pub(crate) options: BrokerOptions,
     pub(crate) cluster_id: String,
@@ -28,41 +28,41 @@ pub(crate) struct Broker {
     pub(crate) log: Arc<LogManager>,
     pub(crate) memory: RequestMemory,
     pub(crate) groups: Arc<Groups>,
-    /// Permits of the threads that decompress batches.
+    /// Permits for the threads that decompress batches.
     pub(crate) decompression: Semaphore,
-    /// Producer ids that are reserved, and nobody has yet.
+    /// Reserved producer IDs that are not handed out yet.
     pub(crate) producer_ids: Mutex<Range<i64>>,
     pub(crate) moved: Arc<MovedLists>,
     pub(crate) counts: BrokerCounts,
     pub(crate) unsupported: UnsupportedLog,
 }
 
-/// What the connections of a worker share.
+/// The state that the connections of a worker share.
 pub(crate) struct BrokerWorker {
     pub(crate) broker: Arc<Broker>,
     pub(crate) waiters: Rc<FetchWaiters>,
     pub(crate) counts: Arc<WorkerCounts>,
-    /// Batches that are not appended, and offsets that cannot be read.
+    /// Warnings about rejected batches and unreadable offsets.
     pub(crate) refusals: LogThrottle,
-    /// Connections that are closed because of what was sent on them.
+    /// Warnings about connections that are closed because of invalid requests.
     pub(crate) disconnections: LogThrottle,
 }
 
-/// What a listener of a broker leads to.
+/// The service behind a listener of a broker.
 #[derive(Clone, Debug)]
 pub(crate) enum BrokerService {
-    /// Kafka's protocol, and the address that clients are sent to, if it is not the one by which
-    /// they come.
+    /// Kafka's protocol, and the address that clients are directed to, if it is not the one they
+    /// connected to.
     Kafka(Option<Arc<AdvertisedAddress>>),
     /// Metrics and health.
     Metrics(Arc<MetricsService>),
 }
 
 impl Broker {
-    /// A producer id that nobody has.
+    /// Returns an unused producer ID.
     ///
     /// # Errors
-    /// More cannot be reserved.
+    /// No more IDs can be reserved.
     pub(crate) async fn next_producer_id(self: &Arc<Self>) -> io::Result<i64> {
         let taken = || lock(&self.producer_ids).next();
         if let Some(id) = taken() {

@@ -1,4 +1,4 @@
-//! What a client does first, step by step: for operators who want to know why clients cannot reach
+//! The first steps of a client, one by one: for operators who want to know why clients cannot reach
 //! a broker, this one or Kafka.
 
 use std::fmt;
@@ -14,27 +14,27 @@ use crate::protocol::tables::metadata::{MetadataRequest, MetadataResponse};
 use crate::protocol::wire::Message;
 use crate::protocol::{Reader, Writer};
 
-/// A step that failed.
+/// A failed step.
 #[derive(Debug)]
 pub struct CheckFailure {
-    /// What was tried.
+    /// The step, in words.
     pub step: String,
-    /// What came of it.
+    /// The cause of the failure.
     pub why: String,
-    /// What to try.
+    /// A suggestion, if any.
     pub advice: Option<String>,
 }
 
-/// The longest answer that is read.
+/// The longest response that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 const METADATA: i16 = 3;
-/// Versions that every broker has that this program can talk to, and that name the cluster.
+/// A version that names the cluster and that every broker supports that this program can talk to.
 const METADATA_VERSION: i16 = 4;
 const API_VERSIONS_VERSION: i16 = 0;
 
-/// Asks a broker where its cluster is, and goes there: `report` is called for each step that has
-/// succeeded. `bootstrap` is `HOST:PORT` or `HOST`. No step takes longer than about `timeout`.
+/// Asks the broker at `bootstrap`, `HOST:PORT` or `HOST`, for its cluster and connects to it. Calls
+/// `report` after each successful step. No step takes longer than about `timeout`.
 ///
 /// # Errors
 /// [`CheckFailure`], for the first step that fails.
@@ -75,14 +75,14 @@ pub fn check(
     Ok(())
 }
 
-/// How an address became known.
+/// An address from the metadata, with the node that it belongs to.
 struct Advertised<'a> {
     node: i32,
     bootstrap: &'a str,
     peer: IpAddr,
 }
 
-/// What metadata says of a cluster.
+/// The cluster as described by its metadata.
 struct Cluster {
     cluster_id: Option<String>,
     nodes: Vec<(i32, String, u16)>,
@@ -212,7 +212,7 @@ impl Client {
         })
     }
 
-    /// Sends a request, and returns the frame of its response.
+    /// Sends a request and returns the frame of its response.
     fn exchange<'m, M: Message<'m>>(
         &mut self,
         key: i16,
@@ -290,7 +290,7 @@ enum ConnectAdvice {
 }
 
 impl ConnectAdvice {
-    /// What an operator can set.
+    /// Returns a suggestion for an operator.
     fn text(self, advertised: Option<&Advertised<'_>>) -> Option<String> {
         Some(match (self, advertised) {
             (_, Some(route)) => {

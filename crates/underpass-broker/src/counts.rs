@@ -1,4 +1,4 @@
-//! What workers count: numbers with one writer and any number of readers.
+//! Counters of workers, each with one writer and any number of readers.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use underpass::{Account, Mechanism, SendStats};
 use crate::lock::lock;
 use crate::protocol::apis::APIS;
 
-/// What one worker counts, on memory that no other worker writes to. By number: those of requests
-/// in the order of their kinds, then those of records in the order of mechanisms, then the others.
+/// The counters of one worker, in memory that no other worker writes to. First the requests in the
+/// order of [`APIS`], then the records in the order of mechanisms, then the others.
 #[derive(Debug)]
 pub(crate) struct WorkerCounts([AtomicU64; COUNTERS]);
 
@@ -23,14 +23,14 @@ const ACCEPTED: usize = REQUEST_BYTES + 1;
 const ENDED: usize = ACCEPTED + 1;
 const COUNTERS: usize = ENDED + 1;
 
-/// What all workers count.
+/// The counters of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct BrokerCounts(Mutex<CountedWorkers>);
 
 #[derive(Debug, Default)]
 struct CountedWorkers {
     present: Vec<Arc<WorkerCounts>>,
-    /// Those that have ended, together.
+    /// The sum of the counters of stopped workers.
     ended: WorkerCounts,
 }
 
@@ -41,7 +41,7 @@ impl Default for WorkerCounts {
 }
 
 impl WorkerCounts {
-    /// A load and a store: there is one writer.
+    /// Adds with a load and a store, since there is one writer.
     fn count(&self, number: usize, more: u64) {
         let counted = self.value(number).wrapping_add(more);
         self.0[number].store(counted, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl WorkerCounts {
         self.count(ENDED, 1);
     }
 
-    /// Counts a request of a kind with so many bytes.
+    /// Counts a request with this API key and size.
     pub(crate) fn request(&self, key: i16, bytes: usize) {
         if let Some(number) = APIS.iter().position(|api| api.key == key) {
             self.count(REQUESTS + number, 1);
@@ -67,7 +67,7 @@ impl WorkerCounts {
         self.count(REQUEST_BYTES, bytes as u64);
     }
 
-    /// Counts what was sent.
+    /// Counts sent bytes.
     pub(crate) fn sent(&self, records: &Account, beside: &SendStats) {
         for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
             let usage = records.of(mechanism);
@@ -79,7 +79,7 @@ impl WorkerCounts {
         self.count(OTHER_BYTES, beside.bytes);
     }
 
-    /// Requests of each of [`APIS`].
+    /// Returns the number of requests for each of [`APIS`].
     pub(crate) fn requests(&self) -> impl Iterator<Item = u64> {
         (REQUESTS..RECORD_BYTES).map(|number| self.value(number))
     }
@@ -88,24 +88,24 @@ impl WorkerCounts {
         self.value(REQUEST_BYTES)
     }
 
-    /// Bytes of records that were sent, by each of [`Mechanism::ALL`].
+    /// Returns the bytes of sent records for each of [`Mechanism::ALL`].
     pub(crate) fn record_bytes(&self) -> Vec<u64> {
         let numbers = RECORD_BYTES..RECORD_CALLS;
         numbers.map(|number| self.value(number)).collect()
     }
 
-    /// Calls that have moved them.
+    /// Returns the calls that sent these records.
     pub(crate) fn record_calls(&self) -> Vec<u64> {
         let numbers = RECORD_CALLS..OTHER_BYTES;
         numbers.map(|number| self.value(number)).collect()
     }
 
-    /// Bytes that were sent and are no records.
+    /// Returns the sent bytes that are not records.
     pub(crate) fn other_bytes(&self) -> u64 {
         self.value(OTHER_BYTES)
     }
 
-    /// Connections that were accepted, and that have ended.
+    /// Returns the numbers of connections accepted and ended.
     pub(crate) fn connections(&self) -> (u64, u64) {
         (self.value(ACCEPTED), self.value(ENDED))
     }
@@ -118,11 +118,11 @@ impl WorkerCounts {
 }
 
 impl BrokerCounts {
-    /// The counts of one more worker.
+    /// Makes the counters of a new worker.
     pub(crate) fn worker(&self) -> Arc<WorkerCounts> {
         let counts = Arc::<WorkerCounts>::default();
         let CountedWorkers { present, ended } = &mut *lock(&self.0);
-        // Generations of workers end, and what they have counted stays.
+        // Keep the counts of stopped workers.
         present.retain(|worker| {
             let runs = Arc::strong_count(worker) > 1;
             if !runs {
@@ -134,7 +134,7 @@ impl BrokerCounts {
         counts
     }
 
-    /// All counts together, and how many workers there are.
+    /// Returns the sum of all counters, and the number of workers.
     pub(crate) fn totals(&self) -> (WorkerCounts, usize) {
         let workers = lock(&self.0);
         let totals = WorkerCounts::default();

@@ -1,65 +1,65 @@
-//! What bounds the broker, in one place, with the reasons.
+//! The limits of the broker, with the reasons.
 
 use std::time::Duration;
 
-/// The longest request, in bytes, as `socket.request.max.bytes` of Kafka.
+/// The longest request, in bytes, like Kafka's `socket.request.max.bytes`.
 pub(crate) const FRAME_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// So much of a request takes no part of the memory for requests, unless the connection has others
-/// that are not answered: heartbeats and metadata pass while producers wait for room. What a
-/// connection may take beside the memory for requests.
+/// The bytes of a request that are not charged to the request memory, unless the connection has
+/// unanswered requests: heartbeats and metadata pass while producers wait for room. So a connection
+/// may take this much in addition to the request memory.
 pub(crate) const REQUEST_BYTES_FREE: usize = 16 * 1024;
 
-/// The largest part of a request that memory is reserved for before it has arrived.
+/// The largest part of a request for which memory is reserved before the part has arrived.
 pub(crate) const FRAME_PART_BYTES_MAX: usize = 1 << 20;
 
-/// How long each such part may take of a request that arrives although there is no room: the others
-/// wait for it.
+/// The time limit for each such part of a request that uses the reserve, since other requests wait
+/// for the reserve.
 pub(crate) const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Buffers of requests that are kept for later ones, those of the largest requests that producers
-/// send by default (`max.request.size`, 1 MiB) and no larger ones.
+/// The number of buffers of requests kept for reuse: those of the largest requests that producers
+/// send by default (`max.request.size`, 1 MiB), and no larger ones.
 pub(crate) const POOLED_BUFFERS_MAX: usize = 8;
 
-/// The largest buffer that is kept: the one of a request that has grown by doubling.
+/// The largest buffer that is kept: that of a request that grew by doubling.
 pub(crate) const POOLED_BUFFER_BYTES_MAX: usize = 2 << 20;
 
-/// How long a request may take to arrive once it has begun: 100 MiB at 1 MiB/s and a little more.
-/// What waits for memory counts: clients of Kafka have given up by then. A peer that sends slower
-/// must not hold memory.
+/// The time limit for a request to arrive after its start: 100 MiB at 1 MiB/s and some slack.
+/// Includes waiting for memory: Kafka clients have given up by that time. A slower peer must not
+/// hold memory.
 pub(crate) const FRAME_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a fetch may wait for records that holds a part of the memory for requests, which
-/// producers may need. Others wait for as long as the client wants.
+/// The longest wait for records of a fetch that holds a part of the request memory, which producers
+/// may need. Other fetches wait for as long as the client wants.
 pub(crate) const LARGE_FETCH_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How far a timestamp may be ahead of the broker's clock, as `message.timestamp.after.max.ms` of
-/// Kafka 4: what is far in the future is a mistake of its producer, and never expires.
+/// The largest lead of a timestamp over the broker's clock, like `message.timestamp.after.max.ms`
+/// of Kafka 4: records far in the future are a mistake of the producer and never expire.
 pub(crate) const TIMESTAMP_AHEAD_MAX: Duration = Duration::from_secs(3600);
 
-/// Compressed batches up to this size are decompressed by the worker that has received them, as
-/// long as their records have no more than [`DECOMPRESSED_INLINE_MAX`] bytes: others take longer
-/// than other connections of the worker should wait.
+/// The largest compressed batch that the receiving worker decompresses itself, if its records have
+/// at most [`DECOMPRESSED_INLINE_MAX`] bytes. Larger ones would delay the other connections of the
+/// worker too long.
 pub(crate) const COMPRESSED_INLINE_MAX: usize = 16 * 1024;
 
-/// The most bytes without compression that a worker decompresses of a batch: about 0.1 ms.
+/// The largest uncompressed size that a worker decompresses itself: about 0.1 ms.
 pub(crate) const DECOMPRESSED_INLINE_MAX: u64 = 256 * 1024;
 
-/// The most bytes without compression that the records of a batch may have: a thousand times the
-/// default of `max.message.bytes`, and about a second of decompression.
+/// The largest uncompressed size of the records of a batch: a thousand times the default of
+/// `max.message.bytes`, and about a second of decompression.
 pub(crate) const DECOMPRESSED_MAX: u64 = 1 << 30;
 
-/// Threads that decompress batches at a time. Each may hold a window of 128 MiB.
+/// The number of threads that decompress batches. Each may hold a window of 128 MiB.
 pub(crate) const DECOMPRESSING_MAX: usize = 2;
 
-/// How long an answer may take when the broker ends: a fetch may wait for records for any time.
+/// The time limit for pending responses when the broker stops: a fetch may wait for any time.
 pub(crate) const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests of a connection that are worked on at the same time. Producers of Kafka's Java client
-/// send 5, librdkafka without idempotence as many as it has.
+/// The number of requests of a connection that are processed concurrently. Kafka's Java producers
+/// send 5, librdkafka without idempotence any number.
 pub(crate) const REQUESTS_PENDING_MAX: usize = 64;
 
-/// What answers of a connection may have in memory that wait for an earlier one, and one more
-/// answer: beyond it no request of the connection is taken or worked on. Clients pipeline requests
-/// with small answers; a description of a thousand topics has some hundred KiB.
+/// The memory of responses of a connection that wait for an earlier one, in bytes; one more
+/// response may exceed it. At the limit no request of the connection is read or processed. Clients
+/// pipeline requests with small responses; a description of a thousand topics has some hundred KiB.
 pub(crate) const READY_BYTES_MAX: usize = 1 << 20;

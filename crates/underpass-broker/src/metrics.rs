@@ -1,4 +1,4 @@
-//! What a broker says to operators (`underpass_monitor`).
+//! The metrics of a broker for operators (`underpass_monitor`).
 
 use std::sync::Weak;
 
@@ -10,10 +10,10 @@ use crate::broker::Broker;
 use crate::counts::WorkerCounts;
 use crate::protocol::apis::APIS;
 
-/// Samples of the lag of groups: a page stays below two MiB, whatever clients commit.
+/// The number of lag samples: a page stays below two MiB, whatever clients commit.
 const LAGS_MAX: usize = 10_000;
 
-/// What a broker says.
+/// The source of the metrics.
 pub(crate) struct BrokerMetrics(pub(crate) Weak<Broker>);
 
 impl MetricsSource for BrokerMetrics {
@@ -126,7 +126,7 @@ fn topics(page: &mut MetricsPage, broker: &Broker) {
     }
 }
 
-/// How far behind the latest records groups are.
+/// Writes the lags of groups behind the latest records.
 fn lags(page: &mut MetricsPage, broker: &Broker) {
     let topics = broker.topics.present();
     let name = "underpass_broker_group_lag_records";

@@ -1,5 +1,5 @@
-//! What is asked of a broker: by a file in TOML, by flags, or by code. One schema for all. Keys are
-//! Kafka's names where they mean the same.
+//! The options of a broker, from a TOML file, flags or code, with one schema for all. Keys are
+//! Kafka's names if they mean the same.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -10,52 +10,52 @@ use serde::Deserialize;
 use underpass_monitor::StatusOptions;
 use underpass_net::{ConnectionLimits, ListenAt, TlsOptions};
 
-/// A broker, its data and its listeners.
+/// The options of a broker, its data and its listeners.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BrokerOptions {
-    /// Where to listen.
+    /// The addresses to listen on.
     #[serde(rename = "listener")]
     pub listeners: Vec<BrokerListener>,
-    /// The data folder, as Kafka's `log.dirs` has one.
+    /// The data folder, like an entry of Kafka's `log.dirs`.
     pub data: PathBuf,
-    /// Threads that serve connections; as many as there are cores for this process where it is left
-    /// out.
+    /// The number of threads that serve connections; the number of cores available to this process
+    /// by default.
     pub workers: Option<NonZeroUsize>,
     /// When records are synced to the disk.
     pub fsync: FsyncPolicy,
-    /// The id of this broker among those that clients know.
+    /// The ID of this broker, as shown to clients.
     pub node_id: i32,
-    /// What is done with a replication factor above 1, which one broker cannot provide.
+    /// The handling of replication factors above 1, which one broker cannot provide.
     pub replication: ReplicationPolicy,
-    /// Topics that do not exist, and how those are made that clients ask for.
+    /// The defaults of topics, and the creation of topics that clients ask for.
     pub topics: TopicDefaults,
     /// Consumer groups.
     pub groups: GroupOptions,
-    /// Certificates, and how TLS is spoken.
+    /// Certificates and settings of TLS.
     pub tls: TlsOptions,
     /// Metrics and health.
     pub status: StatusOptions,
-    /// The bounds of connections.
+    /// The limits of connections.
     pub connections: ConnectionLimits,
-    /// How much memory requests may take together, in bytes; one request may have 100 MiB.
+    /// The memory for all requests together, in bytes; one request may have 100 MiB.
     #[serde(deserialize_with = "underpass_net::size::bytes")]
     pub request_memory: usize,
 }
 
-/// A place to listen on.
+/// An address to listen on.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BrokerListener {
     /// `PORT` of 127.0.0.1, `:PORT` of every interface, `ADDR:PORT`, `unix:/path` or
     /// `systemd[:NAME]`.
     pub at: ListenAt,
-    /// The address that clients who come this way are sent to, `HOST:PORT` or `HOST`. Where it is
-    /// left out, each is sent to the address by which it has reached the broker: under TLS by the
-    /// name that it has asked for.
+    /// The address that clients of this listener are directed to, `HOST:PORT` or `HOST`. By default
+    /// each client is directed to the address by which it reached the broker, or with TLS to the
+    /// server name that it sent.
     #[serde(default)]
     pub advertised: Option<AdvertisedAddress>,
-    /// Whether TLS is spoken there; if it is not said, where there is a certificate.
+    /// Whether the listener speaks TLS; by default, if there is a certificate.
     #[serde(default)]
     pub tls: Option<bool>,
 }
@@ -64,55 +64,55 @@ pub struct BrokerListener {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum FsyncPolicy {
-    /// Before acks=all is answered; others within a second. No acknowledged record is lost when the
-    /// machine fails.
+    /// Before acks=all is answered; other records within a second. No acknowledged record is lost
+    /// if the machine fails.
     #[default]
     Acks,
-    /// Every second, whatever was acknowledged.
+    /// Every second, regardless of acknowledgements.
     Interval,
-    /// When the kernel sees fit, as Kafka does.
+    /// When the kernel writes them back, as in Kafka.
     Never,
 }
 
-/// What is done with a replication factor, or `min.insync.replicas`, above 1.
+/// The handling of a replication factor, or `min.insync.replicas`, above 1.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplicationPolicy {
-    /// It is taken as 1, and logged.
+    /// The value is lowered to 1, and logged.
     #[default]
     Clamp,
-    /// The topic is refused.
+    /// The topic is rejected.
     Reject,
 }
 
-/// Topics that are made without more being said.
+/// The defaults of topics.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TopicDefaults {
-    /// Whether topics are made when clients ask for them.
+    /// Whether topics are created when clients ask for them.
     #[serde(rename = "auto.create.topics.enable")]
     pub auto_create: bool,
-    /// How many partitions they have.
+    /// The number of partitions.
     #[serde(rename = "num.partitions")]
     pub partitions: i32,
-    /// What topics have that do not say otherwise, under the names of topic configurations, such as
-    /// `retention.ms`.
+    /// The configuration of topics that do not specify it, under Kafka's names of topic
+    /// configurations, such as `retention.ms`.
     pub config: BTreeMap<String, String>,
 }
 
-/// Consumer groups.
+/// The options of consumer groups.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupOptions {
-    /// How long an empty group waits for more members before its first generation, in milliseconds.
+    /// The time that an empty group waits for members before its first generation, in milliseconds.
     #[serde(rename = "group.initial.rebalance.delay.ms")]
     pub initial_rebalance_delay_ms: u64,
-    /// How long offsets of a group are kept that has no members, in minutes.
+    /// The time that offsets of a group without members are kept, in minutes.
     #[serde(rename = "offsets.retention.minutes")]
     pub offsets_retention_minutes: u64,
 }
 
-/// A host, and a port if it is another one than that of the listener.
+/// A host, and a port if it differs from that of the listener.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub struct AdvertisedAddress {
@@ -120,7 +120,7 @@ pub struct AdvertisedAddress {
     pub(crate) port: Option<u16>,
 }
 
-/// The port of Kafka.
+/// The default port of Kafka.
 pub const PORT: u16 = 9092;
 
 impl Default for BrokerOptions {
@@ -175,7 +175,7 @@ impl From<ListenAt> for BrokerListener {
 }
 
 impl BrokerListener {
-    /// Whether TLS is spoken there.
+    /// Whether the listener speaks TLS.
     pub(crate) fn is_secured(&self, tls: &TlsOptions) -> bool {
         self.tls.unwrap_or(tls.has_certificate())
     }
@@ -190,10 +190,10 @@ impl FromStr for AdvertisedAddress {
 }
 
 impl BrokerOptions {
-    /// Reads a configuration.
+    /// Parses a configuration.
     ///
     /// # Errors
-    /// What is wrong, with its place.
+    /// The error and its location in the text.
     pub fn parse(text: &str) -> Result<BrokerOptions, toml::de::Error> {
         toml::from_str(text)
     }
@@ -205,7 +205,7 @@ impl TryFrom<String> for AdvertisedAddress {
     fn try_from(text: String) -> Result<AdvertisedAddress, String> {
         let bad = || format!("{text:?} is no address; expected HOST or HOST:PORT");
         let (host, port) = match text.rsplit_once(':') {
-            // An IPv6 address has colons of its own.
+            // An IPv6 address contains colons.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (&text[..], None),
             Some((host, port)) if !port.ends_with(']') => {
                 (host, Some(port.parse().map_err(|_| bad())?))

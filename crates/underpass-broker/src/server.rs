@@ -1,4 +1,4 @@
-//! A broker: its start, its reload and its end.
+//! The start, reload and stop of a broker.
 
 use std::io;
 use std::ops::AddAssign;
@@ -37,11 +37,11 @@ use crate::requests::BrokerRequests;
 #[derive(Clone)]
 struct BrokerProtocol(Arc<Broker>);
 
-/// What a worker has done.
+/// The summary of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BrokerSummary;
 
-/// A running broker. Dropping it ends everything at once.
+/// A running broker. Dropping it stops everything immediately.
 pub struct RunningBroker {
     server: Server<BrokerSummary>,
     broker: Arc<Broker>,
@@ -49,7 +49,7 @@ pub struct RunningBroker {
     tls: Arc<TlsShared>,
 }
 
-/// What can be changed while a broker runs.
+/// The state that can change while a broker runs.
 struct Listening {
     listeners: Vec<BrokerListener>,
     acceptor: Option<Arc<TlsAcceptor>>,
@@ -57,30 +57,30 @@ struct Listening {
     metrics: Arc<MetricsService>,
 }
 
-/// Why a broker does not start.
+/// The reason why a broker does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// The data folder.
+    /// The data folder cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The topics in it.
+    /// The topics cannot be opened.
     #[error("{0}")]
     Topics(String),
-    /// A number that is not possible.
+    /// An option is out of range.
     #[error("{0}")]
     Option(String),
-    /// The network.
+    /// A network error.
     #[error(transparent)]
     Net(#[from] underpass_net::Error),
-    /// Certificates.
+    /// A certificate error.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A reload asks for what only a start can do.
+    /// A reload changes an option that requires a restart.
     #[error("{0} cannot be changed without a restart")]
     NeedsRestart(&'static str),
 }
 
-/// Starts a broker, which listens on `inherited` sockets where its options say so. Returns when it
+/// Starts a broker, which listens on `inherited` sockets if its options say so. Returns when it
 /// accepts connections.
 ///
 /// # Errors
@@ -94,7 +94,7 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
         return Err(BrokerError::Option(why));
     }
     if options.node_id < 0 {
-        // To clients −1 is none.
+        // For clients, −1 means no broker.
         let why = format!("node-id={}: expected a number from 0", options.node_id);
         return Err(BrokerError::Option(why));
     }
@@ -141,7 +141,7 @@ pub fn start(options: BrokerOptions, inherited: Inherited) -> Result<RunningBrok
     })
 }
 
-/// Opens the data folder, and reports what was lost in it.
+/// Opens the data folder and reports losses.
 fn open_log(
     options: &BrokerOptions,
     defaults: &TopicConfig,
@@ -154,7 +154,7 @@ fn open_log(
             FsyncPolicy::Never => FlushPolicy::Never,
         },
         node_id: options.node_id,
-        // Made as that of a topic is.
+        // Generated like a topic ID.
         cluster_id: TopicId::random().to_string(),
         ..DataFolderOptions::default()
     };
@@ -178,7 +178,7 @@ fn acceptor(
 ) -> Result<Option<Arc<TlsAcceptor>>, TlsError> {
     let mut listeners = options.listeners.iter();
     match listeners.any(|listener| listener.is_secured(&options.tls)) {
-        // Clients of Kafka use no ALPN.
+        // Kafka clients do not use ALPN.
         true => Ok(Some(Arc::new(TlsAcceptor::load(
             &options.tls,
             &[],
@@ -222,12 +222,12 @@ impl Listening {
 }
 
 impl RunningBroker {
-    /// Where it listens, how it is stopped.
+    /// Returns the server, with the listeners and the stop of the broker.
     pub fn server(&self) -> &Server<BrokerSummary> {
         &self.server
     }
 
-    /// How many topics there are, those of the broker itself not counted.
+    /// Returns the number of topics without internal ones.
     pub fn topics(&self) -> usize {
         let present = self.broker.topics.present();
         present
@@ -236,20 +236,20 @@ impl RunningBroker {
             .count()
     }
 
-    /// How long one sync of a small write takes in the data folder: the least that acks=all waits
-    /// for. Blocks for three of them.
+    /// Measures a sync of a small write in the data folder: the least that acks=all waits for.
+    /// Blocks for three syncs.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn sync_time(&self) -> io::Result<Duration> {
         self.broker.log.sync_time()
     }
 
-    /// Changes where it listens, what it advertises there, and its certificates, whose files are
-    /// read again. Connections are closed by it only where listeners change.
+    /// Changes listeners, advertised addresses and certificates, whose files are read again. Closes
+    /// connections only if listeners change.
     ///
     /// # Errors
-    /// [`BrokerError`]; everything stays as it was.
+    /// [`BrokerError`]; nothing changes.
     pub fn reload(&self, options: &BrokerOptions) -> Result<(), BrokerError> {
         let present = &self.broker.options;
         for (is_same, what) in [
@@ -289,11 +289,11 @@ impl RunningBroker {
         Ok(())
     }
 
-    /// Reads the files of certificates again: renewals replace them in their own time. To be called
-    /// every minute or so.
+    /// Reads the certificate files again, since they are renewed at any time. Call it about every
+    /// minute.
     ///
     /// # Errors
-    /// [`BrokerError::Tls`]; those in use stay in use.
+    /// [`BrokerError::Tls`]; the current certificates stay in use.
     pub fn refresh_certificates(&self) -> Result<(), BrokerError> {
         self.tls.rotate();
         if let Some(acceptor) = &lock(&self.listening).acceptor {
@@ -302,10 +302,10 @@ impl RunningBroker {
         Ok(())
     }
 
-    /// Waits until it was stopped, and leaves the data folder so that the next start is quick.
+    /// Waits until the broker is stopped, and leaves the data folder ready for a fast start.
     ///
     /// # Errors
-    /// The folder cannot be left so: the next start looks through it.
+    /// The data folder cannot be closed cleanly: the next start recovers it.
     pub fn join(&self) -> Result<(), LogError> {
         self.server.join();
         self.broker.log.close()

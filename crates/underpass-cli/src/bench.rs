@@ -1,4 +1,4 @@
-//! `underpass bench`: replaces this process with `underpass-bench`, which is a program of its own.
+//! `underpass bench`: replaces this process with `underpass-bench`, which is a separate program.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 const PROGRAM: &str = "underpass-bench";
 
-/// The exit code of a shell for a command that it does not find.
+/// The exit code of shells for a missing command.
 const NOT_FOUND: u8 = 127;
 
 /// Measure what zero-copy saves on this machine: runs the program underpass-bench
@@ -25,7 +25,7 @@ pub(crate) struct PassedArguments {
     words: Vec<OsString>,
 }
 
-/// Returns only if `underpass-bench` cannot be run: 127 if there is none, otherwise 1.
+/// Returns only if `underpass-bench` cannot be run: 127 if it is missing, otherwise 1.
 pub(crate) fn run(arguments: PassedArguments) -> (ExitCode, String) {
     let mut tried = candidates();
     let Some(program) = tried.find(|path| path.is_file()) else {
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: PassedArguments) -> (ExitCode, String) {
     )
 }
 
-/// The folder of this executable, then those of `PATH`.
+/// Returns the paths to try: in the folder of this executable, then in those of `PATH`.
 fn candidates() -> impl Iterator<Item = PathBuf> {
     let own = env::current_exe().ok();
     let own = own.as_deref().and_then(Path::parent).map(Path::to_owned);

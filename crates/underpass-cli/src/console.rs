@@ -1,5 +1,5 @@
-//! What a server says while it serves: a thread per stream writes it, so that a terminal that was
-//! stopped, or a pipe that nobody reads, delays no request and no end.
+//! The output of a running server: a thread per stream writes it, so that a stopped terminal, or a
+//! pipe without a reader, delays neither requests nor the exit.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -8,19 +8,19 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Messages that wait for a stream; those after that are dropped and counted.
+/// The maximum number of messages that wait for a stream; further ones are dropped and counted.
 const WAITING_MAX: usize = 1024;
 
-/// How long the end of the process waits for what is still to be written to a stream.
+/// The time that the exit of the process waits for unwritten messages of a stream.
 const END_WAIT: Duration = Duration::from_secs(1);
 
 static OUTPUT: ConsoleStream = ConsoleStream::new("stdout", || Box::new(anstream::stdout()));
 static ERRORS: ConsoleStream = ConsoleStream::new("stderr", || Box::new(anstream::stderr()));
 
-/// Whether standard output has lines of a log, and nothing else may be there.
+/// Whether standard output is a log, to which nothing else may be written.
 pub(crate) static OUTPUT_IS_LOG: AtomicBool = AtomicBool::new(false);
 
-/// Says a line on standard output.
+/// Writes a line to standard output.
 pub(crate) fn say(line: &str) {
     let stream = if OUTPUT_IS_LOG.load(Relaxed) {
         &ERRORS
@@ -30,7 +30,7 @@ pub(crate) fn say(line: &str) {
     stream.send(ConsoleMessage::Text(format!("{line}\n").into()));
 }
 
-/// Waits until everything is written, but not for long. To be called before the process ends.
+/// Waits for a short time until everything is written. Called before the process exits.
 pub(crate) fn finish() {
     OUTPUT.finish();
     ERRORS.finish();
@@ -60,7 +60,7 @@ struct ConsoleStream {
 
 enum ConsoleMessage {
     Text(Vec<u8>),
-    /// Everything before is written once this is gone.
+    /// Dropped once everything before it is written.
     End(#[expect(dead_code, reason = "that it is dropped is the message")] SyncSender<()>),
 }
 
@@ -78,7 +78,7 @@ impl ConsoleStream {
         let queue = self.queue.get_or_init(|| {
             let (queue, messages) = sync_channel(WAITING_MAX);
             let thread = thread::Builder::new().name(self.name.into());
-            // Without a thread whoever has something to say writes.
+            // If the thread cannot be started, each sender writes.
             let _ = thread.spawn(move || messages.into_iter().for_each(|it| self.write(it)));
             queue
         });
@@ -97,7 +97,7 @@ impl ConsoleStream {
             0 => {}
             count => text.extend(format!("{count} messages were dropped: nobody read\n").bytes()),
         }
-        // What cannot be said is no reason to stop.
+        // The server continues even if it cannot write messages.
         let mut stream = (self.open)();
         let _ = stream.write_all(&text).and_then(|()| stream.flush());
     }

@@ -3,31 +3,44 @@
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 
+use underpass::is_stdout_closed;
 use underpass_net::Address;
 
 /// The width of reports and of help in columns.
 pub(crate) const WIDTH: usize = 80;
 
-/// Writes to standard output, with colours where a terminal shows them (`NO_COLOR`, `TERM=dumb`). A
-/// reader that has seen enough (`| head`) is no error.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+/// Writes to standard output, with colours if a terminal shows them (`NO_COLOR`, `TERM=dumb`). A
+/// reader that closes the pipe (`| head`) is not an error.
+///
+/// # Errors
+/// A message for the user.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    if is_stdout_closed() {
+        return Err("cannot write to standard output: it is closed".to_owned());
+    }
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
         _ => Ok(()),
     }
 }
 
-/// Prints what a command was run for.
-///
-/// # Errors
-/// A message for the user: the command has failed if it cannot be written.
-pub(crate) fn print_result(text: &str) -> Result<(), String> {
-    let printed = print(&format!("{text}\n"));
-    printed.map_err(|error| format!("cannot write to standard output: {error}"))
+/// Writes to standard error, and ignores a failure, which could not be reported.
+pub(crate) fn complain(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// The columns of a terminal; `otherwise` where there is none.
+/// Prints the result of a command.
+///
+/// # Errors
+/// A message for the user: the command has failed if the result cannot be written.
+pub(crate) fn print_result(text: &str) -> Result<(), String> {
+    print(&format!("{text}\n"))
+}
+
+/// Returns the columns of a terminal, or `otherwise` without one.
 pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
     let size = rustix::termios::tcgetwinsize(of);
     match size.map_or(0, |size| size.ws_col) {
@@ -36,7 +49,7 @@ pub(crate) fn columns(of: impl AsFd, otherwise: usize) -> usize {
     }
 }
 
-/// Where metrics and health are served.
+/// Returns the address of metrics and health.
 pub(crate) fn monitoring(addresses: &[Address]) -> Option<String> {
     let address = match addresses.first()? {
         Address::Tcp(address) => format!("http://{address}"),
@@ -45,13 +58,13 @@ pub(crate) fn monitoring(addresses: &[Address]) -> Option<String> {
     Some(format!("metrics and health on {address}"))
 }
 
-/// `1 file`, `2 files`.
+/// Formats a count: `1 file`, `2 files`.
 pub(crate) fn counted(number: u64, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")
 }
 
-/// Wraps a text at blanks; the first line begins with `head`, the others are indented as much.
+/// Wraps text at spaces; the first line starts with `head`, the others are indented to match.
 pub(crate) fn wrap(head: &str, text: &str) -> String {
     wrap_words(head, text.split(' '))
 }
@@ -64,7 +77,7 @@ pub(crate) fn wrap_list(head: &str, items: &[String]) -> String {
     wrap_words(head, items.iter().map(String::as_str))
 }
 
-/// Words longer than a line are broken.
+/// Wraps words, breaking those longer than a line.
 fn wrap_words<'a>(head: &str, words: impl Iterator<Item = &'a str>) -> String {
     let indent = head.chars().count();
     let room = WIDTH.saturating_sub(indent).max(10);
@@ -90,7 +103,7 @@ fn wrap_words<'a>(head: &str, words: impl Iterator<Item = &'a str>) -> String {
     heads.zip(&lines).map(whole).collect()
 }
 
-/// Escapes control characters, which file names may contain and a terminal must not receive.
+/// Escapes control characters: file names may contain them, but a terminal must not receive them.
 fn visible(word: &str) -> impl Iterator<Item = char> + '_ {
     word.chars().flat_map(|char| {
         let escaped = char.is_control().then(|| char.escape_default());

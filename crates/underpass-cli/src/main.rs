@@ -1,4 +1,4 @@
-//! The `underpass` tool: arguments in, one command run, an exit code out.
+//! The `underpass` tool: parses arguments, runs one command, and returns an exit code.
 //!
 //! Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments;
 //! 127 `bench` without `underpass-bench`.
@@ -104,7 +104,7 @@ fn arguments() -> CommandLine {
     arguments
 }
 
-/// What a user of other servers has typed is answered with how it is typed here.
+/// Adds a hint at our syntax to errors about options of other servers.
 fn with_hint(mut error: clap::Error) -> clap::Error {
     let typed = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
     let typed = typed.iter().find_map(|kind| match error.get(*kind) {
@@ -138,7 +138,7 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// All commands, with the options of `cp` from its own table.
+/// Returns all commands, with the options of `cp` from its own table.
 fn whole_command() -> clap::Command {
     CommandLine::command().mut_subcommand("cp", |_| cp::command())
 }

@@ -32,7 +32,7 @@ impl Completions {
 }
 
 impl Manual {
-    /// Arguments that name a command select its page; anything else is a folder.
+    /// Prints pages. Arguments that name a command select its page; any other is a folder.
     pub(crate) fn run(&self, mut command: clap::Command) -> Result<(), String> {
         command.build();
         let find = |found: Option<clap::Command>, word: &PathBuf| {
@@ -75,6 +75,5 @@ fn write_all(command: clap::Command, folder: &Path) -> Result<(), String> {
 }
 
 fn print(text: &[u8]) -> Result<(), String> {
-    let printed = layout::print(&String::from_utf8_lossy(text));
-    printed.map_err(|error| format!("cannot write to standard output: {error}"))
+    layout::print(&String::from_utf8_lossy(text))
 }

@@ -1,8 +1,7 @@
-//! `cp` while system calls fail: the calls that a copy is made of, each with the errnos that it is
-//! known to meet, at its first, second and a later time, and for good. Whatever happens, exit code
-//! 0 means a copy that is complete and right, as the whole tree is compared; with `--atomic` no
-//! part of a file has the name of the whole, and nothing is left beside it; nothing hangs, nothing
-//! panics.
+//! `cp` while system calls fail: each call that a copy makes, with the errnos it is known to
+//! return, at its first, second and a later time, and permanently. Whatever happens, exit code 0
+//! means a copy that is complete and correct, since the whole tree is compared; with `--atomic` no
+//! incomplete file has the final name, and no other file is left; nothing hangs, nothing panics.
 
 #[allow(dead_code, reason = "the comparison with GNU cp uses the rest")]
 #[path = "cp_gnu/look.rs"]
@@ -24,12 +23,12 @@ use support::{BINARY, run_faults};
 use trees::{Content, Fill, Kind, Node, Piece, build};
 use underpass_testkit::{ChildProcess, ExitReport, disk_folder, run, strace};
 
-/// The operand: the first call that names it begins what is of interest.
+/// The operand: calls count from the first one that names it.
 const OPERAND: &str = "origin";
 
-/// A call, and what it may answer.
+/// A system call, and the faults injected into it.
 struct Call {
-    /// Its names; which of them is made is not the point.
+    /// Its names; a copy may make any of them.
     names: &'static [&'static str],
     faults: &'static [&'static str],
 }
@@ -100,14 +99,14 @@ const CALLS: [Call; 22] = [
     call(&["close"], &["EIO", "ENOSPC", "EDQUOT"]),
 ];
 
-/// Names one call by which the others are to be met with.
+/// Makes one call fail, so that the fallbacks are used.
 const NO_COPY_RANGE: &str = "inject=copy_file_range:error=EXDEV";
 
-/// A way to copy.
+/// A variant of copying.
 #[derive(Debug)]
 struct Mode {
     options: &'static [&'static str],
-    /// Whether the destination is there already, with other content.
+    /// Whether the destination already exists, with other content.
     is_over: bool,
     without: &'static [&'static str],
 }
@@ -143,13 +142,12 @@ impl Mode {
     }
 }
 
-/// One run.
 struct Case {
     mode: &'static Mode,
     call: String,
     /// `EIO`, or `retval=0`.
     fault: &'static str,
-    /// As strace counts: by thread, from 1 on; with a `+` behind it for good.
+    /// As counted by strace: per thread, from 1; with a trailing `+`, that call and all later ones.
     when: String,
 }
 
@@ -162,14 +160,14 @@ impl Case {
         format!("inject={}:{fault}:when={}", self.call, self.when)
     }
 
-    /// Whether the run must fail once the fault was injected: the tree does not show it.
+    /// Returns whether the run must fail once the fault was injected, which the tree does not show.
     fn must_fail(&self) -> bool {
         self.call.contains("sync") && self.mode.has("--fsync")
     }
 
-    /// `-a` copies attributes where it can, and says so of a file that loses one, but not where it
-    /// is not supported or permitted; `--preserve=all` reports them unless the file system has
-    /// none, which is no failure either. `is_named` says whether a message names the file.
+    /// Returns whether a lost attribute is allowed. `-a` reports a file that loses one, but not
+    /// where attributes are not supported or not permitted; `--preserve=all` also reports the
+    /// latter. `is_named` says whether a message names the file.
     fn excuses(&self, word: &str, is_named: bool) -> bool {
         let is_reported = is_named || self.fault == "EOPNOTSUPP";
         let is_lost = LOSSES.contains(&self.fault);
@@ -181,7 +179,7 @@ impl Case {
     }
 }
 
-/// Errors by which something is lost that the destination could have.
+/// Errors that lose something the destination could have had.
 const LOSSES: [&str; 4] = ["EIO", "ENOMEM", "ENOSPC", "EDQUOT"];
 
 #[test]
@@ -193,7 +191,7 @@ fn a_copy_is_complete_or_the_exit_code_is_not_0() {
     run_faults(&cases, |number, case| ground.run(number, case));
 }
 
-/// In whatever order a folder lists two names of one file.
+/// Regardless of the order in which a folder lists two names of one file.
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
 fn names_of_one_file_stay_that_or_the_exit_code_is_not_0() {
@@ -226,7 +224,7 @@ fn names_of_one_file_stay_that_or_the_exit_code_is_not_0() {
     assert!(when > 3 && reported > 0, "{when} {reported}");
 }
 
-/// Network file systems report only when a file is closed that what was written is lost.
+/// Network file systems report lost writes only when the file is closed.
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
 fn a_copy_whose_file_can_not_be_closed_has_failed() {
@@ -264,7 +262,7 @@ fn a_copy_whose_file_can_not_be_closed_has_failed() {
                 break;
             }
             if report.errors.contains("error while loading") {
-                // The program has not begun.
+                // The program has not started.
                 continue;
             }
             let is_named = report
@@ -286,7 +284,7 @@ fn a_copy_whose_file_can_not_be_closed_has_failed() {
     }
 }
 
-/// The pages that a pipe holds are zeros from the cut on.
+/// A pipe's pages past the point of truncation read as zeros.
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
 fn a_source_that_is_cut_off_while_a_pipe_holds_it_is_an_error() {
@@ -307,7 +305,7 @@ fn a_source_that_is_cut_off_while_a_pipe_holds_it_is_an_error() {
     report.assert_failed(1, &[said]);
 }
 
-/// They look complete: a user who sees only some of the names keeps the others.
+/// They look complete: a user to whom only some are named would keep the others.
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
 fn complete_files_that_a_full_disk_does_not_keep_are_all_named() {
@@ -336,7 +334,7 @@ fn complete_files_that_a_full_disk_does_not_keep_are_all_named() {
             let cp = strace.args([BINARY, "cp", "-rT", "-j1"]).args(options);
             let report = run(cp.args(["from", "to"]).current_dir(folder.path()));
             assert_eq!(report.code, Some(1), "{call} {options:?}: {report:?}");
-            // GNU quotes names in prose otherwise.
+            // Elsewhere GNU's messages quote names differently.
             let lines = report.errors.replace(['\u{2018}', '\u{2019}'], "'");
             for number in (0..5).filter(|_| call != "syncfs") {
                 let name = format!("{said} 'to/f{number}': ");
@@ -351,7 +349,7 @@ fn complete_files_that_a_full_disk_does_not_keep_are_all_named() {
     }
 }
 
-/// With several workers, too, and of that file alone.
+/// Also with several workers, and only for that file.
 #[test]
 #[ignore = "needs root and strace; run by cargo xtask test"]
 fn each_file_that_can_not_be_closed_is_named_by_several_workers() {
@@ -366,7 +364,7 @@ fn each_file_that_can_not_be_closed_is_named_by_several_workers() {
     }
     for lost in &names {
         let _ = fs::remove_dir_all(path("to"));
-        // Whichever worker closes it.
+        // Any worker may close it.
         let mut strace = strace(&path("log"), &["inject=close:error=EDQUOT"]);
         let lost = path("to").join(lost);
         let cp = strace.arg("--trace-path").arg(&lost);
@@ -400,7 +398,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// All cases, and the calls that no mode makes.
+/// Returns all cases, and the calls that no mode makes.
 fn cases(ground: &Ground) -> (Vec<Case>, Vec<&'static [&'static str]>) {
     let mut cases = Vec::new();
     let mut absent: Vec<_> = CALLS.iter().map(|call| call.names).collect();
@@ -425,14 +423,14 @@ fn cases(ground: &Ground) -> (Vec<Case>, Vec<&'static [&'static str]>) {
             }
         }
     }
-    // A call that is always interrupted is repeated for ever.
+    // A call that is always interrupted is retried for ever.
     cases.retain(|case| case.fault != "EINTR" || !case.when.ends_with('+'));
     // An early end is detected by reading once more, unless every call returns 0.
     cases.retain(|case| case.fault != "retval=0" || !case.when.ends_with('+'));
     (cases, absent)
 }
 
-/// The first, the second, one in the middle, the last, and all.
+/// Returns the first, the second, a middle and the last call, and all calls.
 fn whens(before: usize, after: usize) -> Vec<String> {
     let chosen: BTreeSet<_> = [1, 2, after / 2, after].into_iter().collect();
     let chosen = chosen.into_iter().filter(|at| (1..=after).contains(at));
@@ -441,7 +439,7 @@ fn whens(before: usize, after: usize) -> Vec<String> {
     whens
 }
 
-/// The source, and where copies go.
+/// The source, and the folder for copies.
 struct Ground {
     folder: tempfile::TempDir,
     source: Entries,
@@ -455,10 +453,10 @@ impl Ground {
         Self { folder, source }
     }
 
-    /// How often a call is made before the operand is touched, and from there on, by the thread
-    /// that makes it most often.
+    /// Returns, for each call, how many precede the first use of the operand and how many follow,
+    /// in the thread with the most calls.
     fn counts(&self, mode: &'static Mode) -> BTreeMap<String, (usize, usize)> {
-        // A name that this strace doesn't know is no error of the tool.
+        // With `?`, strace ignores a name that it doesn't know.
         let names = CALLS.iter().flat_map(|call| call.names);
         let names: Vec<_> = names.map(|name| format!("?{name}")).collect();
         let names = format!("trace={}", names.join(","));
@@ -496,7 +494,7 @@ impl Ground {
         most
     }
 
-    /// Runs a case; what is wrong with it, if anything, and whether the fault came to pass.
+    /// Runs a case; returns the failure, if any, and whether the fault was injected.
     fn run(&self, number: usize, case: &Case) -> (Option<String>, bool) {
         let place = self.place(&format!("case-{number}"), case.mode);
         let (trace, injection) = (format!("trace={}", case.call), case.injection());
@@ -510,7 +508,7 @@ impl Ground {
         (wrong.map(|wrong| format!("{wrong}\n    {report:?}")), came)
     }
 
-    /// A separate folder for a run, with the destination that the mode needs.
+    /// Makes a separate folder for a run, with the destination that the mode needs.
     fn place(&self, name: &str, mode: &Mode) -> PathBuf {
         let place = self.folder.path().join(name);
         fs::create_dir_all(place.join("to")).expect("room");
@@ -529,7 +527,7 @@ impl Ground {
         place
     }
 
-    /// Copies under strace; nothing is returned of a copy that hangs.
+    /// Copies under strace; returns `None` if the copy hangs.
     fn strace(&self, place: &Path, expressions: &[&str], mode: &Mode) -> Option<ExitReport> {
         let mut strace = strace(&place.join("log"), expressions);
         let cp = strace.args([BINARY, "cp", "-j", "1"]).args(mode.options);
@@ -567,7 +565,7 @@ impl Ground {
         }
     }
 
-    /// What of the copy is not as in the source.
+    /// Returns a difference between source and copy that is not excused.
     fn difference(&self, case: &Case, said: &str, copy: &Entries) -> Option<String> {
         self.source.iter().find_map(|(path, source)| {
             let name = shown(path);
@@ -591,7 +589,7 @@ impl Ground {
         })
     }
 
-    /// Every name of the source's file that has this one.
+    /// Returns every name of the source's file that has this one.
     fn names_of<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let file = self.source.get(path).and_then(|entry| entry.get("links"));
         let others = self.source.iter();
@@ -600,7 +598,7 @@ impl Ground {
         others.chain([path])
     }
 
-    /// Part of a file, or a name that the source hasn't.
+    /// Returns an incomplete file, or a name that the source doesn't have.
     fn torn(&self, case: &Case, copy: &Entries) -> Option<String> {
         copy.iter().find_map(|(path, copy)| {
             if path.is_empty() {
@@ -611,7 +609,7 @@ impl Ground {
                 .map(|rest| rest.strip_prefix(b"/").unwrap_or(rest))
                 .and_then(|path| self.source.get(path));
             let Some(source) = source else {
-                // Who can't remove anything leaves something.
+                // If removal fails, a file is left.
                 return (case.call != "unlinkat").then(|| format!("{} is left", shown(path)));
             };
             let is_old = case.mode.is_over && state(copy, "size") == OLD_LEN.to_string();
@@ -629,20 +627,20 @@ fn below(path: &[u8]) -> Vec<u8> {
         .map_or_else(|| trees::join(OPERAND.as_bytes(), path), <[u8]>::to_vec)
 }
 
-/// Whether a message names this file of the source, or of the copy, in quotes.
+/// Returns whether a message names this file of the source, or of the copy, in quotes.
 fn is_named(said: &str, path: &[u8]) -> bool {
     let path = String::from_utf8_lossy(&below(path)).into_owned();
     let mut quoted = said.split('\'').skip(1).step_by(2);
     quoted.any(|name| name == path || name.ends_with(&format!("/{path}")))
 }
 
-/// Hard links are named as in the copy.
+/// Returns an attribute of an entry, with hard links named as in the copy.
 fn state(entry: &Entry, word: &str) -> String {
     let state = entry.get(word).cloned().unwrap_or_default();
     state.replace(&format!("{OPERAND}/"), "")
 }
 
-/// What is copied: every kind of thing, every kind of metadata.
+/// Returns the source: every kind of file, every kind of metadata.
 fn origin() -> Vec<Node> {
     let noise = |offset, len| Piece {
         offset,

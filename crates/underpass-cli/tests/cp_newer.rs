@@ -1,5 +1,5 @@
-//! What GNU cp does since the version that ours is compared with (9.1), by what NEWS of coreutils
-//! announces: a table of command lines and their outcomes. No other cp is needed.
+//! Changes of GNU cp since 9.1, the version that ours is compared with, according to NEWS of
+//! coreutils: a table of command lines and their outcomes. No other cp is needed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -8,18 +8,18 @@ use std::process::Command;
 
 use underpass_testkit::{ExitReport, disk_folder, run_with_input};
 
-/// `a` is newer than `old`, older than `new`; `folder` has a file `f`, `dst/folder` is a symbolic
-/// link to the empty folder `real`; `holes` is 1 MiB of nothing.
+/// `a` is newer than `old` and older than `new`; `folder` has a file `f`; `dst/folder` is a
+/// symbolic link to the empty folder `real`; `holes` is a hole of 1 MiB.
 #[derive(Debug)]
 struct Row {
-    /// The release and what it announces.
+    /// The release and the announced change.
     news: &'static str,
     arguments: &'static [&'static str],
     answers: &'static str,
     code: i32,
     stdout: &'static str,
     stderr: &'static str,
-    /// A name, and what it holds afterwards; none where it must not be there.
+    /// A name, and its content afterwards; `None` if it must not exist.
     left: (&'static str, Option<&'static str>),
 }
 
@@ -63,9 +63,10 @@ const UPDATE: &str = "9.3: --update takes all, none or older";
 const NONE_FAIL: &str = "9.5: --update=none-fail fails for what it leaves alone";
 const NO_CLOBBER: &str = "9.5: -n is no failure again";
 const KEEP_LINK: &str = "9.5: --keep-directory-symlink";
+const KIND: &str = "9.10: a folder replaces a file with --backup only, and both are named";
 const DEBUG: &str = "9.2: --debug tells how a file was copied, and implies -v";
 
-const ROWS: [Row; 22] = [
+const ROWS: [Row; 25] = [
     row(DECLINED, &["-i", "a", "old"], 1, ("old", Some("old")))
         .answered("n\n")
         .says("cp: overwrite 'old'? "),
@@ -154,6 +155,16 @@ const ROWS: [Row; 22] = [
         ("fresh", Some("a")),
     )
     .prints("'a' -> 'fresh'\ncopy offload: avoided, reflink: no, sparse detection: no\n"),
+    row(KIND, &["-T", "a", "folder"], 1, ("folder/f", Some("f")))
+        .says("cp: cannot overwrite directory 'folder' with non-directory 'a'\n"),
+    row(KIND, &["-rTb", "folder", "old"], 0, ("old~", Some("old"))),
+    row(
+        KIND,
+        &["-rTv", "--backup=numbered", "folder", "old"],
+        0,
+        ("old/f", Some("f")),
+    )
+    .prints("'folder' -> 'old'\n'folder/f' -> 'old/f'\n"),
     row(UPDATE, &["-iu", "a", "new"], 0, ("new", Some("new"))),
     row(
         NO_CLOBBER,
@@ -191,7 +202,7 @@ fn newer_options_and_outcomes_are_those_of_the_newest_release() {
     );
 }
 
-/// Where blocks can be shared the copy is complete; elsewhere no copy is made.
+/// If blocks can be shared, the copy is complete; otherwise no copy is made.
 #[test]
 fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
     let ground = ground();
@@ -203,7 +214,7 @@ fn a_clone_that_was_demanded_and_failed_leaves_nothing() {
     }
 }
 
-/// NEWS of 9.4: no holes are present in the destination.
+/// NEWS of 9.4: the destination has no holes.
 #[test]
 fn never_sparse_is_allocated_in_full() {
     let ground = ground();
@@ -237,7 +248,7 @@ fn ground() -> tempfile::TempDir {
     folder
 }
 
-/// Under the name `cp`, found in `PATH`, as people run it.
+/// Runs it under the name `cp`, found in `PATH`, as users do.
 fn cp(folder: &Path, arguments: &[&str], answers: &str) -> ExitReport {
     let mut cp = Command::new("cp");
     cp.args(arguments).current_dir(folder);

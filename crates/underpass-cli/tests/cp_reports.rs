@@ -1,4 +1,4 @@
-//! What `underpass cp` reports: to people, to programs, and when it is stopped.
+//! The output of `underpass cp`: for people, for programs, and when it is stopped.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -118,7 +118,7 @@ fn one_byte_is_not_several() {
     assert!(done.output.contains("1 byte by "), "{}", done.output);
 }
 
-/// abuse.sh of GNU's tests: a link that this run has made is not written through.
+/// abuse.sh of GNU's tests: a link made by the same run is not written through.
 #[test]
 fn nothing_is_copied_through_a_link_that_was_just_created() {
     for exists in [false, true] {
@@ -140,7 +140,7 @@ fn nothing_is_copied_through_a_link_that_was_just_created() {
     }
 }
 
-/// into-self.sh of GNU's tests: one message, also where another copy stands beside.
+/// into-self.sh of GNU's tests: one message, even with another operand.
 #[test]
 fn a_folder_that_is_copied_into_itself_has_one_message() {
     for options in [&["-rl"][..], &["-r"], &["-r", "--dry-run"]] {
@@ -231,7 +231,7 @@ fn who_is_asked_decides() {
     }
 }
 
-/// Waits until a file has begun, so that the signal comes in the middle of it.
+/// Waits until a file is partly written, so that the signal comes in the middle of it.
 fn stopped(mut child: ChildProcess, begun: &Path, signal: Signal) -> ExitReport {
     child.until(|| std::fs::metadata(begun).is_ok_and(|file| file.len() > 0));
     child.signal(signal);
@@ -256,7 +256,11 @@ fn a_signal_ends_it_and_what_was_done_is_reported() {
         let bytes = copied.len();
         let account =
             format!("underpass cp: stopped: nothing copied, 1 file incomplete, {bytes} bytes");
-        assert!(last.starts_with(&account), "{reported} {bytes}");
+        assert_eq!(
+            last,
+            account + "; --resume continues it",
+            "{reported} {bytes}"
+        );
     }
 }
 
@@ -282,7 +286,7 @@ fn as_cp_a_signal_kills() {
     let fifo = folder.path().join("fifo");
     run(Command::new("mkfifo").arg(&fifo)).assert_success();
     let child = ChildProcess::spawn(as_cp(folder.path()).args(["fifo", "b"]));
-    // For reading, too: so it opens before there is a reader.
+    // Opened for reading, too, so that it opens before there is a reader.
     let mut writer = std::fs::OpenOptions::new()
         .read(true)
         .write(true)

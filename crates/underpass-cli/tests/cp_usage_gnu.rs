@@ -1,5 +1,4 @@
-//! The record that `cp_usage` compares with is what GNU cp 9.1 does. Where `UPDATE_DOCS` is set,
-//! the record is written.
+//! Checks that the record used by `cp_usage` matches GNU cp 9.1. With `UPDATE_DOCS` it is written.
 
 #[path = "cp_usage/lines.rs"]
 mod lines;

@@ -5,7 +5,7 @@ use std::process::Command;
 use underpass_testkit::run;
 
 /// The kernel's auxiliary vector names a vDSO that valgrind has unmapped, and the C library's does
-/// not: whoever believes the kernel reads where nothing is.
+/// not: a program that uses the kernel's reads unmapped memory.
 #[test]
 #[ignore = "needs valgrind; run by cargo xtask test"]
 fn valgrind_finds_nothing_in_a_copy() {

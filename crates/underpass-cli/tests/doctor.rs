@@ -1,5 +1,5 @@
-//! `underpass doctor`, the real binary: what it prints is complete, true and narrow, and it leaves
-//! nothing behind.
+//! `underpass doctor`, the real binary: its output is complete, correct and narrow, and no file is
+//! left.
 
 #[path = "support/doctor.rs"]
 mod support;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use support::{BINARY, MECHANISMS, doctor, json, json_of, pair, pairs, paths};
-use underpass_testkit::{assert_contains, run};
+use underpass_testkit::{ExitReport, assert_contains, run};
 
 #[test]
 fn every_pair_has_every_mechanism() {
@@ -173,7 +173,7 @@ fn pseudo_file_systems_neither_block_nor_fail() {
         "nothing",
     ];
     assert_eq!(usable.collect::<Vec<_>>(), expected);
-    // A file that reports no size is read, even where another mechanism would work.
+    // A file that reports no size is copied by reading, even if another mechanism would work.
     assert_eq!(pair(&report, "C → TCP")["auto"]["uses"][0], "read_write");
 }
 
@@ -241,13 +241,53 @@ fn a_low_limit_of_open_files_is_advised_on() {
 }
 
 #[test]
+fn too_few_descriptors_are_the_reason_that_is_given() {
+    let report = in_bash("ulimit -n 4; \"$0\" doctor --json \"$1\"");
+    assert_eq!(report.code, Some(1));
+    let report: serde_json::Value = serde_json::from_str(&report.output).unwrap();
+    let advice = report["advice"].to_string();
+    let few = "limit of 4 open files: too few for these tests (EMFILE)";
+    assert_contains(&advice, &[few, "kernel TLS could not be tried (EMFILE"]);
+    assert_contains(&advice, &["no pipe can be created (EMFILE"]);
+    for wrong in ["CONFIG_TLS", "pipe-user-pages-soft"] {
+        assert!(!advice.contains(wrong), "{advice}");
+    }
+}
+
+/// Runs a line of bash with the tool as `$0` and a directory as `$1`.
+fn in_bash(line: &str) -> ExitReport {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut bash = Command::new("bash");
+    run(bash
+        .args(["-c", line, support::BINARY])
+        .arg(directory.path()))
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut piped = Command::new("sh");
-    let piped = piped.args(["-c", "\"$0\" doctor \"$1\" | head -n 1"]);
-    let report = run(piped.arg(support::BINARY).arg(directory.path()));
+    let report = in_bash("set -o pipefail; \"$0\" doctor \"$1\" | head -n 1");
     report.assert_clean();
     assert!(report.output.starts_with("underpass "), "{report:?}");
+}
+
+#[test]
+fn an_output_that_is_closed_or_full_is_an_error_and_no_panic() {
+    for command in [
+        "doctor \"$1\"",
+        "doctor /no/such/path",
+        "man",
+        "completions bash",
+    ] {
+        let closed = in_bash(&format!("\"$0\" {command} >&-"));
+        closed.assert_failed(1, &["cannot write to standard output: it is closed"]);
+        let full = in_bash(&format!("\"$0\" {command} >/dev/full"));
+        full.assert_failed(1, &["cannot write to standard output: No space left"]);
+        let both = in_bash(&format!("\"$0\" {command} >/dev/full 2>/dev/full"));
+        assert_eq!(both.code, Some(1), "{both:?}");
+        let both = in_bash(&format!("\"$0\" {command} >&- 2>&-"));
+        assert_eq!(both.code, Some(1), "{both:?}");
+    }
+    in_bash("\"$0\" doctor \"$1\" 1<>/dev/null").assert_clean();
 }
 
 #[test]

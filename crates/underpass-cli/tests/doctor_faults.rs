@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::{BINARY, json_of, pair};
 use underpass_testkit::run;
 
-/// The tool under strace. Whoever runs tests in the background ignores SIGINT for all of them.
+/// Returns the tool under strace. `env` restores SIGINT, which background jobs ignore.
 fn under(fault: &str, directory: &Path) -> Command {
     let mut command = Command::new("env");
     let inject = format!("inject={fault}");
@@ -96,6 +96,25 @@ fn without_sendfile_and_splice_bytes_cross_user_space() {
 
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
+fn the_advice_on_a_call_that_is_invalid_everywhere_is_what_the_list_says() {
+    let (report, _) = report_under("sendfile:error=EINVAL");
+    let missing = &report["kernel"]["calls_missing"][0];
+    let refused = &pair(&report, "A → TCP")["mechanisms"]["sendfile"];
+    assert_eq!(refused["scope"], "host");
+    assert_eq!(refused["meaning"], missing["meaning"]);
+    for wrong in ["not permitted", "only read/write works"] {
+        assert!(!report.to_string().contains(wrong), "{report:#}");
+    }
+    let (report, _) = report_under("pipe2:error=EINVAL");
+    assert!(
+        !report["advice"]
+            .to_string()
+            .contains("pipe-user-pages-soft")
+    );
+}
+
+#[test]
+#[ignore = "needs strace; run by cargo xtask test"]
 fn a_call_that_pretends_success_does_not_work() {
     let (report, code) = report_under("copy_file_range:retval=1052897");
     assert_eq!(code, 1);
@@ -127,7 +146,7 @@ fn a_call_that_does_not_end_is_given_up() {
 fn an_interrupt_in_the_middle_leaves_nothing_behind() {
     const SIGINT: i32 = 2;
     let directory = tempfile::tempdir().unwrap();
-    // The third call of a thread: one of a trial between files, for probing takes one only.
+    // The third call of a thread is in a trial between files, since probing makes only one.
     let fault = "splice:signal=SIGINT:when=3";
     let report = run(&mut under(fault, directory.path()));
     assert_eq!(report.signal, Some(SIGINT), "{report:?}");

@@ -1,6 +1,5 @@
-//! Command lines of the documentation do what is written beside them: every one is understood, and
-//! those of docs/cp.md's table are run. The configurations of docs/access.md and docs/tls.md are
-//! valid.
+//! The command lines of the documentation do what it says: each one is accepted, and those in the
+//! table of docs/cp.md are run. The configurations in docs/access.md and docs/tls.md are valid.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -19,8 +18,8 @@ fn pages() -> Vec<PathBuf> {
     pages.chain([root.join("README.md")]).collect()
 }
 
-/// The words behind `underpass` in a line of a code block or in the first cell of a row. Nothing
-/// where the line is a synopsis, or a shell does something with it.
+/// Returns the words after `underpass` in a line of a code block or in the first cell of a row.
+/// Returns `None` if the line is a synopsis, or contains shell syntax.
 fn command(line: &str) -> Option<Vec<String>> {
     let code = match line.strip_prefix("| `") {
         Some(row) => row.split('`').next()?,
@@ -34,7 +33,7 @@ fn command(line: &str) -> Option<Vec<String>> {
     let is_plain = !words.contains(['[', '|', '<', '>', '$', '…']) && !words.contains("...");
     let words = shlex::split(words).filter(|_| is_plain)?;
     let is_placeholder = |word: &String| word.chars().all(char::is_uppercase) && word.len() > 1;
-    // What it prints: `underpass cp: stopped`, `underpass 0.1.0 on Linux`.
+    // Messages: `underpass cp: stopped`, `underpass 0.1.0 on Linux`.
     let first = words.get(1)?;
     let is_message = first.ends_with(':') || first.starts_with(|first: char| first.is_numeric());
     (!is_message && !words.iter().any(is_placeholder)).then(|| words[1..].to_vec())
@@ -46,7 +45,7 @@ fn every_documented_command_line_is_understood() {
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page");
         for words in text.lines().filter_map(command) {
-            // An option that does not exist is reported before the help behind it is shown.
+            // An unknown option is reported before the help is shown.
             let done = run(Command::new(BINARY).args(&words).arg("--help"));
             assert_eq!(
                 done.code,
@@ -61,7 +60,7 @@ fn every_documented_command_line_is_understood() {
     assert!(understood >= 40, "only {understood} command lines found");
 }
 
-/// The names of the table, with something in each; absolute ones below the folder.
+/// Makes the files named in the table; absolute names are below the folder.
 fn world(folder: &Path) {
     let files = [
         "src/file",
@@ -115,13 +114,13 @@ fn the_ten_command_lines_of_cp_copy_what_they_say() {
     assert_eq!(conf, "new.conf");
 }
 
-/// The part of a page below a heading of the second level, and the heading.
+/// Returns each section of the second level, as heading and text.
 fn sections(page: &str) -> impl Iterator<Item = (&str, &str)> {
     let sections = page.split("\n## ").skip(1);
     sections.filter_map(|section| section.split_once('\n'))
 }
 
-/// The paragraphs of code that are TOML, as one configuration.
+/// Returns the TOML code blocks, as one configuration.
 fn configuration(section: &str) -> Option<String> {
     let paragraphs = section.split("\n\n").map(|text| text.trim_matches('\n'));
     let is_toml =
@@ -130,7 +129,7 @@ fn configuration(section: &str) -> Option<String> {
     (!tables.is_empty()).then(|| tables.join("\n").replace("\n    ", "\n").trim().to_owned())
 }
 
-/// Makes what the configurations of the page name, in a folder.
+/// Makes the files that the configurations of the page name, in a folder.
 fn named_in_access(folder: &Path) {
     let hash = "$2y$04$abcdefghijklmnopqrstuuJ0SCBxa1qgyYLZ1cUgD0BcqZcAHPPzO";
     let users = ["anna", "ben", "carl"].map(|user| format!("{user}:{hash}\n"));
@@ -160,7 +159,7 @@ fn the_configurations_of_the_page_about_access_are_valid_and_decide_what_it_says
         let Some(mut toml) = configuration(section) else {
             continue;
         };
-        // What stands in a configuration that is there already.
+        // The rest of a configuration that the page assumes.
         if !toml.contains("[site.access]") {
             toml = format!("[site.access]\nusers = '/etc/underpass/users'\n{toml}");
         }
@@ -178,7 +177,7 @@ fn the_configurations_of_the_page_about_access_are_valid_and_decide_what_it_says
         };
         let done = check(&[]);
         assert_eq!(done.code, Some(0), "{heading}: {done:?}\n{toml}");
-        // The folders that rules are about are the reader's.
+        // The folders in rules exist only on the reader's machine.
         let mut warnings = done
             .output
             .lines()
@@ -240,7 +239,7 @@ fn the_configuration_of_two_domains_is_complete() {
     for made in ["log", "example.org", "example.net"] {
         fs::create_dir(here.join(made)).expect("room");
     }
-    // The reader has made these for www-data.
+    // On the reader's machine these belong to www-data.
     let us = rustix::process::geteuid().as_raw();
     let here = here.display().to_string();
     let toml = toml

@@ -1,7 +1,7 @@
-//! The real tool while system calls fail: every errno that moving bytes is known to meet, at the
-//! probe, at the first real call, at a later one, and for good. What comes out is the right file
-//! and exit code 0, or a line that names both paths, the errno and how many bytes had moved, and
-//! exit code 1: never a wrong file with exit code 0, never a hang, never a panic.
+//! The real tool while system calls fail: every errno that moving bytes is known to return, at the
+//! probe, at the first real call, at a later one, and permanently. The result is the correct file
+//! and exit code 0, or exit code 1 and a line with both paths, the errno and the number of bytes
+//! moved: never a wrong file with exit code 0, never a hang, never a panic.
 
 mod support;
 
@@ -43,7 +43,7 @@ const ERRNOS: [&str; 22] = [
     "ENOBUFS",
 ];
 
-/// What another mechanism avoids, or the same one when it is called again.
+/// Errors handled by a fallback to another mechanism, or by a retry.
 const SURVIVED: [&str; 14] = [
     "EINTR",
     "EAGAIN",
@@ -61,21 +61,21 @@ const SURVIVED: [&str; 14] = [
     "ESPIPE",
 ];
 
-/// After these nothing else may be tried.
+/// Errors after which nothing else may be tried.
 const FINAL: [&str; 4] = ["ENOSPC", "EDQUOT", "ENOMEM", "EROFS"];
 
-/// Which of the calls of one kind: they are counted from 1, and the first one is the probe at the
-/// start, or for ioctl a look at the terminal.
+/// The invocations that fail, counted from 1; the first one is the probe at the start, or for ioctl
+/// a query of the terminal.
 const WHENS: [&str; 7] = ["1", "2", "3", "4", "1+", "2+", "3+"];
 
-/// A way of the bytes, and what it takes to have them go there.
+/// A mechanism for moving bytes, and the conditions under which it is used.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     /// The call that fails.
     call: &'static str,
     /// The arguments of the tool.
     arguments: &'static [&'static str],
-    /// Calls that never work, so that the free choice comes to this one.
+    /// Calls made to fail, so that the tool chooses this one.
     without: &'static [&'static str],
     source: Source,
 }
@@ -114,7 +114,7 @@ const SERVED: [Route; 2] = [
     ),
 ];
 
-/// Into the pipe and out of it, in turns: the bytes between are nowhere else.
+/// In turns into the pipe and out of it: bytes inside the pipe exist nowhere else.
 const RECEIVED: [Route; 1] = [route("splice", &[], &[], Source::Socket)];
 
 const NO_COPY_RANGE: &str = "inject=copy_file_range:error=EXDEV:when=2+";
@@ -137,19 +137,19 @@ const fn route(
 #[derive(Clone, Debug)]
 struct Case {
     route: Route,
-    /// `error=EIO`, `retval=0`.
+    /// `error=EIO` or `retval=0`.
     fault: String,
     when: &'static str,
 }
 
 impl Case {
-    /// In strace's notation.
+    /// Returns the fault in strace's notation.
     fn injection(&self) -> String {
         let Self { route, fault, when } = self;
         format!("inject={}:{fault}:when={when}", route.call)
     }
 
-    /// Whether the result must be right.
+    /// Returns whether the result must be right.
     fn is_survived(&self) -> bool {
         let errno = self.fault.strip_prefix("error=");
         self.route.arguments.is_empty()
@@ -160,13 +160,13 @@ impl Case {
             }
     }
 
-    /// Whether it must fail, once the fault has come to pass. Probes may fail in any way.
+    /// Returns whether the run must fail once the fault was injected. Probes may fail in any way.
     fn is_final(&self) -> bool {
         let errno = self.fault.strip_prefix("error=");
         !self.when.starts_with('1') && errno.is_some_and(|errno| FINAL.contains(&errno))
     }
 
-    /// What is wrong with having ended that way.
+    /// Returns an objection to the outcome, if any.
     fn judge(&self, succeeded: bool, came: bool) -> Option<String> {
         match succeeded {
             true if came && self.is_final() => Some("went on after a final fault".to_owned()),
@@ -183,12 +183,12 @@ impl Case {
         }
     }
 
-    /// Faults that no kernel shows, and that look like correct results.
+    /// Returns whether no kernel shows this fault and it looks like a correct result.
     fn is_unknowable(&self) -> bool {
         let persistent = self.when.ends_with('+');
-        // A call that is interrupted is made again as often as it is interrupted.
+        // An interrupted call is repeated for as long as it is interrupted.
         (self.fault == "error=EINTR" && persistent)
-            // A stream ends by 0; the third call is in the other direction.
+            // A stream ends with 0; the third call is in the other direction.
             || (self.fault == "retval=0" && self.may_end())
             // A file is cloned by one call.
             || (self.route.call == "ioctl" && self.when > "2+")
@@ -214,7 +214,7 @@ fn cases(routes: &[Route]) -> Vec<Case> {
     cases
 }
 
-/// The source, and where copies go.
+/// The source, and the folder for copies.
 struct Ground {
     folder: tempfile::TempDir,
     source: PathBuf,
@@ -237,7 +237,7 @@ impl Ground {
         }
     }
 
-    /// Runs a case; what is wrong with it, if anything, and whether the fault came to pass.
+    /// Runs a case; returns the failure, if any, and whether the fault was injected.
     fn run(&self, number: usize, case: &Case) -> (Option<String>, bool) {
         let path = |kind: &str| self.folder.path().join(format!("{kind}-{number}"));
         let (sink, log) = (path("sink"), path("log"));
@@ -264,7 +264,7 @@ impl Ground {
         (wrong, came)
     }
 
-    /// Serves a download while a call fails; what is wrong, and whether the fault came to pass.
+    /// Serves a download while a call fails; returns the same as `run`.
     fn serve(&self, number: usize, case: &Case) -> (Option<String>, bool) {
         let path = |kind: &str| self.folder.path().join(format!("{kind}-{number}"));
         let (got, log) = (path("got"), path("log"));
@@ -294,7 +294,7 @@ impl Ground {
         (wrong, came)
     }
 
-    /// Receives from a socket while a call fails; what is wrong, and whether the fault came.
+    /// Receives from a socket while a call fails; returns the same as `run`.
     fn receive(&self, number: usize, case: &Case) -> (Option<String>, bool) {
         let path = |kind: &str| self.folder.path().join(format!("{kind}-{number}"));
         let (got, log) = (path("got"), path("log"));
@@ -304,7 +304,7 @@ impl Ground {
         let address = receiver.hear(":");
         let mut socket = TcpStream::connect(address).expect("connects");
         socket.set_write_timeout(Some(WAIT_MAX)).expect("an option");
-        // Who receives may give up in the middle.
+        // The receiver may give up in the middle.
         let _ = socket.write_all(&self.content);
         drop(socket);
         let Some(report) = receiver.try_end() else {
@@ -329,13 +329,13 @@ impl Ground {
         )
     }
 
-    /// A FIFO that the content comes out of.
+    /// Makes a FIFO that yields the content.
     fn feed(&self, fifo: PathBuf) -> PathBuf {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a FIFO");
         let (path, content) = (fifo.clone(), self.content.clone());
         std::thread::spawn(move || {
-            // Who reads may give up in the middle.
+            // The reader may give up in the middle.
             let _ = File::options()
                 .write(true)
                 .open(path)
@@ -374,22 +374,22 @@ impl Ground {
     }
 }
 
-/// What the line on standard error lacks: both files, how far it had come, the errno.
+/// Returns an element missing from the error message: both paths, the bytes moved, the errno.
 fn complaint(case: &Case, source: &Path, sink: &Path, said: &str) -> Option<String> {
     let lacks = |what: &str| (!said.contains(what)).then(|| format!("does not say {what}"));
     let errno = case.fault.strip_prefix("error=").unwrap_or("");
-    // A disk that was full from the start has no part of the copy.
+    // If the disk was full from the start, no part of the copy is left.
     let is_removed = ["ENOSPC", "EDQUOT"].contains(&errno) && !sink.exists();
     lacks(&source.display().to_string())
         .or_else(|| lacks(&sink.display().to_string()))
         .or_else(|| lacks(" bytes had moved)").filter(|_| !is_removed))
-        // A forced clone that was let through meets the file system's own answer.
+        // A forced clone without an injected fault gets the file system's own error.
         .or_else(|| lacks(errno).filter(|_| !said.contains("EOPNOTSUPP")))
         .or_else(|| (said.lines().count() != 1).then(|| "not one line".to_owned()))
 }
 
-/// Compares the reported number of bytes with the file. A refused copy leaves no file: all that is
-/// known then is that calls move whole pages, and that the last one failed.
+/// Compares the reported number of bytes with the file. If the rejected copy left no file, it only
+/// checks that the number is a multiple of the page size and less than the total.
 fn miscount(sink: &Path, said: &str) -> Option<String> {
     let (before, _) = said.split_once(" bytes had moved")?;
     let reported: Option<u64> = before.rsplit(' ').next()?.parse().ok();
@@ -417,26 +417,26 @@ fn a_copy_is_right_or_its_error_is_reported() {
     run_faults(&cases(&ROUTES), |number, case| ground.run(number, case));
 }
 
-/// What a client sees: all of the file, or a connection that ends early; and the next client is
-/// served as if nothing had been.
+/// A client gets the whole file, or a connection that ends early; the next client is served
+/// normally.
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
 fn a_download_comes_out_right_or_breaks_off() {
     let ground = Ground::new(6 << 20);
     std::fs::write(ground.folder.path().join("small"), "a small one").expect("room");
     let mut cases = cases(&SERVED);
-    // A socket that had room all the time gives no sign that it has room again.
+    // A socket that always had room gives no sign that it has room again.
     cases.retain(|case| case.fault != "error=EAGAIN");
     run_faults(&cases, |number, case| ground.serve(number, case));
 }
 
-/// Bytes that were taken from a socket and are still on their way can't be read again.
+/// Bytes taken from a socket and still in the pipe can't be read again.
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
 fn what_is_received_is_right_or_its_error_is_reported() {
     let ground = Ground::new(6 << 20);
     let mut cases = cases(&RECEIVED);
-    // On a socket that blocks it is a timeout.
+    // On a blocking socket it means a timeout.
     cases.retain(|case| case.fault != "error=EAGAIN");
     run_faults(&cases, |number, case| ground.receive(number, case));
 }

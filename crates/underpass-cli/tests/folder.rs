@@ -1,5 +1,5 @@
-//! A folder as people have them, big files and hundreds of small ones, downloaded by many
-//! connections at once, whole and in ranges.
+//! A realistic folder, with big files and hundreds of small ones, downloaded over many connections
+//! at the same time, whole and in ranges.
 
 mod support;
 
@@ -13,12 +13,12 @@ use underpass_testkit::{SeededRandom, ServerProcess, content, disk_folder, sha25
 
 const MIB: u64 = 1 << 20;
 
-/// Sizes of the big ones, none of them round.
+/// Sizes of the big files, none of them round.
 const BIG: [u64; 3] = [512 * MIB + 1, 300 * MIB - 4095, 200 * MIB + 77_777];
 
 const SMALL_FILES: u64 = 400;
 
-/// A new file in which every block differs from the previous one.
+/// Writes a new file in which every block differs from the previous one.
 fn write(random: &mut SeededRandom, path: &Path, len: u64) {
     let mut block = content(random.next_u64(), MIB);
     let (mut file, mut left) = (File::create(path).expect("a file"), len);
@@ -30,7 +30,7 @@ fn write(random: &mut SeededRandom, path: &Path, len: u64) {
     }
 }
 
-/// The folder that is served, and the one that is filled from it.
+/// The folder that is served, and the one for downloads.
 struct Ground {
     folder: tempfile::TempDir,
     names: Vec<String>,
@@ -75,7 +75,7 @@ impl Ground {
         self.folder.path().join("there").join(name)
     }
 
-    /// One run of curl over all downloads, many at a time.
+    /// Runs curl once for all downloads, many at a time.
     fn download(&self, server: &ServerProcess, downloads: &[Download]) {
         let mut config = String::from("parallel\nparallel-max = 24\nfail\nsilent\nshow-error\n");
         for Download { name, range, to } in downloads {
@@ -100,14 +100,14 @@ impl Ground {
     }
 }
 
-/// What is fetched, and under which name it is kept.
+/// A file or range to fetch, and the name to store it under.
 struct Download {
     name: String,
     range: Option<(u64, u64)>,
     to: String,
 }
 
-/// Of the files one behind the other; those without a byte may be missing.
+/// Hashes the concatenation of files; missing ones count as empty.
 fn hash(files: impl IntoIterator<Item = PathBuf>) -> (u64, String) {
     let mut all: Box<dyn Read> = Box::new(empty());
     for file in files.into_iter().filter_map(|path| File::open(path).ok()) {

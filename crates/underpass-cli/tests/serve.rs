@@ -36,7 +36,7 @@ fn the_greeting_and_the_summary_are_complete() {
     end.assert_output(&["5 bytes by read_write"]);
 }
 
-/// `NoNewPrivs` of every thread by its name: 1 for those that have confined themselves.
+/// Returns `NoNewPrivs` of every thread with its name: true if the thread has confined itself.
 fn confined_threads(server: &Server) -> Vec<(String, bool)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid().as_raw_nonzero())).unwrap();
     let of = |status: &str, name: &str| {
@@ -73,7 +73,7 @@ fn workers_are_confined_as_reported_and_serve() {
     );
 }
 
-/// Sizes that are joined by default, and not.
+/// Sizes that are joined by default, and others that are not.
 const SIZES: [usize; 4] = [1, 5000, 100_000, 3 << 20];
 
 #[test]
@@ -133,7 +133,7 @@ fn bodies_that_fit_with_their_head_leave_in_one_write_and_no_others() {
     serve(&["--join", "1048577"]).assert_failed(2, &[]);
 }
 
-/// As many pipes as a worker has, and some clients more.
+/// As many clients as a worker has pipes, and some more.
 #[test]
 fn when_slow_clients_have_all_the_pipes_others_are_sent_files_all_the_same() {
     const SIZE: usize = 16 << 20;

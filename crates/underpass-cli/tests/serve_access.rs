@@ -1,4 +1,4 @@
-//! Who may read what, by the tool: users, tokens, links and questions about rules.
+//! Access control of the tool: users, tokens, links and questions about rules.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +23,7 @@ fn with_password(folder: &Path, words: &[&str], password: &str) -> ExitReport {
     run_with_input(&mut command, password.as_bytes())
 }
 
-/// A folder with a site and a configuration.
+/// Makes a folder with a site and a configuration.
 fn configured(rules: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -339,14 +339,14 @@ fn mistakes_are_reported_where_they_are() {
     short.assert_failed(1, &["colon"]);
 }
 
-/// The server of a configuration.
+/// Starts a server with the configuration.
 fn serving(folder: &Path) -> ServerProcess {
     let mut command = underpass();
     command.current_dir(folder);
     ServerProcess::spawn(command.args(["serve", "--config", "c.toml"]))
 }
 
-/// What is warned of at the start, and by `--check`.
+/// Returns the warnings at the start, and of `--check`.
 fn warnings(folder: &Path) -> [String; 2] {
     let started = serving(folder).stop();
     started.assert_success();
@@ -355,7 +355,7 @@ fn warnings(folder: &Path) -> [String; 2] {
     [started.errors, checked.output]
 }
 
-/// The same of a server that listens elsewhere, with these options before the others.
+/// Returns the warnings with other listeners, and with these options before the others.
 fn warnings_at(folder: &Path, listen: &str, options: &str) -> [String; 2] {
     let config = folder.join("c.toml");
     let text = fs::read_to_string(&config).unwrap();
@@ -388,7 +388,7 @@ fn passwords_that_travel_unencrypted_are_warned_of() {
     ] {
         assert_warned(&warnings_at(root, listen, ""), UNENCRYPTED, times);
     }
-    // Whoever is let in by the network alone shows nothing that others could read.
+    // Clients admitted by their network alone send no secret that others could read.
     let text = fs::read_to_string(root.join("c.toml")).unwrap();
     let open = text.split("[site.access]").next().unwrap().to_owned();
     let rule = "[[site.access.rule]]\nnetworks = ['127.0.0.0/8']\nallow = ['everyone']\n";
@@ -407,7 +407,7 @@ fn passwords_that_travel_by_https_alone_are_not_warned_of() {
     for (listen, times) in [
         ("'0.0.0.0:0'", 0),
         ("'https:0.0.0.0:0', '127.0.0.1:0'", 0),
-        // Requests there are redirected.
+        // Requests to the HTTP listener are redirected.
         ("'https:127.0.0.1:0', 'http:0.0.0.0:0'", 0),
         ("'http:0.0.0.0:0'", 1),
     ] {
@@ -431,7 +431,7 @@ fn files_that_others_may_read_and_names_that_nobody_has_are_warned_of() {
         let warned = warnings(root);
         assert_warned(&warned, exposed, times);
         assert_warned(&warned, costs, 0);
-        // Only who is missing, and once.
+        // Only the missing names, and each once.
         let unknown = "which its file does not contain";
         assert_warned(&warned, unknown, 2);
         assert_warned(&warned, &format!("allows the user carl, {unknown}"), 1);
@@ -470,7 +470,7 @@ fn a_broken_file_leaves_the_users_that_were_there_and_is_reported() {
     let warning = server.hear("what this file held before stays in use");
     assert!(warning.contains("users: line 3: "), "{warning}");
     assert!(!warning.contains("secret"), "{warning}");
-    // Who is remembered, who has never logged in before, and who is only in the broken file.
+    // A remembered user, one who has never logged in, and one who is only in the broken file.
     assert_eq!(status("anna", "secret"), 200);
     assert_eq!(status("ben", "ben's"), 200);
     assert_eq!(status("carl", "carl's"), 401);
@@ -521,7 +521,7 @@ fn links_are_signed_by_the_first_key_for_any_base() {
         assert!(target.starts_with("/team/f?signed="), "{url}");
         assert_eq!(fetched(&server, target, None), 200, "{url}");
     }
-    // Without the old one, what the first key has signed stays.
+    // Without the old key, links signed by the first key stay valid.
     with_keys("['link.key']");
     server.reload();
     assert_eq!(fetched(&server, &new, None), 200);

@@ -1,5 +1,5 @@
-//! A flood of wrong passwords, and somebody whose login is remembered: he gets all that he asks
-//! for, and how long that takes is printed.
+//! A flood of wrong passwords, and a user whose login is remembered: every request of that user is
+//! served, and the latency is printed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,21 +22,21 @@ use underpass_testkit::{
     HttpClient, ServerProcess, WAIT_MAX, assert_same, content, run_with_input, wait_until,
 };
 
-/// Wrong passwords in a second.
+/// Wrong passwords per second.
 const WRONG_RATE: u32 = 500;
-/// Those of one address, where there are many: as many as it may show.
+/// Wrong passwords per address, where there are many: as many as one address may try.
 const WRONG_PER_ADDRESS: u32 = 10;
-/// Connections that one flood has open: more than logins may wait.
+/// Connections that one flood has open: more than the number of logins that may wait.
 const OPEN_MAX: usize = 256;
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1500);
-/// In a round, however busy the machine is.
+/// Requests in a round, at least, however busy the machine is.
 const REQUESTS_MIN: usize = 500;
 
-/// What verifying takes by the default cost, for one thread.
+/// Memory of one thread for verifying a password at the default cost.
 const HASH_BYTES: usize = 19 << 20;
-/// What the connections of a flood and the allocator take besides.
+/// Memory for the connections of a flood and the allocator.
 const OTHER_BYTES: usize = 32 << 20;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,7 +57,7 @@ impl Refusals {
         self.counts.values().sum()
     }
 
-    /// All refusals of a status have one body.
+    /// Counts a response; all rejections with one status have the same body.
     fn count(&mut self, client: &mut HttpClient) {
         let response = client.response();
         assert!(matches!(response.status, 401 | 429), "{}", response.head);
@@ -76,8 +76,8 @@ fn basic(user: &str, password: &str) -> String {
     format!("GET /f HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {login}\r\n\r\n")
 }
 
-/// Sends one wrong password after the other until it is stopped, of a known and of an unknown user
-/// in turn, and reads all responses. `first` is the number of the first.
+/// Sends wrong passwords until it is stopped, alternately for a known and an unknown user, and
+/// reads all responses. `first` is the number of the first.
 fn flood(server: SocketAddr, sources: Sources, first: u32, stop: &AtomicBool) -> Refusals {
     let (mut refusals, mut open, mut sent) = (Refusals::default(), Vec::new(), 0);
     let begin = Instant::now();
@@ -118,7 +118,7 @@ fn flood(server: SocketAddr, sources: Sources, first: u32, stop: &AtomicBool) ->
     refusals
 }
 
-/// The p99 of the responses that anna gets in a round; all of them are the file.
+/// Returns the p99 of anna's response times in a round; every response is the file.
 fn p99(anna: &mut HttpClient, file: &[u8]) -> Duration {
     let (request, begin) = (basic("anna", "right"), Instant::now());
     let mut times = Vec::new();
@@ -135,7 +135,7 @@ fn p99(anna: &mut HttpClient, file: &[u8]) -> Duration {
     times[times.len() * 99 / 100]
 }
 
-/// Stops a flood when it is dropped, also where the measurement has failed.
+/// Stops a flood when it is dropped, even if the measurement has failed.
 struct Stopped<'s>(&'s AtomicBool);
 
 impl Drop for Stopped<'_> {
@@ -144,7 +144,7 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// The same beside a flood, with the responses to that.
+/// Returns anna's p99 during a flood, with the responses to the flood.
 fn p99_beside(
     server: &ServerProcess,
     sources: Sources,
@@ -167,7 +167,7 @@ fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// A site for anna, whose password is hashed as by default, with metrics beside it.
+/// Starts a site for anna, whose password has a default hash, with metrics.
 fn site(file: &[u8]) -> (TempDir, ServerProcess) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -193,7 +193,7 @@ fn site(file: &[u8]) -> (TempDir, ServerProcess) {
     (folder, server)
 }
 
-/// How many logins had an outcome.
+/// Returns the number of logins with an outcome.
 fn logins(folder: &Path, outcome: &str) -> u64 {
     let mut client = HttpClient::connect_unix(&folder.join("status"));
     let metrics = client.get("/metrics");
@@ -203,7 +203,7 @@ fn logins(folder: &Path, outcome: &str) -> u64 {
     count.unwrap().parse().unwrap()
 }
 
-/// The most memory that the server ever had.
+/// Returns the peak resident memory of the server.
 fn peak_bytes(server: &ServerProcess) -> usize {
     let status = format!("/proc/{}/status", server.pid().as_raw_nonzero());
     let status = fs::read_to_string(status).unwrap();
@@ -230,7 +230,7 @@ fn a_flood_of_wrong_passwords_refuses_nobody_who_is_in_and_takes_bounded_memory(
         let (p99, refusals) = p99_beside(&server, Sources::Many, first, &mut anna, &file);
         many.push(p99);
         refused_many += refusals.total();
-        // The next round begins with an address that nobody has used.
+        // The next round starts with an unused address.
         first += u32::try_from(refusals.total())
             .unwrap()
             .next_multiple_of(WRONG_PER_ADDRESS);
@@ -247,15 +247,15 @@ fn a_flood_of_wrong_passwords_refuses_nobody_who_is_in_and_takes_bounded_memory(
          {refused_one} from one {one:?}"
     );
 
-    // Requests are counted behind their responses.
+    // Requests are counted after their responses.
     let all = refused_many + refused_one;
     let counted = || ["wrong", "limited", "busy"].map(|outcome| logins(folder.path(), outcome));
     wait_until("all are counted", || counted().iter().sum::<u64>() >= all);
     let [wrong, limited, busy] = counted();
     assert_eq!(wrong + limited + busy, all);
     assert_eq!(logins(folder.path(), "verified"), 1, "the one of anna");
-    // Each of the many addresses shows no more than it may, and of the one that shows more only
-    // those are verified, and then one every five seconds.
+    // Each of the many addresses stays within its limit; of the single address only that many
+    // passwords are verified, and then one every five seconds.
     let allowed = u64::from(WRONG_PER_ADDRESS) + begin.elapsed().as_secs() / 5 + 1;
     assert!(limited <= refused_one, "{limited} of {refused_one}");
     assert!(

@@ -19,7 +19,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 use support::BINARY;
 use underpass_testkit::{ChildProcess, ServerProcess, wait_until};
 
-/// A terminal, and what it shows.
+/// A terminal, and its output.
 struct Terminal {
     keyboard: File,
     shown: Arc<Mutex<String>>,
@@ -56,7 +56,7 @@ impl Terminal {
         self.shown.lock().unwrap().clone()
     }
 
-    /// The tool in a session of its own with this terminal. It ends with what starts it.
+    /// Returns the tool in a separate session on this terminal, killed when its parent ends.
     fn command(&self, words: &[&str]) -> Command {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = open(&*self.path, flags, Mode::empty()).unwrap();
@@ -68,7 +68,7 @@ impl Terminal {
         command
     }
 
-    /// Types a line once there is a prompt and nothing that is typed would be shown.
+    /// Types a line once there is a prompt and the terminal does not echo.
     fn answer(&self, prompt: &str, line: &str) {
         wait_until("a prompt", || self.shown().ends_with(prompt));
         wait_until("a terminal that shows nothing", || {
@@ -84,7 +84,7 @@ impl Terminal {
 const FIRST: &str = "password of anna: ";
 const SECOND: &str = "the same once more: ";
 
-/// Runs `serve hash anna` with these answers. Returns the terminal and how it ended.
+/// Runs `serve hash anna` with these answers. Returns the terminal's output and the exit report.
 fn hashed(first: &str, second: &str) -> (String, underpass_testkit::ExitReport) {
     let terminal = Terminal::open();
     let process = ChildProcess::spawn(&mut terminal.command(&["hash", "anna"]));

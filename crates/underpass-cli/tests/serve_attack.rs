@@ -1,4 +1,4 @@
-//! The real server under clients that mean no good: names that climb, connections that vanish.
+//! The real server with malicious clients: names that climb, connections that vanish.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ use underpass_testkit::{HttpClient, assert_same, content, wait_until};
 const SECRET: &str = "nobody must see this";
 const SIZE: usize = 12 << 20;
 
-/// Ways to write two dots, each as far as some server once went wrong.
+/// Ways to write two dots, each of which has misled some server.
 const UPS: [&str; 20] = [
     "..",
     "%2e%2e",
@@ -110,14 +110,14 @@ fn no_spelling_leads_out_of_the_folder() {
     end.assert_clean();
 }
 
-/// How a client leaves.
+/// The way a client leaves.
 #[derive(Clone, Copy, Debug)]
 enum Leaving {
     /// With a reset.
     Reset,
-    /// It shuts down its sending side, and reads what arrives.
+    /// Shuts down its sending side and reads the rest.
     HalfClose,
-    /// It closes and reads nothing.
+    /// Closes and reads nothing.
     Close,
 }
 
@@ -135,9 +135,9 @@ fn clients_that_vanish_at_any_stage_leave_nothing_behind() {
     let content = content(1, SIZE);
     server.write("large", &content);
     server.write("small", "small");
-    // What is opened once stays open: runtimes, the file itself for a second.
+    // Some descriptors stay open after the first use: runtimes, the file itself for a second.
     server.get("/small");
-    // Pipes that large bodies have left through are kept for the next ones; they have two ends.
+    // Pipes used for large bodies are kept for later ones; each has two ends.
     let most = server.descriptors() + 2 * PIPES_MAX;
     let mut kept = server.connect();
     for leaving in [Leaving::Reset, Leaving::HalfClose, Leaving::Close] {
@@ -149,7 +149,7 @@ fn clients_that_vanish_at_any_stage_leave_nothing_behind() {
                 vanish(server.connect(), request, read, leaving);
             }
         }
-        // Somebody who behaves is served all the while.
+        // A well-behaved client is served meanwhile.
         assert_eq!(kept.get("/small").body, b"small", "{leaving:?}");
     }
     let body = kept.get("/large").body;
@@ -170,7 +170,7 @@ fn vanish(mut client: HttpClient, sent: &str, read: usize, leaving: Leaving) {
             Ok(count) if count > 0 => left -= count,
             _ => break,
         }
-        // A small answer has no more than this.
+        // A small response is already complete.
         if !sent.contains("/large") {
             break;
         }
@@ -180,7 +180,7 @@ fn vanish(mut client: HttpClient, sent: &str, read: usize, leaving: Leaving) {
         Leaving::Reset => set_socket_linger(&client.socket, Some(Duration::ZERO)).unwrap(),
         Leaving::HalfClose => {
             client.socket.shutdown(Shutdown::Write).unwrap();
-            // Half a request is no request: the end comes, with or without an answer.
+            // Half a request is not a request: the connection ends, with or without a response.
             client.read_to_end().unwrap();
         }
     }

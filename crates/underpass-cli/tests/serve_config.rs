@@ -11,7 +11,7 @@ use support::{Server, serve, underpass};
 use tempfile::TempDir;
 use underpass_testkit::{ExitReport, assert_contains, run};
 
-/// A configuration in a separate folder, with a folder `www` beside it.
+/// Makes a configuration in a separate folder, with a folder `www` next to it.
 fn configuration(text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("www")).unwrap();
@@ -126,7 +126,7 @@ fn every_site_that_cannot_be_opened_is_reported() {
     missing.assert_failed(1, &["/nowhere.toml: No such file"]);
 }
 
-/// The status line and the fields of an answer.
+/// Returns the status line and the fields of a response.
 fn head(server: &Server, target: &str) -> String {
     server.connect().ask_head(target).head
 }

@@ -1,4 +1,4 @@
-//! `underpass serve` with fewer descriptors than clients: whoever asks is answered.
+//! `underpass serve` with fewer descriptors than clients: every request is answered.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use support::{BINARY, Server};
 use underpass_testkit::HttpClient;
 
-/// A server that may have so many descriptors.
+/// Starts a server with a limit on descriptors.
 fn server(descriptors: usize, options: &[&str]) -> Server {
     let limited = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");
@@ -41,14 +41,14 @@ fn idle_connections_keep_nobody_out() {
         .lines()
         .find_map(|line| line.strip_prefix(name));
     let evicted: u32 = evicted.unwrap().parse().unwrap();
-    // 1,024 less 64 are for 480 connections and their files.
+    // 1,024 less 64 are enough for 480 connections and their files.
     assert!((41..=43).contains(&evicted), "{evicted}");
     drop(kept);
     let end = server.stop();
     assert_eq!(end.errors.matches("connections are in use").count(), 1);
 }
 
-/// What it could not know at the start: the limit is lowered to what is open.
+/// A change after the start: the limit is lowered to the number of open descriptors.
 #[test]
 fn idle_connections_make_room_where_descriptors_run_out() {
     const CLIENTS: usize = 40;

@@ -1,5 +1,5 @@
-//! The real server with 1,024 descriptors, and clients that take all that they can get: plain files
-//! are served meanwhile.
+//! The real server with 1,024 descriptors, and clients that take all of them: plain files are still
+//! served.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,7 +26,7 @@ fn write(server: &Server, name: &str, content: impl AsRef<[u8]>) {
     server.write(name, content);
 }
 
-/// Asks for something and reads nothing but the head of the answer. Returns its status, too.
+/// Sends a request and reads only the head of the response. Returns the client and the status.
 fn ask(server: &Server, target: &str, fields: &str) -> (HttpClient, u16) {
     let mut client = HttpClient::connect_slow(server.address());
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
@@ -37,7 +37,7 @@ fn ask(server: &Server, target: &str, fields: &str) -> (HttpClient, u16) {
     (client, head.status)
 }
 
-/// It serves, or it says what is short.
+/// It serves, or reports the shortage.
 #[test]
 fn with_few_descriptors_it_serves_or_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn with_few_descriptors_it_serves_or_does_not_start() {
             }
             let end = server.end();
             if end.errors.contains("error while loading") {
-                // The program has not begun.
+                // The program has not started.
                 continue;
             }
             end.assert_failed(1, &["Too many open files"]);
@@ -94,7 +94,7 @@ fn unread_listings_leave_room_for_plain_files() {
     for _ in 0..20 {
         assert_eq!(server.get("/small").body, b"small");
     }
-    // One that is read is complete.
+    // A listing that is read is complete.
     let page = server.get("/listed/?format=json");
     assert_eq!(page.text().matches("\"name\"").count(), 1_500);
 }

@@ -1,5 +1,5 @@
-//! The life of `underpass serve`: it reloads, gives way to a new process and stops, and no
-//! connection is lost on the way.
+//! The life of `underpass serve`: it reloads, is replaced by a new process and stops, without
+//! losing a connection.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -50,7 +50,7 @@ fn get(address: SocketAddr, target: &str) -> Vec<u8> {
     HttpClient::connect(address).get(target).body
 }
 
-/// What is served stays the folder that was opened, and that is said.
+/// The folder opened at the start continues to be served, and the replacement is reported.
 #[test]
 fn a_root_that_is_replaced_is_reported_once_and_served_after_a_reload() {
     let releases = tempfile::tempdir().unwrap();
@@ -92,20 +92,20 @@ fn a_root_that_is_replaced_is_reported_once_and_served_after_a_reload() {
     assert_eq!(end.errors.matches("current ").count(), 3, "{}", end.errors);
 }
 
-/// Clients that ask without a pause, each in its own way, until they are to stop. Every one of
-/// them panics at the first connection that is refused or reset, and at the first wrong body.
+/// Clients that send requests without a pause, in different ways, until they are stopped. Each
+/// panics at the first refused or reset connection, and at the first wrong body.
 struct Load {
     is_over: Arc<AtomicBool>,
     answers: Arc<AtomicU64>,
     clients: Vec<JoinHandle<()>>,
 }
 
-/// How a client uses its connections.
+/// The way a client uses its connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Habit {
-    /// Until the server announces the last answer.
+    /// Keeps one until the server announces the last response.
     Keeps,
-    /// A new one for each request.
+    /// Opens a new one for each request.
     Connects,
 }
 
@@ -144,7 +144,7 @@ impl Load {
         }));
     }
 
-    /// Waits until so many more answers have come.
+    /// Waits for so many more responses.
     #[track_caller]
     fn go_on(&self, more: u64) {
         let goal = self.answers.load(Ordering::Relaxed) + more;
@@ -155,7 +155,7 @@ impl Load {
         });
     }
 
-    /// Nobody has met anything wrong.
+    /// Stops the clients and checks that none has failed.
     #[track_caller]
     fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl Load {
     }
 }
 
-/// Nobody listens there.
+/// Checks that no socket listens there.
 #[track_caller]
 fn assert_refused(address: SocketAddr) {
     let error = TcpStream::connect(address).expect_err("somebody listens");
@@ -285,7 +285,7 @@ fn who_connected_and_asks_nothing_does_not_hold_up_a_stop() {
     let (folder, _) = folder();
     let (server, address) = start(&folder, &["--stop-timeout", "1h"]);
     let mut silent = HttpClient::connect(address);
-    // The answer to a later client shows that the silent one has been accepted.
+    // The response to a later client shows that the silent one has been accepted.
     get(address, "/small");
     server.signal(Signal::TERM);
     silent.assert_closed();
@@ -407,7 +407,7 @@ fn a_successor_that_cannot_serve_reports_why_and_the_old_one_continues() {
     fs::remove_dir(&site).unwrap();
     server.signal(Signal::USR2);
     let reported = server.hear("upgrade failed");
-    // What the successor said is quoted without the prefix of its own messages.
+    // Messages of the successor are quoted without their prefix.
     for once in ["upgrade failed", "did not take over", "cannot serve"] {
         assert_eq!(reported.matches(once).count(), 1, "{reported}");
     }

@@ -1,5 +1,5 @@
-//! What `underpass serve` listens on: several addresses, Unix sockets, sockets that a service
-//! manager has opened.
+//! The listeners of `underpass serve`: several addresses, Unix sockets, sockets opened by a service
+//! manager.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -59,7 +59,7 @@ fn several_addresses_are_printed_and_all_are_answered() {
         .assert_output(&["stopped after 3 requests", "bytes by sendfile"]);
 }
 
-/// Every TCP address of a greeting.
+/// Returns every TCP address of a start-up message.
 fn addresses(server: &ServerProcess) -> Vec<SocketAddr> {
     let greeting = server.greeting();
     let urls = greeting.split("http://").skip(1);
@@ -205,7 +205,7 @@ fn connections_that_wait_at_a_unix_socket_when_it_stops_are_answered() {
     server.end();
 }
 
-/// The binary with `socket` passed as a service manager does, under `name`.
+/// Returns a command with `socket` passed as a service manager does, under `name`.
 fn activated(socket: OwnedFd, name: &str, at: &str, folder: &Path) -> Command {
     let mut command = Command::new("sh");
     let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
@@ -243,7 +243,7 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
     assert_eq!(server.wait().code(), Some(0));
     assert!(right());
     server.stop();
-    // The service manager's own descriptor keeps listening: no client is refused meanwhile.
+    // The service manager's own descriptor keeps listening: clients are not refused meanwhile.
     let mut waiting = HttpClient::connect(address);
     waiting.ask("/f");
     let passed = listener.try_clone().unwrap().into();
@@ -252,7 +252,7 @@ fn a_socket_of_the_service_manager_is_served_through_reload_and_upgrade() {
     server.stop();
 }
 
-/// Sockets for HTTP and HTTPS, each under its name.
+/// Sockets for HTTP and HTTPS, each with its name.
 #[test]
 fn http_on_a_passed_socket_is_redirected_to_the_port_of_https_on_another() {
     let (folder, _) = folder(1);

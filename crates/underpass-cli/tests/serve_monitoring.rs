@@ -1,4 +1,4 @@
-//! How the real binary is monitored: its log and its rotation, metrics, addresses.
+//! Monitoring of the real binary: its log and log rotation, metrics, addresses.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,7 +31,7 @@ fn a_log_goes_to_standard_output_and_only_where_it_is_asked_for() {
         end.assert_success();
         let logged = end.output.lines().filter(|line| line.contains("logged"));
         assert_eq!(logged.count(), lines, "{options:?}: {}", end.output);
-        // Whatever reads the log reads nothing else.
+        // A reader of the log gets nothing else.
         let (said, not_said) = match lines {
             0 => (&end.output, &end.errors),
             _ => (&end.errors, &end.output),
@@ -42,7 +42,7 @@ fn a_log_goes_to_standard_output_and_only_where_it_is_asked_for() {
     }
 }
 
-/// Whoever started it has stopped to read: its terminal was stopped, or a collector of logs hangs.
+/// The reader of its output has stopped: a suspended terminal, or a log collector that hangs.
 #[test]
 fn output_that_nobody_reads_delays_no_request_and_no_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn output_that_nobody_reads_delays_no_request_and_no_end() {
         let process = Pid::from_child(&server);
         wait_until("socket", || UnixStream::connect(&socket).is_ok());
         for _ in 0..3 {
-            // The worker warns of it.
+            // The worker warns about it.
             let mut client = HttpClient::connect_unix(&socket);
             client.send("no header\r\n\r\n");
             let _closed_or_reset = client.read_to_end();
@@ -78,7 +78,7 @@ fn output_that_nobody_reads_delays_no_request_and_no_end() {
             client.send("PROXY UNKNOWN\r\nGET /f HTTP/1.1\r\nHost: a\r\n\r\n");
             assert_eq!(client.response().body, b"f", "{stream}");
         }
-        // Where it listens is all that it could say.
+        // By now it could only have reported its address.
         wait_until("handling of signals", || catches(process, Signal::TERM));
         rustix::process::kill_process(process, Signal::HUP).unwrap();
         rustix::process::kill_process(process, Signal::TERM).unwrap();
@@ -144,10 +144,10 @@ fn a_log_that_is_not_taken_stops_nothing_and_is_reported_once() {
     }
 }
 
-/// The log's reader stops for a while, or for good.
+/// The reader of the log pauses, or stops for good.
 #[test]
 fn every_line_that_a_reader_does_not_take_is_counted() {
-    // More than two queues of 4 MiB: the second one waits for the thread that writes.
+    // More than two queues of 4 MiB: the second one fills up while the thread writes the first.
     const REQUESTS: usize = 700;
     let target = format!("/f?{}", "q".repeat(16_000));
     for recovers in [true, false] {
@@ -182,14 +182,14 @@ fn every_line_that_a_reader_does_not_take_is_counted() {
                 reader.read_to_string(&mut content).unwrap();
                 content.lines().count()
             });
-            // Not at the end only.
+            // Before the end, too.
             wait_until("report", || said().contains(" standard output were lost"));
             stop();
             assert!(within(move || server.wait()).unwrap().success());
             written = read.join().unwrap();
         } else {
             stop();
-            // Nobody has to wait for the reader. Two signals at once would be one.
+            // It does not wait for the reader. Two signals in quick succession would count as one.
             wait_until("the stop", || UnixStream::connect(&socket).is_err());
             stop();
             assert!(within(move || server.wait()).unwrap().success());
@@ -274,7 +274,7 @@ fn a_log_behind_a_link_is_created_there_and_the_link_stays_one() {
         fs::rename(&log, &old).unwrap();
         server.signal(Signal::USR1);
         wait_until("new log", || log.exists());
-        // The old one is complete once the new one is there.
+        // The old log is complete once the new one exists.
         all += &fs::read_to_string(old).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }
@@ -403,7 +403,7 @@ fn a_plan_is_called_one_and_a_trial_names_what_was_tried() {
     );
 }
 
-/// The TCP address behind `metrics and health on`.
+/// Returns the TCP address after `metrics and health on`.
 fn status_address(text: &str) -> SocketAddr {
     let (_, address) = text.split_once("metrics and health on http://").unwrap();
     let address = address.split_whitespace().next().unwrap();

@@ -1,5 +1,5 @@
-//! The real server short of descriptors, with a disk that fails, and under slowhttptest, while
-//! others are served.
+//! The real server short of descriptors, with a failing disk, and under slowhttptest, while other
+//! clients are served.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,9 +18,9 @@ const SIZE: usize = 12 << 20;
 #[test]
 #[ignore = "needs root, strace and slowhttptest; run by cargo xtask test"]
 fn without_descriptors_connections_wait_and_nothing_spins() {
-    /// So many calls, at no more a second. Each worker tries ten times a second, with some waits
-    /// between, and a call takes two lines of the log where two workers call at once; a server
-    /// that spins makes tens of thousands.
+    /// Number of calls to observe, and their maximum rate. Each worker tries ten times a second,
+    /// with a few waits, and concurrent calls take two lines of the log each; a server that spins
+    /// makes tens of thousands.
     const CALLS: usize = 100;
     const CALLS_A_SECOND_MAX: f64 = 300.0;
     let log = tempfile::NamedTempFile::new().unwrap();
@@ -74,7 +74,7 @@ fn what_cannot_be_opened_is_reported_by_its_reason() {
         ("ENOMEM", 503, "requests answered with 503"),
         ("EIO", 500, "requests answered with 500"),
     ] {
-        // The first call asks whether there is such a call at all; strace may count by thread.
+        // The first call probes whether the call exists; strace may count per thread.
         let inject = format!("inject=openat2:error={errno}:when=2+");
         let server = Server::traced(log.path(), &["trace=openat2", &inject], &[]);
         server.write("f", "f");
@@ -131,7 +131,7 @@ fn a_disk_that_fails_in_mid_file_resets_the_connection_and_is_reported() {
     }
 }
 
-/// slowhttptest's four attacks, by its options.
+/// The four attacks of slowhttptest, with their options.
 const ATTACKS: [(&str, &[&str]); 4] = [
     ("slow head", &["-H", "-i", "1", "-x", "24"]),
     ("slow body", &["-B", "-i", "1", "-s", "8192", "-x", "10"]),
@@ -149,7 +149,7 @@ const ATTACKS: [(&str, &[&str]); 4] = [
 fn others_are_served_under_the_four_slow_attacks() {
     const SECONDS: &str = "6";
     const CONNECTIONS: &str = "200";
-    /// What an attacker's connections may cost in memory: an input buffer and an outbox each.
+    /// Memory for an attacker's connections: an input buffer and an outbox each.
     const GROWTH_MAX: usize = 64 << 20;
     let server = Server::start();
     let content = content(1, SIZE);
@@ -211,7 +211,7 @@ fn others_are_served_under_the_four_slow_attacks() {
     end.assert_clean();
 }
 
-/// The word behind a label where slowhttptest prints it last, without its colours.
+/// Returns the word after a label in slowhttptest's last report, without colours.
 fn last_reported(output: &str, label: &str) -> String {
     let (_, behind) = output.rsplit_once(label).unwrap_or_default();
     let line = behind.lines().next().unwrap_or_default();
@@ -223,8 +223,8 @@ fn last_reported(output: &str, label: &str) -> String {
     plain.collect::<String>().trim().to_owned()
 }
 
-/// Asks over and over, on new connections and kept ones, while the attacks last; returns how often.
-/// A request that waited for their end would be the only one.
+/// Sends requests on new connections and kept ones during the attacks; returns their number, which
+/// would be 1 if a request had to wait for the end of the attacks.
 fn serve_well(server: &Server, target: &str, content: &[u8], done: &AtomicBool) -> usize {
     let expected = match target {
         "/f" => sha256(content),

@@ -1,4 +1,4 @@
-//! `underpass serve` with TLS: a certificate that it makes, and what an upgrade keeps.
+//! `underpass serve` with TLS: self-signed certificates, and the state kept by an upgrade.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,7 +25,7 @@ use underpass_testkit::{
 
 type Client = HttpClient<StreamOwned<ClientConnection, TcpStream>>;
 
-/// The tool, with a folder for its state.
+/// Returns the tool, with a folder for its state.
 fn with_state(state: &Path) -> Command {
     let mut tool = underpass();
     tool.env("STATE_DIRECTORY", state);
@@ -42,12 +42,12 @@ fn certificate(state: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(state.join("self-signed.crt")).unwrap()
 }
 
-/// A client that trusts the certificate in this folder.
+/// Returns a client that trusts the certificate in this folder.
 fn client(state: &Path) -> Arc<ClientConfig> {
     trusting(certificate(state))
 }
 
-/// A client that trusts this certificate alone.
+/// Returns a client that trusts only this certificate.
 fn trusting(certificate: CertificateDer<'static>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
@@ -71,7 +71,7 @@ fn connect(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> Clien
     ))
 }
 
-/// Gets `/f` on a new connection. Returns how hands were shaken.
+/// Gets `/f` on a new connection. Returns the kind of handshake.
 fn get(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> HandshakeKind {
     let mut client = connect(config, address, name);
     assert_eq!(client.get("/f").body, b"content");
@@ -156,7 +156,7 @@ fn sessions_are_resumed_after_reloads_and_upgrades() {
     assert!(!end.errors.contains("ERROR"), "{end:?}");
 }
 
-/// A new certificate and its key, in the files `crt` and `key`.
+/// Writes a new certificate and its key to the files `crt` and `key`.
 fn renew(folder: &Path) -> CertificateDer<'static> {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -166,7 +166,7 @@ fn renew(folder: &Path) -> CertificateDer<'static> {
     certificate.der().clone()
 }
 
-/// Sixteen generations of workers may be alive.
+/// Up to sixteen generations of workers may be alive.
 #[test]
 fn signals_renew_certificates_however_many_downloads_keep_earlier_workers() {
     const SIGNALS: usize = 20;
@@ -195,7 +195,7 @@ fn signals_renew_certificates_however_many_downloads_keep_earlier_workers() {
         };
         assert_contains(&server.hear("reload"), &[words]);
         get(&trusting(renewed.clone()), server.address(), "localhost");
-        // Keeps the workers that have just been started.
+        // Keeps the workers alive that have just been started.
         others.push(download(renewed));
     }
     let got = long.read_exact(body.len()).unwrap();
@@ -243,7 +243,7 @@ fn the_announced_command_line_gets_the_page_and_another_pin_does_not() {
     assert_contains(&wrong.errors, &["public key"]);
 }
 
-/// The indented lines of a section of the page on HTTPS.
+/// Returns the indented lines of a section of the page on HTTPS.
 fn documented(section: &str) -> String {
     let page = include_str!("../../../docs/tls.md");
     let (_, rest) = page.split_once(&format!("# {section}\n")).unwrap();
@@ -266,7 +266,7 @@ fn documented_certificates_of_clients_are_accepted_by_a_server_with_the_document
     let commands = documented("Certificates of clients");
     let (openssl, curl) = commands.split_once("curl ").unwrap();
     shell(openssl, folder.path()).assert_success();
-    // What certbot has renewed, copied by the hook.
+    // The renewed certificate of certbot, copied by the hook.
     let renewed = folder.path().join("live/example.org");
     fs::create_dir_all(&renewed).unwrap();
     let pair = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a \

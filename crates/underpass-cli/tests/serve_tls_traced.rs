@@ -1,4 +1,4 @@
-//! The system calls of `underpass serve` with TLS, counted: those of plain HTTP.
+//! The system calls of `underpass serve` with TLS, which are those of plain HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,12 +16,12 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use support::{Server, text};
 use underpass_testkit::{HttpClient, WAIT_MAX, assert_same, content, traced_calls};
 
-/// What is encrypted at a time, and what each of its records has besides.
+/// Bytes encrypted at a time, their number of records, and the overhead of each record.
 const BATCH: u64 = 256 << 10;
 const RECORDS_OF_BATCH: u64 = 16;
 const AROUND: u64 = 22;
 
-/// The bytes of each `send` to clients, in order.
+/// Returns the size of each `send` to clients, in order.
 fn sends(log: &Path) -> Vec<u64> {
     let calls = traced_calls(log);
     let to_clients = calls
@@ -57,7 +57,7 @@ impl Traced {
         }
     }
 
-    /// A file whose content is kept from its second request on.
+    /// Writes a file whose content is cached after its second request.
     fn write(&self, name: &str, content: &[u8]) {
         self.server.write(name, content);
         let file = fs::File::open(self.server.path(name)).unwrap();
@@ -81,7 +81,7 @@ impl Traced {
         HttpClient::over(StreamOwned::new(connection, socket))
     }
 
-    /// Ends the server, whose alert about that is the last send. Returns the others.
+    /// Ends the server, whose last send is the closing alert. Returns the others.
     fn stop(self) -> Vec<u64> {
         self.server.stop().assert_success();
         let mut sends = sends(self.log.path());
@@ -106,7 +106,7 @@ fn an_answer_costs_one_send_and_the_first_one_brings_the_tickets() {
         })
         .collect();
     let sends = traced.stop();
-    // The server's part of the handshake, and answers.
+    // The server's part of the handshake, and the responses.
     assert_eq!(sends.len(), 1 + REQUESTS, "{sends:?}");
     let answers: Vec<_> = lengths.iter().map(|length| length + AROUND).collect();
     assert_eq!(sends[2..], answers[1..], "a record each");
@@ -121,7 +121,7 @@ fn a_long_body_costs_a_send_for_each_batch() {
     traced.write("f", &body);
     traced.write("small", b"small");
     let mut client = traced.connect();
-    // Brings the tickets.
+    // Its response comes with the tickets.
     client.get("/small");
     let answer = client.get("/f");
     assert_same(&answer.body, &body, "the body");

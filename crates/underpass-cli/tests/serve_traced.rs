@@ -1,4 +1,4 @@
-//! The system calls of `underpass serve`, counted, and what it does where one is missing.
+//! The number of system calls of `underpass serve`, and its behaviour if one is missing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use support::{BINARY, Server};
 use underpass_testkit::{HttpClient, assert_contains, run, strace, wait_until};
 
-/// The names of the calls between the first and the last request's `recvfrom`, in order.
+/// Returns the names of the calls between the first and the last request's `recvfrom`, in order.
 fn calls(log: &str) -> Vec<&str> {
     let names: Vec<_> = log
         .lines()
@@ -25,11 +25,11 @@ fn calls(log: &str) -> Vec<&str> {
     names[first..last].to_vec()
 }
 
-/// A traced server of the file `f`, of so many bytes, whose content it keeps.
+/// Starts a traced server with the file `f` of this size, whose content is cached.
 fn with_popular_file(log: &Path, size: usize) -> Server {
     let server = Server::traced(log, &["trace=!futex"], &[]);
     server.write("f", vec![b'f'; size]);
-    // Content is kept once its date has settled.
+    // Content is cached once its modification time is old enough.
     let file = fs::File::open(server.path("f")).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     server
@@ -39,9 +39,9 @@ fn with_popular_file(log: &Path, size: usize) -> Server {
 #[ignore = "needs strace; run by cargo xtask test"]
 fn a_popular_small_file_costs_three_calls() {
     const REQUESTS: usize = 100;
-    /// Traced requests are slow; each second the file is opened anew.
+    /// Traced requests are slow; each second the file is reopened.
     const SECONDS_MAX: usize = 5;
-    // Content that is not copied behind the head leaves with it from where it is kept.
+    // Content too large to be copied after the head is sent from the cache.
     for (size, send) in [(1 << 10, "sendto"), (10 << 10, "sendmsg")] {
         let log = tempfile::NamedTempFile::new().unwrap();
         let server = with_popular_file(log.path(), size);
@@ -63,7 +63,7 @@ fn a_popular_small_file_costs_three_calls() {
         for name in ["openat2", "inotify_add_watch", "preadv2"] {
             assert!(count(name) <= 2 * SECONDS_MAX, "{name} again and again");
         }
-        // What a connection costs once does not grow with the requests.
+        // The fixed cost of a connection does not grow with the requests.
         let total = calls.len();
         assert!(
             total <= 3 * REQUESTS + 40 + 12 * SECONDS_MAX,
@@ -76,7 +76,7 @@ fn a_popular_small_file_costs_three_calls() {
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn a_name_that_still_leads_to_its_file_is_opened_again_but_watched_once() {
-    /// How often the name is resolved, a second apart.
+    /// Number of times the name is resolved, a second apart.
     const OPENED: usize = 3;
     let log = tempfile::NamedTempFile::new().unwrap();
     let server = with_popular_file(log.path(), 1024);
@@ -114,7 +114,7 @@ fn a_connection_for_one_request_costs_seven_calls() {
     let log = fs::read_to_string(log.path()).unwrap();
     let calls = calls(&log);
     let count = |name: &str| calls.iter().filter(|call| **call == name).count();
-    // Some requests arrive later than their connections: these are registered, and waited for.
+    // Some requests arrive later than their connections, which are then registered with epoll.
     let late = count("epoll_ctl") / 2;
     let of_each = [
         "accept4",
@@ -126,7 +126,7 @@ fn a_connection_for_one_request_costs_seven_calls() {
         "epoll_wait",
     ];
     let of_late = ["epoll_ctl", "epoll_ctl", "epoll_wait", "recvfrom"];
-    // What is sent last waits for the end of the stream.
+    // The last bytes are sent together with the end of the stream.
     let mut sent = log.lines().filter(|line| line.contains("HTTP/1.1 200"));
     assert_eq!(sent.find(|line| !line.contains("MSG_MORE")), None);
     let most = of_each.len() * CONNECTIONS + of_late.len() * late + 40 + 12 * SECONDS_MAX;
@@ -138,13 +138,13 @@ fn a_connection_for_one_request_costs_seven_calls() {
     );
 }
 
-/// What a popular path costs beyond the calls of a file under its own name.
+/// Additional calls for a popular path, compared with a file under its own name.
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn indexes_and_pretty_paths_cost_no_more_and_copies_one_fstat() {
     const REQUESTS: usize = 100;
     const SECONDS_MAX: usize = 5;
-    /// A second look-up at each opening: for what is missing before it, and for the copy.
+    /// A second look-up at each opening: for the missing name before it, and for the copy.
     const OPENED_MAX: usize = 3 * SECONDS_MAX;
     for (options, target, fstats) in [
         (&["--index", "none,i.html"][..], "/", 1),
@@ -181,7 +181,7 @@ fn indexes_and_pretty_paths_cost_no_more_and_copies_one_fstat() {
     }
 }
 
-/// Content of which every byte is `f` went by splice, and no part of it through the process.
+/// Checks that content consisting of `f` went through splice and not through the process.
 #[track_caller]
 fn assert_spliced_past(log: &Path) {
     let log = fs::read_to_string(log).unwrap();
@@ -203,12 +203,12 @@ fn the_content_of_a_large_file_never_comes_near() {
     assert_spliced_past(log.path());
 }
 
-/// A cork that stays would hold back the next small response for 200 milliseconds, and one that is
-/// set late would leave the head in a packet of its own.
+/// A cork that stays would delay the next small response by 200 milliseconds, and one that is set
+/// late would send the head in a separate packet.
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn a_large_response_is_corked_from_before_its_head_to_its_last_byte() {
-    // Under bbr, too.
+    // Large enough under bbr, too.
     const LARGE: usize = 256 << 20;
     let log = tempfile::NamedTempFile::new().unwrap();
     let trace = "trace=recvfrom,sendto,splice,sendfile,setsockopt";
@@ -219,7 +219,7 @@ fn a_large_response_is_corked_from_before_its_head_to_its_last_byte() {
     let mut socket = server.connect();
     socket.ask("/large");
     assert_eq!(socket.response().body.len(), LARGE);
-    // Both in one segment, or one after the other: what is corked ends before the next begins.
+    // In one segment or in two: the cork is pulled before the next response starts.
     let get = |name: &str| format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n");
     socket.send([get("large"), get("small")].concat());
     assert_eq!(socket.response().body.len(), LARGE);
@@ -227,17 +227,17 @@ fn a_large_response_is_corked_from_before_its_head_to_its_last_byte() {
     server.stop().assert_success();
     let log = fs::read_to_string(log.path()).unwrap();
     let seen: String = log.lines().filter_map(letter).collect();
-    // The probe of splice at the start comes before; calls for content are many.
+    // Skips the probe of splice at the start, and merges the many calls for content.
     let begin = seen.find('r').unwrap();
-    // In between it is pulled where the socket is waited for.
+    // In between, the cork is pulled before waiting for the socket.
     let seen = seen[begin..].replace('r', "").replace("][m", "m");
     let mut seen: Vec<_> = seen.chars().collect();
     seen.dedup();
     assert_eq!(seen.iter().collect::<String>(), "[hm][hm]s", "{log}");
 }
 
-/// What a traced line is: `r`eceive, `h`ead that more follows, content that is `m`oved, `s`mall
-/// response, or a cork that is set `[` or pulled `]`.
+/// Maps a traced line to a letter: `r`eceive, `h`ead with MSG_MORE, `m`oved content, `s`mall
+/// response, `[` for setting a cork and `]` for pulling it.
 fn letter(line: &str) -> Option<char> {
     let named = [
         ("TCP_CORK, [1]", '['),
@@ -252,8 +252,8 @@ fn letter(line: &str) -> Option<char> {
     named.find_map(|(part, letter)| line.contains(part).then_some(letter))
 }
 
-/// A socket that took less than it was given is asked for room, and nothing is sent before it has.
-/// One that took exactly as much is not asked.
+/// A socket that accepted less than it was given is polled before the next send. One that accepted
+/// everything is not.
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn hardly_any_call_for_a_slow_reader_fails() {
@@ -339,7 +339,7 @@ fn it_lives_through_failing_accepts() {
 fn a_fallback_is_reported_once_and_the_body_is_right() {
     const SIZE: usize = 3 << 20;
     let log = tempfile::NamedTempFile::new().unwrap();
-    // The first call is the probe at the start, which succeeds in finding splice.
+    // The first call is the probe at the start, which finds splice.
     let inject = "inject=splice:error=EINVAL:when=2+";
     let server = Server::traced(log.path(), &["trace=splice", inject], &[]);
     server.write("f", vec![b'f'; SIZE]);

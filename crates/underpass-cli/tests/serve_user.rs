@@ -1,4 +1,4 @@
-//! `underpass serve` started by root: who it becomes, and what is then out of its reach.
+//! `underpass serve` started by root: the user it switches to, and the files it then can't reach.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -33,7 +33,7 @@ fn serve_as(user: &str) -> Server {
     server
 }
 
-/// A line of `/proc/PID/task/TID/status` of every thread.
+/// Returns a line of `/proc/PID/task/TID/status` of every thread.
 fn of_every_thread(server: &Server, name: &str) -> Vec<(String, String)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid().as_raw_nonzero())).unwrap();
     tasks
@@ -109,7 +109,7 @@ fn a_user_that_it_cannot_become_is_refused_before_it_serves() {
     }
 }
 
-/// Folders as an operator has them: all are root's, and everybody may enter them.
+/// A typical layout: all folders belong to root, and everybody may enter them.
 struct Machine {
     root: TempDir,
 }
@@ -130,7 +130,7 @@ impl Machine {
         self.root.path().join(name)
     }
 
-    /// A server of `nobody` with everything that has to live on.
+    /// Starts a server that runs as `nobody`, with every feature that needs files later.
     fn serve(&self, more: &[&str]) -> ServerProcess {
         let listen = format!("unix:{}", self.path("run/files").display());
         let status = format!("unix:{}", self.path("run/status").display());
@@ -143,7 +143,7 @@ impl Machine {
         ServerProcess::serve(underpass(), &options.concat(), &self.path("www"))
     }
 
-    /// Renames the log and creates another one, as logrotate does by `create 0640 nobody`.
+    /// Renames the log and creates another one, like logrotate with `create 0640 nobody`.
     fn rotate(&self, number: usize) {
         let log = self.path("log/access.log");
         fs::rename(&log, self.path(&format!("log/access.log.{number}"))).unwrap();
@@ -166,7 +166,7 @@ impl Machine {
 
 const CONTENT: &[u8] = b"content";
 
-/// Asks until it `is_over`, by connections that are kept as long as the server keeps them.
+/// Sends requests until `is_over`, on connections that are kept as long as the server keeps them.
 fn ask_on<S: Read + Write>(
     connect: impl Fn() -> HttpClient<S>,
     is_over: &AtomicBool,
@@ -185,7 +185,7 @@ fn ask_on<S: Read + Write>(
     }
 }
 
-/// Stops the load, also where the test fails.
+/// Stops the load, even if the test fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -262,7 +262,7 @@ fn a_rotation_that_cannot_work_is_reported_with_the_cure() {
     assert!(!report.output.contains("warning"), "{report:?}");
 }
 
-/// `--check` fails, because the first reload would; a start warns.
+/// `--check` fails, because the first reload would; a start only warns.
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn a_file_of_users_that_the_user_may_not_read_is_a_mistake() {
@@ -311,7 +311,7 @@ fn a_log_that_was_moved_away_is_written_on_through_upgrades() {
             machine.logged_lines() == upgrades
         });
     }
-    // A rotation that creates the file is noticed as before.
+    // A rotation that creates the file is still noticed.
     machine.rotate_to_new();
     server.signal(Signal::USR1);
     wait_until("lines in the new log", || {
@@ -352,12 +352,12 @@ mod tls {
 
     const ROUNDS: usize = 6;
 
-    /// A certificate, and the key to it.
+    /// Returns a certificate with its key.
     fn pair() -> rcgen::CertifiedKey<rcgen::KeyPair> {
         rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap()
     }
 
-    /// Writes a pair as a renewal does for a server that is `nobody`.
+    /// Writes a pair as a renewal does for a server that runs as `nobody`.
     fn install(machine: &Machine, pair: &rcgen::CertifiedKey<rcgen::KeyPair>) {
         let [key, cert] = ["run/key.pem", "run/cert.pem"].map(|name| machine.path(name));
         let texts = [pair.signing_key.serialize_pem(), pair.cert.pem()];
@@ -381,7 +381,7 @@ mod tls {
         Arc::new(config)
     }
 
-    /// Gets `/f` on a new connection; returns how hands were shaken, and the certificate.
+    /// Gets `/f` on a new connection; returns the kind of handshake, and the certificate.
     fn get(
         config: &Arc<ClientConfig>,
         address: SocketAddr,
@@ -434,7 +434,7 @@ mod tls {
                 assert_eq!(kind, HandshakeKind::Full);
                 assert!(shown == trusted[round], "the certificate before {round}");
                 server.upgrade();
-                // The successor, which was never root, has the pair and the keys of tickets.
+                // The successor, which was never root, has the pair and the ticket keys.
                 let (kind, _) = get(&config, address);
                 assert_eq!(kind, HandshakeKind::Resumed, "{round}");
                 let (_, shown) = get(&client(&trusted), address);

@@ -1,5 +1,5 @@
-//! Which system calls payload travels by, counted by strace: a promise of zero copies to user
-//! space is one only where nothing went through read and write.
+//! The system calls that move payload, counted by strace: the promise of no copies to user space
+//! holds only if no payload goes through read and write.
 
 mod support;
 
@@ -16,7 +16,7 @@ use underpass_testkit::{
     sha256_file, sha256_reader, strace, traced_calls,
 };
 
-/// Every call by which payload could travel.
+/// Every call that could move payload.
 const PAYLOAD_CALLS: &str = "trace=read,readv,pread64,preadv,preadv2,write,writev,\
      pwrite64,pwritev,pwritev2,sendto,sendmsg,sendmmsg,recvfrom,recvmsg,recvmmsg,sendfile,splice,\
      vmsplice,tee,copy_file_range,ioctl,mmap,lseek";
@@ -27,21 +27,21 @@ const MIB: usize = 1 << 20;
 /// More than any head, less than any body here.
 const HEADS_MAX: u64 = 16 << 10;
 
-/// strace of all of them; descriptors come with what they are.
+/// Returns strace for these calls; it prints the path or kind of each descriptor.
 fn traced(log: &Path) -> Command {
     let mut strace = strace(log, &[PAYLOAD_CALLS]);
     strace.arg("-yy");
     strace
 }
 
-/// A traced server of a folder.
+/// Starts a traced server of a folder.
 fn serve(log: &Path, site: &Path) -> ServerProcess {
     let mut tool = traced(log);
     tool.arg(BINARY);
     ServerProcess::serve(tool, &["--workers", "1"], site)
 }
 
-/// A block whose pages of 4 KiB differ from each other.
+/// Returns a block whose pages of 4 KiB differ from each other.
 fn block(seed: u64) -> Vec<u8> {
     content(seed, MIB)
 }
@@ -50,7 +50,7 @@ fn is_socket(argument: &str) -> bool {
     argument.contains("<TCP:") || argument.contains("<TCPv6:")
 }
 
-/// Bytes that crossed between user space and anything but the tool's own files.
+/// Returns the bytes that crossed between user space and anything but the tool's own files.
 fn crossed(calls: &[TracedCall], is_ours: impl Fn(&str) -> bool) -> u64 {
     let crossing = [
         "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev",
@@ -66,7 +66,7 @@ fn is_mapped(calls: &[TracedCall], path: &Path) -> bool {
         .any(|call| call.name == "mmap" && call.arguments.contains(text(path)))
 }
 
-/// A folder below that of the site, which then has no file that the server could try at its start.
+/// Returns a subfolder of the site; without files the server has nothing to probe at its start.
 fn inside(site: &Path) -> PathBuf {
     let inside = site.join("inside");
     std::fs::create_dir_all(&inside).expect("a folder");
@@ -174,8 +174,8 @@ fn what_a_socket_brings_reaches_a_file_by_splice_alone() {
     );
 }
 
-/// `cp` of a sparse file, by whatever the file system offers and by sendfile: nothing is read or
-/// written, and holes are not even looked at.
+/// `cp` of a sparse file, with the file system's best mechanism and with sendfile: no data is read
+/// or written through the process, and holes are not read at all.
 #[test]
 #[ignore = "needs strace and curl; run by cargo xtask test"]
 fn a_copy_with_holes_neither_reads_nor_writes() {

@@ -1,4 +1,4 @@
-//! Whether two files have the same content.
+//! Compares the content of two files.
 
 mod content_hash;
 
@@ -12,29 +12,29 @@ use underpass::Side;
 use crate::fs::folder::{endpoint, size};
 use content_hash::ContentHash;
 
-/// What is read and compared at once: some milliseconds even from a slow disk.
+/// The size of one read and comparison: some milliseconds even from a slow disk.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What comparing came to.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
-    /// Equal as far as they were to be compared; the content hash of that much, in hexadecimal.
+    /// Equal over the compared length; the content hash of that part, in hexadecimal.
     ///
-    /// It depends on the content alone, and not on where the holes are. It is the BLAKE3 hash of
-    /// the bytes, as `b3sum` prints it, for all content that has no 16 MiB of zeros at a multiple
-    /// of 16 MiB; [`content_hash`] says what it is for the rest.
+    /// It depends on the content alone, and not on the positions of holes. It is the BLAKE3 hash of
+    /// the bytes, as `b3sum` prints it, for all content without 16 MiB of zeros at a multiple of 16
+    /// MiB; [`content_hash`] describes it for the rest.
     Equal(String),
-    /// The first byte that differs, or that one of them lacks.
+    /// Offset of the first byte that differs, or that one file lacks.
     DifferentAt(u64),
     /// `tick` stopped it.
     Stopped,
 }
 
-/// Compares the first `len` bytes. `tick` receives the number of bytes since its last call.
-/// Blocks; leaves file positions unspecified. Where both have a hole nothing is read.
+/// Compares the first `len` bytes. `tick` receives the number of bytes since its last call. Blocks;
+/// leaves file positions unspecified. Where both have a hole nothing is read.
 ///
 /// # Errors
-/// Which side can't be read, and why.
+/// The side that cannot be read, and the errno.
 pub(crate) fn compare(
     source: BorrowedFd<'_>,
     dest: BorrowedFd<'_>,
@@ -43,7 +43,7 @@ pub(crate) fn compare(
 ) -> Result<Comparison, (Side, Errno)> {
     let mut source = ComparedFile::of(source, Side::Source, len);
     let mut dest = ComparedFile::of(dest, Side::Sink, len);
-    // What fits into a block is read sooner than asked about.
+    // Reading a single block is faster than querying its holes.
     let may_skip = len > BLOCK_BYTES as u64 && source.is_sparse()? && dest.is_sparse()?;
     let mut hash = ContentHash::default();
     let mut at = 0;
@@ -76,14 +76,14 @@ pub(crate) fn compare(
     Ok(Comparison::Equal(hash.finish()))
 }
 
-/// Makes the kernel forget what it holds of a file, so that it is read from the disk when it is
-/// compared. Only what was synced is forgotten. A file system that keeps its files in memory, or
-/// that doesn't know the advice, keeps them: that is no error.
+/// Makes the kernel drop the cached pages of a file, so that it is read from the disk when it is
+/// compared. Only synced pages are dropped. A file system that keeps its files in memory, or that
+/// does not support the advice, keeps them: that is not an error.
 pub(crate) fn forget_pages(file: BorrowedFd<'_>) {
     let _hint = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// One side.
+/// One side of a comparison.
 struct ComparedFile<'a> {
     file: BorrowedFd<'a>,
     side: Side,
@@ -108,19 +108,19 @@ impl<'a> ComparedFile<'a> {
         rustix::fs::fstat(self.file).map_err(|errno| (self.side, errno))
     }
 
-    /// The end of the hole that `at` is in, if it is in one (SEEK_DATA, lseek(2)). A hole ends
-    /// where the file does. Where a file system answers nonsense there is data.
+    /// Returns the end of the hole that `at` is in, if it is in one (SEEK_DATA, lseek(2)). A hole
+    /// ends at the end of the file. If a file system returns nonsense, `at` counts as data.
     fn hole_until(&self, at: u64) -> Result<Option<u64>, (Side, Errno)> {
         let end = match rustix::fs::seek(self.file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // No data from here on, or no file either.
+            // No data from here on, or past the end of the file.
             Err(Errno::NXIO) => size(&self.stat()?),
             Err(_) => at,
         };
         Ok((end > at).then_some(end))
     }
 
-    /// What is there of `bytes` bytes from `at` on.
+    /// Reads up to `bytes` bytes from `at` on; fewer only at the end of the file.
     fn read(&mut self, at: u64, bytes: usize) -> Result<&[u8], (Side, Errno)> {
         let mut len = 0;
         while len < bytes {
@@ -136,7 +136,7 @@ impl<'a> ComparedFile<'a> {
     }
 }
 
-/// Where the first of `bytes` bytes is that differs, or that one of them lacks.
+/// Returns the position of the first of `bytes` bytes that differs, or that one side lacks.
 fn first_difference(one: &[u8], other: &[u8], bytes: usize) -> Option<usize> {
     let both = one.len().min(other.len());
     if one[..both] == other[..both] {

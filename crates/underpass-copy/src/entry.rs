@@ -1,4 +1,4 @@
-//! One entry: what it is, what is in its place, and what becomes of both.
+//! One entry: its source, the existing destination, and the action for both.
 //!
 //! ```text
 //!   facts ──▶ decide ──action──▶ execute ──▶ file, special
@@ -26,7 +26,7 @@ use crate::run::{CopyRun, SourceCount};
 use crate::tree::inode_table::NamedFile;
 use crate::tree::level::{DestinationOrigin, Role, Task};
 
-/// An entry that is being copied, and by which thread.
+/// An entry that is being copied, and the thread that copies it.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) run: &'a CopyRun<'a>,
@@ -34,50 +34,50 @@ pub(crate) struct Entry<'a> {
     pub(crate) sigxfsz_guard: &'a SigxfszGuard,
 }
 
-/// Where the copy goes.
+/// The destination of the copy.
 #[derive(Clone, Debug)]
 pub(crate) enum Destination {
-    /// Nothing is there, or not any more: the old one may have been renamed.
+    /// No file has the name, or its file was renamed as a backup.
     New { backup: Option<CString> },
-    /// Something is there that is written to, replaced or entered.
+    /// A file exists that is written to, replaced or entered.
     Existing(Box<ExistingDestination>),
 }
 
-/// A destination that is there already.
+/// An existing destination.
 #[derive(Clone, Debug)]
 pub(crate) struct ExistingDestination {
-    /// What it is; behind the link where the link is followed.
+    /// The file, or its target if a symbolic link is followed.
     pub(crate) stat: Stat,
     /// The symbolic link that leads to it.
     pub(crate) link: Option<Stat>,
     pub(crate) replaced: Replaced,
 }
 
-/// What is known of an existing destination.
+/// The facts about an existing destination.
 #[derive(Clone, Debug)]
 pub(crate) struct DestinationFacts {
     pub(crate) dest: ExistingDestination,
     /// Source and destination, where they may be the same file.
     pub(crate) pair: Option<FilePair>,
-    /// It is the copy of an earlier operand, and not to be overwritten by another one.
+    /// It is the copy of an earlier operand, and must not be overwritten by another one.
     pub(crate) is_just_created: bool,
     /// Its backup would replace the source.
     pub(crate) backup_is_source: bool,
 }
 
-/// What stays of an existing destination when a complete copy replaces it (`--atomic`).
+/// The parts of an existing destination kept when a complete copy replaces it (`--atomic`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Replaced {
     /// Owner and mode, as if it were overwritten in place.
     KeepsAttributes,
-    /// Nothing but the name.
+    /// Nothing except the name.
     Discarded,
-    /// All of it, under this other name.
+    /// Everything, under this other name.
     BackedUp(CString),
 }
 
 impl Destination {
-    /// The name of the old destination, which is renamed by now.
+    /// Returns the new name of the old destination, if it was renamed.
     pub(crate) fn renamed(&self) -> Option<&CStr> {
         match self {
             Self::New { backup } => backup.as_deref(),
@@ -85,7 +85,7 @@ impl Destination {
         }
     }
 
-    /// The name of the backup that is or will be made.
+    /// Returns the name of the backup, whether made already or not.
     pub(crate) fn backup(&self) -> Option<&CStr> {
         match self {
             Self::Existing(existing) => match &existing.replaced {
@@ -98,12 +98,12 @@ impl Destination {
 }
 
 impl Entry<'_> {
-    /// Whether symbolic links are followed on the way to the source.
+    /// Returns whether symbolic links to the source are followed.
     pub(crate) fn follows(&self) -> bool {
         self.run.options.follows(self.task.role)
     }
 
-    /// What happens to the old destination.
+    /// Returns how the old destination is backed up.
     pub(crate) fn backup(&self) -> &Backup {
         self.run.options.backup_of(self.task.role)
     }
@@ -120,12 +120,12 @@ impl Entry<'_> {
         self.beside_dest_shown(&self.task.dest)
     }
 
-    /// Another name in the folder of the destination.
+    /// Returns the displayed path of another name in the folder of the destination.
     pub(crate) fn beside_dest_shown(&self, name: &CStr) -> OsString {
         joined(&self.task.level.dest(), name.to_bytes())
     }
 
-    /// The copy was stopped when `bytes` of the content were in place.
+    /// Reports that the copy was stopped with `bytes` of the content in place.
     pub(crate) fn stopped(&self, bytes: u64) -> Problem {
         let problem = Problem::new(ProblemKind::Stopped(bytes), self.source_shown());
         Problem {
@@ -134,20 +134,20 @@ impl Entry<'_> {
         }
     }
 
-    /// A call about the source failed.
+    /// Reports that a call about the source failed.
     pub(crate) fn at_source(&self, kind: ProblemKind, errno: Errno) -> Problem {
         Problem::failed(kind, self.source_shown(), errno)
     }
 
-    /// A call about the destination failed.
+    /// Reports that a call about the destination failed.
     pub(crate) fn at_dest(&self, kind: ProblemKind, errno: Errno) -> Problem {
         Problem::failed(kind, self.dest_shown(), errno)
     }
 }
 
-/// Looks at the source and at what is in the place of its copy.
+/// Queries of the source and the existing destination.
 impl Entry<'_> {
-    /// The source, followed as the copy follows it.
+    /// Looks up the source, following links as the copy does.
     pub(crate) fn look_at_source(&self) -> Result<Stat, Problem> {
         let (folder, name) = (&self.task.folders.source, &self.task.source);
         let looked = match self.follows() {
@@ -157,7 +157,7 @@ impl Entry<'_> {
         looked.map_err(|errno| self.at_source(ProblemKind::Stat, errno))
     }
 
-    /// Whether a source other than a folder is on the command line for the second time.
+    /// Returns whether a source other than a folder appears twice on the command line.
     pub(crate) fn is_repeated(&self, source: &Stat) -> bool {
         let task = self.task;
         let counts = task.role == Role::Operand
@@ -167,7 +167,7 @@ impl Entry<'_> {
         counts && !is_folder(source) && !self.run.inodes.operands().sources.insert(named())
     }
 
-    /// The facts about an existing destination; nothing where there is none.
+    /// Returns the facts about an existing destination; `None` if none exists.
     pub(crate) fn facts_of_destination(
         &self,
         source: &Stat,
@@ -177,15 +177,15 @@ impl Entry<'_> {
         };
         let overwrite = self.run.options.overwrite;
         let is_kept = matches!(overwrite, OverwritePolicy::Keep | OverwritePolicy::Fail);
-        let is_file_over_file = !is_kept && !is_folder(source) && !is_folder(&dest.stat);
+        let is_over_file = !is_kept && !is_folder(&dest.stat);
         Ok(Some(DestinationFacts {
             pair: match is_kept {
                 true => None,
                 false => self.pair(source, &dest.stat),
             },
-            is_just_created: is_file_over_file
+            is_just_created: is_over_file
                 && self.is_just_created(dest.link.as_ref().unwrap_or(&dest.stat)),
-            backup_is_source: is_file_over_file && self.backup_is_source(source),
+            backup_is_source: is_over_file && self.backup_is_source(source),
             dest,
         }))
     }
@@ -215,7 +215,7 @@ impl Entry<'_> {
         if !is_link(&stat) || !run.options.follows_destination(source, task.role) {
             return Ok(Some(found(stat, None)));
         }
-        if task.role == Role::Inside && run.is_newer_than_run(&stat) {
+        if self.may_be_planted(&stat) {
             return Err(Problem::new(ProblemKind::Planted, self.dest_shown()));
         }
         match folder.look_behind(&task.dest) {
@@ -230,6 +230,13 @@ impl Entry<'_> {
             }
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Whether a symbolic link in a folder that is copied into may be newer than the run: it is
+    /// not followed.
+    pub(crate) fn may_be_planted(&self, link: &Stat) -> bool {
+        let is_new = || self.run.is_newer_than_run(link);
+        self.task.role == Role::Inside && (is_new() || self.task.folders.dest.hides_changes(link))
     }
 
     /// Source and destination, where they may be one file.
@@ -255,7 +262,7 @@ impl Entry<'_> {
         })
     }
 
-    /// Whether the destination, which is `stat` without following links, is the copy of an earlier
+    /// Returns whether the destination, `stat` without following links, is the copy of an earlier
     /// operand.
     fn is_just_created(&self, stat: &Stat) -> bool {
         let task = self.task;
@@ -266,7 +273,7 @@ impl Entry<'_> {
         counts && self.run.inodes.operands().created.contains(&named())
     }
 
-    /// Whether the backup of the destination would replace the source.
+    /// Returns whether the backup of the destination would replace the source.
     fn backup_is_source(&self, source: &Stat) -> bool {
         let (Backup::Simple(suffix) | Backup::Existing(suffix)) = self.backup() else {
             return false;

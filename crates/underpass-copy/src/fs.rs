@@ -1,4 +1,4 @@
-//! Operations on files and folders that know nothing of a copy.
+//! File and folder operations that are independent of copying.
 
 pub(crate) mod atomic_file;
 pub(crate) mod backup;

@@ -1,12 +1,12 @@
-//! What of a file's metadata goes along, and in which order.
+//! Copies a file's metadata, in this order:
 //!
 //! ```text
 //! owner  →  extended attributes  →  access control lists  →  mode  →  times
 //! ```
 //!
-//! A change of owner clears set-id bits and capabilities, so it comes first; set-id bits come when
-//! everything else that decides who may do what is in place; times come last, since all of the
-//! others touch the file.
+//! A change of owner clears set-id bits and capabilities, so it comes first; set-id bits come after
+//! everything else that decides access rights; times come last, since all other changes modify
+//! them.
 
 mod file_handle;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use file_handle::FileHandle;
 
 pub(crate) use file_handle::{Creation, MetadataTarget, times};
 
-/// Which metadata is preserved.
+/// The metadata to preserve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preserve {
     /// Permission bits and access control lists.
@@ -43,7 +43,7 @@ pub struct Preserve {
     pub xattr: PreserveLevel,
 }
 
-/// Whether something is preserved, and what a failure to do so is.
+/// Whether an attribute is preserved, and the effect of a failure to do so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PreserveLevel {
     /// Not preserved, by an option.
@@ -60,25 +60,25 @@ pub enum PreserveLevel {
 }
 
 impl PreserveLevel {
-    /// Whether it is to be preserved at all.
+    /// Returns whether it is to be preserved at all.
     pub fn is_wanted(self) -> bool {
         self >= Self::BestEffort
     }
 }
 
-/// What about this process decides how metadata goes along.
+/// The facts about this process that affect how metadata is preserved.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessFacts {
-    /// Permission bits that new files lack; read when they first matter.
+    /// The umask; read when it is first needed.
     umask: OnceLock<u32>,
     /// The effective user.
     pub(crate) user: u32,
-    /// Whether files have a security context of SELinux, and it is wanted.
+    /// Whether files have an SELinux security context, and it is to be preserved.
     pub(crate) has_selinux: bool,
 }
 
 impl ProcessFacts {
-    /// Reads from the kernel what these wishes need.
+    /// Reads the facts that these wishes need from the kernel.
     pub(crate) fn read(wishes: &Preserve) -> Self {
         Self {
             umask: OnceLock::new(),
@@ -88,11 +88,11 @@ impl ProcessFacts {
         }
     }
 
-    /// The permission bits that new files lack. Where `/proc` is not mounted, the first call sets
-    /// them and sets them back, which affects files that other threads create in that moment.
+    /// Returns the umask. If `/proc` is not mounted, the first call sets it and sets it back, which
+    /// affects files that other threads create in that moment.
     pub(crate) fn umask(&self) -> u32 {
         *self.umask.get_or_init(|| {
-            // The umask is in the second line; all of it would take many small reads.
+            // The umask is in the second line; reading the whole file would take many small reads.
             let mut status = [0; 256];
             let read = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
             let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
@@ -100,8 +100,8 @@ impl ProcessFacts {
         })
     }
 
-    /// Whether this is why an owner could not be set: a file can't be given away, and some file
-    /// systems and namespaces have no such user.
+    /// Returns whether this error means that an owner could not be set: a file can't be given away,
+    /// and some file systems and namespaces have no such user.
     fn may_lack_right(&self, errno: Errno) -> bool {
         self.user != 0 && matches!(errno, Errno::PERM | Errno::INVAL)
     }
@@ -126,8 +126,8 @@ const SPECIAL: u32 = SET_ID | STICKY;
 const GROUP_AND_OTHERS: u32 = 0o077;
 const WRITE_OF_OTHERS: u32 = 0o022;
 
-/// The permission bits to create a copy with: private as long as its final mode or owner is still
-/// to be set. Folders can be filled, and files get their attributes, before they become read-only.
+/// Returns the permission bits to create a copy with: private until its final mode or owner is set.
+/// Folders can be filled, and files get their attributes, before they become read-only.
 pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &ProcessFacts) -> u32 {
     let mut mode = mode_unasked(source, wishes);
     match file_type(source) {
@@ -146,7 +146,7 @@ pub(crate) fn mode_at_first(source: &Stat, wishes: &Preserve, process: &ProcessF
     mode
 }
 
-/// The bits that a new copy has before the umask, where its mode isn't the source's.
+/// Returns the bits of a new copy before the umask, if its mode isn't the source's.
 fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
     let goes_along = match (wishes.mode, file_type(source)) {
         (PreserveLevel::Never, FileType::Directory) => {
@@ -162,10 +162,10 @@ fn mode_unasked(source: &Stat, wishes: &Preserve) -> u32 {
 }
 
 /// Puts the metadata of `source`, whose state was `stat` when it was opened, on `dest`: owner, then
-/// extended attributes, ACLs and mode, then times. Where nothing is left to do no call is made.
+/// extended attributes, ACLs and mode, then times. Makes no call if nothing is left to do.
 ///
-/// Goes on after an error, except where `dest` is not what was made: then it is left alone. The
-/// problems that it returns have no path yet.
+/// Continues after an error, except if `dest` is not the file that was created: then it is left
+/// alone. The returned problems have no path yet.
 pub(crate) fn preserve(
     source: MetadataTarget<'_>,
     stat: &Stat,
@@ -196,7 +196,7 @@ pub(crate) fn preserve(
     job.errors
 }
 
-/// What one copy is to get.
+/// The metadata for one copy.
 struct MetadataCopy<'a> {
     stat: &'a Stat,
     creation: Creation,
@@ -206,17 +206,17 @@ struct MetadataCopy<'a> {
     errors: Vec<Problem>,
 }
 
-/// What is still to be done about permission bits.
+/// The change of permission bits that remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FinalMode {
     /// Nothing.
     AsMade,
     /// Those of the source, with its access control lists.
     OfSource,
-    /// What they are, with the ones and without the others: an access control list that the folder
-    /// gave may have taken some already.
+    /// The current bits with `with` added and `without` removed: an access control list of the
+    /// folder may have removed some already.
     Changed { with: u32, without: u32 },
-    /// These, and no access control list.
+    /// These bits, and no access control list.
     OnlyThese(u32),
 }
 
@@ -228,11 +228,11 @@ impl FinalMode {
         if wishes.mode.is_wanted() {
             return Self::OfSource;
         }
-        let Creation::New(created) = creation else {
+        let Creation::New { mode, lent } = creation else {
             return Self::AsMade;
         };
         let unasked = mode_unasked(stat, wishes);
-        let (lacking, without) = (unasked & !created, created & !unasked);
+        let (lacking, without) = (unasked & !mode, mode & !unasked | lent);
         match wishes.mode {
             PreserveLevel::Never => Self::OnlyThese(unasked & !process.umask()),
             _ if lacking | without == 0 => Self::AsMade,
@@ -244,12 +244,12 @@ impl FinalMode {
     }
 }
 
-/// Whether a copy has its owner.
+/// Whether a copy has the right owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnerState {
-    /// It has, or isn't to have one.
+    /// It has, or needs none.
     Settled,
-    /// It hasn't: bits that would lend the owner's rights must not be set.
+    /// It has not: bits that would lend the owner's rights must not be set.
     Refused,
 }
 
@@ -291,8 +291,8 @@ impl MetadataCopy<'_> {
             return Ok(());
         }
         if self.creation == Creation::Existing && self.mode == FinalMode::OfSource {
-            // The new owner gets no more than both modes allow, and nobody else gets anything.
-            // Where this fails, so does what follows.
+            // The new owner gets no more than both modes allow, and nobody else gets anything. If
+            // this fails, the next call fails too.
             let _ = file_handle::set_only(dest, now.st_mode & self.stat.st_mode & 0o700);
         }
         dest.chown(Some(user), group).map_err(|errno| {
@@ -304,7 +304,7 @@ impl MetadataCopy<'_> {
         })
     }
 
-    /// What has to be read from the source: attributes, label, lists; and the mode with them.
+    /// Sets attributes, label, lists and mode, reading them from the source.
     fn set_all_of_source(
         &mut self,
         source: MetadataTarget<'_>,
@@ -350,7 +350,7 @@ impl MetadataCopy<'_> {
                 self.mode_of_source(owner),
                 file_type(self.stat),
             ),
-            // What can't be read can't be granted either.
+            // Permissions that cannot be read are not granted.
             (FinalMode::OfSource, None) => {
                 file_handle::set_only(dest, self.mode_of_source(owner) & !GROUP_AND_OTHERS)
             }
@@ -368,12 +368,12 @@ impl MetadataCopy<'_> {
         }
     }
 
-    /// The mode of the source, without bits that would lend rights of another owner.
+    /// Returns the mode of the source, without bits that would lend rights of another owner.
     fn mode_of_source(&self, owner: OwnerState) -> u32 {
         self.stat.st_mode & (PERMISSIONS | SPECIAL) & !lent(self.stat, owner)
     }
 
-    /// What a folder has from the one it was made in: the files in it get that one's group.
+    /// Returns the bits a folder inherits from its parent: files in it get the parent's group.
     fn inherited(&self, dest: &FileHandle<'_>) -> u32 {
         match file_type(self.stat) {
             FileType::Directory => dest.stat().map_or(0, |now| now.st_mode & SPECIAL),
@@ -393,7 +393,7 @@ impl MetadataCopy<'_> {
     }
 }
 
-/// The errors to report about attributes that are preserved at this level.
+/// Returns the errors to report about attributes that are preserved at this level.
 fn to_tell(wish: PreserveLevel, mut errors: Vec<Problem>) -> Vec<Problem> {
     match wish {
         PreserveLevel::Required => (),
@@ -411,22 +411,22 @@ fn to_tell(wish: PreserveLevel, mut errors: Vec<Problem>) -> Vec<Problem> {
     errors
 }
 
-/// Whether something that the destination could have was lost, rather than not supported or not
-/// permitted there.
+/// Returns whether an attribute that the destination could have was lost, rather than not supported
+/// or not permitted there.
 fn is_loss(error: &Problem) -> bool {
     use Errno as E;
     matches!(error.errno, Some(E::IO | E::NOMEM | E::NOSPC | E::DQUOT))
 }
 
-/// Whether two errors have the same message.
+/// Returns whether two errors have the same message.
 fn sound_alike(one: &Problem, other: &Problem) -> bool {
     let is_mode = |error: &Problem| matches!(error.kind, ProblemKind::Mode | ProblemKind::Acl);
     let same_what = one.kind == other.kind || (is_mode(one) && is_mode(other));
     same_what && one.errno == other.errno && one.other == other.other
 }
 
-/// The bits that must not be set where the owner is another one: of a folder the sticky bit takes
-/// rights away and stays.
+/// Returns the bits that must not be set if the owner is another one: the sticky bit of a folder
+/// takes rights away and stays.
 fn lent(stat: &Stat, owner: OwnerState) -> u32 {
     match (owner, file_type(stat)) {
         (OwnerState::Settled, _) => 0,

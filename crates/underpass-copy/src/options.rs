@@ -1,4 +1,4 @@
-//! What to copy and how: plain data, from whoever reads a command line.
+//! The options of a copy: plain data, independent of any command line.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -11,74 +11,73 @@ use crate::metadata::Preserve;
 /// The options of a copy. The default is `cp` without an option.
 #[derive(Clone, Debug, Default)]
 pub struct CopyOptions {
-    /// What is made of a source (`-l`, `-s`, `--attributes-only`).
+    /// The kind of copy to make (`-l`, `-s`, `--attributes-only`).
     pub copy_mode: CopyMode,
-    /// Copies folders with all that is in them (`-r`); without it a folder is an error.
+    /// Copies folders with their content (`-r`); without it a folder is an error.
     pub recursive: bool,
-    /// Which symbolic links of the source are followed (`-P`, `-H`, `-L`).
+    /// The symbolic links of the source to follow (`-P`, `-H`, `-L`).
     pub dereference: Dereference,
-    /// Which metadata is preserved (`-p`, `--preserve`, `--no-preserve`).
+    /// The metadata to preserve (`-p`, `--preserve`, `--no-preserve`).
     pub preserve: Preserve,
-    /// What happens to an existing destination that is no folder (`-n`, `-i`, `-u`).
+    /// The treatment of an existing destination other than a folder (`-n`, `-i`, `-u`).
     pub overwrite: OverwritePolicy,
-    /// Which existing files are removed first (`-f`, `--remove-destination`).
+    /// The existing files to remove first (`-f`, `--remove-destination`).
     pub remove_existing: RemoveExisting,
-    /// What happens to the old destination before it is overwritten (`-b`, `--backup`, `-S`).
+    /// The backup of the old destination before it is overwritten (`-b`, `--backup`, `-S`).
     pub backup: Backup,
-    /// What the last operand is (`-t`, `-T`).
+    /// The meaning of the last operand (`-t`, `-T`).
     pub target: CopyTarget,
-    /// Repeats the whole path of a source below the target folder, and makes the folders that are
-    /// missing there (`--parents`); without it the last component is the name of the copy.
+    /// Repeats the whole path of a source below the target folder, and creates missing folders
+    /// there (`--parents`); without it the last component is the name of the copy.
     pub parents: bool,
     /// Removes slashes at the end of a source (`--strip-trailing-slashes`); without it `link/` is
-    /// the folder that the link leads to.
+    /// the target folder of the link.
     pub strip_trailing_slashes: bool,
     /// Leaves a folder that is a mount point empty (`-x`).
     pub one_file_system: bool,
-    /// In recursion, copies what can be read from special files instead of making special files
+    /// In recursion, copies the readable content of special files instead of creating special files
     /// (`--copy-contents`).
     pub copy_contents: bool,
-    /// Follows a symbolic link to a folder in the place of a destination folder
+    /// Follows an existing symbolic link to a folder as a destination folder
     /// (`--keep-directory-symlink`).
     pub keep_directory_symlink: bool,
     /// Writes through a destination that is a dangling symbolic link (`POSIXLY_CORRECT`); without
     /// it such a link is an error.
     pub write_through_dangling: bool,
-    /// Holes of files (`--sparse`).
+    /// Treatment of holes (`--sparse`).
     pub holes: Holes,
-    /// Shared blocks (`--reflink`).
+    /// Sharing of blocks (`--reflink`).
     pub cloning: Cloning,
     /// The only mechanism that may move bytes (`--only`).
     pub only: Option<Mechanism>,
-    /// Writes a file beside its destination and renames it when it is complete (`--atomic`);
+    /// Writes a file under a temporary name and renames it when it is complete (`--atomic`);
     /// without it an existing file is overwritten in place and keeps owner, mode and links.
     pub atomic: bool,
-    /// What is written to disk (`--fsync`).
+    /// The files to sync to disk (`--fsync`).
     pub fsync: Fsync,
     /// Reads copies back from disk and compares them with their sources (`--verify`).
     pub verify: bool,
-    /// Keeps what equals the source of an existing file, and copies the rest (`--resume`).
+    /// Keeps the part of an existing file that equals the source, and copies the rest (`--resume`).
     pub resume: bool,
-    /// Which names are copied, in the order given: the last rule that matches decides
+    /// Rules for the names to copy, in the order given: the last rule that matches decides
     /// (`--exclude`, `--include`).
     pub filters: Vec<FilterRule>,
-    /// Reports what would be done, and does nothing (`--dry-run`).
+    /// Reports the actions of a copy without doing them (`--dry-run`).
     pub dry_run: bool,
-    /// Bytes per second, all files together (`--bwlimit`).
+    /// Maximum bytes per second, for all files together (`--bwlimit`).
     pub bytes_per_second_max: Option<u64>,
-    /// How many files are copied at once (`-j`), at most [`CopyOptions::JOBS_MAX`]; without a
-    /// number as many as there are processors, at most 16. With 1 each event is delivered as it
-    /// happens.
+    /// The number of files copied in parallel (`-j`), at most [`CopyOptions::JOBS_MAX`]; by default
+    /// the number of processors, at most 16. With 1 each event is delivered as it happens.
     pub jobs: Option<NonZeroUsize>,
 }
 
 impl CopyOptions {
-    /// More files at once than this would need more descriptors than a process usually has, and
-    /// no disk or server has been seen to gain by it.
+    /// The maximum number of files copied in parallel: more would need more descriptors than a
+    /// process usually has, and no disk or server has been seen to gain by it.
     pub const JOBS_MAX: usize = 128;
 }
 
-/// What is made of a source.
+/// The kind of copy to make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyMode {
     /// A copy.
@@ -92,7 +91,7 @@ pub enum CopyMode {
     SymbolicLink,
 }
 
-/// Which symbolic links of the source are followed.
+/// The symbolic links of the source to follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dereference {
     /// None in recursion, otherwise all.
@@ -106,7 +105,7 @@ pub enum Dereference {
     Always,
 }
 
-/// What happens to an existing destination that is no folder.
+/// The treatment of an existing destination other than a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverwritePolicy {
     /// It is overwritten.
@@ -122,7 +121,7 @@ pub enum OverwritePolicy {
     UpdateOlder,
 }
 
-/// When the user is asked.
+/// The condition for asking the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskWhen {
     /// Always.
@@ -132,10 +131,10 @@ pub enum AskWhen {
     Older,
 }
 
-/// Which existing files are removed first.
+/// The existing files to remove first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RemoveExisting {
-    /// None: they are overwritten in place.
+    /// None: existing files are overwritten in place.
     #[default]
     Never,
     /// Those that can't be opened for writing (`--force`).
@@ -144,10 +143,10 @@ pub enum RemoveExisting {
     Always,
 }
 
-/// What happens to the old destination.
+/// The backup of the old destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backup {
-    /// It is lost.
+    /// No backup: the old destination is lost.
     #[default]
     None,
     /// It is renamed: name and suffix.
@@ -158,37 +157,37 @@ pub enum Backup {
     Existing(OsString),
 }
 
-/// What the last operand is.
+/// The meaning of the last operand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CopyTarget {
     /// A folder to copy into, if it is one; otherwise the name of the copy.
     #[default]
     Last,
-    /// The name of the copy, whatever is there (`-T`).
+    /// The name of the copy, even if it is a folder (`-T`).
     LastAsName,
-    /// A source, as all operands: they are copied into this folder (`-t`).
+    /// A source, like all operands: they are copied into this folder (`-t`).
     Folder(PathBuf),
 }
 
-/// What is written to disk.
+/// The files to sync to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// What the kernel has written by the end.
+    /// None: the kernel writes them whenever it does.
     #[default]
     Never,
     /// Every file, when it is done.
     File,
-    /// Every file, and the folder that names it.
+    /// Every file, and the folder that contains its name.
     Folder,
-    /// Everything, at the end.
+    /// Everything, at the end of the copy.
     End,
 }
 
-/// A pattern of names, as a line of a `.gitignore`.
+/// A pattern of names, as in a line of a `.gitignore`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterRule {
-    /// Leaves out what matches.
+    /// Excludes matching names.
     Exclude(String),
-    /// Copies what matches, although it was excluded.
+    /// Includes matching names, although they were excluded.
     Include(String),
 }

@@ -1,4 +1,4 @@
-//! What the caller learns: events and problems, in words and in order, progress and the sum.
+//! Reports to the caller: events and problems, in words and in order, progress and totals.
 
 pub(crate) mod event;
 pub(crate) mod problem;

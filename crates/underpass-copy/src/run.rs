@@ -1,4 +1,4 @@
-//! One copy as a whole: its options, its surroundings and what all workers share.
+//! One copy as a whole: its options, its context and the state shared by all workers.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{Mode, Stat, fchmod, syncfs};
+use rustix::fs::{Stat, syncfs};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use underpass::Kernel;
 
 use crate::fs::folder::{Folder, changed_at};
-use crate::metadata::{self, Creation, MetadataTarget, PreserveLevel, ProcessFacts};
+use crate::metadata::{self, Creation, MetadataTarget, ProcessFacts};
 use crate::options::{CopyOptions, Fsync};
 use crate::report::event::Observer;
 use crate::report::problem::{Problem, ProblemKind};
@@ -26,26 +26,26 @@ use crate::tree::level::{FolderFinish, FolderPair, Level};
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
-/// How often the clock is looked at while its next tick is waited for, and how many times at most.
+/// The interval between reads of the clock while waiting for its tick, and their maximum number.
 const TICK_POLL: Duration = Duration::from_micros(200);
 const TICK_POLLS: u32 = 500;
 
-/// What a copy is given beside its options.
+/// The arguments of a copy other than its options.
 #[derive(Clone, Copy)]
 pub struct CopyContext<'a> {
-    /// What this kernel can do.
+    /// The facts about this kernel.
     pub kernel: &'a Kernel,
     /// Receives the events.
     pub observer: &'a dyn Observer,
-    /// Counts what is done.
+    /// Counts the progress.
     pub progress: &'a CopyProgress,
     /// Set by another thread, stops the copy within 100 ms.
     pub stop: &'a AtomicBool,
-    /// When it began: what [`begin`](crate::begin) returned.
+    /// The start of the run, returned by [`begin`](crate::begin).
     pub start: RunStart,
 }
 
-/// A copy that is going on.
+/// A copy in progress.
 pub(crate) struct CopyRun<'a> {
     pub(crate) options: &'a CopyOptions,
     pub(crate) context: CopyContext<'a>,
@@ -57,29 +57,29 @@ pub(crate) struct CopyRun<'a> {
     /// The other workers, if there are any.
     pub(crate) pool: Option<WorkerPool>,
     pub(crate) sources: SourceCount,
-    /// Folders that each part of the copy may keep open, two descriptors each: those that are
-    /// walked, those that wait for what is in them, and those in the queue.
+    /// The maximum number of folders each part of the copy may keep open, two descriptors each:
+    /// those being walked, those waiting for their content, and those in the queue.
     pub(crate) folders_max: usize,
-    /// Folders whose walk is over and that wait for what is in them.
+    /// Folders whose walk is over and whose content is not done.
     pub(crate) unclosed: AtomicUsize,
-    /// File systems to sync at the end, each with something open on it, and how that is shown.
+    /// File systems to sync at the end, each with an open descriptor on it and its displayed path.
     pub(crate) to_sync: Mutex<HashMap<u64, (OwnedFd, OsString)>>,
 }
 
-/// When a run began, by the clock that the kernel stamps inodes with: seconds and nanoseconds.
+/// The start of a run, by the clock that the kernel stamps inodes with: seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunStart(i64, i64);
 
 impl RunStart {
-    /// The present moment. What is changed from now on has this time or a later one; so may have
-    /// what was changed since the last tick of the clock.
+    /// Returns the present. Later changes have this time or a later one, but so may changes since
+    /// the last tick of the clock.
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
         Self(now.tv_sec, now.tv_nsec)
     }
 
-    /// Waits for the next tick, 1 to 10 ms later: what was changed before has an earlier time.
-    /// Where the clock stands still, the present moment.
+    /// Waits for the next tick, 1 to 10 ms later, so that earlier changes have an earlier time. If
+    /// the clock stands still, returns the present.
     pub(crate) fn at_next_tick() -> Self {
         let before = Self::now();
         for _ in 0..TICK_POLLS {
@@ -91,13 +91,13 @@ impl RunStart {
         Self::now()
     }
 
-    /// Whether something was changed after the run began.
+    /// Returns whether a file was changed after the run started.
     fn is_before(self, changed: &Stat) -> bool {
         changed_at(changed) >= (self.0, self.1)
     }
 }
 
-/// What a copy may have open, of the descriptors that the process may have.
+/// The distribution of the process's descriptors to the parts of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorShares {
     pub(crate) jobs: usize,
@@ -106,16 +106,16 @@ pub(crate) struct DescriptorShares {
 }
 
 impl DescriptorShares {
-    /// Folders that are open, where there are descriptors enough.
+    /// Open folders, if there are enough descriptors.
     const FOLDERS_MAX: usize = 64;
 
-    /// What one job has open: two files, a pipe, the two folders of its batch, and one to spare.
+    /// Descriptors of one job: two files, a pipe, the two folders of its batch, and a spare one.
     const OF_JOB: usize = 8;
 
-    /// What the process has open beside the copy.
+    /// Descriptors of the process that are not part of the copy.
     const OF_OTHERS: usize = 16;
 
-    /// At most half of the descriptors are for files; with too few, fewer are copied at once.
+    /// Reserves at most half of the descriptors for files; with too few, reduces the jobs.
     pub(crate) fn of(jobs: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
@@ -133,10 +133,10 @@ impl DescriptorShares {
     }
 }
 
-/// How many sources there are, and where they go.
+/// The number of sources, and their destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceCount {
-    /// One, to the name that was given.
+    /// One, to the given name.
     One,
     /// Each into the target folder.
     IntoFolder,
@@ -147,12 +147,12 @@ impl CopyRun<'_> {
         self.context.stop.load(Relaxed)
     }
 
-    /// Whether a symbolic link appeared after the run began: it is not followed.
+    /// Returns whether a symbolic link appeared after the run started: it is not followed.
     pub(crate) fn is_newer_than_run(&self, link: &Stat) -> bool {
         self.context.start.is_before(link)
     }
 
-    /// Puts the metadata of `source` on `dest`, as the options say, and reports what failed.
+    /// Puts the metadata of `source` on `dest`, as the options specify, and reports errors.
     pub(crate) fn preserve(
         &self,
         source: MetadataTarget<'_>,
@@ -168,7 +168,7 @@ impl CopyRun<'_> {
         }
     }
 
-    /// Something in a folder is done. Finishes the folder if it was the last, and those above.
+    /// Counts a child of a folder as done. Finishes the folder if it was the last, and those above.
     pub(crate) fn child_done(&self, level: &Arc<Level>) {
         let mut level = level;
         while level.child_done() {
@@ -202,12 +202,6 @@ impl CopyRun<'_> {
             closing.creation,
             (events, &|| level.dest()),
         );
-        let mode_is_set = self.options.preserve.mode != PreserveLevel::Unset;
-        if let (Some(mode), false) = (closing.narrowed, mode_is_set)
-            && let Err(errno) = fchmod(dest.fd(), Mode::from_raw_mode(mode))
-        {
-            events.problem(Problem::failed(ProblemKind::Mode, level.dest(), errno));
-        }
         // The name of an operand's copy is in the folder above it.
         let above = level.up.as_ref().and_then(|up| up.folders.as_ref());
         let synced = |folder: &Folder| self.sync_folder(folder, || level.dest());
@@ -217,7 +211,7 @@ impl CopyRun<'_> {
         }
     }
 
-    /// Writes the names in a folder to disk, now or at the end. `shown` is something in it.
+    /// Syncs the names in a folder to disk, now or at the end. `shown` is the path of a child.
     pub(crate) fn sync_folder(
         &self,
         dest: &Folder,
@@ -239,7 +233,7 @@ impl CopyRun<'_> {
         }
     }
 
-    /// Syncs what is to be synced at the end, and returns the sum.
+    /// Performs the syncs due at the end, and returns the totals.
     pub(crate) fn finish(self) -> CopySummary {
         let to_sync = self.to_sync.into_inner();
         let mut events = self.reporter.buffer(self.reporter.sequence());

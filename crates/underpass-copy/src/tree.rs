@@ -1,4 +1,4 @@
-//! The tree that is copied: its open folders, the names that take part, the files met before.
+//! The tree that is copied: its open folders, the filter of names, the files seen before.
 
 pub(crate) mod filter;
 pub(crate) mod inode_table;

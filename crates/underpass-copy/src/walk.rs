@@ -1,4 +1,4 @@
-//! From the operands down to the last entry.
+//! The walk from the operands down to the last entry.
 
 pub(crate) mod operands;
 pub(crate) mod parents;

@@ -1,4 +1,4 @@
-//! The threads that copy, and how fast they may.
+//! The threads that copy, and their rate limit.
 
 pub(crate) mod pool;
 pub(crate) mod throttle;

@@ -1,4 +1,4 @@
-//! Appends to a partition, by the one thread that does.
+//! Appends to a partition, done by one thread.
 
 use std::io;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::partition::PartitionLog;
 use crate::position::LogPosition;
 use crate::segment::{CHECKPOINT, Segment, lock};
 
-/// What became of the appends of a round, in their order.
+/// The outcomes of a round of appends, in the order of the appends.
 pub(crate) type AppendOutcomes = Vec<Result<Appended, AppendError>>;
 
 impl PartitionLog {
-    /// Appends batches, in order, and publishes their end. They were checked.
+    /// Appends checked batches in order and publishes the new end of the log.
     pub(crate) fn append_all(&self, batches: &[BatchBytes]) -> AppendOutcomes {
         let config = self.config();
         let mut appender = lock(&self.appender);
@@ -54,7 +54,7 @@ impl PartitionLog {
             rolled.map_err(|error| AppendError::Disk(Arc::new(error)))?;
         }
         let before = match appender.judge(&header)? {
-            // It repeats a batch that is not written yet, and perhaps never will be.
+            // The original of this duplicate is still pending, and its write may fail.
             Some(before) if pending.begins_before(before.next_offset) => {
                 self.write(appender, batches, pending, outcomes, config);
                 appender.judge(&header)?
@@ -67,7 +67,7 @@ impl PartitionLog {
         })
     }
 
-    /// Writes what is pending and publishes it; or nothing of it, and its outcomes are errors.
+    /// Writes the pending batches and publishes them. On failure none is kept, and all get errors.
     fn write(
         &self,
         appender: &mut Appender,
@@ -91,7 +91,7 @@ impl PartitionLog {
         let buffers: Vec<&[u8]> = buffers.collect();
         let file = &*appender.open.file;
         if let Err(error) = disk::write_all(file, &buffers, position) {
-            // What lies behind the published end is cut off, so that nobody finds it there.
+            // Cut off partial writes past the published end, so that no reader finds them.
             let cut = disk::truncate(file, position);
             if let Err(error) = cut {
                 tracing::warn!("{}: the end cannot be cut off: {error}", self.name());
@@ -110,8 +110,8 @@ impl PartitionLog {
         published.end = appender.end();
     }
 
-    /// Begins another segment, unless the active one is empty, as after a write that failed:
-    /// another one would have its name.
+    /// Starts a new segment, unless the active one is empty, as after a failed write: the new
+    /// segment would have the same name.
     pub(crate) fn roll(&self, appender: &mut Appender) -> io::Result<()> {
         let next = appender.next_offset;
         if next == appender.active.base {
@@ -139,24 +139,24 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Brings what is written to the disk, and returns up to where. Nothing is written of a
-    /// partition that is deleted.
+    /// Syncs everything written so far and returns the position of its end. Does nothing for a
+    /// deleted partition.
     ///
     /// # Errors
-    /// Of the kernel: what is on the disk is not known any more.
+    /// Kernel errors. The state of the data on disk is then unknown.
     pub(crate) fn sync(&self) -> io::Result<LogPosition> {
         let _files = lock(&self.files);
         if self.is_deleted() {
             return Ok(lock(&self.appender).end());
         }
         if self.has_failed() {
-            // What is behind what may be lost is lost with it.
+            // Bytes after a possible loss would be lost as well.
             return Err(io::Error::other("an earlier sync of it has failed"));
         }
         self.sync_files().inspect_err(|_| self.set_failed())
     }
 
-    /// The same, while the files are locked.
+    /// Does the work of `sync` while `files` is locked.
     fn sync_files(&self) -> io::Result<LogPosition> {
         let segment_bytes = self.config().segment_bytes;
         let (segments, end, folder_changed) = {
@@ -181,8 +181,8 @@ impl PartitionLog {
         Ok(end)
     }
 
-    /// Writes what has to be written about full segments and the active one. They are synced first.
-    /// What cannot be written is kept for [`finish_rest`](Self::finish_rest).
+    /// Writes the indexes and snapshots of full segments, and the checkpoint of the active one; all
+    /// are synced. What cannot be written is kept for [`finish_rest`](Self::finish_rest).
     pub(crate) fn finish_sealed(&self) -> io::Result<()> {
         let _files = lock(&self.files);
         let (sealed, state) = {
@@ -202,7 +202,7 @@ impl PartitionLog {
         }
     }
 
-    /// Writes about full segments what could not be written before. Returns whether there was any.
+    /// Retries the writes of `finish_sealed` that failed. Returns whether there were any.
     pub(crate) fn finish_rest(&self) -> io::Result<bool> {
         let _files = lock(&self.files);
         let unfinished = std::mem::take(&mut lock(&self.appender).unfinished);
@@ -223,19 +223,19 @@ impl PartitionLog {
         outcome
     }
 
-    /// Writes what has to be written about a full segment, while the files are locked.
+    /// Writes the indexes and the snapshot of a full segment while `files` is locked.
     fn finish(&self, one: &SealedSegment) -> io::Result<()> {
         let segments = self.published().segments.clone();
         let is_there = segments.iter().any(|it| Arc::ptr_eq(it, &one.segment));
         if is_there {
-            // Blocks behind the end are given back.
+            // Release the blocks reserved past the end.
             disk::truncate(&*one.open.file, one.segment.size())?;
-            // Nothing is added to it any more: the lock is not held over a system call.
+            // A full index does not change, so clone it instead of locking it during system calls.
             let index = lock(&one.index).clone();
             one.segment.write_index(&index)?;
             one.segment.set_sealed(&one.open)?;
         }
-        // Where that one was deleted meanwhile, the log may begin here.
+        // If the segment was deleted meanwhile, the log may start at this snapshot.
         write_snapshot(&self.folder, one.next_offset, &one.snapshot)?;
         disk::remove_if_there(&one.segment.path(CHECKPOINT))
     }

@@ -1,4 +1,4 @@
-//! What is appended to a partition, by the one thread that appends.
+//! The state of a partition that belongs to the appending thread.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -16,14 +16,14 @@ use crate::producers::{
 use crate::recovery::checkpoint::ActiveState;
 use crate::segment::{ActiveIndex, OpenSegment, SNAPSHOT, Segment, file_path, lock};
 
-/// Bytes that are reserved on the disk at a time: as many as the segment has, within these limits.
-/// Thousands of small partitions would fill a disk with room for large ones.
+/// The range of bytes reserved on disk at a time: as many as the segment already has, within these
+/// limits. Large reservations for thousands of small partitions would fill the disk.
 const RESERVED_BYTES: RangeInclusive<u64> = 64 << 10..=8 << 20;
 
-/// How many bytes a start looks through at least before that is saved.
+/// The smallest scan of the active segment, in bytes, that is worth a new checkpoint.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
-/// What the thread that appends knows of a partition.
+/// The state of a partition that belongs to the appending thread.
 #[derive(Debug)]
 pub(crate) struct Appender {
     pub(crate) producers: ProducerStates,
@@ -34,31 +34,30 @@ pub(crate) struct Appender {
     pub(crate) next_offset: i64,
     /// The largest timestamp of the first batch of the active segment.
     pub(crate) first_timestamp: Option<i64>,
-    /// Since when the active segment is there, or known to this process: its age where its first
-    /// batch has no timestamp.
+    /// When this process created or opened the active segment. Gives its age if its first batch has
+    /// no timestamp.
     pub(crate) active_since: Instant,
-    /// Up to where blocks are reserved.
+    /// The position up to which blocks are reserved.
     pub(crate) reserved: u64,
-    /// The segments with bytes that are not synced, by their bases, the oldest first. The files
-    /// stay open: a write error is reported only to descriptors that were open when it happened.
+    /// Segments with unsynced bytes, by base offset, oldest first. The files stay open: a write
+    /// error is reported only to descriptors that were open when it occurred.
     pub(crate) unsynced: Vec<(i64, Arc<OpenSegment>)>,
-    /// Up to which position a start need not look through the active segment.
+    /// The position in the active segment from which recovery has to scan.
     pub(crate) checkpointed: u64,
-    /// What a start has to know of the active segment, as of the latest sync after which that is to
-    /// be written.
+    /// A checkpoint of the active segment, to be written once its bytes are synced.
     pub(crate) state: Option<ActiveState>,
-    /// Records that are not synced.
+    /// The number of unsynced records.
     pub(crate) unsynced_records: u64,
-    /// Segments that were made since the folder was synced.
+    /// Whether segments were created since the folder was last synced.
     pub(crate) folder_changed: bool,
-    /// Segments that are full, and what has to be written about each: their indexes, and the
-    /// producers at the end of each.
+    /// Full segments whose indexes, and whose snapshots of the producers at their ends, are still
+    /// to be written.
     pub(crate) sealed: Vec<SealedSegment>,
-    /// Those of which it could not be written.
+    /// Full segments for which that write failed.
     pub(crate) unfinished: Vec<SealedSegment>,
 }
 
-/// A segment that is full.
+/// A full segment.
 #[derive(Debug)]
 pub(crate) struct SealedSegment {
     pub(crate) segment: Arc<Segment>,
@@ -68,33 +67,33 @@ pub(crate) struct SealedSegment {
     pub(crate) snapshot: ProducerSnapshot,
 }
 
-/// A batch that was appended, or had been before.
+/// An appended batch, or the earlier one that it duplicates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Appended {
-    /// The offset of its first record.
+    /// The offset of the first record.
     pub base_offset: i64,
-    /// The offset behind its last one.
+    /// The offset after the last record.
     pub next_offset: i64,
 }
 
-/// Why a batch is not appended.
+/// The reason why a batch was not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// It is larger than `max.message.bytes` allows.
+    /// The batch is larger than `max.message.bytes`.
     #[error("the batch has {size} bytes, more than max.message.bytes={max}")]
     TooLarge {
-        /// Bytes of the batch.
+        /// The size of the batch, in bytes.
         size: usize,
-        /// The most that are allowed.
+        /// The largest allowed size, in bytes.
         max: usize,
     },
-    /// Its producer is in the wrong order.
+    /// The sequence number or epoch of the producer is wrong.
     #[error(transparent)]
     Sequence(#[from] SequenceError),
-    /// The disk is full, or fails; nothing of it is in the log.
+    /// The disk is full or failing. The log contains no part of the batch.
     #[error("the log cannot be written: {0}")]
     Disk(Arc<io::Error>),
-    /// A sync has failed: what is on the disk is not known any more.
+    /// An earlier sync failed: the state of the data on disk is unknown.
     #[error("the data folder is offline since a sync has failed; restart the broker")]
     Offline,
     /// The partition is being deleted, or the broker is stopping.
@@ -102,17 +101,17 @@ pub enum AppendError {
     Closed,
 }
 
-/// Batches that are written in one call.
+/// Batches to be written with one call.
 #[derive(Default)]
 pub(crate) struct PendingWrite {
-    /// Numbers of the appends, with the header of each as it is placed.
+    /// The index of each append in the round, with the header to write for its batch.
     pub(crate) placed: Vec<(usize, BatchHeader)>,
     pub(crate) bytes: u64,
-    /// Producers before, to go back to.
+    /// The producer states before these batches, for rollback.
     pub(crate) producers: ProducersBefore,
 }
 
-/// The header of a batch that may be appended.
+/// Returns the header of a batch if its size is allowed.
 pub(crate) fn checked(
     batch: &BatchBytes,
     config: &TopicConfig,
@@ -124,7 +123,7 @@ pub(crate) fn checked(
     header.ok_or(AppendError::TooLarge { size, max })
 }
 
-/// Writes the producers at an offset.
+/// Writes a snapshot of the producers at an offset.
 pub(crate) fn write_snapshot(
     folder: &Path,
     offset: i64,
@@ -134,7 +133,7 @@ pub(crate) fn write_snapshot(
 }
 
 impl Appender {
-    /// Where a batch was appended before, if it was.
+    /// Returns the earlier append of a duplicate batch; `None` if the batch is new.
     pub(crate) fn judge(&self, header: &BatchHeader) -> Result<Option<Appended>, AppendError> {
         if header.producer_id < 0 {
             return Ok(None);
@@ -151,14 +150,14 @@ impl Appender {
         })
     }
 
-    /// Whether an index may be full once everything pending is written: what is pending has no
-    /// entries yet.
+    /// Whether an index may be full after the pending batches, which have no entries yet, are
+    /// written.
     pub(crate) fn may_fill_indexes(&self, pending: &PendingWrite, config: &TopicConfig) -> bool {
         let entries = pending.placed.len();
         entries > 0 && lock(&self.index).is_full(config.segment_index_bytes, entries)
     }
 
-    /// Whether a batch belongs into another segment than what is pending.
+    /// Whether a batch needs a new segment after the pending batches.
     pub(crate) fn is_full(
         &self,
         header: &BatchHeader,
@@ -182,7 +181,7 @@ impl Appender {
             || last - self.active.base > i64::from(i32::MAX)
     }
 
-    /// The state of a segment to which something was appended since the start.
+    /// Returns the state of the active segment; `None` if nothing was appended since the start.
     pub(crate) fn state(&self) -> Option<ActiveState> {
         let index = lock(&self.index);
         Some(ActiveState {
@@ -195,8 +194,8 @@ impl Appender {
         })
     }
 
-    /// Whether a start would have to look through so much of the active segment that what it has to
-    /// know is written again. The larger the segment is, the larger that is.
+    /// Whether recovery would have to scan so much of the active segment that a new checkpoint is
+    /// due. The threshold grows with the segment.
     pub(crate) fn is_checkpoint_due(&self, segment_bytes: u64) -> bool {
         let since = self.active.size().saturating_sub(self.checkpointed);
         let least = CHECKPOINT_BYTES.min(segment_bytes / 8);
@@ -213,7 +212,7 @@ impl Appender {
         }
     }
 
-    /// Remembers what was written at `position`.
+    /// Updates the index and the unsynced state after a write at `position`.
     pub(crate) fn record(&mut self, pending: &PendingWrite, position: u64, config: &TopicConfig) {
         self.producers.bound();
         let mut at = position;
@@ -235,7 +234,7 @@ impl Appender {
         }
     }
 
-    /// The end of the log.
+    /// Returns the end of the log.
     pub(crate) fn end(&self) -> LogPosition {
         LogPosition {
             offset: self.next_offset,
@@ -246,19 +245,19 @@ impl Appender {
 }
 
 impl PendingWrite {
-    /// The timestamp of the first batch.
+    /// Returns the largest timestamp of the first pending batch.
     fn first_timestamp(&self) -> Option<i64> {
         let first = self.placed.first();
         first.map(|(_, first)| first.max_timestamp)
     }
 
-    /// Whether something before an offset is not written yet.
+    /// Whether a pending batch starts before `offset`.
     pub(crate) fn begins_before(&self, offset: i64) -> bool {
         let first = self.placed.first();
         first.is_some_and(|(_, header)| header.base_offset < offset)
     }
 
-    /// Gives a batch its place.
+    /// Assigns an offset and an epoch to a batch and adds it.
     pub(crate) fn add(
         &mut self,
         appender: &mut Appender,

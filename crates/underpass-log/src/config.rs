@@ -1,4 +1,4 @@
-//! How a topic is kept, under Kafka's names, and how a data folder is.
+//! Configuration of topics, under Kafka's names, and options of a data folder.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use ConfigType::{Boolean, Double, Int, List, Long, String as Text};
 use ConfigValues::{AnyBoolean, AnyNumber, AnyRatio, AnyReplicas, DefaultOnly, Followed};
 
-/// How the partitions of a topic are kept.
+/// The configuration of a topic.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TopicConfig {
-    /// `segment.bytes`: a segment that would become larger is followed by another one.
+    /// `segment.bytes`: the largest size of a segment.
     pub segment_bytes: u64,
-    /// `segment.ms`: one that begins with an older record, too.
+    /// `segment.ms`: the longest time that a segment spans.
     pub segment_ms: i64,
     /// `segment.index.bytes`: the largest index.
     pub segment_index_bytes: u64,
-    /// `index.interval.bytes`: how many bytes of log have an entry in the indexes.
+    /// `index.interval.bytes`: the number of log bytes between two index entries.
     pub index_interval_bytes: u64,
-    /// `retention.bytes`: the oldest segments go while the log is larger; −1 for never.
+    /// `retention.bytes`: the oldest segments are deleted while the log is larger; −1 for never.
     pub retention_bytes: i64,
-    /// `retention.ms`: segments go whose latest record is older; −1 for never.
+    /// `retention.ms`: segments whose latest record is older are deleted; −1 for never.
     pub retention_ms: i64,
-    /// `file.delete.delay.ms`: how long their files stay under another name.
+    /// `file.delete.delay.ms`: the time that deleted files are kept under another name.
     pub file_delete_delay_ms: u64,
     /// `max.message.bytes`: the largest batch.
     pub max_message_bytes: usize,
-    /// `flush.messages`: an append is answered after a sync when so many records are not synced.
+    /// `flush.messages`: with this many unsynced records, appends are answered after a sync.
     pub flush_messages: u64,
-    /// `flush.ms`: records are synced after so long at the latest.
+    /// `flush.ms`: the longest time until records are synced.
     pub flush_ms: u64,
 }
 
@@ -50,17 +50,17 @@ impl Default for TopicConfig {
 
 const WEEK_MS: i64 = 7 * 86_400_000;
 
-/// The largest number of Kafka's type `int`; positions in a segment are 31 bits wide.
+/// The largest value of Kafka's type `int`; positions in a segment are 31 bits wide.
 const INT_MAX: i64 = i32::MAX as i64;
 
-/// The smallest segment that Kafka allows; tests take less.
+/// The smallest segment size that Kafka allows; tests use smaller ones.
 const SEGMENT_BYTES_MIN: i64 = 1 << 20;
 
 impl TopicConfig {
-    /// The configuration that differs from this one in `values`.
+    /// Returns this configuration with the changes in `values`.
     ///
     /// # Errors
-    /// Which value is wrong, or not known, in words.
+    /// A message that names the invalid or unknown value.
     pub fn with(&self, values: &BTreeMap<String, String>) -> Result<TopicConfig, String> {
         let mut config = self.clone();
         for (name, value) in values {
@@ -70,50 +70,50 @@ impl TopicConfig {
     }
 }
 
-/// A configuration of topics under Kafka's name.
+/// A topic configuration key of Kafka.
 #[derive(Debug)]
 pub struct TopicConfigKey {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The type of its values.
+    /// The type of the values.
     pub kind: ConfigType,
-    /// The value of a topic that has no other.
+    /// The default value.
     pub default: &'static str,
-    /// The values that are accepted, and their effect.
+    /// The accepted values and their effect.
     pub values: ConfigValues,
 }
 
-/// Kafka's types of configurations.
+/// The types of Kafka's configuration keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ConfigType {
     /// `true` or `false`.
     Boolean,
     /// Text.
     String,
-    /// A number of 32 bits.
+    /// A 32-bit number.
     Int,
-    /// A number of 64 bits.
+    /// A 64-bit number.
     Long,
     /// A number with a fraction.
     Double,
-    /// Words with commas between them.
+    /// A comma-separated list of words.
     List,
 }
 
-/// The values of a configuration that are accepted.
+/// The accepted values of a configuration key.
 #[derive(Debug)]
 pub enum ConfigValues {
-    /// Numbers from the first to the second one; the log follows them.
+    /// Numbers from the first to the second; the log obeys them.
     Followed(i64, i64, fn(&mut TopicConfig, i64)),
-    /// Numbers from the first to the second one; they change nothing here.
+    /// Numbers from the first to the second; they have no effect.
     AnyNumber(i64, i64),
-    /// Numbers from 0 to 1; they change nothing here.
+    /// Numbers from 0 to 1; they have no effect.
     AnyRatio,
-    /// `true` and `false`; they change nothing here.
+    /// `true` and `false`; they have no effect.
     AnyBoolean,
-    /// `*`, or replicas as `PARTITION:BROKER,…`; they change nothing here.
+    /// `*`, or replicas as `PARTITION:BROKER,…`; they have no effect.
     AnyReplicas,
-    /// The default only: any other value would change something.
+    /// Only the default: any other value would have an effect.
     DefaultOnly,
 }
 
@@ -131,11 +131,11 @@ const fn key(
     }
 }
 
-/// The largest number of Kafka's type `long`: never, or no limit.
+/// The largest value of Kafka's type `long`: never, or no limit.
 const LONG_MAX: &str = "9223372036854775807";
 
-/// All configurations of topics of Kafka 4.3, by their names. There is neither compaction nor
-/// recompression, a second replica or remote storage here: the values for these change nothing.
+/// All topic configuration keys of Kafka 4.3, sorted by name. Compaction, recompression,
+/// replication and remote storage are not supported: values for these have no effect.
 pub const TOPIC_CONFIGS: [TopicConfigKey; 33] = [
     key("cleanup.policy", List, "delete", DefaultOnly),
     key("compression.gzip.level", Int, "-1", AnyNumber(-1, 9)),
@@ -277,7 +277,7 @@ pub const TOPIC_CONFIGS: [TopicConfigKey; 33] = [
     ),
 ];
 
-/// A number, or what the log takes for never.
+/// Converts a number; `i64::MAX` means never.
 fn unless_never(value: i64) -> u64 {
     match value {
         i64::MAX => u64::MAX,
@@ -286,19 +286,19 @@ fn unless_never(value: i64) -> u64 {
 }
 
 impl TopicConfigKey {
-    /// The configuration with a name.
+    /// Returns the configuration key with this name.
     ///
     /// # Errors
-    /// No configuration has the name; the message repeats it.
+    /// A message that names the unknown key.
     pub fn named(name: &str) -> Result<&'static TopicConfigKey, String> {
         let found = TOPIC_CONFIGS.iter().find(|key| key.name == name);
         found.ok_or_else(|| format!("there is no configuration {name:?} of topics"))
     }
 
-    /// Sets a value, if it is one that is accepted. Spaces around it do not count, as for Kafka.
+    /// Sets an accepted value. Ignores spaces around it, as Kafka does.
     ///
     /// # Errors
-    /// The reason, in words.
+    /// A message that gives the reason.
     fn set(&self, config: &mut TopicConfig, value: &str) -> Result<(), String> {
         let (name, text) = (self.name, value.trim());
         let within = |least: i64, most: i64| {
@@ -362,27 +362,27 @@ fn are_replicas(text: &str) -> bool {
 /// When records are synced.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FlushPolicy {
-    /// Before an append with [`Acks::All`](crate::Acks) is answered; others within a second.
+    /// Before an append with [`Acks::All`](crate::Acks) is answered; other records within a second.
     #[default]
     Acks,
     /// Within a second.
     Interval,
-    /// When the kernel sees fit.
+    /// When the kernel writes them back.
     Never,
 }
 
-/// How a data folder is kept.
+/// Options of a data folder.
 #[derive(Clone, Debug)]
 pub struct DataFolderOptions {
     /// When records are synced.
     pub flush: FlushPolicy,
-    /// The id of the broker, in `meta.properties`.
+    /// The ID of the broker, in `meta.properties`.
     pub node_id: i32,
-    /// The id of the cluster for a new folder.
+    /// The ID of the cluster, for a new folder.
     pub cluster_id: String,
-    /// How long a producer is known after its latest batch.
+    /// The time after its latest batch until a producer is forgotten.
     pub producer_id_expiration: Duration,
-    /// How often expired segments are looked for.
+    /// The interval between two checks for expired segments.
     pub retention_check_interval: Duration,
 }
 

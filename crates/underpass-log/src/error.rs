@@ -1,11 +1,11 @@
-//! What can be wrong with a data folder.
+//! Errors of a data folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::position::TopicPartition;
 
-/// Why a data folder cannot be used.
+/// The reason why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Another process uses it.
@@ -18,28 +18,28 @@ pub enum LogError {
         /// The folder.
         folder: PathBuf,
     },
-    /// It belongs to another broker, or a later version.
+    /// The folder belongs to another broker or a later version.
     #[error("{}: {what}", path.display())]
     Foreign {
-        /// The file that says so.
+        /// The file that shows it.
         path: PathBuf,
-        /// What it says.
+        /// The contradiction, in words.
         what: String,
     },
-    /// A partition of this name is there.
+    /// A partition with this name exists.
     #[error("the partition {0} exists")]
     Exists(TopicPartition),
-    /// The file system fails.
+    /// A file system operation failed.
     #[error("{}: {source}{}", path.display(), advice(source))]
     Disk {
-        /// Where.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the operation.
         source: io::Error,
     },
 }
 
-/// What to try.
+/// Returns advice for an I/O error.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -53,7 +53,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// The error of the file system at a path.
+/// Makes an error for a path.
 pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> LogError {
     move |source| LogError::Disk {
         path: path.to_owned(),

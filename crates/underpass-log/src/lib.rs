@@ -1,5 +1,5 @@
-//! Kafka's log on disk: segments, indexes, recovery and retention. Knows neither sockets nor the
-//! protocol.
+//! Kafka's log on disk: segments, indexes, recovery and retention. Independent of sockets and of
+//! the protocol.
 //!
 //! ```text
 //!  workers ── append ─► queue ─► writer ── pwritev ─► segments ◄── read ── workers

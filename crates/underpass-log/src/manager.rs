@@ -1,4 +1,4 @@
-//! A data folder: its partitions, its threads, and what is written about all of it.
+//! A data folder: its partitions, its threads and its checkpoint files.
 
 mod closing;
 mod parallel;
@@ -33,18 +33,18 @@ use crate::threads::{
 const LOCK: &str = ".lock";
 const SYNC_TRIAL: &str = ".sync-trial";
 const CLEAN: &str = ".kafka_cleanshutdown";
-/// How often it is written how far everything is synced.
+/// The interval between two writes of the checkpoint files.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Full segments that stay open, with two files each.
+/// The number of full segments that may stay open, with two files each.
 const OPEN_SEGMENTS_MAX: usize = 128;
 
-/// Threads that open partitions, and close them. They mostly wait for syncs, and share them: there
-/// are more of them than processors.
+/// The number of threads that open or close partitions. They mostly wait for syncs and share them,
+/// so they may outnumber the processors.
 const PARALLEL_PARTITIONS: usize = 8;
 
 /// The partitions of a data folder. Dropping it without [`close`](LogManager::close) writes and
-/// syncs what is queued, and leaves the folder as after a crash: the next start looks through it.
+/// syncs the queue and leaves the folder as after a crash: the next start recovers it.
 pub struct LogManager {
     folder: PathBuf,
     cluster_id: String,
@@ -52,30 +52,30 @@ pub struct LogManager {
     partitions: Mutex<BTreeMap<TopicPartition, Arc<PartitionLog>>>,
     pub(crate) threads: Arc<LogThreads>,
     running: Mutex<Vec<JoinHandle<()>>>,
-    /// How many partitions are closed at a time.
+    /// The number of partitions closed at a time.
     parallel: usize,
-    /// What the files of checkpoints hold. Comes before `partitions`.
+    /// The content of the checkpoint files. Locked before `partitions`.
     checkpoints: Mutex<Checkpoints>,
-    /// Held while segments are deleted: by one thread at a time.
+    /// Held while segments are deleted, so that one thread does it at a time.
     retaining: Mutex<()>,
     deleted: DeletedFiles,
-    /// Ends the thread that looks after everything when it is dropped.
+    /// Stops the maintenance thread when dropped.
     tending: Mutex<Option<mpsc::Sender<()>>>,
     _lock: File,
 }
 
-/// What was found in a data folder.
+/// A partition found in a data folder.
 #[derive(Debug)]
 pub struct FoundPartition {
-    /// Its log.
+    /// The log of the partition.
     pub log: Arc<PartitionLog>,
-    /// What was repaired.
+    /// The repairs made to it.
     pub repairs: Repairs,
 }
 
 impl LogManager {
-    /// Opens a data folder, makes it where there is none, and brings every partition in order.
-    /// `config` says how a topic is kept. Blocks for as long as that takes.
+    /// Opens a data folder and recovers every partition; creates the folder if it does not exist.
+    /// `config` returns the configuration of a topic. Blocks until recovery ends.
     ///
     /// # Errors
     /// [`LogError`].
@@ -91,7 +91,7 @@ impl LogManager {
         Ok((manager, found))
     }
 
-    /// Opens a data folder, several partitions at a time, and starts no thread that stays.
+    /// Opens a data folder, several partitions at a time, and starts no permanent threads.
     pub(crate) fn prepare(
         folder: &Path,
         options: DataFolderOptions,
@@ -139,8 +139,8 @@ impl LogManager {
             tending: Mutex::default(),
             _lock: lock_file,
         });
-        // What is appended where something was lost is not synced, and where a log begins may have
-        // been wrong, whatever the old ones say.
+        // The old checkpoints are wrong where something was lost: records appended there are not
+        // synced, and the log start may differ.
         manager.write_checkpoints().map_err(at(folder))?;
         Ok((manager, found))
     }
@@ -174,47 +174,47 @@ impl LogManager {
         Ok(())
     }
 
-    /// The id of the cluster that the folder is of.
+    /// Returns the ID of the cluster that the folder belongs to.
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
     }
 
-    /// The partitions, in order.
+    /// Returns the partitions, sorted by name.
     pub fn partitions(&self) -> Vec<Arc<PartitionLog>> {
         lock(&self.partitions).values().cloned().collect()
     }
 
-    /// Appends a batch; the answer comes later, from a thread of the log.
+    /// Queues a batch. A thread of the log calls `done` later.
     pub fn append(&self, append: Append) {
         self.threads.append(append);
     }
 
-    /// Reports when everything before an offset is as safe as the flush policy makes what is
-    /// acknowledged with [`Acks::All`](crate::Acks): at once, or from a thread of the log. What is
-    /// not written yet is not waited for.
+    /// Calls `done` when the written records before an offset are as safe as the flush policy makes
+    /// those acknowledged with [`Acks::All`](crate::Acks), either immediately or on a thread of the
+    /// log. Does not wait for records that are not written yet.
     pub fn when_safe(&self, log: &Arc<PartitionLog>, offset: i64, done: Completion) {
         self.threads.when_safe(log, offset, done);
     }
 
-    /// How many bytes wait to be written.
+    /// Returns the number of bytes waiting to be written.
     pub fn queued_bytes(&self) -> u64 {
         self.threads.queued_bytes()
     }
 
-    /// The syncs since the start.
+    /// Returns statistics of the syncs since the start.
     pub fn syncs(&self) -> SyncStats {
         self.threads.syncs()
     }
 
-    /// Whether a sync has failed, since when nothing is appended.
+    /// Whether a sync has failed. Nothing is appended afterwards.
     pub fn is_offline(&self) -> bool {
         self.threads.is_offline()
     }
 
-    /// How long one sync of a small write takes in the folder: the median of three. Blocks.
+    /// Measures a sync of a small write in the folder: the median of three. Blocks.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn sync_time(&self) -> io::Result<Duration> {
         let path = self.folder.join(SYNC_TRIAL);
         let file = disk::open(&path)?;
@@ -231,7 +231,7 @@ impl LogManager {
         tried.map(|()| times[1])
     }
 
-    /// Makes a partition. Blocks. Nobody else may make one of the same name meanwhile.
+    /// Creates a partition. Blocks. No other thread may create one with the same name meanwhile.
     ///
     /// # Errors
     /// [`LogError::Exists`], [`LogError::Disk`].
@@ -245,11 +245,11 @@ impl LogManager {
         self.create_after(before, (name, topic_id), config)
     }
 
-    /// Makes a partition again whose folder was lost: its leader epoch is later than those were, so
-    /// that consumers that had read further find out. Blocks.
+    /// Creates a partition again whose folder was lost. Its leader epoch is later than the lost
+    /// ones, so that consumers that had read further detect the loss. Blocks.
     ///
     /// # Errors
-    /// As of [`create`](LogManager::create).
+    /// Those of [`create`](LogManager::create).
     pub fn create_again(
         &self,
         name: TopicPartition,
@@ -282,7 +282,7 @@ impl LogManager {
             recovery::open(&folder, before)
         };
         let opened = made().inspect_err(|_| {
-            // What is there of it would be adopted by the next start.
+            // Otherwise the next start would adopt the partial folder.
             if !was_there {
                 let _ = disk::remove_folder(&folder);
             }
@@ -300,16 +300,16 @@ impl LogManager {
         Ok(log)
     }
 
-    /// Deletes a partition: it is gone at once, its files after `file.delete.delay.ms`. Blocks.
+    /// Deletes a partition immediately, and its files after `file.delete.delay.ms`. Blocks.
     ///
     /// # Errors
-    /// [`LogError::Disk`]; the partition is gone all the same, and comes back with the next start.
+    /// [`LogError::Disk`]; the partition is gone, but comes back with the next start.
     pub fn delete(&self, name: &TopicPartition) -> Result<(), LogError> {
         let Some(log) = lock(&self.partitions).remove(name) else {
             return Ok(());
         };
-        // Whatever uses names in the folder has ended, and does no more: they may be those of
-        // another partition from now on.
+        // Wait for operations that use names in the folder; later ones check `is_deleted`, as the
+        // names may belong to another partition.
         let _files = lock(&log.files);
         let _appender = lock(&log.appender);
         log.is_deleted.store(true, Ordering::Release);
@@ -319,8 +319,8 @@ impl LogManager {
         disk::sync_folder(&self.folder).map_err(at(&self.folder))
     }
 
-    /// Removes what is before an offset from what consumers see; files go with the next look at
-    /// retention. Returns where the log begins now.
+    /// Hides records before an offset from consumers; the next retention check deletes the files.
+    /// Returns the new log start.
     pub fn delete_records(&self, log: &PartitionLog, before: i64) -> i64 {
         let mut published = log.published();
         let start = before.clamp(published.start, published.high_watermark.offset);
@@ -328,7 +328,7 @@ impl LogManager {
         start
     }
 
-    /// Once per second.
+    /// Does the periodic work; called once per second.
     pub(crate) fn tend(&self, retention_due: &mut Duration) {
         if let Err(error) = self.write_checkpoints() {
             tracing::warn!(
@@ -336,7 +336,7 @@ impl LogManager {
                 self.folder.display()
             );
         }
-        // Partitions that are deleted are not in the checkpoints any more: a start misses none.
+        // The new checkpoints lack deleted partitions, so the next start does not miss them.
         self.deleted.remove_due();
         self.finish_rest();
         self.close_segments();
@@ -347,7 +347,7 @@ impl LogManager {
         }
     }
 
-    /// Writes what could not be written when a segment was full: on a disk that has room again.
+    /// Retries the writes for full segments that failed, for example on a full disk.
     fn finish_rest(&self) {
         if self.is_offline() {
             return;
@@ -361,8 +361,7 @@ impl LogManager {
         }
     }
 
-    /// Closes files of full segments, if very many are open. They are opened again when they are
-    /// read.
+    /// Closes the unused files of full segments if too many are open. Readers reopen them.
     fn close_segments(&self) {
         let segments = |log: &Arc<PartitionLog>| {
             let mut segments = log.published().segments.clone();
@@ -376,7 +375,7 @@ impl LogManager {
         }
     }
 
-    /// Deletes what is too old or too much.
+    /// Deletes segments that exceed the retention time or size.
     pub fn retain(&self) {
         let _alone = lock(&self.retaining);
         let now_ms = unix_ms();
@@ -396,7 +395,7 @@ impl LogManager {
         if expired_segments.is_empty() {
             return;
         }
-        // On a full disk this fails, and must not keep room from being made.
+        // On a full disk this fails, but must not keep retention from freeing space.
         if let Err(error) = self.write_checkpoints() {
             tracing::debug!("checkpoints cannot be written: {error}");
         }
@@ -426,16 +425,16 @@ impl LogManager {
         checkpoints.replace(present, &self.folder)
     }
 
-    /// Writes and syncs everything that is queued, and what the next start needs to be quick.
+    /// Writes and syncs the queue, and writes the files that make the next start fast.
     ///
     /// # Errors
-    /// [`LogError::Disk`]: the next start finds everything out again.
+    /// [`LogError::Disk`]: the next start runs a full recovery.
     pub fn close(&self) -> Result<(), LogError> {
         self.stop();
         if self.is_offline() {
             return Ok(());
         }
-        // Where logs begin comes first: their files of epochs do not go further back.
+        // Write log starts before the epoch files, which do not go further back.
         self.write_checkpoints().map_err(at(&self.folder))?;
         closing::finish_all(&self.partitions(), self.parallel)?;
         self.write_checkpoints().map_err(at(&self.folder))?;
@@ -446,7 +445,7 @@ impl LogManager {
 }
 
 impl LogManager {
-    /// Ends the threads, once everything is written and synced.
+    /// Stops the threads after everything is written and synced.
     pub(crate) fn stop(&self) {
         drop(lock(&self.tending).take());
         self.threads.close_queue();
@@ -456,7 +455,7 @@ impl LogManager {
             .into_iter()
             .filter(|thread| thread.thread().id() != own)
         {
-            // One that has panicked has nothing left to do.
+            // A thread that panicked has nothing left to do.
             let _ = thread.join();
         }
     }
@@ -472,7 +471,7 @@ fn warn_retention(log: &PartitionLog, error: &io::Error) {
     tracing::warn!("{}: old segments cannot be deleted: {error}", log.name());
 }
 
-/// Partitions that are neither there nor deleted, and up to where something of them was synced.
+/// Returns partitions with synced records that are neither present nor deleted, and their offsets.
 fn missing<'c>(
     synced: &'c OffsetCheckpoint,
     folder: &Path,
@@ -607,7 +606,7 @@ mod tests {
         assert_eq!(deleted(folder.path()), 3);
         manager.tend(&mut Duration::from_secs(3600));
         assert_eq!(deleted(folder.path()), 2);
-        // What is left goes some time after the next start.
+        // The rest is deleted some time after the next start.
         drop(manager);
         let (manager, _) = opened(folder.path(), 0);
         manager.tend(&mut Duration::from_secs(3600));

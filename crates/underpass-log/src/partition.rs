@@ -1,4 +1,4 @@
-//! A partition: segments one behind the other, and what of them readers may see.
+//! A partition: consecutive segments, and the range of them that readers may see.
 //!
 //! ```text
 //!  log start                            high watermark      log end
@@ -6,8 +6,8 @@
 //!     └── readers see this ────────────────────────┘ written, and not yet synced
 //! ```
 //!
-//! Appends are made by one thread (`appender`). Readers take what is published, under a lock that
-//! is never held over a system call.
+//! One thread appends (`appender`). Readers copy the published state under a lock that is never
+//! held during a system call.
 
 use std::io;
 use std::ops::Range;
@@ -35,104 +35,103 @@ pub struct PartitionLog {
     config: Mutex<Arc<TopicConfig>>,
     published: Mutex<Published>,
     pub(crate) appender: Mutex<Appender>,
-    /// Held while files are found or made by their names, except by appends, which hold `appender`.
-    /// Comes before that.
+    /// Held while files are opened or created by name, except by appends, which hold `appender`.
+    /// Locked before `appender`.
     pub(crate) files: Mutex<()>,
     /// Whether the partition is being deleted.
     pub(crate) is_deleted: AtomicBool,
-    /// Whether a sync has failed, since when nothing of it counts as synced.
+    /// Whether a sync has failed, after which nothing counts as synced.
     has_failed: AtomicBool,
 }
 
-/// What readers see.
+/// The state that readers see.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
     pub(crate) start: i64,
     pub(crate) end: LogPosition,
-    /// Everything before it would be there after a crash.
+    /// The position before which everything survives a crash.
     pub(crate) synced: LogPosition,
     pub(crate) high_watermark: LogPosition,
-    /// In order; the last one is the active one.
+    /// The segments in order; the last one is active.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) epochs: LeaderEpochs,
-    /// Records that were lost, in order.
+    /// Lost records, in order.
     pub(crate) gaps: Vec<OffsetGap>,
 }
 
-/// The offsets of a partition at one moment.
+/// The offsets of a partition at a point in time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogOffsets {
-    /// The first one that is there.
+    /// The first offset in the log.
     pub start: i64,
-    /// The first one that consumers do not see yet.
+    /// The first offset that consumers do not see yet.
     pub high_watermark: i64,
-    /// The one that the next record gets.
+    /// The offset of the next record.
     pub end: i64,
-    /// What would be there after a crash.
+    /// The first offset that a crash may lose.
     pub synced: i64,
-    /// The epoch of what is appended.
+    /// The leader epoch of new records.
     pub leader_epoch: i32,
 }
 
-/// What of a fetch is there.
+/// The result of a read.
 #[derive(Clone, Debug)]
 pub enum LogRead {
-    /// Batches from the one on that has the offset, in one file. The last one may be cut off.
+    /// Batches of one file, from the one with the offset on. The last batch may be truncated.
     Records(FileRange, RangeEnd),
-    /// There is nothing yet, or not one batch fits.
+    /// No records yet, or no batch fits.
     Empty,
-    /// The file has to be looked into, and that would wait for the disk: ask again on a thread
-    /// that may.
+    /// The read would wait for the disk: repeat it on a thread that may block.
     NeedsDisk,
 }
 
 /// Why a range of records ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RangeEnd {
-    /// There is nothing more to be seen yet, or the range has as many bytes as were asked for.
+    /// The range reaches the high watermark or has the requested size.
     Enough,
-    /// The file ends, and another one has more.
+    /// The file ends, and the next file has more records.
     File,
 }
 
-/// What a read may look at.
+/// The part of the log that a read may access.
 struct Readable {
-    /// Those that may have the offset, the first one first, with the offset at the end of each.
+    /// The segments that may contain the offset, in order, with the end offset of each.
     segments: Vec<(Arc<Segment>, i64)>,
-    /// How far the last one that has something to be seen may be read.
+    /// The end of the visible part of the last visible segment.
     watermark: LogPosition,
-    /// What is lost next.
+    /// The next gap.
     gap: Option<OffsetGap>,
 }
 
-/// Whether one batch is read even where it is larger than what was asked for (KIP-74).
+/// Whether one batch is read even if it is larger than requested (KIP-74).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FirstBatch {
-    /// It is, so that a consumer gets on.
+    /// The batch is read, so that a consumer makes progress.
     Whole,
-    /// It has to fit.
+    /// The batch has to fit.
     Fitting,
 }
 
-/// Why nothing is read.
+/// The reason why nothing is read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The offset is before the start of the log, or behind its end.
+    /// The offset is before the start of the log, or past its end.
     #[error("offset {offset} is not within {} and {}", offsets.start, offsets.end)]
     OutOfRange {
-        /// What was asked for.
+        /// The requested offset.
         offset: i64,
-        /// What there is.
+        /// The offsets of the log.
         offsets: LogOffsets,
     },
-    /// The record was lost: it was synced, and is missing or damaged.
+    /// The records were synced, but are missing or damaged.
     #[error(
         "the records from {} to {} were synced, and are missing or damaged",
         gap.start,
         gap.end - 1
     )]
     Lost {
-        /// What was lost.
+        /// The lost offsets.
         gap: Range<i64>,
     },
     /// The file could not be read.
@@ -163,57 +162,55 @@ impl PartitionLog {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &TopicPartition {
         &self.name
     }
 
-    /// A number that no other partition of this process has or had.
+    /// Returns a number that is unique among all partitions of this process, past and present.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The id of the topic, as `partition.metadata` has it.
+    /// Returns the ID of the topic from `partition.metadata`.
     pub fn topic_id(&self) -> &str {
         &self.topic_id
     }
 
-    /// How it is kept.
+    /// Returns the configuration.
     pub fn config(&self) -> Arc<TopicConfig> {
         Arc::clone(&lock(&self.config))
     }
 
-    /// Changes how it is kept, for what follows.
+    /// Changes the configuration for later operations.
     pub fn set_config(&self, config: Arc<TopicConfig>) {
         *lock(&self.config) = config;
     }
 
-    /// The offsets at this moment.
+    /// Returns the current offsets.
     pub fn offsets(&self) -> LogOffsets {
         lock(&self.published).offsets()
     }
 
-    /// How many bytes the segments have.
+    /// Returns the size of all segments, in bytes.
     pub fn size(&self) -> u64 {
         let segments = lock(&self.published).segments.clone();
         segments.iter().map(|segment| segment.size()).sum()
     }
 
-    /// The largest id of an idempotent producer that has written here, as far as that is
-    /// remembered.
+    /// Returns the largest ID of the idempotent producers that are remembered here.
     pub fn largest_producer_id(&self) -> Option<i64> {
         lock(&self.appender).producers.largest_id()
     }
 
-    /// The end of the latest epoch up to `epoch` (KIP-320): that epoch, and the first offset behind
-    /// it; nothing where it is not known.
+    /// Returns the latest epoch up to `epoch` and the offset after it (KIP-320); `None` if unknown.
     pub fn end_of_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
         let published = lock(&self.published);
         published.epochs.end_of(epoch, published.end.offset)
     }
 
-    /// Reads from `offset` on: at most `bytes_max` bytes, of one segment, that consumers may see.
-    /// Without system calls for an offset among the latest batches, otherwise with one or two.
+    /// Reads up to `bytes_max` bytes below the high watermark from `offset` on, in one segment.
+    /// Needs no system calls for the latest batches, otherwise one or two.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -239,7 +236,7 @@ impl PartitionLog {
         }
     }
 
-    /// Remembers records of which a read has found out that they are lost.
+    /// Adds a gap for records that a read found damaged.
     fn lose(&self, damaged: &Damaged, end: i64) -> ReadError {
         let mut published = lock(&self.published);
         let bases = published.segments.iter().map(|segment| segment.base);
@@ -265,7 +262,7 @@ impl PartitionLog {
         ReadError::Lost { gap: offsets }
     }
 
-    /// What may be looked at for an offset; nothing where there is nothing to be seen yet.
+    /// Returns the part of the log to read for an offset; `None` if it is not visible yet.
     fn readable(&self, offset: i64) -> Result<Option<Readable>, ReadError> {
         let published = lock(&self.published);
         let watermark = published.high_watermark;
@@ -288,8 +285,8 @@ impl PartitionLog {
         let from = &published.segments[behind.saturating_sub(1)..];
         let ends = from.iter().skip(1).map(|next| next.base);
         let ends = ends.chain([published.end.offset]);
-        // Mostly one has it; a gap at its end is what the next one is for. Damage has left empty
-        // ones, any number of them.
+        // Usually one segment suffices; the next is for an offset in a gap at the end of the first.
+        // Damage may have left any number of empty segments.
         let visible = from
             .iter()
             .zip(ends)
@@ -305,12 +302,12 @@ impl PartitionLog {
         }))
     }
 
-    /// The first record that has a timestamp of at least `timestamp`, as its offset and its
-    /// timestamp; nothing if there is none. Where the records of its batch cannot be read, the
-    /// first one of the batch. Blocks.
+    /// Returns the offset and the timestamp of the first record with a timestamp of at least
+    /// `timestamp`; `None` if there are no such records. If the batch cannot be read, returns its
+    /// first record. Blocks.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn offset_of_time(&self, timestamp: i64) -> io::Result<Option<(i64, i64)>> {
         let (segments, start, watermark) = {
             let published = lock(&self.published);
@@ -335,11 +332,11 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// The first record that has the largest timestamp, as its offset and its timestamp (KIP-734).
-    /// Blocks.
+    /// Returns the offset and the timestamp of the first record with the largest timestamp
+    /// (KIP-734). Blocks.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub fn largest_timestamp(&self) -> io::Result<Option<(i64, i64)>> {
         let segments = lock(&self.published).segments.clone();
         let mut largest = None;
@@ -353,12 +350,12 @@ impl PartitionLog {
         }
     }
 
-    /// Whether the partition is being deleted, for as long as `files` or `appender` is held.
+    /// Whether the partition is being deleted. Constant while `files` or `appender` is held.
     pub fn is_deleted(&self) -> bool {
         self.is_deleted.load(Ordering::Acquire)
     }
 
-    /// Whether a sync has failed, for as long as `files` is held.
+    /// Whether a sync has failed. Constant while `files` is held.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
     }
@@ -367,25 +364,24 @@ impl PartitionLog {
         self.has_failed.store(true, Ordering::Release);
     }
 
-    /// What is published, to be changed by a thread of the log.
+    /// Locks the published state, for changes by a thread of the log.
     pub(crate) fn published(&self) -> std::sync::MutexGuard<'_, Published> {
         lock(&self.published)
     }
 
-    /// Moves the high watermark behind a batch that was written, never back. Returns whether it has
-    /// moved.
+    /// Moves the high watermark forward to the end of a written batch. Returns whether it moved.
     pub(crate) fn show_written(&self, offset: i64) -> bool {
         let end = lock(&self.published).end;
         match end.offset == offset {
             true => self.show_until(end),
-            // A batch behind it waits for a sync, and is not to be seen before.
+            // A later batch waits for a sync and must not be visible before.
             false => self
                 .place_of_end(offset)
                 .is_some_and(|end| self.show_until(end)),
         }
     }
 
-    /// The place of the end of a batch among the latest ones.
+    /// Returns the position of the end of a recent batch.
     fn place_of_end(&self, offset: i64) -> Option<LogPosition> {
         let segments = lock(&self.published).segments.clone();
         let segment = segments
@@ -403,7 +399,7 @@ impl PartitionLog {
         })
     }
 
-    /// Moves the high watermark, never back. Returns whether it has moved.
+    /// Moves the high watermark forward. Returns whether it moved.
     pub(crate) fn show_until(&self, position: LogPosition) -> bool {
         let mut published = lock(&self.published);
         let moves = position > published.high_watermark;
@@ -438,7 +434,7 @@ impl Readable {
                     let gap = offsets.clone();
                     return Err(ReadError::Lost { gap });
                 }
-                // Consumers do not see what is no batch, and come back for what is lost.
+                // Stop before the gap: the next read reports it. Consumers must not see damage.
                 if place.0 == segment.base && place.1 > batch.position {
                     limit = limit.min(place.1);
                 }

@@ -3,30 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The largest offset that is believed: a larger one is damage, and no log gets there. It leaves
-/// room to add to it.
+/// The largest offset accepted as valid: a larger one is damage, as no log gets there. Leaves room
+/// for additions.
 pub(crate) const OFFSET_MAX: i64 = i64::MAX / 2;
 
-/// The longest name of a topic.
+/// The longest topic name, in bytes.
 const TOPIC_BYTES_MAX: usize = 249;
 
-/// An offset as files have it in words.
+/// Parses an offset from a text file.
 pub(crate) fn parse_offset(text: &str) -> Option<i64> {
     let offset = text.parse().ok()?;
     (0..=OFFSET_MAX).contains(&offset).then_some(offset)
 }
 
-/// The name of a partition.
+/// The topic and number of a partition.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TopicPartition {
     /// The topic.
     pub topic: Arc<str>,
-    /// The number, from 0.
+    /// The partition number, from 0.
     pub partition: i32,
 }
 
 impl TopicPartition {
-    /// A partition of a topic.
+    /// Makes the name of a partition of a topic.
     pub fn new(topic: &str, partition: i32) -> TopicPartition {
         TopicPartition {
             topic: topic.into(),
@@ -34,7 +34,7 @@ impl TopicPartition {
         }
     }
 
-    /// That of a folder `TOPIC-PARTITION`, where the topic has a name that Kafka allows.
+    /// Parses the name of a folder `TOPIC-PARTITION`; `None` if Kafka forbids the topic name.
     pub(crate) fn of_folder(name: &str) -> Option<TopicPartition> {
         let (topic, partition) = name.rsplit_once('-')?;
         let number: i32 = partition.parse().ok()?;
@@ -53,11 +53,11 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// An offset, and where it is, or will be.
+/// An offset and its position on disk.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct LogPosition {
     pub(crate) offset: i64,
-    /// The base of its segment.
+    /// The base offset of the segment.
     pub(crate) segment: i64,
     pub(crate) position: u64,
 }

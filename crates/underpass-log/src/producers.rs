@@ -1,29 +1,29 @@
-//! What is known of idempotent producers, so that a batch that is sent again is not appended again.
+//! The state of idempotent producers, to detect batches that are sent again.
 //!
-//! A snapshot is a file of Kafka's format: a version, a CRC-32C of what follows, a count, and
-//! entries of 46 bytes. Kafka writes one entry for each producer, about its latest batch, and so
-//! forgets the earlier ones with each start. Here there is one for each batch that is remembered,
-//! the latest last, which is the one that Kafka uses when it reads several of one producer.
+//! A snapshot is a file in Kafka's format: a version, a CRC-32C of the rest, a count, and entries
+//! of 46 bytes. Kafka writes one entry per producer, for its latest batch, and so forgets earlier
+//! batches on restart. Here each remembered batch has an entry, the latest last: of several entries
+//! of one producer, Kafka uses the last.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::batch::{BatchHeader, add_sequence};
 use crate::position::OFFSET_MAX;
 
-/// How many batches of a producer are remembered: as many as clients have in flight.
+/// The number of batches remembered per producer: as many as clients have in flight.
 const BATCHES: usize = 5;
 
-/// How many producers of a partition are remembered. Every start of a client is a producer, and
-/// anybody can make ids up, so expiry alone is no bound: this many take about 20 MiB. The ones
-/// whose latest batch is the oldest are forgotten first. Whatever a forgotten producer sends next
-/// is appended, so a batch that it repeats is there twice. That takes so many other producers
-/// within the time in which a client repeats a batch: two minutes.
+/// The number of producers remembered per partition. Every start of a client is a producer, and
+/// clients may invent IDs, so expiry alone is not a bound: this many take about 20 MiB. The ones
+/// whose latest batch is the oldest are forgotten first. The next batch of a forgotten producer is
+/// appended, even if it is a duplicate. That takes this many other producers within the time in
+/// which a client repeats a batch: two minutes.
 const PRODUCERS_MAX: usize = 1 << 16;
 
-/// The largest snapshot that is read: Kafka knows no bound.
+/// The largest snapshot that is read, in bytes: Kafka has no limit.
 pub(crate) const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
 
-/// What is left when there are too many, so that the oldest are not looked for with every batch.
+/// The number of producers kept when there are too many, so that not every batch needs a search.
 const PRODUCERS_KEPT: usize = PRODUCERS_MAX / 8 * 7;
 
 const SNAPSHOT_VERSION: i16 = 1;
@@ -37,22 +37,22 @@ pub(crate) struct ProducerStates(HashMap<i64, ProducerState>);
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct ProducerState {
     epoch: i16,
-    /// The latest last.
+    /// The remembered batches, latest last.
     batches: VecDeque<AppendedBatch>,
-    /// The timestamp of its latest batch: it expires by that.
+    /// The timestamp of the latest batch, for expiry.
     timestamp: i64,
 }
 
-/// Producers as they were before a round of appends: those that it has changed.
+/// The producers changed by a round of appends, as they were before.
 #[derive(Debug, Default)]
 pub(crate) struct ProducersBefore(HashMap<i64, Option<ProducerState>>);
 
-/// The producers at an offset, as a snapshot has them: in any order, but for the entries of each
-/// producer.
+/// The producers at an offset, as snapshot entries. Only the order among the entries of one
+/// producer matters.
 #[derive(Debug)]
 pub(crate) struct ProducerSnapshot(Vec<[u8; ENTRY_BYTES]>);
 
-/// A batch of a producer that was appended.
+/// An appended batch of a producer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct AppendedBatch {
     first_sequence: i32,
@@ -61,45 +61,45 @@ struct AppendedBatch {
     offset_delta: i32,
 }
 
-/// What becomes of a batch.
+/// The verdict on a batch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SequenceVerdict {
     Append,
-    /// It was appended before, at this offset and ending with the other.
+    /// The batch was appended before, with these offsets.
     Duplicate {
         base_offset: i64,
         last_offset: i64,
     },
 }
 
-/// Why a batch of a producer is not appended.
+/// The reason why a batch of a producer is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SequenceError {
-    /// A producer with the same id and a higher epoch has written since.
+    /// A producer with the same ID and a higher epoch has written since.
     #[error("producer {producer_id} has epoch {present} by now, not {shown}")]
     Fenced {
-        /// The producer.
+        /// The ID of the producer.
         producer_id: i64,
-        /// Its epoch.
+        /// The current epoch of the producer.
         present: i16,
-        /// That of the batch.
+        /// The epoch of the batch.
         shown: i16,
     },
     /// A batch is missing before this one.
     #[error("producer {producer_id} has to go on with sequence number {expected}, not {shown}")]
     OutOfOrder {
-        /// The producer.
+        /// The ID of the producer.
         producer_id: i64,
-        /// What would follow.
+        /// The sequence number that should follow.
         expected: i32,
-        /// That of the batch.
+        /// The sequence number of the batch.
         shown: i32,
     },
 }
 
 impl ProducerStates {
-    /// What becomes of a batch. One without a producer id is appended, and so is the first one of
-    /// a producer that is not known (any more).
+    /// Decides about a batch. Batches without a producer ID are appended, and so is the first batch
+    /// of an unknown or forgotten producer.
     pub(crate) fn judge(&self, batch: &BatchHeader) -> Result<SequenceVerdict, SequenceError> {
         let Some(known) = self.0.get(&batch.producer_id) else {
             return Ok(SequenceVerdict::Append);
@@ -133,7 +133,7 @@ impl ProducerStates {
         }
     }
 
-    /// Remembers a batch that was appended, with its place.
+    /// Records an appended batch with its offset.
     pub(crate) fn record(&mut self, batch: &BatchHeader) {
         if batch.producer_id < 0 {
             return;
@@ -156,7 +156,7 @@ impl ProducerStates {
         });
     }
 
-    /// Remembers a batch that may still come to nothing. `before` gets what there was.
+    /// Records a batch whose write may still fail. Saves the previous state in `before`.
     pub(crate) fn record_pending(&mut self, batch: &BatchHeader, before: &mut ProducersBefore) {
         let id = batch.producer_id;
         let known = before.0.entry(id);
@@ -164,7 +164,7 @@ impl ProducerStates {
         self.record(batch);
     }
 
-    /// Goes back to what there was.
+    /// Restores the previous states.
     pub(crate) fn undo(&mut self, before: ProducersBefore) {
         for (id, state) in before.0 {
             match state {
@@ -174,7 +174,7 @@ impl ProducerStates {
         }
     }
 
-    /// Forgets the producers with the oldest batches, if there are too many.
+    /// Forgets the producers with the oldest batches if there are too many.
     pub(crate) fn bound(&mut self) {
         if self.0.len() <= PRODUCERS_MAX {
             return;
@@ -183,7 +183,7 @@ impl ProducerStates {
         let forgotten = ends.len() - PRODUCERS_KEPT;
         let (_, first_kept, _) = ends.select_nth_unstable(forgotten);
         let first_kept = *first_kept;
-        // Only a snapshot that somebody has made up has several with one offset.
+        // Only a forged snapshot has several producers with one offset.
         let mut room = PRODUCERS_KEPT;
         self.0.retain(|_, state| {
             let is_kept = state.last_offset() >= first_kept && room > 0;
@@ -197,7 +197,7 @@ impl ProducerStates {
         self.0.retain(|_, state| state.timestamp >= timestamp);
     }
 
-    /// What an entry of a snapshot says.
+    /// Adds an entry of a snapshot.
     fn add_entry(&mut self, id: i64, state: ProducerState) {
         match self.0.get_mut(&id) {
             Some(known) if known.epoch == state.epoch => {
@@ -208,18 +208,18 @@ impl ProducerStates {
         }
     }
 
-    /// The largest id of a producer; nothing if there is none.
+    /// Returns the largest producer ID, if any.
     pub(crate) fn largest_id(&self) -> Option<i64> {
         self.0.keys().max().copied()
     }
 
-    /// The producers at this moment.
+    /// Takes a snapshot of the producers.
     pub(crate) fn snapshot(&self) -> ProducerSnapshot {
         let states = self.0.iter();
         ProducerSnapshot(states.flat_map(|(id, state)| state.entries(*id)).collect())
     }
 
-    /// Reads a snapshot; nothing if it is damaged or of another version.
+    /// Parses a snapshot; `None` if it is damaged or of another version.
     pub(crate) fn of_snapshot(file: &[u8]) -> Option<ProducerStates> {
         let (header, entries) = file.split_first_chunk::<SNAPSHOT_HEADER_BYTES>()?;
         let version = i16::from_be_bytes([header[0], header[1]]);
@@ -240,10 +240,10 @@ impl ProducerStates {
 }
 
 impl ProducerSnapshot {
-    /// The content of a snapshot file.
+    /// Returns the content of a snapshot file.
     pub(crate) fn file(&self) -> Vec<u8> {
         let mut entries: Vec<_> = self.0.iter().collect();
-        // Those of one producer stay in their order.
+        // The sort is stable: entries of one producer stay in order.
         entries.sort_by(|one, other| one[..8].cmp(&other[..8]));
         let mut file = vec![0; SNAPSHOT_HEADER_BYTES];
         file.extend(entries.into_iter().flatten());
@@ -263,7 +263,7 @@ impl ProducerState {
         })
     }
 
-    /// The offset of its latest record; −1 if none is known.
+    /// Returns the offset of the latest record; −1 if unknown.
     fn last_offset(&self) -> i64 {
         self.batches.back().map_or(-1, |last| last.last_offset)
     }
@@ -275,7 +275,7 @@ impl ProducerState {
         self.batches.push_back(batch);
     }
 
-    /// One for each batch, or one alone.
+    /// Returns one entry for each batch, or a single entry without a batch.
     fn entries(&self, id: i64) -> impl Iterator<Item = [u8; ENTRY_BYTES]> {
         let none = self.batches.is_empty().then_some(None);
         let batches = self.batches.iter().map(Some).chain(none);
@@ -294,7 +294,7 @@ impl ProducerState {
         put(14, &offset.to_be_bytes());
         put(22, &delta.to_be_bytes());
         put(26, &self.timestamp.to_be_bytes());
-        // No coordinator has spoken, and no transaction is open.
+        // No coordinator epoch, and no open transaction.
         put(34, &(-1i32).to_be_bytes());
         put(38, &(-1i64).to_be_bytes());
         entry
@@ -304,7 +304,7 @@ impl ProducerState {
         let last_sequence = i32::from_be_bytes(part(entry, 10)?);
         let last_offset = i64::from_be_bytes(part(entry, 14)?);
         let offset_delta = i32::from_be_bytes(part(entry, 22)?);
-        // Without a sequence there is no batch, and the rest means nothing.
+        // Without a sequence number the entry has no batch, and the other fields are ignored.
         let is_batch =
             offset_delta >= 0 && (i64::from(offset_delta)..=OFFSET_MAX).contains(&last_offset);
         if last_sequence >= 0 && !is_batch {
@@ -360,7 +360,7 @@ mod tests {
             };
             assert_eq!(again, Ok(found));
         }
-        // Older ones are forgotten, and a part of one is not one.
+        // Older batches are forgotten, and a part of a batch is not a duplicate.
         for other in [
             header(9, 0, 10, 10, 0),
             header(9, 0, 60, 5, 0),
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(states.0.len(), PRODUCERS_KEPT);
         let is_known = |id: i64| states.0.contains_key(&id);
         assert!(is_known(0) && !is_known(1) && is_known(count) && is_known(count - 1));
-        // A forgotten one goes on anywhere, one that is known does not.
+        // A forgotten producer may continue anywhere, a known one may not.
         let far = |id| header(id, 0, 500, 1, 0);
         assert_eq!(states.judge(&far(1)), Ok(SequenceVerdict::Append));
         assert!(states.judge(&far(0)).is_err());

@@ -1,4 +1,4 @@
-//! Deletes what is too old or too much.
+//! Deletes segments that exceed the retention time or size.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,16 +14,16 @@ use crate::segment::{INDEX, LOG, SNAPSHOT, Segment, TIME_INDEX, lock, modified_m
 
 const DELETED: &str = "deleted";
 
-/// Files and folders that were deleted. They stay for some time under other names
-/// (`file.delete.delay.ms`), for those who find out late.
+/// Deleted files and folders. They stay under other names for `file.delete.delay.ms`, for readers
+/// that notice the deletion late.
 #[derive(Debug, Default)]
 pub(crate) struct DeletedFiles(pub(crate) Mutex<Vec<(PathBuf, Instant)>>);
 
-/// `file.delete.delay.ms` by default: of folders that an earlier process has deleted.
+/// The default of `file.delete.delay.ms`, for folders that an earlier process deleted.
 const DELAY_MS: u64 = 60_000;
 
 impl DeletedFiles {
-    /// Folders that were deleted before.
+    /// Finds folders that were deleted by earlier processes.
     pub(crate) fn left_in(folder: &Path) -> DeletedFiles {
         let left = DeletedFiles::default();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -35,15 +35,15 @@ impl DeletedFiles {
         left
     }
 
-    /// What has another name now is removed after a delay.
+    /// Schedules the removal of a renamed file or folder.
     pub(crate) fn add(&self, path: PathBuf, delay_ms: u64) {
-        // What would take longer than there are numbers for is left to the next start.
+        // A delay that overflows is left to the next start.
         if let Some(due) = Instant::now().checked_add(Duration::from_millis(delay_ms)) {
             lock(&self.0).push((path, due));
         }
     }
 
-    /// Removes what has been there for long enough.
+    /// Removes files and folders whose delay has passed.
     pub(crate) fn remove_due(&self) {
         let now = Instant::now();
         let due: Vec<_> = lock(&self.0)
@@ -61,12 +61,12 @@ impl DeletedFiles {
     }
 }
 
-/// Reads the records of the oldest segments that look too old by the headers of their batches,
-/// whose timestamps clients have sent: no segment is deleted by those alone. Takes time in
-/// proportion to what would be deleted, and holds no lock meanwhile.
+/// Reads the records of the oldest segments that look expired by the headers of their batches.
+/// These timestamps come from clients, so they alone never expire a segment. Takes time in
+/// proportion to the size of the expired segments, and holds no lock meanwhile.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
     let retention_ms = log.config().retention_ms;
     let segments = log.published().segments.clone();
@@ -80,11 +80,11 @@ fn read_expired(log: &PartitionLog, now_ms: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the oldest segments out of the log of a partition, as far as its configuration has it. The
-/// active one is followed by another one first, if it is to go too. Who reads one goes on.
+/// Takes expired segments out of the log of a partition, according to its configuration. If the
+/// active segment expires, a new one is started first. Readers of the segments are not interrupted.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Arc<Segment>>> {
     read_expired(log, now_ms)?;
     let _files = lock(&log.files);
@@ -105,7 +105,7 @@ pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Ar
         let end = next.unwrap_or(log_end.offset);
         let is_too_much = u64::try_from(config.retention_bytes)
             .is_ok_and(|max| size.saturating_sub(segment.size()) >= max);
-        // Others may be empty by damage.
+        // Full segments may be empty because of damage.
         let is_empty = next.is_none() && segment.size() == 0;
         let goes = end <= seen
             && !is_empty
@@ -122,7 +122,7 @@ pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Ar
         let mut appender = lock(&log.appender);
         match appender.end() == log_end {
             true => log.roll(&mut appender)?,
-            // It has got a record meanwhile.
+            // A record was appended meanwhile.
             false => expired -= 1,
         }
     }
@@ -135,14 +135,14 @@ pub(crate) fn take_expired(log: &PartitionLog, now_ms: i64) -> io::Result<Vec<Ar
     Ok(expired)
 }
 
-/// Whether timestamps in the headers of batches are believed.
+/// Whether timestamps in the headers of batches are trusted.
 #[derive(Clone, Copy, PartialEq)]
 enum Claims {
     Believed,
     Verified,
 }
 
-/// Whether the latest record of a segment is older than it may be.
+/// Whether the latest record of a segment is past the retention time.
 fn is_too_old(
     segment: &Segment,
     retention_ms: i64,
@@ -163,21 +163,21 @@ fn is_too_old(
         .filter(|timestamp| *timestamp >= 0);
     let latest = match latest {
         Some(latest) => latest,
-        // Records without times are as old as their file.
+        // Records without timestamps are as old as their file.
         None => modified_ms(&segment.path(LOG))?,
     };
     Ok(is_old(latest))
 }
 
-/// Gives the files of segments that were taken out of the log another name. Where the log begins
-/// now is to be written before: a start takes what is missing behind that for lost.
+/// Renames the files of segments that were taken out of the log. The new log start must be written
+/// before: recovery takes missing files after the log start for a loss.
 ///
-/// A crash may undo changes of names in any order. It must leave neither a gap, behind which
-/// everything would be taken for lost, nor no segment at all, by which the next offset would be
-/// lost: the segment that stays is synced first, and then each one that goes, from the oldest on.
+/// A crash may undo renames in any order. It must leave neither a gap, after which everything would
+/// count as lost, nor an empty folder, which would lose the next offset. So the remaining segment
+/// is synced first, and then each deleted one, oldest first.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn delete(
     log: &PartitionLog,
     segments: &[Arc<Segment>],
@@ -197,7 +197,7 @@ pub(crate) fn delete(
     for segment in segments {
         segment.close();
         for extension in [LOG, INDEX, TIME_INDEX, SNAPSHOT] {
-            // The producers at the beginning of what is left are still needed.
+            // The snapshot at the new start is still needed.
             if extension == SNAPSHOT && segment.base >= first {
                 continue;
             }
@@ -220,8 +220,8 @@ fn deleted_file(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The name that the folder of a partition gets when it is deleted: Kafka's, with a number that no
-/// other one has in place of its id.
+/// Returns the name for the folder of a deleted partition: Kafka's, but with a unique number in
+/// place of the topic ID.
 pub(crate) fn deleted_folder(log: &PartitionLog) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unique = since.unwrap_or_default().as_nanos() ^ u128::from(log.number()) << 96;
@@ -229,8 +229,8 @@ pub(crate) fn deleted_folder(log: &PartitionLog) -> String {
     format!("{}.{unique:032x}-delete", cut_name(&name))
 }
 
-/// As much of the name of a partition as its folder keeps when it is deleted: what leaves room for
-/// the rest of a name of 255 bytes (`NAME_MAX`).
+/// Returns the part of a partition name that the folder of a deleted partition keeps, so that the
+/// whole name fits in 255 bytes (`NAME_MAX`).
 pub(crate) fn cut_name(partition: &str) -> &str {
     partition.get(..CUT_NAME_BYTES).unwrap_or(partition)
 }
@@ -239,8 +239,8 @@ const CUT_NAME_BYTES: usize = 255 - ".-delete".len() - UNIQUE_DIGITS;
 
 const UNIQUE_DIGITS: usize = 32;
 
-/// The partitions whose folders were deleted and are not removed yet, with their names as far as
-/// they are kept.
+/// Returns the names of deleted partitions whose folders are not removed yet, shortened as by
+/// [`cut_name`].
 pub(crate) fn deleted_partitions(folder: &Path) -> BTreeSet<String> {
     let mut deleted = BTreeSet::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -250,7 +250,7 @@ pub(crate) fn deleted_partitions(folder: &Path) -> BTreeSet<String> {
     deleted
 }
 
-/// The name of the partition, as far as it is kept, of a folder that was deleted.
+/// Returns the possibly shortened partition name of a deleted folder.
 fn of_deleted_folder(folder: &str) -> Option<&str> {
     let (partition, unique) = folder.strip_suffix("-delete")?.rsplit_once('.')?;
     let is_unique =

@@ -1,4 +1,4 @@
-//! Whole logs: against a model, cut off at every byte, on a disk that fails.
+//! Tests of whole logs: against a model, truncated at every byte, and on a failing disk.
 
 mod crash;
 mod damage;
@@ -30,7 +30,7 @@ fn small_segments() -> Arc<TopicConfig> {
     Arc::new(TopicConfig {
         segment_bytes: 3000,
         index_interval_bytes: 300,
-        // The timestamps of batches are those of 1970.
+        // The timestamps of the batches are in 1970.
         retention_ms: -1,
         file_delete_delay_ms: 0,
         ..TopicConfig::default()
@@ -68,7 +68,7 @@ fn appended(manager: &LogManager, log: &Arc<PartitionLog>, batch: Vec<u8>) -> Ap
     answer.recv_timeout(WAIT_MAX).unwrap().unwrap()
 }
 
-/// Everything from an offset on that fits.
+/// Reads the batches from an offset on that fit.
 fn read(log: &PartitionLog, offset: i64, bytes_max: u64) -> Vec<u8> {
     match log
         .read(offset, bytes_max, FirstBatch::Whole, DiskWait::Allowed)
@@ -89,7 +89,7 @@ fn read(log: &PartitionLog, offset: i64, bytes_max: u64) -> Vec<u8> {
     }
 }
 
-/// A batch without what the log writes into it.
+/// Returns a batch without the fields that the log writes.
 fn content(batch: &[u8]) -> &[u8] {
     &batch[16..]
 }
@@ -166,7 +166,7 @@ proptest! {
                     log = Arc::clone(&found[0].log);
                 }
                 Step::Crash => {
-                    // A thread that looks after the folder may hold it for a moment longer.
+                    // The maintenance thread may hold the manager for a moment longer.
                     manager.stop();
                     drop((manager, log));
                     let found;
@@ -200,13 +200,13 @@ proptest! {
     }
 }
 
-/// Deletes what is too old or too much at a time.
+/// Applies retention as of a time.
 fn retain(log: &PartitionLog, now_ms: i64) {
     let expired = retention::take_expired(log, now_ms).unwrap();
     retention::delete(log, &expired, &DeletedFiles::default()).unwrap();
 }
 
-/// A log on this thread alone.
+/// Opens a log without threads.
 fn alone(folder: &Path, last_end: LastEnd) -> (Arc<PartitionLog>, Repairs) {
     let before = Before {
         last_end,
@@ -258,7 +258,7 @@ fn what_is_no_whole_batch_is_cut_off_and_kept() {
             false => (3, batches[0].len()),
         };
         assert_eq!(log.offsets().end, end, "{length}");
-        // Zeros at the end may be blocks that were only reserved.
+        // Zeros at the end may be reserved blocks.
         let is_reserved = whole[kept..length].iter().all(|byte| *byte == 0);
         let cut = if is_reserved { 0 } else { length - kept };
         assert_eq!(repairs.cut_bytes, cut as u64, "{length}");
@@ -367,7 +367,7 @@ fn what_cannot_be_written_leaves_no_trace() {
     }
     let healed = append_all(&log, &[batch_of(7, 0, 3, 2)]);
     assert_eq!(healed[0].as_ref().unwrap().base_offset, 3);
-    // Nothing is promised of a batch that repeats one that could not be written.
+    // A duplicate of a batch whose write failed is appended.
     let before = log.offsets();
     let twice = [
         batch_of(7, 0, 5, 2),
@@ -380,7 +380,7 @@ fn what_cannot_be_written_leaves_no_trace() {
     assert_eq!(outcomes[1].as_ref().unwrap().base_offset, 5);
     assert_eq!(outcomes[2].as_ref().unwrap().next_offset, 8);
     assert_eq!(log.offsets().end, before.end + 3);
-    // A segment that cannot be made is an error of the batch that needed it.
+    // If a segment cannot be created, only the batch that needed it fails.
     let large: Vec<_> = (0..3).map(|number| batch_of(7, 0, 8 + number, 1)).collect();
     log.set_config(Arc::new(TopicConfig {
         segment_bytes: 300,

@@ -5,8 +5,8 @@
 //!                        └─► syncers: all that is dirty, shared among them ─► answers (acks=all)
 //! ```
 //!
-//! Whatever comes while a call is in progress is taken together afterwards: the busier the disk,
-//! the more records share a sync.
+//! Appends that arrive during a call are handled together afterwards: the busier the disk, the more
+//! records share a sync.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -20,36 +20,36 @@ use crate::config::FlushPolicy;
 use crate::partition::PartitionLog;
 use crate::segment::lock;
 
-/// When a producer wants its answer.
+/// When a producer gets its answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Acks {
-    /// Not at all.
+    /// Never.
     None,
-    /// Once the batch is written.
+    /// After the batch is written.
     Leader,
-    /// Once it is as safe as the flush policy makes it.
+    /// After the batch is as safe as the flush policy makes it.
     All,
 }
 
-/// Receives the outcome of an append, on a thread of the log: it must not block.
+/// A callback for the result of an append. It runs on a thread of the log and must not block.
 pub type Completion = Box<dyn FnOnce(Result<Appended, AppendError>) + Send>;
 
-/// Told on a thread of the log, once per round, of which partitions consumers may see more.
+/// A callback with the numbers of the partitions where consumers may see more, once per round.
 pub type WatermarkObserver = Box<dyn Fn(&[u64]) + Send + Sync>;
 
 /// A batch to append.
 pub struct Append {
     /// The partition.
     pub log: Arc<PartitionLog>,
-    /// One whole batch, checked.
+    /// One whole batch that was checked.
     pub batch: BatchBytes,
-    /// When it is answered.
+    /// When to answer.
     pub acks: Acks,
-    /// The answer.
+    /// The callback for the result.
     pub done: Completion,
 }
 
-/// What appenders, the writer and the syncer share.
+/// The state shared by appenders, the writer and the syncers.
 pub(crate) struct LogThreads {
     flush: FlushPolicy,
     queue: Mutex<AppendQueue>,
@@ -57,18 +57,18 @@ pub(crate) struct LogThreads {
     queued_bytes: AtomicU64,
     dirty: Mutex<Dirty>,
     is_dirty: Condvar,
-    /// Since a sync has failed.
+    /// Whether a sync has failed.
     is_offline: AtomicBool,
     observer: WatermarkObserver,
     syncs: Mutex<SyncStats>,
 }
 
-/// Syncs of partitions, since the start.
+/// Statistics of the syncs of partitions since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SyncStats {
-    /// How many there were.
+    /// The number of syncs.
     pub count: u64,
-    /// How long they took, one behind the other.
+    /// The sum of their durations.
     pub time: Duration,
 }
 
@@ -78,44 +78,44 @@ struct AppendQueue {
     is_closed: bool,
 }
 
-/// What has to be synced.
+/// Partitions with unsynced data.
 #[derive(Default)]
 struct Dirty {
     partitions: HashMap<u64, DirtyPartition>,
-    /// Those that a syncer syncs.
+    /// The partitions that are being synced.
     in_progress: HashSet<u64>,
-    /// The earliest time at which something has to be synced.
+    /// The earliest time at which a partition must be synced.
     due: Option<Instant>,
     is_closed: bool,
 }
 
 struct DirtyPartition {
     log: Arc<PartitionLog>,
-    /// Answers that wait, with the offset up to which each does.
+    /// Pending answers, with the offset up to which each waits for a sync.
     waiting: Vec<(i64, Completion, Appended)>,
 }
 
-/// Threads that sync. Syncs of several files that are under way together share a commit of the file
-/// system's journal, where one behind the other has one each.
+/// The number of syncer threads. Concurrent syncs of several files share a commit of the file
+/// system's journal, while sequential ones need one each.
 pub(crate) const SYNCERS: usize = 8;
 
 impl Dirty {
-    /// What one syncer syncs at this time, if something is due.
+    /// Takes the share of one syncer at this time; `None` if nothing is due.
     fn take_due(&mut self, now: Instant) -> Option<HashMap<u64, DirtyPartition>> {
         let is_due = self.is_closed || self.due.is_some_and(|due| due <= now);
         let share = is_due.then(|| self.take_share())?;
         (!share.is_empty()).then_some(share)
     }
 
-    /// Whether there is something that nobody syncs. Whoever syncs a partition looks again
-    /// afterwards, and need not be woken for it.
+    /// Whether a partition is unsynced that no syncer syncs. A syncer checks its partitions again
+    /// afterwards and need not be woken for them.
     fn has_free(&self) -> bool {
         let mut numbers = self.partitions.keys();
         numbers.any(|number| !self.in_progress.contains(number))
     }
 
-    /// What one syncer syncs of what is due, and nobody syncs: the others take the rest. What comes
-    /// for a partition meanwhile waits, and shares the next sync of it.
+    /// Takes the share of one syncer from the partitions that no syncer syncs, and leaves the rest
+    /// to the others. New data of a partition waits for its current sync and shares the next.
     fn take_share(&mut self) -> HashMap<u64, DirtyPartition> {
         let count = self.partitions.len().div_ceil(SYNCERS);
         let free = |number: &&u64| !self.in_progress.contains(number);
@@ -133,7 +133,7 @@ impl Dirty {
     }
 }
 
-/// How long records stay unsynced that nobody waits for.
+/// The longest time that records stay unsynced if no answer waits for them.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogThreads {
@@ -151,7 +151,7 @@ impl LogThreads {
         }
     }
 
-    /// Queues a batch. Appends of one thread to one partition are made in order.
+    /// Queues a batch. Appends of one thread to one partition stay in order.
     pub(crate) fn append(&self, append: Append) {
         let mut queue = lock(&self.queue);
         if queue.is_closed {
@@ -166,8 +166,8 @@ impl LogThreads {
         }
     }
 
-    /// Reports when everything that is written before an offset is as safe as what is acknowledged
-    /// to producers.
+    /// Calls `done` when the written records before an offset are as safe as those acknowledged to
+    /// producers.
     pub(crate) fn when_safe(&self, log: &Arc<PartitionLog>, offset: i64, done: Completion) {
         let offsets = log.offsets();
         let next_offset = offset.min(offsets.end);
@@ -181,7 +181,7 @@ impl LogThreads {
         }
     }
 
-    /// How many bytes wait to be written.
+    /// Returns the number of bytes waiting to be written.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.queued_bytes.load(Ordering::Relaxed)
     }
@@ -194,7 +194,7 @@ impl LogThreads {
         self.is_offline.load(Ordering::Acquire)
     }
 
-    /// Ends both threads, once everything is written and synced.
+    /// Stops all threads after everything is written and synced.
     pub(crate) fn close_queue(&self) {
         lock(&self.queue).is_closed = true;
         self.queued.notify_one();
@@ -205,7 +205,7 @@ impl LogThreads {
         self.is_dirty.notify_all();
     }
 
-    /// The writer.
+    /// Runs the writer thread.
     pub(crate) fn write(&self) {
         while let Some(appends) = self.take_queue() {
             self.write_round(appends);
@@ -251,7 +251,7 @@ impl LogThreads {
         }
     }
 
-    /// Writes what is queued for a partition. Returns whether consumers may see more.
+    /// Writes the queued batches of a partition. Returns whether consumers may see more.
     fn write_partition(&self, round: PartitionRound) -> bool {
         let log = round.log;
         let refused = match () {
@@ -287,25 +287,25 @@ impl LogThreads {
         shown.is_some_and(|offset| log.show_written(offset))
     }
 
-    /// What the writer does with what is queued.
+    /// Does one round of the writer.
     #[cfg(test)]
     pub(crate) fn write_queued(&self) {
         self.write_round(mem::take(&mut lock(&self.queue).appends));
     }
 
-    /// What the syncer does with what is dirty.
+    /// Does one round of a syncer.
     #[cfg(test)]
     pub(crate) fn sync_dirty(&self) {
         self.sync_round(mem::take(&mut lock(&self.dirty).partitions));
     }
 
-    /// When something has to be synced.
+    /// Returns the time when the next sync is due.
     #[cfg(test)]
     pub(crate) fn sync_due(&self) -> Option<Instant> {
         lock(&self.dirty).due
     }
 
-    /// What a syncer does at this time. Returns whether something was due.
+    /// Does the work of a syncer at this time. Returns whether a sync was due.
     #[cfg(test)]
     pub(crate) fn sync_due_at(&self, now: Instant) -> bool {
         let share = lock(&self.dirty).take_due(now);
@@ -313,12 +313,12 @@ impl LogThreads {
         share.is_some()
     }
 
-    /// Whether an answer waits for a sync.
+    /// Whether the answer to an append waits for a sync.
     fn gates(&self, acks: Acks) -> bool {
         self.flush == FlushPolicy::Acks && acks == Acks::All
     }
 
-    /// Whether a topic wants so many records synced at once.
+    /// Whether a topic has as many unsynced records as `flush.messages` allows.
     fn has_flush_interval(&self, log: &PartitionLog) -> bool {
         let messages = log.config().flush_messages;
         messages != u64::MAX && lock(&log.appender).unsynced_records >= messages
@@ -337,7 +337,7 @@ impl LogThreads {
         };
         let mut dirty = lock(&self.dirty);
         if dirty.is_closed {
-            // The writer has ended, and those that sync may have.
+            // The writer has stopped, and the syncers may have.
             drop(dirty);
             return waiting
                 .into_iter()
@@ -353,8 +353,8 @@ impl LogThreads {
         if is_sooner {
             dirty.due = due;
         }
-        // Whoever syncs it already looks again afterwards. What has been due for longer may be what
-        // others sync.
+        // A syncer that is syncing the partition checks it again afterwards. An earlier due time
+        // may belong to partitions that are being synced.
         let wakes = match is_urgent {
             true => !dirty.in_progress.contains(&log.number()),
             false => is_sooner,
@@ -365,7 +365,7 @@ impl LogThreads {
         }
     }
 
-    /// A syncer.
+    /// Runs a syncer thread.
     pub(crate) fn sync(&self) {
         while let Some(share) = self.take_dirty() {
             self.sync_share(share);
@@ -386,7 +386,7 @@ impl LogThreads {
         loop {
             let now = Instant::now();
             if dirty.is_closed && dirty.partitions.is_empty() {
-                // The others end, too.
+                // Wake the other syncers so that they stop, too.
                 self.is_dirty.notify_all();
                 return None;
             }
@@ -432,7 +432,7 @@ impl LogThreads {
                         moved.push(number);
                     }
                     for (offset, done, appended) in waiting {
-                        // It was written before it was dirty, and the sync began after that.
+                        // The batch was written before this sync started.
                         debug_assert!(offset <= end.offset);
                         done(Ok(appended));
                     }
@@ -463,8 +463,8 @@ impl LogThreads {
         }
     }
 
-    /// After a sync that failed the kernel may have dropped what it could not write, and another
-    /// sync would say nothing of it.
+    /// Takes the data folder offline: after a failed sync the kernel may have dropped dirty pages,
+    /// and another sync would not report them.
     fn set_offline(&self, log: &PartitionLog, error: &std::io::Error) {
         self.is_offline.store(true, Ordering::Release);
         tracing::error!(
@@ -475,7 +475,7 @@ impl LogThreads {
     }
 }
 
-/// What is queued for a partition.
+/// The queued appends of a partition.
 struct PartitionRound {
     log: Arc<PartitionLog>,
     batches: Vec<BatchBytes>,
@@ -497,7 +497,7 @@ impl PartitionRound {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 pub(crate) fn unix_ms() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

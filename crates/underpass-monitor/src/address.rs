@@ -1,4 +1,4 @@
-//! The address that metrics and health are served on.
+//! The address of the metrics and health endpoints.
 
 use std::fmt;
 use std::fs;
@@ -9,27 +9,27 @@ use std::str::FromStr;
 use serde::Deserialize;
 use underpass_net::ListenAt;
 
-/// Where metrics and health are served.
+/// The options of the metrics and health endpoints.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StatusOptions {
-    /// Where metrics and health are served: `9090` on 127.0.0.1, or `unix:/run/u.sock`. Nowhere
-    /// by default: whoever reaches the address may read them.
+    /// The address of the metrics and health endpoints: `9090` on 127.0.0.1, or `unix:/run/u.sock`.
+    /// None by default: any client that reaches the address may read them.
     pub listen: Option<StatusAddress>,
 }
 
-/// An address that metrics and health are served on.
+/// An address of the metrics and health endpoints.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub enum StatusAddress {
     /// An address and port; with port 0 the kernel chooses a port, which is not printed.
     Tcp(SocketAddr),
-    /// A Unix socket, written `unix:PATH` or `unix:PATH,mode=0660`. One that nobody listens on is
-    /// replaced.
+    /// A Unix socket, written `unix:PATH` or `unix:PATH,mode=0660`. A stale one without a listener
+    /// is replaced.
     Unix {
-        /// Its path.
+        /// The path of the socket.
         path: PathBuf,
-        /// The permissions of its file; those that the umask leaves without one.
+        /// The permissions of its file; by default those that the umask leaves.
         mode: Option<u32>,
     },
 }
@@ -81,8 +81,8 @@ impl fmt::Display for StatusAddress {
 }
 
 impl StatusAddress {
-    /// The same as a listener. Who may connect to a Unix socket without a mode is decided by the
-    /// umask, as for any file that this process makes.
+    /// Returns the address as a listener. For a Unix socket without a mode the umask decides who
+    /// may connect, as for any file that this process creates.
     pub fn listen_at(&self) -> ListenAt {
         match self {
             StatusAddress::Tcp(address) => ListenAt::Tcp(*address),
@@ -94,8 +94,8 @@ impl StatusAddress {
     }
 }
 
-/// The umask, read without changing it for a moment (proc(5): since Linux 4.7). Where it cannot be
-/// read, a strict one.
+/// Returns the umask without changing it, even briefly (proc(5): since Linux 4.7). If it cannot be
+/// read, returns a strict one.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));

@@ -1,4 +1,4 @@
-//! Counts as text: the exposition format 0.0.4 of Prometheus.
+//! Metrics as text: the exposition format 0.0.4 of Prometheus.
 
 use std::fmt::{Display, Write};
 use std::time::SystemTime;
@@ -12,8 +12,8 @@ pub struct MetricsPage {
 }
 
 impl MetricsPage {
-    /// Begins a family of counters, if its name ends with `_total`, or else of gauges. `help` has
-    /// neither backslash nor line end.
+    /// Starts a family of counters if its name ends with `_total`, and of gauges otherwise. `help`
+    /// must contain neither a backslash nor a line end.
     pub fn family(&mut self, name: &str, help: &str) {
         let kind = match name.ends_with("_total") {
             true => "counter",
@@ -22,28 +22,28 @@ impl MetricsPage {
         self.begin(name, kind, help);
     }
 
-    /// Begins a family of buckets, their sum and their count.
+    /// Starts a family of buckets, their sum and their count.
     pub fn histogram(&mut self, name: &str, help: &str) {
         self.begin(name, "histogram", help);
     }
 
     fn begin(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A sample; `labels` are empty or in braces.
+    /// Adds a sample; `labels` are empty or in braces.
     pub fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
         let _ = writeln!(self.text, "{name}{labels} {value}");
     }
 
-    /// A family with one sample.
+    /// Adds a family with one sample.
     pub fn single(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, help);
         self.sample(name, "", value);
     }
 
-    /// A family with a sample for each value of one label, none of which needs
+    /// Adds a family with one sample per value of a label. No value may need
     /// [`escaped`](MetricsPage::escaped).
     pub fn labelled<L: Display, V: Display>(
         &mut self,
@@ -58,7 +58,7 @@ impl MetricsPage {
         }
     }
 
-    /// The value of a label that may hold anything, between its quotes.
+    /// Escapes the value of a label, for use between its quotes.
     pub fn escaped(value: &str) -> String {
         value
             .replace('\\', "\\\\")
@@ -66,7 +66,7 @@ impl MetricsPage {
             .replace('\n', "\\n")
     }
 
-    /// What the kernel knows of the process.
+    /// Adds the metrics of the process, as reported by the kernel.
     pub(crate) fn about_process(&mut self, files: &ProcessFiles, started: SystemTime) {
         let version = env!("CARGO_PKG_VERSION");
         let help = "1, with the version.";

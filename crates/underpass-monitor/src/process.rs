@@ -1,4 +1,4 @@
-//! What the kernel knows of this process.
+//! Facts about this process, as reported by the kernel.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, open, seek};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Files of this process in `/proc`, open from the start on: confined workers may read them, but
-/// not open them.
+/// Files of this process in `/proc`, opened at startup: confined workers may read them, but not
+/// open them.
 #[derive(Debug)]
 pub(crate) struct ProcessFiles {
     statm: Option<File>,
@@ -29,7 +29,7 @@ impl ProcessFiles {
         }
     }
 
-    /// Resident memory, in bytes.
+    /// Returns the resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -38,7 +38,7 @@ impl ProcessFiles {
         Some(pages * rustix::param::page_size() as u64)
     }
 
-    /// Descriptors that are open, those of these files included.
+    /// Returns the number of open descriptors, including those of these files.
     pub(crate) fn open_descriptors(&self) -> Option<u64> {
         let folder = self.descriptors.as_ref()?.lock();
         let folder = folder.unwrap_or_else(PoisonError::into_inner);
@@ -54,17 +54,17 @@ impl ProcessFiles {
     }
 }
 
-/// How many descriptors may be open.
+/// Returns the maximum number of open descriptors.
 pub(crate) fn descriptors_max() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Processor time of all threads.
+/// Returns the processor time of all threads.
 pub(crate) fn processor_time() -> Option<Duration> {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok()
 }
 
-/// When something that began at `started` did, in seconds since 1970.
+/// Returns the seconds since 1970 at `started`.
 pub(crate) fn unix_seconds(started: SystemTime) -> f64 {
     let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs_f64()

@@ -1,4 +1,4 @@
-//! Answers requests for metrics and health.
+//! Serves requests for metrics and health.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -11,39 +11,39 @@ use underpass_net::{Connection, ReadOutcome, ShutdownPhase, WhileDraining};
 use crate::page::MetricsPage;
 use crate::process::ProcessFiles;
 
-/// How long a connection may take, from its first byte to its last.
+/// The time limit of a connection, from its first byte to its last.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections to the status address at once: a scraper, a health check and a person.
+/// The maximum number of connections to the status address: a scraper, a health check and a person.
 pub const METRICS_CONNECTIONS_MAX: usize = 16;
 
 /// The largest head of a request, in bytes: more than any scraper or browser sends.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Fields of a request, which are not looked at.
+/// The maximum number of fields of a request; they are ignored.
 const FIELDS_MAX: usize = 64;
 
-/// Where counts come from.
+/// The source of metrics.
 pub trait MetricsSource: Send + Sync {
-    /// Writes all there are, except those of the process.
+    /// Writes all metrics, except those of the process.
     fn write(&self, page: &mut MetricsPage, phase: ShutdownPhase);
 }
 
-/// What every answer is made of.
+/// The metrics service: the source of metrics, and the files of the process.
 pub struct MetricsService {
     source: Box<dyn MetricsSource>,
     process: ProcessFiles,
     started: SystemTime,
 }
 
-/// What a request asks for.
+/// A parsed request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct MonitorRequest<'a> {
     is_head: bool,
     path: &'a str,
 }
 
-/// Why a request has no answer of its own.
+/// The reason why a request is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum BadRequest {
     /// It has not arrived completely.
@@ -58,8 +58,8 @@ impl fmt::Debug for MetricsService {
 }
 
 impl MetricsService {
-    /// A service of a server that starts now. Called before workers are confined, since it opens
-    /// files.
+    /// Creates the service at the start of a server. Must be called before workers are confined,
+    /// since it opens files.
     pub fn new(source: Box<dyn MetricsSource>) -> MetricsService {
         MetricsService {
             source,
@@ -68,8 +68,7 @@ impl MetricsService {
         }
     }
 
-    /// Serves one connection: one request and its answer. What fails here concerns nobody but the
-    /// peer.
+    /// Serves one connection: one request and its response. Errors concern only the peer.
     pub async fn serve(&self, connection: Connection) {
         let _late = timeout(METRICS_TIMEOUT, self.exchange(connection)).await;
     }
@@ -103,7 +102,7 @@ impl MetricsService {
                 written(OK, &page.into_text(), is_head)
             }
             "/health" | "/ready" => match phase {
-                // A server retires when a successor has taken over on the same address.
+                // A server retires when a successor has taken over its address.
                 ShutdownPhase::Running | ShutdownPhase::Retiring => written(OK, "ok\n", is_head),
                 ShutdownPhase::Draining | ShutdownPhase::Now => {
                     written("503 Service Unavailable", "stopping\n", is_head)
@@ -143,7 +142,7 @@ impl MonitorRequest<'_> {
         if head.version == Some(1) && !head.headers.iter().any(is_host) {
             return refused("400 Bad Request", "there is no Host (RFC 9112, 3.2)\n");
         }
-        // What a scraper adds to the path means nothing here.
+        // The query that a scraper adds to the path is ignored.
         let path = head.path.and_then(|target| target.split('?').next());
         match path {
             Some(path) if path.starts_with('/') => Ok(MonitorRequest { is_head, path }),
@@ -154,7 +153,7 @@ impl MonitorRequest<'_> {
 
 const OK: &str = "200 OK";
 
-/// The type of the text format, version 0.0.4; the others are plain text as well.
+/// The type of the text format, version 0.0.4; other responses are plain text as well.
 const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 fn written(status: &str, body: &str, is_head: bool) -> Vec<u8> {

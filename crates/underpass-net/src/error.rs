@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::listen::address::ListenAt;
 
-/// A server could not start, reload or hand over.
+/// An error that prevents a server from starting, reloading or handing over.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -52,7 +52,7 @@ pub enum Error {
     /// Two limits contradict each other.
     #[error("the limits contradict each other: {what}")]
     Contradiction {
-        /// Which ones, and what to change.
+        /// The limits, and the change to make.
         what: &'static str,
     },
     /// Workers could not be confined as required.
@@ -99,7 +99,7 @@ pub enum Error {
         /// The names of the sockets that it passed.
         names: Vec<String>,
     },
-    /// The service manager passed sockets on which nobody would accept connections.
+    /// The service manager passed sockets that no listener uses.
     #[error(
         "the service manager has passed sockets that nothing listens on: {}; listen on \
          `systemd` or `systemd:NAME`, too",
@@ -112,7 +112,7 @@ pub enum Error {
     /// An inherited socket cannot be used.
     #[error("cannot use the inherited socket of {what}: {source}")]
     Inherited {
-        /// Which one.
+        /// The name of the socket.
         what: String,
         /// The error of the system call.
         source: io::Error,
@@ -132,10 +132,10 @@ pub enum Error {
     /// Too many earlier generations are still sending responses.
     #[error("{count} earlier configurations are still sending responses")]
     Generations {
-        /// How many there are.
+        /// The number of earlier generations.
         count: usize,
     },
-    /// The successor did not become ready. This server goes on.
+    /// The successor did not become ready. This server continues.
     #[error("the new process did not take over: {why}")]
     Upgrade {
         /// The reason.
@@ -151,7 +151,7 @@ pub enum Error {
     },
 }
 
-/// Which sockets the service manager has passed.
+/// Formats the names of the sockets that the service manager passed.
 fn passed(names: &[String]) -> String {
     match names {
         [] => "no socket was passed to this process".to_owned(),
@@ -163,7 +163,7 @@ fn passed(names: &[String]) -> String {
 }
 
 impl Error {
-    /// Whether this address could not be listened on.
+    /// Returns whether the error means that this address could not be listened on.
     pub fn is_about(&self, at: &ListenAt) -> bool {
         match (self, at) {
             (
@@ -186,7 +186,7 @@ impl Error {
     }
 }
 
-/// An operation on a connection failed.
+/// An error of an operation on a connection.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
@@ -196,7 +196,7 @@ pub enum ConnectionError {
     /// The peer is slower than `rate_min`.
     #[error("the peer is slower than rate-min")]
     TooSlow,
-    /// The server stops; the wait has been given up.
+    /// The server stopped during the wait.
     #[error("the server stops")]
     Stopped,
     /// The connection waited for a request, and is closed to make room for another one.

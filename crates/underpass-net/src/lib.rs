@@ -1,4 +1,4 @@
-//! Everything between a listening port and a protocol: listeners, workers, connections.
+//! The layer between a listening port and a protocol: listeners, workers, connections.
 //!
 //! A server runs *workers*, each of which is one thread with its own runtime and its own listener
 //! on a shared port. A connection stays on the worker that accepted it, so nothing is shared or
@@ -13,20 +13,21 @@
 //!      └──► another process, which gets the sockets                Server::upgrade
 //! ```
 //!
-//! A [`Protocol`] is what is spoken on the connections; this crate knows none. Each listener has
-//! one of its services, and a reload can replace it while the socket stays. What a protocol owes
-//! its peer goes into the connection's outbox as pieces, which the `underpass` crate moves.
+//! A [`Protocol`] is spoken on the connections; this crate implements none. Each listener has one
+//! of its services, and a reload can replace it while the socket stays. A protocol puts responses
+//! into the connection's outbox as pieces, which the `underpass` crate moves.
 
 #![forbid(unsafe_code)]
 
-/// Gives an enum its variants in their order, and their labels in logs and metrics.
+/// Implements `ALL` and `name` of an enum: its variants in order, and their labels in logs and
+/// metrics.
 macro_rules! labels {
     ($name:ident { $($variant:ident = $label:literal,)* }) => {
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: [$name; [$($label),*].len()] = [$($name::$variant),*];
 
-            /// The label in logs and metrics.
+            /// Returns the label in logs and metrics.
             pub fn name(self) -> &'static str {
                 match self {
                     $($name::$variant => $label,)*
@@ -72,7 +73,7 @@ pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 pub use listen::machine::machine_addresses;
 pub use log_throttle::LogThrottle;
-pub use process::confine::{Confine, Confinement, confine, confine_as};
+pub use process::confine::{Confine, Confinement, Reach, confine, confine_as};
 pub use process::notify::Notifier;
 pub use process::resources::{cores, forbid_core_dumps};
 pub use process::signals::{SignalAction, watch_signals};

@@ -15,30 +15,29 @@ use crate::size;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConnectionLimits {
-    /// Connections open at once, over all workers. Further ones wait in the kernel's queue.
-    /// The descriptor limit of the process lowers it further: a connection that is being answered
-    /// needs two descriptors, its own and the file's.
+    /// The maximum number of open connections, over all workers. Further ones wait in the kernel's
+    /// queue. The descriptor limit of the process lowers it further: a connection with a response
+    /// in progress needs two descriptors, for its socket and for the file.
     pub connections_max: usize,
-    /// Connections of one client at once, over all workers; further ones are closed when they are
-    /// accepted. A client is an IPv4 address or the first 64 bits of an IPv6 address; behind a
-    /// trusted proxy (`proxy`), the address that the proxy names. By default half of
-    /// `connections_max`, at least 8: one client never keeps out all others, and a whole company or
-    /// a mobile network, which may share one address, has room. The default does not hold for this
-    /// machine's own (loopback) connections and those of trusted proxies, and each worker counts
-    /// its own connections.
+    /// The maximum number of open connections of one client, over all workers; further ones are
+    /// closed when they are accepted. A client is an IPv4 address or the first 64 bits of an IPv6
+    /// address; behind a trusted proxy (`proxy`), the address that the proxy names. By default half
+    /// of `connections_max`, at least 8: one client never keeps out all others, and a whole company
+    /// or a mobile network, which may share one address, has room. The default does not apply to
+    /// this machine's own (loopback) connections and those of trusted proxies, and each worker
+    /// counts its own connections.
     pub connections_per_client_max: Option<NonZeroUsize>,
-    /// A head and a body that together have at most this size are sent in one call, with the body
-    /// read into memory behind the head; 0 disables it. A connection may use as much memory.
+    /// A head and a body of at most this total size are sent in one call, with the body read into
+    /// memory after the head; 0 disables it. A connection may use as much memory.
     #[serde(deserialize_with = "size::bytes")]
     pub joined_bytes_max: u64,
-    /// How long a connection may be idle between two requests. The default is longer than the
-    /// timeout of most clients, so that the client closes first and no request meets a closing
-    /// connection.
+    /// The maximum idle time between two requests. The default is longer than the timeout of most
+    /// clients, so that the client closes first and no request meets a closing connection.
     #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
-    /// How long a transfer may make no progress at all. It restarts whenever a byte has moved or
-    /// been acknowledged: with megabytes of send buffer a slow reader can need minutes before the
-    /// socket is writable again, while its acknowledgements arrive every second.
+    /// The maximum time without progress in a transfer. It restarts whenever a byte was moved or
+    /// acknowledged: with megabytes of send buffer a slow reader can need minutes before the socket
+    /// is writable again, while its acknowledgements arrive every second.
     #[serde(with = "humantime_serde")]
     pub stall_timeout: Duration,
     /// The minimum rate of a transfer, in acknowledged (sending) or received bytes per second,
@@ -67,16 +66,16 @@ pub struct ConnectionLimits {
     pub rate_per_client_max: Option<NonZeroU64>,
     /// The proxies that are trusted to name the client.
     pub proxy: Proxies,
-    /// How long a TLS handshake may take.
+    /// The timeout of a TLS handshake.
     #[serde(with = "humantime_serde")]
     pub handshake_timeout: Duration,
-    /// How long input is read and discarded after the last response, so that a reset does not
-    /// destroy it. No option: it begins again while the peer reads.
+    /// The time during which input is read and discarded after the last response, so that a reset
+    /// does not destroy it; it restarts while the peer reads. Not an option of configurations.
     #[serde(skip)]
     pub linger_timeout: Duration,
-    /// How long responses in progress may continue after the first request to stop. After a reload
-    /// or an upgrade, how long earlier connections may stay idle; their responses in progress have
-    /// no limit.
+    /// The time that responses in progress may continue after the first request to stop. After a
+    /// reload or an upgrade, the time that earlier connections may stay idle; their responses in
+    /// progress have no limit.
     #[serde(with = "humantime_serde")]
     pub stop_timeout: Duration,
 }
@@ -106,7 +105,7 @@ impl ConnectionLimits {
     /// Checks for limits that contradict each other.
     ///
     /// # Errors
-    /// [`Error::Contradiction`]: which ones, and what to change.
+    /// [`Error::Contradiction`] with the limits and the change to make.
     pub fn check(&self) -> Result<(), Error> {
         let is_below = |rate: Option<NonZeroU64>| {
             rate.is_some_and(|rate| rate.get() < self.rate_min.saturating_mul(2))
@@ -126,37 +125,37 @@ impl ConnectionLimits {
     }
 }
 
-/// Connections that the kernel completes before they are accepted, per worker: as many as
-/// `net.core.somaxconn` allows since Linux 5.4.
+/// Connections that the kernel completes before they are accepted, per worker. The kernel clamps it
+/// to `net.core.somaxconn` (4,096 since Linux 5.4), so this requests the maximum.
 pub(crate) const BACKLOG: i32 = 4_096;
 
-/// Unread input that is buffered for one connection: a head of a request, twice as large as usual
-/// servers allow. A peer that sends more has to wait (TCP flow control).
+/// Unread input that is buffered for one connection: room for a request head of twice the usual
+/// maximum of servers. A peer that sends more has to wait (TCP flow control).
 pub const INPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Input that is read and discarded after the last response: what a window holds, several times.
+/// Input that is read and discarded after the last response: several receive windows.
 pub(crate) const LINGER_BYTES_MAX: usize = 256 << 10;
 
-/// Over a shorter time a slow rate cannot be distinguished from a retransmission.
+/// The shortest window: below it a slow rate cannot be distinguished from a retransmission.
 const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);
 
-/// The size of a PROXY header. Without TLVs it has at most 232 bytes; proxies add names and details
-/// of TLS, hundreds of bytes.
+/// The maximum size of a PROXY header. Without TLVs it has at most 232 bytes; proxies add names and
+/// TLS details, hundreds of bytes.
 pub(crate) const PROXY_BYTES_MAX: usize = 4 << 10;
 
-/// How long a peer keeps its reservation while it takes nothing: as long as a reservation lasts.
-/// Slow peers must not hold back others.
+/// The time after which a peer that accepts nothing loses its reservation: as long as a reservation
+/// lasts. Slow peers must not hold back others.
 pub(crate) const RESERVATION_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// One client may have one of so many shares of all connections, unless it is configured otherwise.
+/// By default one client may have 1/`CLIENT_SHARE` of all connections.
 pub(crate) const CLIENT_SHARE: usize = 2;
 
-/// Connections of one client that are admitted however few there may be: browsers open six.
+/// The minimum number of connections that one client may have: browsers open six.
 pub(crate) const CLIENT_CONNECTIONS_MIN: usize = 8;
 
 /// Clients that have departed are remembered as long as their rate is reserved ahead; otherwise
-/// reconnecting would evade the limit. Beyond this many, which is 2 MiB, the first one is
-/// forgotten.
+/// reconnecting would evade the limit. Beyond this number, which takes 2 MiB, the oldest is
+/// removed.
 pub(crate) const DEPARTED_CLIENTS_MAX: usize = 16_384;
 
 /// The capacity of a connection's first read. Most request heads fit; for a larger one it is
@@ -168,139 +167,138 @@ pub(crate) const INPUT_BYTES_START: usize = 4 << 10;
 pub(crate) const DESCRIPTORS_ASIDE: usize = 16;
 pub(crate) const WORKER_DESCRIPTORS_ASIDE: usize = 48;
 
-/// What a worker opens before it serves, and what the process opens beside workers: for signals,
-/// the log and metrics.
+/// Descriptors that a worker opens before it serves, and that the process opens in addition: for
+/// signals, the log and metrics.
 pub(crate) const WORKER_DESCRIPTORS: usize = 6;
 pub(crate) const START_DESCRIPTORS: usize = 8;
 
-/// What a new connection needs: its socket, and two to look at a file and to open it.
+/// Descriptors that a new connection needs: its socket, and two to inspect a file and open it.
 pub(crate) const CONNECTION_DESCRIPTORS: usize = 3;
 
-/// How long after a call failed for want of descriptors a worker asks whether there are any before
-/// it accepts a connection.
+/// The time after a call failed for lack of descriptors in which a worker checks for free ones
+/// before it accepts a connection.
 pub(crate) const SHORTAGE_KEPT: Duration = Duration::from_secs(1);
 
-/// How long to wait after `accept` failed for lack of descriptors or memory, unless a connection
-/// ends before. Ten attempts a second cost nothing.
+/// The pause after `accept` failed for lack of descriptors or memory, unless a connection ends
+/// before. Ten attempts a second cost nothing.
 pub(crate) const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// How long a peer that has sent nothing, or only a part of a request, is spared when connections
-/// are closed to make room for new ones: a millisecond for each connection that there may be,
-/// within these bounds. So about a thousand new connections a second get their chance while
-/// somebody opens silent ones in masses. A request follows the handshake at once, and its parts
-/// follow each other, unless a packet is lost, which is repaired within 200 to 500 ms.
+/// The time for which a peer that has sent nothing, or only a part of a request, is not evicted: a
+/// millisecond for each connection allowed, within these bounds. So about a thousand new
+/// connections a second can send a request while an attacker opens silent ones in masses. A request
+/// follows the handshake immediately, and so do its parts, unless a packet is lost, which is
+/// repaired within 200 to 500 ms.
 pub(crate) const EVICTION_GRACE_MIN: Duration = Duration::from_millis(50);
 pub(crate) const EVICTION_GRACE_MAX: Duration = Duration::from_millis(500);
 
-/// How long a worker does not look again for connections whose wait is over: they may wait that
-/// much longer.
+/// The minimum interval between checks for overdue waits, which may last that much longer.
 pub(crate) const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
-/// How long to wait for a connection that may be closed, unless one ends before.
+/// The time to wait for an evictable connection, unless one ends before.
 pub(crate) const EVICTION_BACKOFF: Duration = Duration::from_millis(50);
 
-/// Of so many waiting connections one is closed at a time, since finding the longest waiting one
-/// takes a look at each.
+/// One of this many waiting connections is closed at a time, since finding the longest waiting one
+/// means checking all.
 pub(crate) const EVICTION_SHARE: usize = 1_024;
 
-/// Connections that are closed at a time, at most.
+/// The maximum number of connections that are closed at a time.
 pub(crate) const EVICTED_MAX: usize = 32;
 
-/// How long to wait before connecting again to a Unix socket whose queue is full.
+/// The pause before connecting again to a Unix socket whose queue is full.
 pub(crate) const CONNECT_BACKOFF: Duration = Duration::from_millis(10);
 
-/// What the connections of a worker share in the sizes of their turns. With up to 16 connections a
-/// response of 1 MiB leaves in one turn, which takes 6 % less processor time than two.
+/// The sum of the turn sizes of a worker's connections. With up to 16 connections a response of 1
+/// MiB is sent in one turn, which takes 6 % less processor time than two.
 pub(crate) const TURNS_BYTES: u64 = 16 << 20;
 
-/// What connections are sent before the event loop looks for new events, with at most one more
-/// turn, and as much as first turns that did not wait: a request that comes meanwhile waits for
-/// some sixty microseconds while no response begins.
+/// Bytes sent to connections before the event loop polls for new events, plus at most one more
+/// turn, and as much as first turns that did not wait: a request that arrives meanwhile waits for
+/// some sixty microseconds while no response starts.
 pub(crate) const ROUND_BYTES: u64 = 512 << 10;
 
-/// What the turn of a slow reader counts as in a round, at least: a small call takes as long as so
-/// many bytes of a large one. It may send a whole turn all the same, and counts as that next time.
+/// The minimum that a slow reader's turn counts as in a round: a small call takes as long as this
+/// many bytes of a large one. It may still send a whole turn, which counts in full the next time.
 pub(crate) const QUEUED_BYTES_MIN: u64 = 64 << 10;
 
-/// What of an outbox is encrypted at a time, and leaves by one call. Batches of 64 KiB cost a sixth
-/// more processor time per byte.
+/// The bytes of an outbox that are encrypted, and sent in one call, at a time. Batches of 64 KiB
+/// cost a sixth more processor time per byte.
 pub(crate) const SEALED_BATCH_BYTES: usize = 256 << 10;
 
-/// The least that an encrypted connection is allowed in a turn.
+/// The minimum that an encrypted connection may send in a turn.
 pub(crate) const SEALED_TURN_BYTES_MIN: u64 = 64 << 10;
 
-/// Once a socket was full, so many bytes are encrypted record by record: what it does not take
-/// waits in the memory of its connection.
+/// After a socket was full, this many bytes are encrypted record by record: bytes that it does not
+/// accept stay in the memory of the connection.
 pub(crate) const SEALED_CAUTION_BYTES: u64 = 1 << 20;
 
-/// The same for all connections of a worker, once a socket took less than it had room for: with
-/// thousands of slow readers the kernel runs short of memory for TCP, and what sockets do not take
+/// The same for all connections of a worker, after a socket accepted less than it had room for:
+/// with thousands of slow readers the kernel runs short of memory for TCP, and the unsent bytes
 /// would be kept for each of them.
 pub(crate) const SEALED_CAUTION_ALL_BYTES: u64 = 16 << 20;
 
-/// How many records are encrypted with one key of TLS 1.3, and in one connection of TLS 1.2: half
-/// of what AES-GCM allows (RFC 8446, section 5.5).
+/// The maximum number of records encrypted with one key of TLS 1.3, and in one connection of TLS
+/// 1.2: half of the limit of AES-GCM (RFC 8446, section 5.5).
 pub(crate) const KEY_RECORDS_MAX: u64 = 1 << 23;
 
-/// A range is worth the change to kernel TLS if it has so many bytes: that costs several system
-/// calls, and memory in the kernel.
+/// The minimum size of a range for which a connection switches to kernel TLS, which costs several
+/// system calls, and memory in the kernel.
 pub(crate) const OFFLOADED_BYTES_MIN: u64 = 1 << 20;
 
-/// How long a connection with kernel TLS waits for room before it tries again unasked; twice as
-/// long each time.
+/// The time that a connection with kernel TLS waits for room before it retries without an event;
+/// doubled each time.
 pub(crate) const KERNEL_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a call of the self-test of kernel TLS may take, and all of it.
+/// The timeout of each call of the kernel TLS self-test, and of the whole test.
 pub(crate) const SELF_TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Records without data (key updates, alerts, empty records) that a peer may send at once, and in a
-/// second.
+/// Records without data (key updates, alerts, empty records) that a peer may send in a burst, and
+/// per second.
 pub(crate) const TLS_MESSAGES_BURST: u32 = 32;
 pub(crate) const TLS_MESSAGES_PER_SECOND: u32 = 10;
 
-/// The same for a peer that is being sent something, one for each record: as many as there are in
-/// 64 MiB that it has not read. Systems for long paths give a connection half of that.
+/// The burst for a peer that is receiving data, one for each record: the number of records in 64
+/// MiB of unread data. Systems for long paths give a connection half of that.
 pub(crate) const TLS_MESSAGES_MAX: u32 = 4_096;
 
-/// Bytes of a handshake that wait for their end: certificates of clients are the longest.
+/// The maximum number of buffered handshake bytes: client certificates are the longest part.
 pub(crate) const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 
-/// An encrypted byte costs as much processor time as so many that the kernel sends alone: turns are
-/// smaller by as much.
+/// The processor time of an encrypted byte, in bytes sent by the kernel alone; turns are smaller by
+/// this factor.
 pub(crate) const SEALED_COST: u64 = 4;
 
 /// Threads of one worker that wait for disks, so that the worker itself never does. They sleep
 /// while the disk works; this many requests keep it busy, and more would only queue there.
 pub(crate) const READERS_MAX: usize = 8;
 
-/// Time between two warnings about events of one kind.
+/// The interval between two warnings of a [`LogThrottle`](crate::LogThrottle).
 pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// The same for warnings with the same words.
+/// The interval between two identical warnings.
 pub(crate) const LOG_SAME_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long a reload waits until earlier workers accept no more. They do after the event that they
-/// are handling, within milliseconds.
+/// The time that a reload waits for earlier workers to stop accepting. They stop after the event
+/// that they are handling, within milliseconds.
 pub(crate) const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long connections have to end when the server stops at once.
+/// The time that connections have to end when the server stops immediately.
 pub(crate) const STOP_NOW_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a connection that has sent nothing when the server stops has for its first request. A
-/// request usually follows the handshake at once; only clients that connect in advance take longer.
+/// The time that a silent connection has for its first request when the server stops. A request
+/// usually follows the handshake immediately; only clients that connect in advance take longer.
 pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Generations of workers alive at once, including the newest. Each is a set of threads with their
-/// files; it ends with its last response.
+/// The maximum number of live generations of workers, including the newest. Each is a set of
+/// threads with their files; it ends with its last response.
 pub(crate) const GENERATIONS_MAX: usize = 16;
 
-/// Sockets that are inherited at the start, from a service manager or from a predecessor.
+/// The maximum number of sockets inherited at the start, from a service manager or a predecessor.
 pub(crate) const INHERITED_MAX: usize = 4_096;
 
-/// The size of a message between a server and its successor: a socket path or a reason fits.
+/// The maximum size of a handover message: a socket path or a reason fits.
 pub(crate) const HANDOVER_BYTES_MAX: usize = 8 << 10;
 
-/// How long a successor has until it accepts connections. It opens folders and starts threads.
+/// The time that a successor has to accept connections. It opens folders and starts threads.
 pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a successor that has failed may take to end by itself: it prints why.
+/// The time that a failed successor has to print the reason and end, before it is killed.
 pub(crate) const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Limits log messages about events that occur again and again.
+//! Limits the rate of warnings about repeated events.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use crate::limits::{LOG_INTERVAL, LOG_SAME_INTERVAL};
 
-/// One warning per interval: a full disk, or a client with the wrong settings, has clients try
-/// again and again. What is not warned of is counted in the next warning, and logged in full at the
-/// level of debugging.
+/// Logs one warning per interval: on a full disk or with wrong settings, clients retry forever. The
+/// next warning counts the suppressed ones, which are logged at debug level.
 #[derive(Debug, Default)]
 pub struct LogThrottle {
     last: RefCell<Option<(Instant, String)>>,
@@ -16,7 +15,8 @@ pub struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// Warns of an event, unless there was a warning just now. Returns whether it does.
+    /// Logs a warning, unless the interval since the last one has not passed. Returns whether it was
+    /// logged.
     pub fn warn(&self, what: impl Display) -> bool {
         let warning = self.warning(what.to_string(), Instant::now());
         if let Some(warning) = &warning {

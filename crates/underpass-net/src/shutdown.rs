@@ -22,16 +22,16 @@ use crate::listen::unix::SocketFile;
 pub enum ShutdownPhase {
     /// Connections are accepted and served.
     Running,
-    /// Connections are not accepted any more. Open connections end with their next response, or
+    /// Connections are not accepted any more. Open connections end after their next response, or
     /// after the idle timeout.
     Retiring,
-    /// Idle connections are closed; responses in progress go on until the deadline.
+    /// Idle connections are closed; responses in progress continue until the deadline.
     Draining,
-    /// Everything ends at once.
+    /// Everything ends immediately.
     Now,
 }
 
-/// Waits until `phase` or a later one is reached, and returns which.
+/// Waits until `phase` or a later one is reached, and returns the phase.
 pub(crate) async fn reached(
     phases: &mut watch::Receiver<ShutdownPhase>,
     phase: ShutdownPhase,
@@ -55,11 +55,11 @@ pub struct Shutdown {
 pub(crate) struct ShutdownState {
     phase: ShutdownPhase,
     generations: Vec<watch::Sender<ShutdownPhase>>,
-    /// Held for generations to come; a worker has duplicates.
+    /// The sockets for later generations; each worker has duplicates.
     pub(crate) listeners: Listeners,
-    /// Of listeners that accept while the server drains. Workers may not remove files.
+    /// Files of listeners that accept while the server drains. Workers may not remove files.
     pub(crate) files: Vec<Arc<SocketFile>>,
-    /// Of the listeners, the last ones where there are none any more.
+    /// The identities of the listeners, or of the last ones after they were closed.
     identities: Vec<ListenerIdentity>,
 }
 
@@ -77,7 +77,7 @@ impl Shutdown {
         }
     }
 
-    /// For a worker: held as long as it may have clients.
+    /// Returns a receiver that a worker holds as long as it may have clients.
     pub(crate) fn serving(&self) -> watch::Receiver<()> {
         self.serving.subscribe()
     }
@@ -102,12 +102,12 @@ impl Shutdown {
         state.advance(next);
     }
 
-    /// The phase of the server.
+    /// Returns the phase of the server.
     pub fn phase(&self) -> ShutdownPhase {
         self.lock().phase
     }
 
-    /// Whether the newest generation listens at `at`.
+    /// Returns whether the newest generation listens at `at`.
     pub(crate) fn listens_at(&self, at: &ListenAt) -> bool {
         self.lock().listeners.contain(at)
     }
@@ -129,8 +129,8 @@ impl ShutdownState {
     pub(crate) fn advance(&mut self, phase: ShutdownPhase) {
         self.phase = phase.max(self.phase);
         if self.phase > ShutdownPhase::Running {
-            // Before any worker looks at its queue for the last time: while a duplicate is open
-            // here the kernel goes on completing connections, which nobody would accept.
+            // Before any worker checks its queue for the last time: while a duplicate is open here
+            // the kernel still completes connections, which no worker would accept.
             self.files
                 .extend(mem::take(&mut self.listeners).into_files());
         }
@@ -139,7 +139,7 @@ impl ShutdownState {
         }
     }
 
-    /// From here on `generation` accepts connections, on `listeners`, and all others retire.
+    /// Makes `generation` the one that accepts connections, on `listeners`; all others retire.
     pub(crate) fn replace_generation(
         &mut self,
         generation: watch::Sender<ShutdownPhase>,

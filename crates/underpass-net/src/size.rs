@@ -1,6 +1,6 @@
 //! Numbers of bytes in a configuration: `65536`, `"64KiB"`, `"10MB"`.
 //!
-//! For `#[serde(deserialize_with = "…")]`, as `humantime-serde` is for times.
+//! For `#[serde(deserialize_with = "…")]`, like `humantime-serde` for times.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,11 +10,11 @@ use bytesize::ByteSize;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// A number that may be written with a unit. `kB`, `MB`, `GB` are powers of 1000, `KiB`, `MiB`,
+/// Deserializes a number with an optional unit. `kB`, `MB`, `GB` are powers of 1000, `KiB`, `MiB`,
 /// `GiB` of 1024, in any case.
 ///
 /// # Errors
-/// What is neither, or does not fit.
+/// The value has another form, or does not fit.
 pub fn bytes<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -23,7 +23,7 @@ where
     deserializer.deserialize_any(Bytes(PhantomData))
 }
 
-/// The same where the option may be left out and is never 0.
+/// Deserializes an optional number with an optional unit that is never 0.
 ///
 /// # Errors
 /// As [`bytes`].

@@ -1,4 +1,4 @@
-//! What a confined worker can no longer do: a real worker tries it.
+//! The rights that a confined worker lacks, tried by a real worker.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,22 +18,23 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use underpass::{Piece, Policy};
 use underpass_net::{
-    Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, ReadOutcome,
-    Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine_as, start,
+    Confine, Connection, ConnectionLimits, Error, Inherited, ListenerConfig, Protocol, Reach,
+    ReadOutcome, Server as NetServer, ServerConfig, ShutdownPhase, WhileDraining, confine_as,
+    start,
 };
 use underpass_testkit::WAIT_MAX;
 
-/// Does what each line says, on a worker's thread and then on one of its blocking threads, and
-/// answers with how both went.
+/// Executes each line's command, on a worker's thread and then on one of its blocking threads, and
+/// responds with both results.
 #[derive(Clone)]
 struct Obedient {
     root: Arc<OwnedFd>,
     how: Confine,
-    /// Of Landlock.
+    /// The ABI of Landlock.
     abi: i32,
 }
 
-/// Reports nothing.
+/// An empty summary.
 struct Nothing;
 
 impl AddAssign<&Nothing> for Nothing {
@@ -46,7 +47,11 @@ impl Protocol for Obedient {
     type Summary = Nothing;
 
     fn confine(&self) -> Result<(), Error> {
-        confine_as(&[self.root.as_fd()], self.how, self.abi).map(drop)
+        let reach = Reach {
+            readable: vec![self.root.as_fd()],
+            ..Reach::default()
+        };
+        confine_as(&reach, self.how, self.abi).map(drop)
     }
 
     fn worker(&self) {}
@@ -109,7 +114,7 @@ fn obey(line: &str) -> io::Result<()> {
     }
 }
 
-/// A server of a folder, beside which is a file that no worker may read.
+/// A server of a folder, next to a file that no worker may read.
 struct Server {
     running: Option<NetServer<Nothing>>,
     folder: tempfile::TempDir,
@@ -157,7 +162,7 @@ impl Server {
         self.folder.path().join("root").join(name)
     }
 
-    /// How it went on the worker's thread and on one of its blocking threads: errors, 0 for none.
+    /// Returns the results on the worker's thread and on a blocking thread: errors, 0 for none.
     fn ask(&mut self, what: &str, on: impl AsRef<Path>) -> [i32; 2] {
         let line = format!("{what} {}\n", on.as_ref().display());
         self.lines.get_mut().write_all(line.as_bytes()).unwrap();
@@ -245,7 +250,7 @@ fn a_confined_worker_makes_no_connection_and_sends_no_signal() {
     assert_eq!(signalled, both(Errno::PERM));
 }
 
-/// A kernel of each ABI, as far as rights go: older ones lack what newer ones can refuse.
+/// Tries the rights of a kernel of each ABI: older ones can deny fewer.
 #[test]
 #[ignore = "needs Landlock of ABI 6; run by cargo xtask test"]
 fn a_worker_is_confined_as_far_as_each_abi_reaches_and_serves() {

@@ -1,4 +1,4 @@
-//! Why a server cannot start or reload.
+//! The reasons why a server cannot start or reload.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,61 +6,61 @@ use std::thread;
 
 use rustix::io::Errno;
 
-/// A server cannot start or reload.
+/// An error that prevents a start or a reload.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The root cannot be opened as a folder.
     #[error("cannot serve {}: {errno}", path.display())]
     Root {
-        /// Its path.
+        /// The path of the root.
         path: PathBuf,
         /// The error of the system call.
         #[source]
         errno: Errno,
     },
-    /// `openat2` is not available: the kernel is older than 5.6, or a filter forbids it.
+    /// `openat2` is unavailable: the kernel is older than 5.6, or a filter forbids it.
     #[error("cannot confine requests to the served folder: openat2: {errno}")]
     NoBeneath {
         /// The error of the system call.
         #[source]
         errno: Errno,
     },
-    /// The configuration is invalid: what is wrong and where, over several lines.
+    /// The configuration is invalid: the mistakes and their places, on several lines.
     #[error("{0}")]
     Config(String),
-    /// The file of a configuration cannot be read.
+    /// The configuration file cannot be read.
     #[error("cannot read the configuration {}: {error}", path.display())]
     ConfigFile {
-        /// Its path.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the system call.
         #[source]
         error: io::Error,
     },
-    /// Contradicting options of a site.
+    /// Options of a site contradict each other.
     #[error("the site of {}: {what}", root.display())]
     Site {
-        /// Its root.
+        /// The root of the site.
         root: PathBuf,
-        /// What is wrong.
+        /// The contradiction.
         what: String,
     },
-    /// Contradicting limits.
+    /// Limits contradict each other.
     #[error("contradicting limits: {what}")]
     Limits {
-        /// Which, and what to change.
+        /// The limits, and what to change.
         what: &'static str,
     },
     /// A reload cannot change this; a new process can.
     #[error("a reload cannot change {what}; restart the server")]
     Fixed {
-        /// The key.
+        /// The option's key.
         what: &'static str,
     },
-    /// There is no site to serve.
+    /// No site is configured.
     #[error("no site to serve")]
     NoSite,
-    /// Two sites have the same name.
+    /// More than one site has the same name.
     #[error("more than one site has the name {name}")]
     NameTaken {
         /// The name.
@@ -69,61 +69,61 @@ pub enum Error {
     /// The access log cannot be opened.
     #[error("cannot write the access log {}: {source}", path.display())]
     Log {
-        /// Which file.
+        /// The path of the log.
         path: PathBuf,
         /// The error of the system call.
         source: io::Error,
     },
-    /// Cannot listen on the address for metrics.
+    /// The listener for metrics cannot be opened.
     #[error("cannot serve metrics on {listen}: {source}")]
     Status {
-        /// Which one.
+        /// The address.
         listen: String,
         /// The error of the system call.
         source: underpass_net::Error,
     },
-    /// HTTPS cannot be spoken.
+    /// HTTPS cannot be set up.
     #[error("cannot serve HTTPS: {0}")]
     Tls(#[from] underpass_net::TlsError),
-    /// A reload has failed behind its first step: new certificates are in use, all else is as
-    /// before.
+    /// A reload failed after its first step: renewed certificates are in use, everything else is
+    /// unchanged.
     #[error("{0}; only the certificates were renewed, and are in use")]
     OnlyCertificates(#[source] Box<Error>),
-    /// A file of users, tokens, keys or certificates cannot be used, or is of no use.
+    /// A file with users, tokens, keys or certificates cannot be used.
     #[error("{}: {what}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, where, and what to do.
+        /// The mistake, its line if any, and what to do.
         what: String,
     },
-    /// Several of them.
+    /// Several errors.
     #[error("{}", .0.iter().map(Error::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Error>),
-    /// A file with secrets lies in a served folder.
+    /// A file with secrets is in a served folder.
     #[error("{what} {} is in the served folder {}", file.display(), root.display())]
     SecretServed {
-        /// What the file holds.
+        /// The content of the file.
         what: &'static str,
         /// The file.
         file: PathBuf,
-        /// The folder.
+        /// The served folder.
         root: PathBuf,
     },
-    /// Cannot start a thread.
+    /// A thread cannot be started.
     #[error("cannot {doing}: {source}")]
     Thread {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The error of the system call.
         source: io::Error,
     },
-    /// Cannot listen, or cannot start a worker.
+    /// A listener or a worker cannot be started.
     #[error("{0}")]
     Net(#[from] underpass_net::Error),
 }
 
-/// Starts a thread, which nobody waits for.
+/// Starts a detached thread.
 pub(crate) fn start_thread(
     name: &str,
     doing: &'static str,

@@ -1,4 +1,4 @@
-//! HTTPS: which listeners speak it, with which certificates, and how others lead there.
+//! HTTPS: the listeners that use it, their certificates, and redirects to it.
 
 pub(crate) mod check;
 mod hsts;
@@ -24,16 +24,16 @@ use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
 use crate::request::Scheme;
 
-/// What is offered by ALPN (RFC 7301, section 6): `curl --http1.0` asks for the older one alone.
+/// The ALPN protocols (RFC 7301, section 6): `curl --http1.0` offers only the older one.
 const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
-/// How often the files of certificates are read again: renewals replace them in their own time.
+/// The interval at which certificate files are reread to detect renewals.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 const ONLY_READ_WRITE: &str = "bodies pass user space where HTTPS is spoken: they can be sent by \
                               read_write only";
 
-/// The port of HTTPS, which URLs leave out.
+/// The default port of HTTPS, which URLs omit.
 pub(crate) const HTTPS_PORT: u16 = 443;
 
 /// The certificates in use. They outlive generations of workers.
@@ -44,15 +44,15 @@ pub(crate) struct HttpsState {
     pub(crate) reloads: ReloadCounts,
 }
 
-/// How often the files of certificates were read again, by what came of it.
+/// The number of reloads of certificate files, by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct ReloadCounts([AtomicU64; ReloadCounts::NAMES.len()]);
 
 impl ReloadCounts {
-    /// The words in metrics.
+    /// The outcomes as named in metrics.
     pub(crate) const NAMES: [&str; 3] = ["same", "changed", "failed"];
 
-    /// In the order of the names.
+    /// Returns the counts in the order of the names.
     pub(crate) fn values(&self) -> [u64; ReloadCounts::NAMES.len()] {
         self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
@@ -75,12 +75,12 @@ impl HttpsState {
         }
     }
 
-    /// The acceptor for these options, if any listener needs one: the present one, with its files
-    /// read again, or another one if the options are others. It is the present one as soon as
-    /// workers [use](HttpsState::set_present) it; renewed certificates are in use at once.
+    /// Returns the acceptor for these options, if any listener needs one: the current one, with its
+    /// files reread, or a new one if the options differ. A new one becomes current once workers
+    /// [use](HttpsState::set_present) it; renewed certificates are in use immediately.
     ///
     /// # Errors
-    /// [`Error::Tls`]; the certificates in use stay in use.
+    /// [`Error::Tls`]; the certificates in use do not change.
     pub(crate) fn acceptor(
         &self,
         options: &ServerOptions,
@@ -109,17 +109,17 @@ impl HttpsState {
         Ok((Some(Arc::new(loaded)), Refreshed::Same))
     }
 
-    /// Workers use this one from now on.
+    /// Makes workers use this acceptor from now on.
     pub(crate) fn set_present(&self, acceptor: Option<Arc<TlsAcceptor>>) {
         *self.acceptor.lock().unwrap_or_else(PoisonError::into_inner) = acceptor;
     }
 
-    /// Reads the files of the certificates again and has new connections use them.
+    /// Rereads the certificate files for new connections.
     ///
     /// # Errors
-    /// [`Error::Tls`]; the certificates in use stay in use.
+    /// [`Error::Tls`]; the certificates in use do not change.
     pub(crate) fn refresh(&self) -> Result<Refreshed, Error> {
-        // Held, so that what was read last is used.
+        // The lock is held so that concurrent calls cannot leave an older version in use.
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         match present.as_ref() {
             Some(present) => Ok(self.refresh_counted(present)?),
@@ -133,26 +133,25 @@ impl HttpsState {
         outcome
     }
 
-    /// What the certificates in use say of themselves.
+    /// Returns the facts about the certificates in use.
     pub(crate) fn certificates(&self) -> Vec<CertificateFacts> {
         let present = self.present();
         present.map(|one| one.certificates()).unwrap_or_default()
     }
 
-    /// The acceptor in use.
+    /// Returns the acceptor in use.
     pub(crate) fn present(&self) -> Option<Arc<TlsAcceptor>> {
         let present = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         present.clone()
     }
 
-    /// What became of connections that kernel TLS could have taken over.
+    /// Returns the outcomes for connections that kernel TLS could have taken over.
     pub(crate) fn offloads(&self) -> Vec<(OffloadOutcome, u64)> {
         let present = self.present();
         present.map(|one| one.offloads()).unwrap_or_default()
     }
 
-    /// Reads the files of the certificates again from time to time, on a thread that ends with the
-    /// state.
+    /// Rereads the certificate files regularly, on a thread that ends when the state is dropped.
     pub(crate) fn watch(self: &Arc<HttpsState>) -> Result<(), Error> {
         self.watch_every(REFRESH_INTERVAL)
     }
@@ -188,7 +187,7 @@ fn refresh(state: &Weak<HttpsState>) {
 }
 
 impl HttpListen {
-    /// What is spoken there.
+    /// Returns the scheme of the listener.
     pub(crate) fn spoken(&self, options: &ServerOptions) -> Scheme {
         self.scheme.unwrap_or(match options.tls.has_certificate() {
             true => Scheme::Https,
@@ -202,10 +201,10 @@ fn is_spoken(options: &ServerOptions) -> bool {
     all.any(|listen| listen.spoken(options) == Scheme::Https)
 }
 
-/// The field that has browsers come back by HTTPS, behind a line end, if it is configured.
+/// Returns the Strict-Transport-Security field, preceded by a line break, if configured.
 ///
 /// # Errors
-/// [`Error::Config`]: it makes no sense, or a rule of a site sends it too.
+/// [`Error::Config`]: the value is invalid, or a rule of a site sends the field too.
 pub(crate) fn hsts(options: &ServerOptions) -> Result<Option<String>, Error> {
     let Some(text) = &options.tls.hsts else {
         return Ok(None);
@@ -220,8 +219,8 @@ pub(crate) fn hsts(options: &ServerOptions) -> Result<Option<String>, Error> {
     field.map(Some)
 }
 
-/// Returns the port that unencrypted listeners redirect to: that of the first one with HTTPS. Of
-/// sockets that the service manager has passed, `activated` has the names and ports.
+/// Returns the port that unencrypted listeners redirect to: that of the first HTTPS listener.
+/// `activated` has the names and ports of sockets passed by the service manager.
 pub(crate) fn port(options: &ServerOptions, activated: &[(String, u16)]) -> Option<u16> {
     let passed = |wanted: &Option<String>| {
         let mut named = activated.iter();
@@ -237,7 +236,7 @@ pub(crate) fn port(options: &ServerOptions, activated: &[(String, u16)]) -> Opti
     })
 }
 
-/// The beginning of a URL with HTTPS, by the host that a request names.
+/// Returns the start of an HTTPS URL for a host.
 pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
     let mut origin = b"https://".to_vec();
     origin.extend_from_slice(host);
@@ -247,7 +246,7 @@ pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
     origin
 }
 
-/// Lets the user that root is about to become renew the certificate that is made.
+/// Gives the user to switch to the files of the self-signed certificate, to renew it.
 fn give(options: &ServerOptions, user: &User) {
     let Some(user) = user.number().ok().filter(|_| geteuid().is_root()) else {
         return;
@@ -255,13 +254,13 @@ fn give(options: &ServerOptions, user: &User) {
     for files in options.tls.files() {
         let folder = files.key.parent().map(Path::to_owned);
         for path in [Some(files.cert), Some(files.key), folder].iter().flatten() {
-            // Where it fails, it is warned of as a file that cannot be read.
+            // A failure is reported later, as a file that cannot be read.
             let _ = chown(path, Some(Uid::from_raw(user)), None);
         }
     }
 }
 
-/// All that is wrong: certificates and keys that cannot be used, or that clients refuse.
+/// Returns all mistakes: certificates and keys that are unusable, or that clients would reject.
 pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
     let mut wrong: Vec<_> = hsts(options).err().into_iter().collect();
     match check::served_key(options).map_or_else(|| HttpsState::default().acceptor(options), Err) {
@@ -276,12 +275,12 @@ pub(crate) fn check(options: &ServerOptions) -> Vec<Error> {
     wrong
 }
 
-/// How clients recognise a certificate that no authority has signed.
+/// The fingerprints by which clients recognise a self-signed certificate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CertificatePin {
     /// The SHA-256 hash of the certificate, as browsers show it: `0A:1B:…`.
     pub fingerprint: String,
-    /// That of its public key, as curl takes it for `--pinnedpubkey`: `sha256//…`.
+    /// The SHA-256 hash of the public key, as curl's `--pinnedpubkey` expects it: `sha256//…`.
     pub public_key: String,
 }
 
@@ -310,7 +309,7 @@ mod tests {
     use super::*;
     use crate::server::FileServer;
 
-    /// A new pair in these files.
+    /// Writes a new certificate and key to these files.
     fn renew(options: &TlsOptions) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -321,7 +320,7 @@ mod tests {
         certificate.der().clone()
     }
 
-    /// Whether a new connection is presented this certificate.
+    /// Whether a new connection is presented with this certificate.
     fn is_presented(certificate: &CertificateDer<'static>, to: SocketAddr) -> bool {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();

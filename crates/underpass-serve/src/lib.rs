@@ -6,16 +6,16 @@
 //!  path ─► site/resolve ──┘   (conditions, ranges)              (heads and file ranges)
 //! ```
 //!
-//! `request` parses, `site` finds files beneath a root and knows its configuration ([`rules`]),
+//! `request` parses, `site` finds files beneath a root and holds its configuration ([`rules`]),
 //! `answer` decides and writes, `body` produces listings, archives and compressed bodies while they
-//! are sent, `connection` runs the exchanges, `access` knows who may read what; `log`, `metrics`
-//! and `monitor` record and report them.
+//! are sent, `connection` runs the exchanges, `access` controls access; `log`, `metrics` and
+//! `monitor` record and report them.
 //!
 //! Sockets, workers and deadlines are in `underpass-net`, moving bytes is in `underpass`.
 
 #![forbid(unsafe_code)]
 
-/// Has types deserialised from text by their `parse`.
+/// Implements deserialisation from text by `parse`.
 macro_rules! deserialize_by_parse {
     ($($name:ident),* $(,)?) => {$(
         impl TryFrom<String> for $name {
@@ -46,6 +46,7 @@ mod options;
 mod request;
 mod server;
 mod site;
+mod upload;
 
 pub use access::check::{AccessDecision, AccessQuestion, decide_access};
 pub use access::options::{AccessCache, AccessOptions, OneLogin};
@@ -58,6 +59,7 @@ pub use https::CertificatePin;
 pub use limits::RequestLimits;
 pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use options::listen::HttpListen;
+pub use options::uploads::{FileMode, FolderPath, UploadOptions};
 pub use options::{ServerOptions, SiteOptions};
 pub use request::Scheme;
 pub use request::forwarded::{ClientPlace, client};
@@ -70,11 +72,11 @@ pub use options::settings::ConfigOverride;
 pub use server::{FileServer, serve, serve_on, warnings};
 pub use site::rules;
 
-/// Checks `options`: returns everything that cannot be served. Opens what [`serve`] would open, but
-/// binds no port and starts nothing.
+/// Checks `options`: returns everything that cannot be served. Opens the same files as [`serve`],
+/// but binds no port and starts nothing.
 ///
 /// # Errors
-/// None: mistakes are the result, an empty list if there are none.
+/// None: mistakes are returned as the result, an empty list if none were found.
 pub fn check(options: &ServerOptions) -> Vec<Error> {
     let mut wrong = site::check::check(&options.sites);
     wrong.extend(server::address_conflicts(options));

@@ -1,4 +1,4 @@
-//! Every bound of the HTTP engine, with its reason. Bounds of connections are in `underpass_net`.
+//! The limits of the HTTP engine, with their reasons. Limits of connections are in `underpass_net`.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -18,154 +18,152 @@ pub(crate) const EMPTY_LINES_MAX: usize = 2;
 /// Chunk extensions and trailers of one body. Clients hardly ever send any.
 pub(crate) const CHUNK_EXTRAS_BYTES_MAX: usize = 16 << 10;
 
-/// How long an open file is used before its name is resolved again. Long enough that a popular file
-/// costs next to nothing, short enough that a new version shows soon.
+/// The time for which an open file is used before its name is resolved again. Long enough that a
+/// popular file costs next to nothing, short enough that a new version shows soon.
 pub(crate) const OPEN_FILE_KEPT: Duration = Duration::from_secs(1);
 
-/// Files of a site that a worker keeps open. More than that many different ones a second are not
-/// worth keeping.
+/// Files of a site that a worker keeps open. If more are requested within a second, keeping them
+/// open is not worthwhile.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
 
-/// A file whose content is kept in memory while it is kept open. Larger ones leave by sendfile,
-/// which costs less than copying them.
+/// The largest file whose content is cached in memory while it is kept open. Larger ones are sent
+/// by sendfile, which costs less than copying them.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 16 << 10;
 
-/// Events about files that are read at a time: each is 16 bytes, without a name.
+/// The buffer for file events: each event takes 16 bytes, without a name.
 pub(crate) const WATCH_EVENTS_BYTES: usize = 4 << 10;
 
 /// Candidates in a `try` list. Each costs one or more file system lookups for every request.
 pub(crate) const TRIED_FILES_MAX: usize = 16;
 
-/// How often a file is opened where descriptors are short, before the request is answered with 503:
-/// each time one idle connection is closed, or a tenth of a second passes.
+/// Attempts to open a file while descriptors are short, before the response is 503: for each, one
+/// idle connection is closed, or a tenth of a second passes.
 pub(crate) const OPEN_ATTEMPTS_MAX: u32 = 12;
 
-/// How often a name is resolved again after a concurrent rename got in the way.
+/// Attempts to resolve a name that a concurrent rename interferes with.
 pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 
-/// How often that is done once more for a link in a folder that is listed or sent as an archive.
-/// Renames anywhere on the system get in the way of links that climb.
+/// The same for links in a folder that is listed or archived. Renames anywhere on the system
+/// interfere with links that contain `..`.
 pub(crate) const LINK_TRIES_MAX: usize = 64;
 
-/// A file changed less than this ago may change again without its date showing it, because HTTP's
-/// dates count whole seconds. It gets no `Last-Modified`.
+/// The minimum age of a change for `Last-Modified`. HTTP dates count whole seconds, so a file that
+/// changed later may change again without its date showing it.
 pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 
-/// Different refusals (mechanism and cause) that a worker counts apart. A machine shows one or two.
+/// Distinct refusals (mechanism and cause) that a worker counts separately. One or two are usual.
 pub(crate) const TALLIED_REFUSALS_MAX: usize = 16;
 
-/// How long the log's thread waits for more lines after the first one. It bounds how often the
-/// thread wakes and writes, and is too short to be noticed by a reader.
+/// The time the log thread waits for more lines after the first one. It limits how often the thread
+/// wakes and writes, and is too short to be noticed by a reader.
 pub(crate) const LOG_LINGER: Duration = Duration::from_millis(50);
 
-/// How long a worker that ends waits for its lines to be written. A disk that takes longer has
-/// lost them.
+/// The time a worker that ends waits for its lines to be written. After that they are lost.
 pub(crate) const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Entries of a folder that are sorted before they are listed. More rows are not read by people,
-/// and these take a few megabytes at most.
+/// Entries of a folder that are sorted before they are listed. People do not read more rows, and
+/// these take a few megabytes at most.
 pub(crate) const LISTED_ENTRIES_MAX: usize = 20_000;
-/// What the entries of all listings of a worker take in memory together. Beyond it rows are sent as
+/// The memory for the entries of all listings of a worker together. Beyond it, rows are sent as
 /// they are read.
 pub(crate) const LISTED_BYTES_MAX: usize = 32 << 20;
-/// Names of a folder that are looked at before something is sent. A look at a cold disk takes some
+/// Names of a folder that are examined before something is sent. With a cold disk each takes some
 /// milliseconds, so a client waits for a few seconds at most between two bytes.
 pub(crate) const LOOKS_PER_BATCH: usize = 512;
-/// Bytes made in memory before they are sent. More would not be any faster.
+/// Bytes produced in memory before they are sent. More would not be any faster.
 pub(crate) const BATCH_BYTES_MAX: usize = 64 << 10;
-/// Files of an archive that are open at once.
+/// Files of an archive that are open concurrently.
 pub(crate) const ARCHIVE_RANGES_PER_BATCH: usize = 8;
-/// Folders within folders of an archive; each is a descriptor that stays open.
+/// The nesting depth of folders in an archive; each level keeps a descriptor open.
 pub(crate) const ARCHIVE_DEPTH_MAX: usize = 64;
 /// Descriptors that an archive may have open: its folder, the folders within, and files. It starts
-/// only where its worker has so many left.
+/// only if its worker has as many left.
 pub(crate) const ARCHIVE_DESCRIPTORS: usize = 1 + ARCHIVE_DEPTH_MAX + ARCHIVE_RANGES_PER_BATCH;
-/// Archives that one worker makes at once.
+/// Archives that one worker produces concurrently.
 pub(crate) const ARCHIVES_MAX: usize = 16;
-/// Names of what was left out of an archive, kept until its end.
+/// Bytes of the names omitted from an archive, kept until its end.
 pub(crate) const LEFT_OUT_BYTES_MAX: usize = 64 << 10;
-/// Answers that one worker compresses at once: each holds up to 4 MiB until its last byte is
-/// compressed. Beyond that, files are sent as they are.
+/// Responses that one worker compresses concurrently: each holds up to 4 MiB until its last byte is
+/// compressed. Beyond that, files are sent uncompressed.
 pub(crate) const COMPRESSIONS_MAX: usize = 16;
-/// Those of them that one worker compresses at the same moment. The others wait for their turn, and
-/// most of a worker's threads for disks are left to listings, archives and cold files.
+/// Responses that one worker compresses at the same moment. The others wait for their turn, and
+/// most of a worker's disk threads remain for listings, archives and cold files.
 pub(crate) const COMPRESSING_MAX: usize = 2;
-/// How long a turn of compressing is, checked after each piece of [`READ_BYTES`]. Sixteen bodies
-/// have one each within the blink of an eye.
+/// The duration of a compression turn, checked after each piece of [`READ_BYTES`]. Sixteen bodies
+/// get a turn each within a fraction of a second.
 pub(crate) const COMPRESSING_TURN: Duration = Duration::from_millis(4);
-/// Content read at once for hashing or compressing: fits into a core's cache.
+/// The read size for hashing and compressing: fits into a core's cache.
 pub(crate) const READ_BYTES: usize = 128 << 10;
-/// What `Retry-After` says with 503, in seconds: long enough for an archive or a listing to leave.
+/// The `Retry-After` of a 503, in seconds: long enough for an archive or a listing to finish.
 pub(crate) const RETRY_AFTER_SECONDS: u64 = 5;
-/// Files hashed at once by a whole server, beside one small one. The processor is for the others.
+/// Files that a server hashes concurrently, in addition to one small file. Saves processor time.
 pub(crate) const DIGESTS_AT_ONCE_MAX: usize = 2;
 /// A file of at most this size is small: it is hashed in a few milliseconds.
 pub(crate) const DIGEST_SMALL_BYTES_MAX: u64 = 1 << 20;
-/// Requests that wait until another file is hashed, one of its size.
+/// Requests that wait for a hash, per size class.
 pub(crate) const DIGESTS_WAITING_MAX: usize = 64;
 /// Hashes remembered, of 150 bytes or so each.
 pub(crate) const DIGESTS_KEPT_MAX: usize = 1024;
 
-/// A password file, a token file or a key of links. The largest has a line of about 120 bytes for
-/// each of its entries.
+/// The size of a password, token or key file. The largest has a line of about 120 bytes per entry.
 pub(crate) const ACCESS_FILE_BYTES_MAX: u64 = 16 << 20;
 /// Users or tokens of one file.
 pub(crate) const ACCESS_ENTRIES_MAX: usize = 100_000;
-/// How often files of users, tokens and keys are looked at for changes: who is removed is locked
-/// out soon, and a look costs nothing.
+/// The interval at which the files of users, tokens and keys are checked for changes: a removed
+/// user is locked out soon, and a check costs nothing.
 pub(crate) const ACCESS_FILES_INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest key of signed links, which HMAC-SHA-256 wants to be as long as its hash; 32 bytes
-/// in base64 are longer.
+/// The shortest key of signed links. For HMAC-SHA-256 it should be as long as the hash; 32 bytes in
+/// base64 are longer.
 pub(crate) const LINK_KEY_BYTES_MIN: usize = 32;
-/// How long a browser keeps the cookie of a signed folder: a day's work. The link renews it.
+/// The maximum age of the cookie of a signed folder: a working day. The link renews it.
 pub(crate) const LINK_COOKIE_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
-/// Cookies of signed folders that are verified in one request: a browser has one for each folder
-/// above a path. Each costs a hash for each key.
+/// Cookies of signed folders that are verified per request: a browser has one for each parent folder
+/// of a path. Each costs one hash per key.
 pub(crate) const LINK_COOKIES_MAX: usize = 8;
 /// Memory that verifying one argon2id hash may take, in KiB; one thread verifies one at a time.
 pub(crate) const ARGON2_MEMORY_KIB_MAX: u32 = 256 << 10;
-/// Passes over it.
+/// Passes over that memory.
 pub(crate) const ARGON2_PASSES_MAX: u32 = 16;
 /// The cost of a bcrypt hash, doubled by each step: about two seconds of a processor.
 pub(crate) const BCRYPT_COST_MAX: u32 = 15;
-/// How long a worker remembers that a password was right. A file that changes ends it at once.
+/// The time for which a worker remembers a verified login. A file change ends it immediately.
 pub(crate) const LOGIN_KEPT: Duration = Duration::from_secs(300);
 /// Logins remembered, of about 100 bytes each.
 pub(crate) const LOGINS_KEPT_MAX: usize = 4096;
-/// Logins that wait to be verified. More would wait longer than people do.
+/// Logins that wait to be verified. People would not wait for more.
 pub(crate) const LOGINS_WAITING_MAX: usize = 64;
 /// Threads that verify passwords, half of the processors at most.
 pub(crate) const LOGIN_THREADS_MAX: usize = 4;
-/// Wrong passwords that a client may show at once: people mistype, and browsers ask in parallel.
+/// Wrong passwords that a client may send in a burst: people mistype, browsers ask in parallel.
 pub(crate) const LOGIN_FAILURES_AT_ONCE: u32 = 10;
-/// How often it may show one more after that.
+/// The interval after which a client may send one more.
 pub(crate) const LOGIN_FAILURE_INTERVAL: Duration = Duration::from_secs(5);
 /// Clients whose wrong passwords are counted; more count as one. About 32 bytes each.
 pub(crate) const LOGIN_CLIENTS_MAX: usize = 16_384;
-/// How often a link is followed on the way to one file, as in the kernel (path_resolution(7)).
+/// Links followed to find one file, as in the kernel (path_resolution(7)).
 pub(crate) const LINKS_FOLLOWED_MAX: usize = 40;
 
-/// The bounds of requests.
+/// The limits of requests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RequestLimits {
-    /// A request line; a longer one gets 414. Browsers and proxies stay below 8,000 bytes
-    /// (RFC 9112, section 3, asks to support at least that); twice as much costs nothing.
+    /// The length of a request line; a longer one gets 414. Browsers and proxies stay below 8,000
+    /// bytes (RFC 9112, section 3, asks to support at least that); twice as much costs nothing.
     #[serde(deserialize_with = "size::bytes")]
     pub line_bytes_max: usize,
-    /// A whole request head; a larger one gets 431. Large cookies reach 8–16 KiB. A connection may
-    /// hold as much memory.
+    /// The size of a request head; a larger one gets 431. Large cookies reach 8–16 KiB. A
+    /// connection may hold as much memory.
     #[serde(deserialize_with = "size::bytes")]
     pub head_bytes_max: usize,
-    /// From the first byte of a head to its last. A trickle does not extend it.
+    /// The time from the first byte of a head to its last. A trickle does not extend it.
     #[serde(with = "humantime_serde")]
     pub head_timeout: Duration,
-    /// For a request body that is thrown away.
+    /// The time to receive a request body that is discarded.
     #[serde(with = "humantime_serde")]
     pub body_timeout: Duration,
-    /// Requests on one connection; it is closed after the last one. No bound by default: a
-    /// connection that goes on costs less than a new one. Behind something that spreads connections
-    /// over servers, a bound spreads them anew.
+    /// Requests per connection; it is closed after the last one. Unlimited by default: keeping a
+    /// connection open costs less than a new one. Behind a load balancer, a limit redistributes
+    /// connections among servers.
     pub per_connection_max: Option<NonZeroU64>,
     /// Ranges in one request; more get the whole file. Readers of indexed formats ask for dozens.
     pub ranges_max: usize,
@@ -203,8 +201,11 @@ impl RequestLimits {
     }
 }
 
-/// Bytes of lines of the access log that may wait for the disk, for each worker: about 20,000
-/// lines. Further ones are dropped and counted: a full or stuck disk must not stop the server.
+/// How often expired uploads are removed.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Bytes of queued lines of the access log per worker, about 20,000 lines. Further lines are dropped
+/// and counted: a full or stuck disk must not stop the server.
 pub(crate) const LOG_QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// A request body is read and discarded up to this length, so that the connection can be kept; a
@@ -215,8 +216,8 @@ pub(crate) const DRAINED_BYTES_MAX: u64 = 64 << 10;
 /// a tail and a head, attacks for many.
 pub(crate) const UNSORTED_RANGES_MAX: usize = 16;
 
-/// `GET / HTTP/1.1` and some room.
+/// The length of `GET / HTTP/1.1`, and a reserve.
 const LINE_BYTES_MAX_MIN: usize = 64;
 
-/// A `Host` at least.
+/// The minimum size of the fields: a `Host`.
 const HEAD_BYTES_MORE: usize = 64;

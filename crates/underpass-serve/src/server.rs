@@ -1,7 +1,8 @@
-//! A server from its start to its end: workers that come and go, a log and counts that stay.
+//! A server from start to end: workers are replaced, log and metrics persist.
 
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use underpass::Mechanism;
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
@@ -15,8 +16,9 @@ use crate::access::verifier::PasswordVerifier;
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
 use crate::connection::worker::HttpShared;
-use crate::error::Error;
+use crate::error::{Error, start_thread};
 use crate::https::{self, CertificatePin, HttpsState};
+use crate::limits::SWEEP_INTERVAL;
 use crate::log::{AccessLog, LogOptions, rotation_obstacle};
 use crate::metrics::exposition::ServerCounts;
 use crate::metrics::registry::{MetricsRegistry, MetricsUse};
@@ -27,18 +29,19 @@ use crate::request::Scheme;
 use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
+use crate::upload::areas::UploadArea;
 
-/// A server at work. Dropping it ends everything at once.
+/// A running server. Dropping it ends everything immediately.
 #[derive(Debug)]
 pub struct FileServer {
     running: Server<ServeSummary>,
     kept: KeptState,
-    /// Of each place that is listened on.
+    /// The scheme of each listen address.
     spoken: Mutex<Vec<(ListenAt, Scheme)>>,
     log: LogOptions,
 }
 
-/// What stays when workers are replaced.
+/// The state that persists when workers are replaced.
 #[derive(Debug)]
 struct KeptState {
     registry: Arc<MetricsRegistry>,
@@ -46,12 +49,12 @@ struct KeptState {
     digests: Arc<DigestCache>,
     https: Arc<HttpsState>,
     verifier: Arc<PasswordVerifier>,
-    /// Of the sockets that the service manager has passed.
+    /// The names and ports of sockets passed by the service manager.
     activated_ports: Vec<(String, u16)>,
 }
 
 impl KeptState {
-    /// Starts what sites need that not everyone may read.
+    /// Starts the threads that restricted sites need.
     fn restrict(&self, options: &ServerOptions, sites: &Arc<ServedSites>) -> Result<(), Error> {
         if !sites.is_restricted {
             return Ok(());
@@ -64,8 +67,8 @@ impl KeptState {
     }
 }
 
-/// Serves the sites of `options` until its [`Server::shutdown`] stops it. Returns when
-/// connections are taken.
+/// Serves the sites of `options` until stopped by [`Server::shutdown`]. Returns once connections
+/// are accepted.
 ///
 /// # Errors
 /// Any [`Error`]; nothing is left running.
@@ -86,7 +89,7 @@ pub fn serve(options: &ServerOptions) -> Result<FileServer, Error> {
 }
 
 /// Like [`serve`], with sockets that were opened for this process: by a service manager, or by the
-/// process that this one succeeds.
+/// process that it succeeds.
 ///
 /// # Errors
 /// Any [`Error`]; nothing is left running.
@@ -110,7 +113,7 @@ pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<Fil
     kept.restrict(options, &sites)?;
     let (tls, _) = kept.https.acceptor(options)?;
     kept.https.watch()?;
-    let config = server_config(options, sites, &kept, tls.as_ref())?;
+    let config = server_config(options, Arc::clone(&sites), &kept, tls.as_ref())?;
     let running = underpass_net::start(&config, inherited).inspect_err(|_| {
         if let Some(log) = &kept.registry.log {
             log.discard();
@@ -118,6 +121,7 @@ pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<Fil
     });
     let running = running.map_err(|error| start_error(error, options))?;
     kept.https.set_present(tls);
+    sweep_uploads(&sites)?;
     warn(options, &kept.https);
     Ok(FileServer {
         running,
@@ -127,11 +131,11 @@ pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<Fil
     })
 }
 
-/// What works at first and will not later, or not for everybody: whether the log can be opened
-/// again, and certificates. Mistakes that [`crate::check`] finds are not among them.
+/// Returns warnings about settings that will fail later or for some clients: log rotation and
+/// certificates. The mistakes that [`crate::check`] finds are not included.
 pub fn warnings(options: &ServerOptions) -> Vec<String> {
     let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
-    // What the kernel cannot do is said by the check.
+    // Missing kernel features are reported by the check.
     let mut read = options.clone();
     read.tls.offload = OffloadMode::Off;
     let acceptor = HttpsState::default().acceptor(&read).ok();
@@ -142,7 +146,7 @@ pub fn warnings(options: &ServerOptions) -> Vec<String> {
     obstacle.into_iter().chain(cautions).collect()
 }
 
-/// Warns of what a server that has just started does not refuse.
+/// Logs warnings about a server that has just started.
 fn warn(options: &ServerOptions, https: &HttpsState) {
     let obstacle = rotation_obstacle(&options.log.access, options.user.as_ref());
     let certificates = https.certificates();
@@ -160,7 +164,7 @@ fn warn(options: &ServerOptions, https: &HttpsState) {
     }
 }
 
-/// Addresses of which a server could not listen on both.
+/// Returns an error for each pair of addresses that cannot both be bound.
 pub(crate) fn address_conflicts(options: &ServerOptions) -> Vec<Error> {
     let status = options.status.listen.as_ref().map(StatusAddress::listen_at);
     let listen = options.listen.iter().map(|listen| &listen.at);
@@ -177,13 +181,13 @@ pub(crate) fn address_conflicts(options: &ServerOptions) -> Vec<Error> {
 }
 
 impl FileServer {
-    /// Its workers: where they listen, how they are told to stop, how they are waited for.
+    /// Returns the server with its listeners, shutdown and join operations.
     pub fn running(&self) -> &Server<ServeSummary> {
         &self.running
     }
 
-    /// Where it listens for clients, and what is spoken there, with the ports that the kernel has
-    /// chosen.
+    /// Returns the listen addresses for clients and their schemes, with the ports that the kernel
+    /// has chosen.
     pub fn addresses(&self) -> Vec<(Scheme, Address)> {
         let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         let scheme = |at: &ListenAt| {
@@ -198,7 +202,7 @@ impl FileServer {
             .collect()
     }
 
-    /// How clients recognise the certificate in use, if this server has made it.
+    /// Returns the fingerprints of the certificate in use, if it is self-signed by this server.
     pub fn self_signed(&self) -> Option<CertificatePin> {
         let acceptor = self.kept.https.present()?;
         let certificates = acceptor.certificates();
@@ -208,11 +212,11 @@ impl FileServer {
         made.map(CertificatePin::of)
     }
 
-    /// Reads the files of certificates again, as happens every minute, and has new connections use
-    /// them. Returns whether they have changed.
+    /// Rereads the certificate files for new connections, as also happens every minute. Returns
+    /// whether they have changed.
     ///
     /// # Errors
-    /// [`Error::Tls`]; the certificates in use stay in use.
+    /// [`Error::Tls`]; the certificates in use do not change.
     pub fn reload_certificates(&self) -> Result<Refreshed, Error> {
         self.kept.https.refresh()
     }
@@ -222,11 +226,11 @@ impl FileServer {
         &self.kept.https
     }
 
-    /// Has a new process take over: see [`Server::upgrade`]. It resumes the TLS sessions of this
-    /// one, and writes to the open log where it may not open the file.
+    /// Lets a new process take over: see [`Server::upgrade`]. It resumes TLS sessions of this one,
+    /// and writes to the open log if it may not open the file.
     ///
     /// # Errors
-    /// As [`Server::upgrade`].
+    /// See [`Server::upgrade`].
     pub fn upgrade(
         &self,
         command: Command,
@@ -238,28 +242,28 @@ impl FileServer {
         self.running.upgrade(command, tls, file.as_ref(), started)
     }
 
-    /// Has the log's file opened anew: see [`crate::LogReopen::ask`].
+    /// Reopens the log file: see [`crate::LogReopen::ask`].
     pub fn reopen_log(&self) {
         self.log.reopen.ask();
     }
 
-    /// Ends the wait for lines of the log that nobody takes: the process is to end at once. They
-    /// are lost, which is reported.
+    /// Stops waiting for unwritten log lines, so that the process can end immediately. The lost
+    /// lines are reported.
     pub fn abandon_log(&self) {
         if let Some(log) = &self.kept.registry.log {
             log.buffers.abandon();
         }
     }
 
-    /// Goes on with other options, and drops no connection: see [`Server::reload`]. Folders and
-    /// the log's file are opened anew. Blocks until new workers take connections.
+    /// Applies other options without dropping a connection: see [`Server::reload`]. Folders and the
+    /// log file are reopened. Blocks until new workers accept connections.
     ///
-    /// Files of certificates that the server uses already are read first, and what is new is used
-    /// by all workers, those of earlier configurations included.
+    /// Certificate files already in use are reread first, and renewed certificates are used by all
+    /// workers, including those of earlier configurations.
     ///
     /// # Errors
-    /// Any [`Error`]; [`Error::Fixed`] for what only a new process can change. The server goes on
-    /// with the options that it had; with [`Error::OnlyCertificates`] it has renewed certificates.
+    /// Any [`Error`]; [`Error::Fixed`] if only a new process can change the option. The server
+    /// keeps its previous options; with [`Error::OnlyCertificates`] certificates have been renewed.
     pub fn reload(&self, options: &ServerOptions) -> Result<(), Error> {
         let (tls, refreshed) = self.kept.https.acceptor(options)?;
         let restarted = self.restart_workers(options, tls);
@@ -278,9 +282,10 @@ impl FileServer {
         options.requests.check()?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
         self.kept.restrict(options, &sites)?;
-        let config = server_config(options, sites, &self.kept, tls.as_ref())?;
+        let config = server_config(options, Arc::clone(&sites), &self.kept, tls.as_ref())?;
         let reloaded = self.running.reload(&config);
         reloaded.map_err(|error| start_error(error, options))?;
+        sweep_uploads(&sites)?;
         self.kept.https.set_present(tls);
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken(options);
         warn(options, &self.kept.https);
@@ -288,7 +293,7 @@ impl FileServer {
         Ok(())
     }
 
-    /// What all workers write to the same place can't change under half of them.
+    /// Rejects changes of settings that all workers must share.
     fn check_fixed(&self, options: &ServerOptions) -> Result<(), Error> {
         let (log, asked) = (&self.log, &options.log);
         let is_same_log = log.access == asked.access && log.format == asked.format;
@@ -299,6 +304,27 @@ impl FileServer {
         };
         Err(Error::Fixed { what })
     }
+}
+
+/// Removes expired uploads regularly, on a thread that ends when the sites are dropped.
+fn sweep_uploads(sites: &Arc<ServedSites>) -> Result<(), Error> {
+    if sites.all.iter().all(|site| site.uploads.is_empty()) {
+        return Ok(());
+    }
+    let sites = Arc::downgrade(sites);
+    let sweep = move || {
+        while let Some(sites) = sites.upgrade() {
+            let areas = sites.all.iter().flat_map(|site| &site.uploads);
+            areas.for_each(UploadArea::sweep);
+            drop(sites);
+            thread::sleep(SWEEP_INTERVAL);
+        }
+    };
+    start_thread(
+        "uploads",
+        "start the thread that removes expired uploads",
+        sweep,
+    )
 }
 
 fn spoken(options: &ServerOptions) -> Vec<(ListenAt, Scheme)> {
@@ -364,7 +390,7 @@ fn server_config(
     })
 }
 
-/// Keeps apart which of the addresses could not be listened on.
+/// Separates errors of the status address from those of other addresses.
 fn start_error(error: underpass_net::Error, options: &ServerOptions) -> Error {
     match &options.status.listen {
         Some(address) if error.is_about(&address.listen_at()) => Error::Status {

@@ -1,4 +1,4 @@
-//! Passwords, tokens and links as other programs show them.
+//! Passwords, tokens and links in other programs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use underpass_serve::{new_token, password_line, signed_link};
 use underpass_testkit::{WAIT_MAX, assert_same, content};
 
-/// A server whose files are for a user, a token and holders of links; a home for clients.
+/// A server whose files require a user, a token or a link, and a home folder for clients.
 struct Restricted {
     server: Server,
     home: TempDir,
@@ -56,7 +56,7 @@ impl Restricted {
         format!("http://{}{target}", self.server.address())
     }
 
-    /// The same with a user and a password in it.
+    /// Returns the URL with a user and a password.
     fn url_with(&self, user: &str, password: &str, target: &str) -> String {
         format!("http://{user}:{password}@{}{target}", self.server.address())
     }
@@ -65,7 +65,7 @@ impl Restricted {
         self.home.path().join(name)
     }
 
-    /// A program with this home, its token in a netrc, for a bounded time.
+    /// Returns a program with this home folder, its token in a netrc, and a time limit.
     fn client(&self, program: &str) -> Command {
         let netrc = format!("machine 127.0.0.1 login ci password {}\n", self.token);
         fs::write(self.file(".netrc"), netrc).unwrap();
@@ -133,7 +133,7 @@ fn curl_shows_passwords_tokens_and_links() {
     }
 }
 
-/// An archive of each folder would bring every file once for each folder above it.
+/// Following the archive links would fetch every file once for each folder above it.
 #[test]
 #[ignore = "needs wget; run by cargo xtask test"]
 fn wget_mirrors_a_site_without_its_archives() {
@@ -376,7 +376,7 @@ fn a_browser_shows_the_page_to_who_has_the_password() {
         let refused = dump(&url, &[]);
         assert!(!refused.contains("inside"), "{refused}");
     }
-    // A script shows them by a field. Without waiting for it the page would be dumped before.
+    // A script sends them in a field. The time budget lets it finish before the page is dumped.
     let expires = SystemTime::now() + Duration::from_secs(600);
     let access = &site.server.options().sites[0].access;
     let link = signed_link(access, "/script.html", expires).unwrap();
@@ -426,7 +426,7 @@ fn curl_keeps_the_cookie_of_a_signed_folder() {
     for outside in ["/other/f", "/live%20%C3%BC2", "/"] {
         assert_eq!(curl(&["-b", "jar"], outside), "401", "{outside}");
     }
-    // A jar that keeps to no path has nothing to gain.
+    // The server rejects the cookie for other paths, too.
     let jar = fs::read_to_string(site.file("jar")).unwrap();
     assert!(jar.contains("#HttpOnly_127.0.0.1"), "{jar}");
     let value = jar.lines().last().unwrap().split('\t').next_back().unwrap();
@@ -437,10 +437,10 @@ fn curl_keeps_the_cookie_of_a_signed_folder() {
     assert_eq!(curl(&up, &format!("{folder}../other/f")), "401");
 }
 
-/// What the page shows then.
+/// The text of the page after a granted request.
 const GRANTED: &str = "200 &lt;title&gt;t&lt;/title&gt;&lt;p&gt;inside";
 
-/// Shows what a request gets whose `Authorization` stands behind the `#` of the address.
+/// A page that shows the response to a request with the `Authorization` given after `#`.
 const FETCHES: &str = "<title>s</title><pre id=p></pre><script>\
     fetch('/page.html', {headers: {Authorization: decodeURIComponent(location.hash.slice(1))}})\
     .then(async r => { p.textContent = r.status + ' ' + await r.text(); });</script>";

@@ -1,6 +1,6 @@
-//! What a request gets: raw bytes in; status, fields, body and what becomes of the connection out.
+//! Responses: raw bytes in; status, fields, body and the state of the connection out.
 //!
-//! Every row is one request on a connection of its own. Its answer is checked whole and compared
+//! Every row is a request on a separate connection. Its response is checked completely and compared
 //! as one line, which `support::digest` writes. The rows follow RFC 9110 and 9112; where those
 //! leave a choice, the row is this server's.
 
@@ -34,7 +34,7 @@ fn run(rows: Vec<Row>) {
     }
 }
 
-/// An answer that ends the connection announces it.
+/// Checks that a response is marked `Connection: close` exactly if the connection ends.
 fn check_connection(request: &str, answer: &HttpResponse, expected: &str) {
     let says = answer.field("connection");
     match (expected.ends_with(" closed"), says) {

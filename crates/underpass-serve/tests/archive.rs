@@ -1,4 +1,4 @@
-//! Folders as tar files: what is in them, what is not, and what happens when files change.
+//! Folders as tar files: included and excluded files, and files that change meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,7 +31,7 @@ fn text(field: &[u8]) -> String {
     String::from_utf8(field[..end.unwrap_or(field.len())].to_vec()).unwrap()
 }
 
-/// Reads an archive whose names are short; pax heads are skipped.
+/// Parses an archive whose names are short, without its pax headers.
 fn members(archive: &[u8]) -> Vec<Member> {
     let mut members = Vec::new();
     let mut rest = archive;
@@ -61,7 +61,7 @@ fn names(members: &[Member]) -> Vec<&str> {
     members.iter().map(|member| &member.name[..]).collect()
 }
 
-/// Links that take turns with files while an archive is made: it is whole all the same.
+/// Links and files swapped while an archive is made do not damage it.
 #[test]
 fn names_that_change_their_kind_meanwhile_do_not_end_an_archive() {
     let server = Server::start();
@@ -153,7 +153,7 @@ fn an_archive_has_what_lies_in_the_folder_and_nothing_else() {
     assert!(members[6].content == pattern(1 << 20), "another content");
 }
 
-/// Members as `NAME=CONTENT` or `NAME>TARGET`.
+/// Returns members as `NAME=CONTENT` or `NAME>TARGET`.
 fn shown(archive: &[u8]) -> Vec<String> {
     let shown = members(archive).into_iter().map(|member| {
         let content = String::from_utf8_lossy(&member.content).into_owned();
@@ -165,7 +165,7 @@ fn shown(archive: &[u8]) -> Vec<String> {
     shown.collect()
 }
 
-/// As releases and the volumes of Kubernetes are laid out: a GET sends what visible links lead to.
+/// The layout of releases and of Kubernetes volumes: a GET follows the visible links.
 fn links_to_hidden_folders(server: &Server) {
     server.write("app/.releases/3/page", "page");
     server.write("app/.releases/3/sub/part", "part");
@@ -299,7 +299,7 @@ fn what_may_not_be_read_is_named_in_a_note() {
     let locked = server.site().join("d/small");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&locked).is_ok() {
-        // Root may read everything; as root too many levels are what is left out.
+        // Root may read everything; for root, folders nested too deeply are left out.
         let deep = server.site().join("d").join("x/".repeat(70));
         fs::create_dir_all(deep).unwrap();
     }
@@ -312,15 +312,15 @@ fn what_may_not_be_read_is_named_in_a_note() {
     assert_eq!(note.lines().count(), 2, "{note}");
 }
 
-/// Bytes that no compression makes less of.
+/// Returns incompressible bytes.
 fn noise() -> Vec<u8> {
     let mut noise = vec![0; LARGE];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
     noise
 }
 
-/// A client that has the beginning of an archive with one large file, which the server has opened
-/// by then, and reads no further.
+/// Returns a client that has the start of an archive with one large file, which the server has
+/// already opened, and reads no further.
 fn stalled(query: &str) -> (Server, HttpClient) {
     let server = Server::start();
     server.write("d/large", noise());
@@ -375,7 +375,7 @@ fn only_so_many_archives_are_made_at_once() {
     };
     assert_eq!(status, 503);
     drop(clients.pop());
-    // Its place is free as soon as the server has seen that it is gone.
+    // Its slot is free once the server has noticed that the client is gone.
     let is_free = || {
         let mut client = server.connect();
         client.send("HEAD /d/?download=tar HTTP/1.1\r\nHost: a\r\n\r\n");

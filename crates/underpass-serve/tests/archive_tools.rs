@@ -1,4 +1,4 @@
-//! Archives as others unpack them: the tree that comes out is the one that went in.
+//! Archives unpacked by other programs: the result is the original tree.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use sha2::{Digest, Sha256};
 use support::{Server, make_old, pattern};
 
-/// Everything below a folder: what it is, when it changed, a hash of what it has.
+/// Returns type, modification time and hash of everything below a folder.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut tree = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -43,7 +43,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, String> {
     tree
 }
 
-/// Names and contents of all kinds.
+/// Starts a site with names and contents of all kinds.
 fn site() -> Server {
     let server = Server::start();
     let long = "a name that is long ".repeat(12);
@@ -65,7 +65,7 @@ fn site() -> Server {
     server
 }
 
-/// Unpacks an archive by a command line that reads standard input.
+/// Unpacks an archive with a command that reads standard input.
 fn unpack(archive: &[u8], command: &str, arguments: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().with_extension("archive");
@@ -108,7 +108,7 @@ fn a_sparse_file_beyond_8_gib_has_its_size() {
     let large = fs::File::create(server.site().join("d/large")).unwrap();
     large.set_len(SIZE).unwrap();
     let url = format!("http://{}/d/?download=tar", server.address());
-    // Only the beginning is looked at: tar complains about the missing rest.
+    // Only the start is read, so tar complains about the missing rest.
     let script = "curl -s \"$0\" | head -c 8192 | tar --list --verbose --file=-";
     let listed = Command::new("sh").args(["-c", script, &url]).output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();

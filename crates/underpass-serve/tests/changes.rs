@@ -1,4 +1,4 @@
-//! Files that change while they are sent: what arrives is what was promised, or the connection
+//! Files that change while they are sent: the client gets the announced body, or the connection
 //! ends visibly.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -22,7 +22,7 @@ fn content() -> Vec<u8> {
     pattern(1 << 20).repeat(SIZE >> 20)
 }
 
-/// A server and a client that has the head of an answer and nothing more.
+/// Returns a server and a client that has read the head of a response and nothing more.
 fn stalled() -> (Server, HttpClient, HttpResponse) {
     let server = Server::start();
     server.write("probe", "probe");
@@ -34,7 +34,7 @@ fn stalled() -> (Server, HttpClient, HttpResponse) {
     (server, client, head)
 }
 
-/// The rest of a body that has to be complete.
+/// Reads the rest of a body, which must be complete.
 fn complete(mut client: HttpClient) {
     let body = client.read_exact(SIZE).unwrap();
     assert!(body == content(), "the body is another");
@@ -54,8 +54,8 @@ fn a_file_that_shrinks_ends_the_connection() {
     assert!(content().starts_with(&body[..body.len().min(SIZE / 2)]));
 }
 
-/// A file that is asked for again and again is neither opened nor looked at: what is answered right
-/// after a change is the change.
+/// A popular file is neither opened nor checked for each request, but every change is visible
+/// immediately.
 #[test]
 fn whatever_happens_to_a_popular_file_shows_at_once() {
     let server = Server::start();
@@ -76,17 +76,17 @@ fn whatever_happens_to_a_popular_file_shows_at_once() {
         };
         server.write("f", vec![round; 1000]);
         (0..4).for_each(|_| get(Some(&[round; 1000])));
-        // In place, its size and its date being what they were.
+        // In place, with the same size and date.
         fs::write(&path, [b'x'; 1000]).unwrap();
         make_old(&path);
         (0..4).for_each(|_| get(Some(&[b'x'; 1000])));
-        // By another of its names.
+        // Through another hard link.
         fs::hard_link(&path, &beside).unwrap();
         fs::write(&beside, [b'y'; 10]).unwrap();
         make_old(&path);
         (0..4).for_each(|_| get(Some(&[b'y'; 10])));
         fs::remove_file(&beside).unwrap();
-        // Replaced, and gone.
+        // Replaced, then deleted.
         server.write("new", [b'z'; 20]);
         fs::rename(server.site().join("new"), &path).unwrap();
         (0..4).for_each(|_| get(Some(&[b'z'; 20])));
@@ -155,7 +155,7 @@ fn a_file_that_is_unlinked_is_sent_to_its_end() {
     assert_eq!(server.get("/f").status, 404);
 }
 
-/// What can be asked of a file: all of it, a part, several parts; each far more than sockets hold.
+/// Kinds of requests for a file: all of it, a range, several ranges; each larger than sockets hold.
 const FORMS: [(&str, &str); 3] = [
     ("", "200 whole"),
     (
@@ -168,7 +168,7 @@ const FORMS: [(&str, &str); 3] = [
     ),
 ];
 
-/// A server, and a client that asked in this form and has the head of the answer only.
+/// Returns a server and a client that has sent such a request and read only the head.
 fn stalled_by(form: &str) -> (Server, HttpClient, HttpResponse) {
     let server = Server::start();
     server.write("probe", "probe");
@@ -226,7 +226,7 @@ fn a_file_cut_short_ends_the_connection_whatever_was_asked_of_it() {
             let path = server.site().join("f.txt");
             let file = OpenOptions::new().write(true).open(path).unwrap();
             file.set_len(length as u64).unwrap();
-            // A range that ends before the new end is whole.
+            // A range that ends before the new end is complete.
             let is_whole = form.contains("22000000") && length > 22_000_000;
             match client.read_exact(promised) {
                 Ok(_) => assert!(is_whole, "{form:?}: nothing was missing of {length} bytes"),

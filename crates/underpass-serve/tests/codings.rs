@@ -1,4 +1,4 @@
-//! Copies in content codings that lie beside files: who gets them, and how caches distinguish them.
+//! Precompressed copies next to files: content negotiation, and the fields for caches.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use support::{Server, find, make_old, pattern};
 use underpass_testkit::HttpResponse;
 
-/// `app.js` with a copy in every coding, which here are just other bytes.
+/// Starts a site with `app.js` and a copy in every coding, with arbitrary contents.
 fn site(options: &str) -> Server {
     let server = Server::configured(&format!(
         "precompressed = ['br', 'zstd', 'gzip']\n{options}"
@@ -63,7 +63,7 @@ fn everybody_gets_the_copy_they_like_best() {
         (coding(&alone), alone.field("vary")),
         ("200 plain".into(), Some("Accept-Encoding"))
     );
-    // Under its own name it is an ordinary file.
+    // Under its own name a copy is an ordinary file.
     let own = server.get_with("/app.js.gz", "Accept-Encoding: gzip, br");
     assert_eq!(coding(&own), "200 plain");
     assert_eq!(own.body, pattern(500));
@@ -97,7 +97,7 @@ fn the_preference_is_configured_and_off_by_default() {
 fn every_coding_has_a_strong_tag_of_its_own() {
     for recipe in ["mtime-size-inode", "mtime-size"] {
         let server = site(&format!("etag = '{recipe}'"));
-        // The same size and time as the plain file: only the coding is another.
+        // The size and time of the plain file; only the coding differs.
         server.write("same", "12345");
         server.write("same.br", "54321");
         server.write("same.gz", "abcde");
@@ -166,7 +166,7 @@ fn a_copy_of_another_state_is_not_sent() {
     assert_eq!(asked().body, b"brotli");
     fs::write(server.site().join("app.js"), "new").unwrap();
     assert_eq!(asked().body, b"new");
-    // A new copy under another inode, of the same time or later.
+    // A new copy with another inode, of the same time or later.
     let copy = server.site().join("new");
     fs::write(&copy, "new brotli").unwrap();
     let file = fs::File::open(&copy).unwrap();

@@ -1,5 +1,5 @@
-//! Files that are compressed while they are sent: who gets what, and what becomes of it when
-//! something goes wrong.
+//! Files that are compressed while they are sent: content negotiation, and the handling of
+//! failures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,13 +16,13 @@ use underpass_testkit::{HttpClient, HttpResponse};
 /// Far more than the buffers of both sockets hold.
 const LARGE: usize = 24 << 20;
 
-/// What compresses well, and nowhere the same.
+/// Returns text that compresses well but does not repeat.
 fn prose(length: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|line: u64| format!("line {line} of a long story\n").into_bytes());
     lines.take(length).collect()
 }
 
-/// Bytes that no compression makes less of.
+/// Returns incompressible bytes.
 fn noise() -> Vec<u8> {
     let mut noise = vec![0; LARGE];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
@@ -145,7 +145,7 @@ fn nothing_else_is_compressed() {
         let vary = varies.then_some("Accept-Encoding");
         assert_eq!(answer.field("vary"), vary, "{name}");
     }
-    // Nobody who refuses the plain file is refused for its size.
+    // A client that rejects the plain file is served even if the file is too small to compress.
     for (name, length) in [("small.txt", 1999), ("empty.txt", 0)] {
         let fields = "Accept-Encoding: gzip, identity;q=0";
         let answer = server.get_with(&format!("/{name}"), fields);
@@ -232,7 +232,7 @@ fn tags_are_weak_and_of_each_coding() {
             "gzip",
             412,
         ),
-        // Only the plain file can be compared strongly, so it is what such a condition is about.
+        // Only the plain file has a strong tag, so such a condition refers to it.
         (format!("If-Match: {}", tags[0]), "gzip", 200),
         (format!("If-Match: {}", tags[2]), "gzip", 412),
         (format!("If-Match: {}", tags[2]), "gzip, identity;q=0", 412),
@@ -276,7 +276,7 @@ fn ranges_are_of_the_plain_file() {
         assert_eq!(coding(&answer), "200 plain", "{whole}");
         assert_eq!(answer.body, prose(100_000));
     }
-    // A range may be ignored, and the plain file may not be sent.
+    // A range may be ignored, but the plain file may not be sent.
     let fields = "Accept-Encoding: gzip, identity;q=0\r\nRange: bytes=10-19";
     let answer = server.get_with("/story.txt", fields);
     assert_eq!(coding(&answer), "200 gzip");
@@ -325,7 +325,7 @@ fn who_does_not_know_chunks_gets_the_plain_file() {
     assert_eq!(coding(&plain), "200 plain");
     assert_eq!(plain.field("connection"), Some("keep-alive"));
     assert_eq!(plain.body, prose(100_000));
-    // The end of the connection is the only other way.
+    // Without chunked coding, only the end of the connection can end the body.
     let insists = old("gzip, identity;q=0");
     assert_eq!(coding(&insists), "200 gzip");
     assert_eq!(insists.field("connection"), Some("close"));
@@ -333,7 +333,7 @@ fn who_does_not_know_chunks_gets_the_plain_file() {
     assert_eq!(decoded(&insists), prose(100_000));
 }
 
-/// A client that has the beginning of a body that does not compress, and reads no further.
+/// Returns a client that has the start of an incompressible body, and reads no further.
 fn stalled(server: &Server, coding: &str) -> HttpClient {
     let mut client = HttpClient::connect_slow(server.address());
     client.send(format!(
@@ -373,10 +373,10 @@ fn beyond_so_many_at_once_files_are_sent_as_they_are() {
     assert_eq!(plain.body, prose(100_000));
     assert!(plain.field("etag").unwrap().starts_with('"'));
     assert_eq!(get("gzip, identity;q=0").status, 503);
-    // With a client that goes away the work ends, and its place is free.
+    // When a client disconnects, its compression ends and its slot is free.
     drop(clients.pop());
     while coding(&get("gzip")) == "200 plain" {}
-    // Who reads on gets the rest.
+    // A client that continues reading gets the rest.
     let mut slow = clients.pop().unwrap();
     let mut body = Vec::new();
     while let Some(chunk) = slow.chunk().unwrap() {

@@ -1,5 +1,4 @@
-//! A large file that is compressed for a slow client. A process of its own, whose memory is looked
-//! at.
+//! A large file compressed for a slow client, in a separate process whose memory is measured.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,12 +11,12 @@ use support::{Server, peak_kib};
 use underpass_testkit::HttpClient;
 
 const LENGTH: u64 = 200 << 20;
-/// What compressing takes, on top of what this process has anyway. Noise at the front makes what
-/// is sent larger than what the sockets hold.
+/// Memory for compression, in addition to what this process needs anyway. Noise at the start makes
+/// the compressed body larger than the socket buffers.
 const GROWTH_KIB_MAX: u64 = 24 << 10;
 const NOISE: usize = 64 << 20;
 
-/// The chunks of a body, one after the other.
+/// The chunks of a body, as a stream.
 struct Body<'c> {
     client: &'c mut HttpClient,
     chunk: Vec<u8>,
@@ -36,14 +35,14 @@ impl Read for Body<'_> {
     }
 }
 
-/// Reads the plain file to the end of a connection, and returns the number of bytes with the head.
+/// Reads the plain file until the connection ends, and returns the number of bytes with the head.
 fn read_plain(server: &Server) -> u64 {
     let mut client = server.connect();
     client.send("GET /large.txt HTTP/1.0\r\n\r\n");
     io::copy(&mut client.socket, &mut io::sink()).unwrap()
 }
 
-/// Hashes what comes out.
+/// Hashes a decoded body.
 fn hash(mut plain: impl Read) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     io::copy(&mut plain, &mut hasher).unwrap();
@@ -70,8 +69,8 @@ fn memory_is_that_of_a_window_and_a_batch() {
             "GET /large.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"
         ));
         assert_eq!(client.head().field("content-encoding"), Some(coding));
-        // The server has filled the sockets and waits, as long as somebody else takes for all of
-        // the plain file.
+        // While another client reads all of the plain file, the server has filled the sockets and
+        // waits.
         client.await_bytes(1);
         assert!(read_plain(&server) > LENGTH);
         let body = Body {

@@ -1,4 +1,4 @@
-//! What is compressed while it is sent, as others read it.
+//! Bodies compressed while they are sent, decoded by other programs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use sha2::{Digest, Sha256};
 use support::{Server, pattern};
 
-/// What a command line of a shell prints, of which `$0` is this.
+/// Returns the output of a shell script, whose `$0` is `argument`.
 fn printed(script: &str, argument: &str) -> Vec<u8> {
     let output = Command::new("bash")
         .args(["-o", "pipefail", "-c", script, argument])
@@ -35,14 +35,14 @@ fn other_programs_read_the_same_file() {
         for script in [
             "curl -fsS -H 'Accept-Encoding: gzip' \"$0\" | gzip -dc",
             "curl -fsS -H 'Accept-Encoding: zstd' \"$0\" | zstd -dc",
-            // These three by curl itself.
+            // Decoded by curl itself.
             "curl -fsS --compressed -H 'Accept-Encoding: br' \"$0\"",
             "curl -fsS --compressed -H 'Accept-Encoding: gzip' \"$0\"",
             "curl -fsS --compressed -H 'Accept-Encoding: zstd' \"$0\"",
         ] {
             let plain = printed(script, &url);
             assert_eq!(Sha256::digest(&plain), expected, "{script} of {name}");
-            // Without decoding it is another one, or nothing was compressed.
+            // Without decoding, the body must differ, or it was not compressed.
             let coded = script.split('|').next().unwrap();
             let coded = coded.replace("--compressed", "");
             let raw = printed(coded.trim(), &url);

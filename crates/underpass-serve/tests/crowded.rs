@@ -1,4 +1,4 @@
-//! As many connections as there may be: those that wait for a request make room for new ones.
+//! The maximum number of connections: those that wait for a request make room for new ones.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,14 +14,14 @@ use underpass_testkit::{HttpClient, WAIT_MAX, wait_until};
 
 const SMALL: &[u8] = b"small";
 
-/// Longer than a silent connection is spared: half a second.
+/// Longer than the grace period of silent connections, which is half a second.
 const GRACE_OVER: Duration = Duration::from_millis(700);
 
-/// A server for so many connections on its one worker.
+/// Starts a server for so many connections on its only worker.
 fn server(connections_max: usize, change: impl FnOnce(&mut ServerOptions)) -> Server {
     let server = Server::with(|options| {
         options.connections.connections_max = connections_max;
-        // What is not closed to make room stays longer than any test.
+        // Connections not closed to make room stay open longer than any test.
         options.connections.idle_timeout = WAIT_MAX * 2;
         options.requests.head_timeout = WAIT_MAX * 2;
         change(options);
@@ -31,7 +31,7 @@ fn server(connections_max: usize, change: impl FnOnce(&mut ServerOptions)) -> Se
     server
 }
 
-/// Waits until silent connections are not spared any more: it is time that is tested.
+/// Waits until the grace period of silent connections is over.
 fn await_grace() {
     let start = Instant::now();
     wait_until("the end of the grace", || start.elapsed() > GRACE_OVER);
@@ -94,7 +94,7 @@ fn incomplete_requests_make_room_after_idle_connections() {
         client.send("GET /f HT");
     }
     new.send("GET /f HT");
-    // All four are incomplete.
+    // All four have sent incomplete requests.
     let mut newest = idle(&server);
     ask(&mut newest);
 }
@@ -137,7 +137,7 @@ fn silent_connections_to_the_status_address_do_not_delay_it() {
     });
     let start = Instant::now();
     let mut silent = Vec::new();
-    // Each round would take the 5 seconds that a connection may take.
+    // If silent connections blocked it, each round would take their 5 seconds.
     for _ in 0..8 {
         silent.extend((0..16).map(|_| UnixStream::connect(&path).unwrap()));
         let mut scraper = HttpClient::connect_unix(&path);

@@ -1,6 +1,6 @@
-//! How connections end without a request to: deadlines, bounds and a server that stops.
+//! Ends of connections that clients did not ask for: deadlines, limits and shutdown.
 //!
-//! A deadline is made short and its effect awaited; nothing here sleeps and hopes.
+//! Deadlines are short and their effects are awaited, never assumed after a sleep.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -68,7 +68,7 @@ fn an_idle_connection_is_closed_without_a_word() {
     server.write("f", "f");
     let mut fresh = server.connect();
     assert_eq!(fresh.rest(), b"");
-    // One that was closed before its request came is no connection that was used.
+    // A connection that was closed before its request arrived does not count as used.
     let mut used = wait_for("answer", || {
         let mut used = server.connect();
         used.send(GET);
@@ -91,8 +91,8 @@ fn a_client_that_takes_nothing_is_cut_off() {
 
 #[test]
 fn a_slow_client_is_not() {
-    // All of it takes longer than nothing may move, and every part of it a fraction of that: a busy
-    // machine may hold the client up for most of it.
+    // The whole body takes longer than the stall timeout, and every part a fraction of it: a busy
+    // machine may delay the client for most of it.
     let stall_timeout = 8 * SHORT;
     let server = Server::with(|options| options.connections.stall_timeout = stall_timeout);
     let content = pattern(SIZE);
@@ -111,7 +111,7 @@ fn a_slow_client_is_not() {
     assert!(body == content, "the body is another");
 }
 
-/// The socket of such a client takes more only every few seconds, when a good part of its buffer is
+/// The socket of such a client becomes writable only every few seconds, when much of its buffer is
 /// free.
 #[test]
 fn who_reads_less_than_the_socket_takes_at_once_has_not_stalled() {
@@ -152,7 +152,7 @@ fn connections_beyond_the_bound_wait() {
     let server = Server::with(|options| options.connections.connections_max = 2);
     server.write("f", "f");
     server.write("large", pattern(SIZE));
-    // Idle ones would make room.
+    // Idle ones would be closed to make room.
     let [first, _second] = [(); 2].map(|()| {
         let mut busy = HttpClient::connect_slow(server.address());
         busy.ask("/large");
@@ -207,7 +207,7 @@ fn a_request_under_way_when_the_stop_comes_is_answered_and_logged() {
     let (half, other) = GET.split_at(10);
     client.send(half);
     let mut idle = server.connect();
-    // The answer here shows that the first half has been read: one worker, in order.
+    // This response shows that the first half was read, since one worker reads in order.
     idle.send(GET);
     idle.response();
     server.running().shutdown().advance(ShutdownPhase::Draining);
@@ -227,7 +227,7 @@ fn connections_in_the_queue_when_the_stop_comes_are_answered() {
     let mut busy = HttpClient::connect_slow(server.address());
     busy.send(GET);
     busy.head();
-    // There is no place for these: they wait in the kernel's queue.
+    // These are above the limit: they wait in the kernel's queue.
     let mut waiting = [server.connect(), server.connect()];
     for client in &mut waiting {
         client.send(GET);
@@ -270,7 +270,7 @@ fn stopping_at_once_cuts_answers() {
     within(move || server.stop());
 }
 
-/// What arrives at a closed socket is answered with a reset, which destroys what is not read yet.
+/// Data that arrives at a closed socket causes a reset, which discards everything not yet read.
 #[test]
 fn who_still_reads_when_the_connection_is_to_end_gets_all() {
     const STEP: usize = 20_000;

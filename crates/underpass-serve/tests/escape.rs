@@ -1,4 +1,4 @@
-//! Nothing outside of the served folder can be read, by any spelling and at any moment.
+//! Nothing outside the served folder can be read, with any spelling and at any time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ use underpass_testkit::{HttpClient, WAIT_MAX};
 const SECRET: &str = "the secret";
 const PUBLIC: &str = "for everybody";
 
-/// A site with something worth stealing beside it.
+/// Starts a site with secrets next to it.
 fn site() -> Server {
     with_secrets(Server::start())
 }
@@ -170,8 +170,8 @@ fn what_is_no_file_is_not_opened() {
     writer.join().unwrap();
 }
 
-/// The names of the request decide, not those that a link leads to: what a link with a visible name
-/// shows is the will of whoever made it. Volumes of Kubernetes are made of such links.
+/// Hidden names count in the request, not in the target of a link: whoever makes a link with a
+/// visible name wants its target to be visible. Kubernetes volumes consist of such links.
 #[test]
 fn a_link_shows_a_hidden_target_and_nothing_hidden_beneath_it() {
     let layout = |server: &Server| {
@@ -260,14 +260,14 @@ fn where_all_links_are_followed_a_swap_leads_where_it_leads() {
     );
 }
 
-/// What a link that leads out is worth.
+/// The effect of following a link to the outside.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Opens {
     Nothing,
     Secrets,
 }
 
-/// Ends those who swap, also where the test fails: a scope waits for them.
+/// Stops the swapping threads, even if the test fails, since the scope waits for them.
 struct Ends<'d>(&'d AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -276,12 +276,12 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Swaps a folder for a link that leads out, again and again, while its files are asked for, and
-/// goes on until both have been met.
+/// Repeatedly swaps a folder for a link to the outside while its files are requested, until both
+/// have been seen.
 fn swap(server: Server, names: usize, opens: Opens) {
     let (folder, link) = (server.site().join("swapped"), server.site().join("other"));
     fs::create_dir(&folder).unwrap();
-    // Many names: one that is kept open is not resolved again for a moment.
+    // Many names, since a name that is kept open is not resolved again for a moment.
     for name in 0..names {
         fs::write(folder.join(name.to_string()), PUBLIC).unwrap();
         fs::write(server.outside().join(format!("beside/{name}")), SECRET).unwrap();
@@ -311,7 +311,7 @@ fn swap(server: Server, names: usize, opens: Opens) {
             match answer.status {
                 200 if answer.body == SECRET.as_bytes() => secrets += 1,
                 200 => found += 1,
-                // A name that is renamed faster than it resolves has an answer of its own.
+                // A name that is renamed faster than it resolves gets 503.
                 404 | 503 => missing += 1,
                 _ => panic!("{answer:?}"),
             }
@@ -340,20 +340,20 @@ fn parents_swapped_and_moved_at_every_level_do_not_open_the_way() {
             fs::write(top.join(format!("b/c/{name}")), content).unwrap();
         }
     }
-    // From each level a link to the same level beside the site.
+    // On each level a link to the same level next to the site.
     symlink("../beside/a", root.join("top")).unwrap();
     symlink("../../beside/a/b", root.join("a/middle")).unwrap();
     symlink("../../../beside/a/b/c", root.join("a/b/bottom")).unwrap();
-    // One that climbs within the site as long as nobody moves what it is in.
+    // A link that climbs within the site unless its folder is moved.
     symlink("../../a/b/c", root.join("a/b/within")).unwrap();
-    // Whoever swaps does it in open folders: by paths, which change meanwhile, what lies beside the
-    // site would be moved into it now and then.
+    // Swaps are done in open folders: paths change meanwhile, and would sometimes move files from
+    // outside into the site.
     let open = |path: &str| fs::File::open(root.join(path)).unwrap();
     let (top, a, b) = (open("."), open("a"), open("a/b"));
     let done = AtomicBool::new(false);
     let swap = |folder: &fs::File, one: &str, other: &str| {
         while !done.load(Ordering::Relaxed) {
-            // A name may be moved away just now.
+            // The name may have been moved away.
             let _ = renameat_with(folder, one, folder, other, RenameFlags::EXCHANGE);
             std::thread::yield_now();
         }
@@ -363,7 +363,7 @@ fn parents_swapped_and_moved_at_every_level_do_not_open_the_way() {
         scope.spawn(|| swap(&a, "b", "middle"));
         scope.spawn(|| swap(&b, "c", "bottom"));
         scope.spawn(|| {
-            // Out of the site and back, so that `..` within it leads elsewhere.
+            // Out of the site and back, so that `..` within it temporarily leads elsewhere.
             let moved = outside.join("moved");
             while !done.load(Ordering::Relaxed) {
                 let _ = renameat(&a, "b", CWD, &moved);
@@ -382,20 +382,20 @@ fn parents_swapped_and_moved_at_every_level_do_not_open_the_way() {
             })
             .collect();
         let found: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-        // Before a client's failure ends this one: the scope waits for those who swap.
+        // Stops the swapping threads before a client's panic ends this one; the scope joins them.
         done.store(true, Ordering::Relaxed);
         found.into_iter().map(Result::unwrap).sum()
     });
     assert!(found > 0, "nothing was ever found");
 }
 
-/// Requests a name in two ways; returns how often it was there.
+/// Requests a name in two ways; returns the number of times it was found.
 fn served(client: &mut HttpClient, name: usize) -> usize {
     let targets = [format!("/a/b/c/{name}"), format!("/a/b/within/{name}")];
     let statuses = targets.map(|target| {
         let answer = client.get(&target);
         assert!(!answer.body.starts_with(SECRET.as_bytes()), "{target}");
-        // 403: opened while it was moved out, which confined workers may not read.
+        // 403: opened after it was moved out, where confined workers may not read it.
         assert!(matches!(answer.status, 200 | 403 | 404 | 503), "{answer:?}");
         answer.status
     });

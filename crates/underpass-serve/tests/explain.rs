@@ -1,4 +1,4 @@
-//! Answers that name their mechanism.
+//! Responses that name their mechanism.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -109,7 +109,7 @@ fn a_listing_is_no_response_with_nothing_to_move() {
     client.get("/d/");
     let made = previous(&mut client);
     let bytes = made.strip_suffix(" bytes from memory").unwrap();
-    // With the sizes of its chunks.
+    // Including the sizes of its chunks.
     assert!(bytes.parse::<usize>().unwrap() >= listing, "{made}");
     let text = "404 Not Found: there is no such file\n".len();
     assert_eq!(previous(&mut client), format!("{text} bytes from memory"));

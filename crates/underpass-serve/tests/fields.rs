@@ -1,5 +1,4 @@
-//! Fields of answers: media types, caching, fields of the configuration, other origins,
-//! what is to be saved, what tags are made of.
+//! Fields of responses: media types, caching, configured fields, CORS, downloads, entity-tags.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! HTTPS: bodies, handshakes, certificates, and what is not encrypted beside it.
+//! HTTPS: bodies, handshakes, certificates, and plain HTTP on the same server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -79,7 +79,7 @@ fn a_slow_reader_gets_every_byte_once() {
             let head = client.head();
             assert_eq!(head.field("Content-Length"), Some("20000000"));
             let mut got = Vec::new();
-            // In pieces of odd sizes, so that the socket is full again and again.
+            // In pieces of odd sizes, so that the socket becomes full many times.
             while got.len() < body.len() {
                 let most = (got.len() % 7919 + 1).min(body.len() - got.len());
                 got.extend(client.read_exact(most).unwrap());
@@ -98,7 +98,7 @@ fn the_end_of_a_connection_is_announced_and_a_truncated_body_is_not() {
     let mut client = connect(&config, server.address(), "localhost");
     client.send("GET /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(client.response().body, b"content");
-    // With a close_notify: without, rustls reports an unexpected end.
+    // With a close_notify; without one, rustls reports an unexpected end.
     assert_eq!(client.read_to_end().unwrap(), b"");
 
     let long = server.site().join("shrinks");
@@ -113,7 +113,7 @@ fn the_end_of_a_connection_is_announced_and_a_truncated_body_is_not() {
         .unwrap()
         .set_len(1000)
         .unwrap();
-    // The socket's, and none of rustls about an end without close_notify.
+    // The socket's error, not rustls's about an end without close_notify.
     let error = client.read_to_end().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
@@ -212,7 +212,7 @@ fn a_url_in_a_request_has_the_scheme_that_is_spoken() {
     }
 }
 
-/// The names of the certificate that a client gets.
+/// Returns the certificate presented to a client.
 fn presented(config: &Arc<ClientConfig>, address: SocketAddr, name: &str) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
@@ -266,7 +266,7 @@ fn a_renewed_certificate_is_used_while_downloads_go_on_and_a_broken_one_is_not()
     let body = content(9, 20_000_000);
     server.write("f", &body);
     let mut config = Arc::unwrap_or_clone(authority.client().config());
-    // A session that is resumed knows the certificate that it began with.
+    // A resumed session would keep its original certificate.
     config.resumption = Resumption::disabled();
     let config = Arc::new(config);
     let mut download = connect(&config, server.address(), "localhost");
@@ -361,7 +361,7 @@ fn clients_need_a_certificate_where_an_authority_is_named_and_a_ticket_does_not_
 #[test]
 fn rules_know_clients_by_the_subjects_of_their_certificates() {
     let authority = Authority::new();
-    // What certificates of the tests have as their subject.
+    // The subject of the tests' certificates.
     let text = "[[site]]\n[site.access]\n\
                 [[site.access.rule]]\npaths = ['/mine']\n\
                 allow = ['certificate:CN=rcgen self signed cert']\n\
@@ -419,7 +419,7 @@ fn rules_know_clients_without_a_subject_by_their_first_alternative_name() {
             without_subject("4", &[dns("build.example.org.evil")]),
             [403; 3],
         ),
-        // Its name is its subject.
+        // Only its subject alternative name is this name.
         (authority.issue("client", &["build.example.org"]), [403; 3]),
     ] {
         let builder = ClientBuilder {
@@ -460,7 +460,7 @@ fn what_is_no_handshake_is_ended_by_an_alert_and_a_late_one_by_its_deadline() {
         socket.write_all(bytes).unwrap();
         socket
     };
-    // A record that is too long, and no ClientHello.
+    // A record that is too long, and a message that is not a ClientHello.
     for wrong in [
         &b"\x16\x03\x01\xff\xff"[..],
         b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00",
@@ -469,7 +469,7 @@ fn what_is_no_handshake_is_ended_by_an_alert_and_a_late_one_by_its_deadline() {
         raw(wrong).read_to_end(&mut answer).unwrap();
         assert_eq!(answer.first(), Some(&21), "an alert: {answer:?}");
     }
-    // Nothing, a part of a hello, its beginning without an end, and data within it.
+    // Nothing, part of a hello, its start without an end, and application data within it.
     for silent in [
         &b""[..],
         b"\x16",
@@ -480,7 +480,7 @@ fn what_is_no_handshake_is_ended_by_an_alert_and_a_late_one_by_its_deadline() {
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).unwrap();
     }
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     let waiting: Vec<_> = (0..50).map(|_| raw(b"\x16\x03")).collect();
     let mut client = connect(&authority.client().config(), server.address(), "localhost");
     assert_eq!(client.get("/f").body, b"content");
@@ -615,7 +615,7 @@ fn certificates_that_cannot_be_used_are_refused_with_the_file_and_the_reason() {
     }
 }
 
-/// `openssl x509 -req` makes X.509 version 1 where it is given no extensions.
+/// `openssl x509 -req` makes X.509 version 1 if no extensions are given.
 #[test]
 #[ignore = "needs openssl; run by cargo xtask test"]
 fn certificates_and_keys_that_openssl_makes_are_refused_with_what_makes_good_ones() {
@@ -640,7 +640,7 @@ fn certificates_and_keys_that_openssl_makes_are_refused_with_what_makes_good_one
     for words in ["/cert: ", "X.509 version 1", "openssl x509 -req"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    // A key that is too short, and one of an unknown kind.
+    // A key that is too short, and a key of an unknown kind.
     for new in ["rsa:1024", "ed448"] {
         openssl(&format!(
             "req -x509 -newkey {new} -nodes -keyout key -out cert -subj /CN=a -addext \
@@ -708,7 +708,7 @@ fn handshakes_and_certificates_are_counted_and_explained() {
     );
 }
 
-/// Who is closed to make room must not keep it until the client closes, too.
+/// A connection closed to make room must not occupy its slot until the client closes it, too.
 #[test]
 fn idle_connections_make_room_at_once() {
     within(|| {
@@ -725,7 +725,7 @@ fn idle_connections_make_room_at_once() {
             assert_eq!(client.get("/f").body, b"content");
             held.push(client);
         }
-        // The end was announced: without, rustls reports an unexpected one.
+        // With a close_notify; without one, rustls reports an unexpected end.
         assert_eq!(held[0].read_to_end().unwrap(), b"");
     });
 }

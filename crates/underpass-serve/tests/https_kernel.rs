@@ -1,5 +1,5 @@
-//! HTTPS whose records the kernel seals: the same bytes as from user space, whatever is asked for
-//! and however the connection ends.
+//! HTTPS with records sealed by the kernel: the same bytes as from user space, for all requests and
+//! all ends of connections.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,14 +26,14 @@ use underpass_net::OffloadMode;
 use underpass_serve::ServerOptions;
 use underpass_testkit::{HttpClient, SeededRandom, WAIT_MAX, assert_same, content, within};
 
-/// From how many bytes on a range goes to the kernel.
+/// The minimum length of a range sent by the kernel.
 const LONG: usize = 1 << 20;
 
-/// How many answers are compared; a full run sets it.
+/// Overrides the number of responses to compare, for a full run.
 const ANSWERS: &str = "UNDERPASS_KERNEL_TLS_ANSWERS";
 const ANSWERS_OF_A_TEST: usize = 300;
 
-/// A socket that keeps what it receives.
+/// A socket that records everything it receives.
 struct Tap {
     socket: TcpStream,
     received: Vec<u8>,
@@ -71,7 +71,7 @@ fn client(config: &Arc<ClientConfig>, server: &Server) -> Client {
     client_over(config, TcpStream::connect(server.address()).unwrap())
 }
 
-/// One whose socket takes little at a time.
+/// Connects a client whose receive buffer is small.
 fn narrow_client(config: &Arc<ClientConfig>, address: SocketAddr, bytes: usize) -> Client {
     let flags = SocketFlags::CLOEXEC;
     let narrow = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
@@ -87,7 +87,7 @@ fn of_version(authority: &Authority, version: &'static SupportedProtocolVersion)
     }
 }
 
-/// A server that does not start without kernel TLS.
+/// Starts a server that requires kernel TLS.
 fn server(authority: &Authority, change: impl FnOnce(&mut ServerOptions)) -> Server {
     serve(authority, |options| {
         options.tls.offload = OffloadMode::Require;
@@ -101,7 +101,7 @@ fn get(client: &mut Client, target: &str, fields: &str) -> Vec<u8> {
     client.response().body
 }
 
-/// How many sockets the kernel has got a sending key for.
+/// Returns the number of sockets that were given a sending key in the kernel.
 fn sealed_by_kernel() -> u64 {
     let counters = fs::read_to_string("/proc/net/tls_stat").unwrap();
     let line = counters.lines().find(|line| line.starts_with("TlsTxSw"));
@@ -113,7 +113,7 @@ fn is_rekeying() -> bool {
     probe_sending().unwrap().rekeying == Rekeying::Works
 }
 
-/// The size of a file: as often around an edge as anywhere.
+/// Draws the size of a file: at edges as often as anywhere else.
 fn size(random: &mut SeededRandom) -> usize {
     let edges = [
         1,
@@ -136,7 +136,7 @@ fn size(random: &mut SeededRandom) -> usize {
     }
 }
 
-/// A part of a file, and the field that asks for it.
+/// Draws a range of a file, and the field that requests it.
 fn part(random: &mut SeededRandom, size: usize) -> (Range<usize>, String) {
     if random.chance(60) {
         return (0..size, String::new());
@@ -166,7 +166,7 @@ fn answers_are_those_of_user_space() {
         };
         let mut client = client(&builder.config(), &server);
         let mut is_taken_over = false;
-        // The hand-over comes with any of them, or with none.
+        // Any of them may cause the hand-over, or none.
         for _ in 0..=random.below(6) {
             let size = size(&mut random);
             server.write("f", &largest[..size]);
@@ -204,7 +204,7 @@ fn assert_explicit_nonces_differ(
         if is_sealed {
             assert!(seen.insert(record[..8].to_vec()), "a nonce twice");
         }
-        // What follows change_cipher_spec is sealed.
+        // Records after change_cipher_spec are encrypted.
         is_sealed |= *kind == 20;
         received = behind;
     }
@@ -221,7 +221,7 @@ fn slow_readers_get_every_byte_once() {
         server.write("f", &body);
         let before = sealed_by_kernel();
         for version in [&version::TLS13, &version::TLS12] {
-            // A window of less than a record: the socket is full after each.
+            // A window smaller than a record: the socket is full after each.
             for (buffer, most) in [(8 << 10, 5000), (64 << 10, 100_000)] {
                 let config = of_version(&authority, version).config();
                 let mut slow = narrow_client(&config, server.address(), buffer);
@@ -282,7 +282,7 @@ fn kernel_tls_memory_that_peers_take_and_reset_stalls_nobody() {
     within(|| {
         let authority = Authority::new();
         let server = server(&authority, |_| {});
-        // In a guest, their buffers are more than TCP may have (`tcp_mem`).
+        // In a guest, their buffers exceed TCP's limit (`tcp_mem`).
         let body = content(10, 8 << 20);
         server.write("f", &body);
         let config = authority.client().config();
@@ -303,7 +303,7 @@ fn kernel_tls_memory_that_peers_take_and_reset_stalls_nobody() {
     });
 }
 
-/// Asks for new keys in front of each request and in the middle of a body.
+/// Requests new keys before each request and in the middle of a body.
 #[test]
 #[ignore = "needs kernel TLS; run by cargo xtask test"]
 fn a_peer_that_asks_for_new_keys_gets_them_where_the_kernel_can_change_its_own() {
@@ -395,7 +395,7 @@ fn who_seals_is_explained_and_counted() {
     }
 }
 
-/// The kernel has no TLS, or has; both are tested, each where it is so.
+/// Tests the kernel at hand, with or without TLS.
 #[test]
 fn auto_starts_with_any_kernel_and_require_names_what_is_missing() {
     let authority = Authority::new();

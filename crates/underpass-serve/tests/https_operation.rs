@@ -1,4 +1,4 @@
-//! HTTPS as those who run a server see it: log, metrics, checks, certificates, tickets.
+//! HTTPS for operators: log, metrics, checks, certificates, tickets.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -39,7 +39,7 @@ use underpass_serve::{
 };
 use underpass_testkit::{HttpClient, WAIT_MAX, assert_same, content, wait_for, wait_until};
 
-/// Metrics are served on the socket `status` in this folder.
+/// Returns options that serve metrics on the socket `status` in this folder.
 fn with_status(folder: &Path) -> impl FnOnce(&mut ServerOptions) {
     let status = folder.join("status");
     move |options| options.status.listen = Some(status.into())
@@ -50,14 +50,14 @@ fn metrics(folder: &Path) -> String {
     scrape.get("/metrics").text().to_owned()
 }
 
-/// Waits for a line of the metrics, and returns them all.
+/// Waits for a line of the metrics, and returns all of them.
 fn await_metric(folder: &Path, line: &str) -> String {
     wait_for(line, || {
         Some(metrics(folder)).filter(|text| text.lines().any(|one| one == line))
     })
 }
 
-/// The lines of the log, when the server has stopped.
+/// Stops the server and returns the lines of its log.
 fn stopped_log(server: Server, log: &Path) -> Vec<Value> {
     server.stop();
     let lines = fs::read_to_string(log).unwrap();
@@ -119,7 +119,7 @@ fn alerts_connections_bytes_and_reloads_are_counted() {
     client.send("GET /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(client.response().body.len(), 100_000);
     client.read_to_end().unwrap();
-    // A client reports a certificate of another authority; what is no hello gets an alert.
+    // A client rejects an unknown authority; data that is not a hello gets an alert.
     let stranger = Authority::new();
     shake(&stranger.client().config(), server.address()).unwrap_err();
     let mut socket = TcpStream::connect(server.address()).unwrap();
@@ -180,7 +180,7 @@ fn ends_without_close_notify_are_counted() {
     await_metric(folder.path(), "underpass_tls_unannounced_ends_total 2");
 }
 
-/// A certificate of 2024 to 2099, changed, by `issuer` or by itself.
+/// A certificate for 2024 to 2099, customized, signed by `issuer` or by itself.
 struct Issued {
     pem: String,
     key: KeyPair,
@@ -210,7 +210,7 @@ fn authority(name: &str) -> impl FnOnce(&mut CertificateParams) {
     }
 }
 
-/// What is said of these certificates in one file: mistakes, and warnings.
+/// Returns the errors and warnings about these certificates in one file.
 fn checked(chain: &[&Issued]) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let [cert, key] = ["cert", "key"].map(|name| folder.path().join(name));
@@ -231,7 +231,7 @@ fn checked(chain: &[&Issued]) -> (Vec<String>, Vec<String>) {
 fn chains_and_dates_are_checked() {
     let root = issued(None, authority("root"));
     let between = issued(Some(&root), authority("between"));
-    // The same name, another key: renewed at the wrong time.
+    // The same name with another key: renewed at the wrong time.
     let other = issued(Some(&root), authority("between"));
     let leaf = issued(Some(&between), |_| {});
     for right in [&[&leaf, &between][..], &[&leaf, &between, &root], &[&leaf]] {
@@ -287,7 +287,7 @@ fn chains_and_dates_are_checked() {
         mistakes.is_empty() && warnings[0].contains("of an authority"),
         "{warnings:?}"
     );
-    // It says where its issuer's certificate is: http://a/.
+    // It contains the URL of its issuer's certificate, http://a/.
     let access = b"\x30\x17\x30\x15\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x09http://a/";
     let public = issued(Some(&between), |params| {
         let access = CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], access.into());
@@ -366,7 +366,7 @@ fn names_of_certificates_that_no_site_has_are_warned_of() {
     for site in &mut options.sites {
         site.root = folder.path().to_owned();
     }
-    // The second one is for the same names, as one with another kind of key is.
+    // The second one has the same names, like one with another kind of key.
     let more = [&names[..], &["y.d.example", "d.example"]].concat();
     options.tls.certificates = vec![
         authority.issue("first", &names),
@@ -426,7 +426,7 @@ fn sessions_are_resumed_by_all_workers_after_renewals_and_not_under_other_rules(
             let kind = kind(&config, server.address());
             assert_eq!(kind, HandshakeKind::Resumed, "{version:?}, {number}");
         }
-        // A key that this server does not have.
+        // This server does not have the ticket key.
         assert_eq!(kind(&config, other.address()), HandshakeKind::Full);
     }
     let config = resuming(&authority.client());
@@ -478,7 +478,7 @@ fn a_ticket_ends_with_the_authority_of_its_client() {
     server.server().reload_certificates().unwrap();
     shake(&client, server.address()).unwrap_err();
     assert_eq!(kind(&by(&next), server.address()), HandshakeKind::Full);
-    // A broken file leaves the authority in use.
+    // If the file is broken, the previous authority stays in use.
     fs::write(authority.path("ca.pem"), "no certificate").unwrap();
     server.server().reload_certificates().unwrap_err();
     assert_eq!(kind(&by(&next), server.address()), HandshakeKind::Full);
@@ -585,7 +585,7 @@ fn cipher_suites_are_those_that_are_listed() {
         ..builder.clone()
     };
     shake(&old.config(), server.address()).unwrap_err();
-    // A client that knows TLS 1.3 too gets what there is.
+    // A client that also supports TLS 1.3 gets the only version offered.
     let name = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
     let suite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
     assert_eq!(agreed(&listed(&[name])), suite);
@@ -603,7 +603,7 @@ fn cipher_suites_are_those_that_are_listed() {
     );
 }
 
-/// Bytes that a server sends until the handshake of this client is complete.
+/// Returns the number of bytes that a server sends until the client's handshake is complete.
 fn flight(config: ClientConfig, address: SocketAddr) -> (usize, ClientConnection) {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
@@ -614,7 +614,7 @@ fn flight(config: ClientConfig, address: SocketAddr) -> (usize, ClientConnection
         while client.wants_write() {
             client.write_tls(&mut socket).unwrap();
         }
-        // Byte by byte: what follows the handshake is not counted.
+        // Byte by byte, so that data after the handshake is not counted.
         let mut byte = [0];
         socket.read_exact(&mut byte).unwrap();
         client.read_tls(&mut &byte[..]).unwrap();
@@ -647,7 +647,7 @@ fn handshakes_are_post_quantum_compressed_and_without_early_data() {
     uncompressing.cert_decompressors = Vec::new();
     let (whole, _) = flight(uncompressing, server.address());
     assert!(compressed + 500 < whole, "{compressed} and {whole} bytes");
-    // The session has a ticket, and it does not allow early data.
+    // The session has a ticket that does not allow early data.
     shake(&Arc::new(config.clone()), server.address()).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -727,7 +727,7 @@ fn a_key_beneath_a_root_is_refused_by_whatever_names_and_links() {
     symlink(at("www"), at("root-link")).unwrap();
     symlink("../www/.hidden/deep/key", at("keys/link")).unwrap();
     symlink("keys/link", at("chain")).unwrap();
-    // A link beneath the root to a key outside of it.
+    // A link below the root to a key outside of it.
     symlink("../keys/key", at("www/link")).unwrap();
     symlink("www/link", at("through")).unwrap();
     symlink(at("www/.hidden"), at("folder-link")).unwrap();

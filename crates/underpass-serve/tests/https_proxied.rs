@@ -1,5 +1,5 @@
-//! HTTPS behind a proxy: what follows the header of the PROXY protocol belongs to the handshake,
-//! however both come.
+//! HTTPS behind a proxy: the bytes after the PROXY header belong to the handshake, however both are
+//! segmented.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,8 +26,8 @@ const HEADERS: [&[u8]; 2] = [
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc6\x33\x64\x01\xdc\x04\x01\xbb",
 ];
 
-/// Sends a header and a ClientHello in two parts, the first of `cut` bytes of them. Returns what
-/// has been asked for then.
+/// Sends a header and a ClientHello in two writes, split `cut` bytes after the header. Returns the
+/// body of the response.
 fn get(config: &Arc<ClientConfig>, to: SocketAddr, header: &[u8], cut: isize) -> Vec<u8> {
     let mut socket = TcpStream::connect(to).unwrap();
     socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
@@ -48,8 +48,8 @@ fn get(config: &Arc<ClientConfig>, to: SocketAddr, header: &[u8], cut: isize) ->
 
 #[test]
 fn a_hello_follows_the_header_in_one_segment_in_two_and_torn() {
-    /// Where the first part ends, counted from the end of the header: within it, at its end, within
-    /// the hello, and behind all.
+    /// The end of the first part, relative to the end of the header: within it, at its end, within
+    /// the hello, and past everything.
     const CUTS: [isize; 9] = [-1, 0, 1, 4, 5, 6, 43, 150, 1 << 20];
     let authority = Authority::new();
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_hello_follows_the_header_in_one_segment_in_two_and_torn() {
     }
 }
 
-/// Without its header a hello is none, whatever it would be.
+/// Without its required header a hello is invalid, whatever it contains.
 #[test]
 fn a_hello_without_the_header_that_is_required_is_not_answered() {
     let authority = Authority::new();

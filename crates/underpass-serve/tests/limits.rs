@@ -1,4 +1,4 @@
-//! Every limit at its border: so much works, one more does not, and others are served meanwhile.
+//! Every limit at its boundary: the maximum works, one more does not, and other clients are served.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,7 +26,7 @@ fn server(change: impl FnOnce(&mut ServerOptions)) -> Server {
     server
 }
 
-/// Whether the server answers on a new connection rather than closing it.
+/// Returns whether the server responds on a new connection rather than closing it.
 fn is_served(address: SocketAddr) -> bool {
     let mut client = HttpClient::connect(address);
     client.send(GET);
@@ -49,7 +49,7 @@ fn a_client_has_so_many_connections_over_all_workers_and_no_more() {
     for _ in 0..8 {
         assert!(!is_served(server.address()));
     }
-    // Those that are there go on, and who leaves makes room.
+    // Existing connections stay open, and a client that leaves makes room.
     for client in &mut clients {
         assert_eq!(client.state(), State::Open);
     }
@@ -217,12 +217,12 @@ fn every_limit_can_be_configured_and_a_misspelt_one_is_reported() {
 
 const MIB: usize = 1 << 20;
 
-/// The kernel paces none of the first ten packets of a connection, and over loopback they have up
-/// to 64 KiB each.
+/// The kernel does not pace the first ten packets of a connection, which over loopback have up to
+/// 64 KiB each.
 const UNPACED: usize = 10 * (64 << 10);
 
-/// Downloads a file and returns the bytes per second since before the request, but for those that
-/// are not paced: whoever pauses, the server had all of that time.
+/// Downloads a file and returns the bytes per second since the request, without those that are not
+/// paced. Pauses of the client count as time that the server had.
 fn rate(client: &mut HttpClient, target: &str, length: usize) -> f64 {
     let start = Instant::now();
     client.ask(target);
@@ -230,9 +230,9 @@ fn rate(client: &mut HttpClient, target: &str, length: usize) -> f64 {
     (length - UNPACED) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Nothing makes a client faster than its rate, by more than 5 percent. From below it has to come
-/// to a half, some time within the wait: a busy machine holds servers and clients up. How close the
-/// rate limiter comes on a clock of its own is in its own tests.
+/// No client may exceed its rate by more than 5 percent, and it must reach half of it at some time
+/// within the wait, since a busy machine delays servers and clients. The precision of the rate
+/// limiter is checked by its own tests.
 fn assert_rate(rate: u64, measure: impl Fn() -> Vec<f64>) {
     wait_until("rate that is nearly reached", || {
         let measured: Vec<f64> = measure()
@@ -295,8 +295,8 @@ fn all_connections_together_are_sent_what_they_may() {
     });
 }
 
-/// Downloads with so many connections of each client at the same time, and says for each client
-/// how many bytes a second it was sent, over all of its connections.
+/// Downloads with so many connections of each client at the same time, and returns the bytes per
+/// second of each client, over all of its connections.
 fn rates_of_clients(
     connections: &[usize],
     content: &Arc<Vec<u8>>,
@@ -327,7 +327,7 @@ fn rates_of_clients(
             .fold((f64::MAX, 0.0_f64), |(first, last), one| {
                 (first.min(*one), last.max(*one))
             });
-        // One that is passed over comes to its end when the others have.
+        // A starved connection ends only after the others.
         match first > last * 0.5 {
             true => bytes as f64 / last,
             false => 0.0,
@@ -347,7 +347,7 @@ fn all_connections_of_a_client_are_sent_what_they_may_and_other_clients_as_much(
     server.write("large", &*content);
     let from = |client| HttpClient::connect_from([127, 0, 0, 1 + client as u8], server.address());
     let one = |_: usize| from(0);
-    // One alone, and one with several connections beside one with as many bytes on fewer.
+    // One client alone, two equal ones, and two with different numbers of connections.
     assert_rate(RATE, || rates_of_clients(&[2], &content, one));
     assert_rate(RATE, || rates_of_clients(&[3, 3], &content, from));
     assert_rate(RATE, || rates_of_clients(&[1, 2], &content, from));
@@ -385,8 +385,8 @@ fn clients_and_all_together_keep_to_their_limits_at_the_same_time() {
     server.write("large", &*content);
     let from = |client| HttpClient::connect_from([127, 0, 0, 1 + client as u8], server.address());
     assert_rate(EACH, || rates_of_clients(&[2], &content, from));
-    // Twice the rate of each would be more than that of all. One of two may be sent more than its
-    // half while the machine holds up the other one.
+    // Twice the rate of each client exceeds the rate of all. One of two may get more than its half
+    // while the machine delays the other one.
     assert_rate(ALL, || {
         let rates = rates_of_clients(&[2, 2], &content, from);
         assert!(
@@ -415,7 +415,7 @@ fn connecting_anew_for_each_file_is_no_way_round_the_rate() {
     assert!(rate < RATE as f64 * 1.15, "{rate}");
 }
 
-/// Reads a little now and then until the connection is no more, or the end of the test.
+/// Reads a little now and then until the connection or the test ends.
 fn sip(mut socket: std::net::TcpStream) {
     let mut buffer = [0; 1024];
     while socket.read(&mut buffer).is_ok_and(|count| count > 0) {
@@ -428,7 +428,7 @@ fn who_takes_less_than_the_least_is_reset_and_who_takes_more_in_bursts_is_not() 
     const WINDOW: Duration = Duration::from_secs(3);
     let length = 64 * MIB;
     let server = server(|options| {
-        // Twenty times what the slow one takes, and a tenth of what the other one does.
+        // Twenty times the rate of the slow client, and a tenth of the other one's.
         options.connections.rate_min = 400 << 10;
         options.connections.rate_min_window = WINDOW;
     });
@@ -441,7 +441,7 @@ fn who_takes_less_than_the_least_is_reset_and_who_takes_more_in_bursts_is_not() 
         let mut client = HttpClient::connect_slow(address);
         client.send(request);
         let start = Instant::now();
-        // Bursts, two in a window: on average enough.
+        // Two bursts per window: enough on average.
         while start.elapsed() < 2 * WINDOW {
             client.read_exact(4 * MIB).unwrap();
             thread::sleep(WINDOW / 3);
@@ -474,7 +474,7 @@ fn slow_clients_of_every_kind_delay_no_other() {
     for _ in 0..100 {
         assert!(is_served(server.address()));
     }
-    // A trickle extends nothing.
+    // A trickle does not extend a deadline.
     head.send("T");
     body.send("b");
     assert_eq!(head.response().status, 408);

@@ -1,4 +1,4 @@
-//! What is in a folder: a page and JSON, and hashes of files.
+//! Listings of folders as a page and as JSON, and hashes of files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use support::{Probe, Server, State, pattern};
 use underpass_testkit::{HttpClient, HttpResponse, sha256};
 
-/// A folder with something of everything.
+/// Starts a site with files of every kind.
 fn site() -> Server {
     let server = Server::start();
     server.write("probe", "probe");
@@ -172,7 +172,7 @@ fn a_page_allows_nothing_that_is_not_its_own() {
     }
 }
 
-/// Slowly, but by other means than the server.
+/// Encodes base64 slowly, independently of the server.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
@@ -342,7 +342,7 @@ fn a_hash_follows_its_file() {
     }
 }
 
-/// A sparse file takes minutes to be hashed, and the server answers others meanwhile.
+/// Hashing a sparse file takes minutes, and the server serves other clients meanwhile.
 #[test]
 fn hashing_stops_when_the_client_goes_away() {
     let server = hashing();
@@ -354,7 +354,7 @@ fn hashing_stops_when_the_client_goes_away() {
         client.ask(target);
         client
     };
-    // More than may be hashed at once.
+    // More than may be hashed at the same time.
     let gone: Vec<HttpClient> = (0..8).map(|_| ask("/huge?hash=blake3")).collect();
     assert_eq!(server.get("/probe").body, b"probe");
     let mut waiting = ask("/small?hash=sha256");

@@ -1,5 +1,5 @@
-//! A listing as a browser shows it. Its pictures are left in the folder for temporary files of the
-//! tests, in `target/tmp/listing`.
+//! Listings as shown by a browser. Screenshots are left in `target/tmp/listing`, in the folder for
+//! temporary files of the tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use support::Server;
 
-/// A folder as people have them.
+/// Starts a site with a realistic folder.
 fn site() -> Server {
     let server = Server::start();
     for folder in ["photos", "music", "backups 2026", "src"] {
@@ -42,7 +42,7 @@ fn site() -> Server {
     server
 }
 
-/// Runs the browser in a time zone 5½ hours ahead of UTC. Pages of this test come from the test.
+/// Runs the browser in a time zone 5½ hours ahead of UTC, on pages that belong to the test.
 fn chromium(options: &[&str], url: &str) -> Vec<u8> {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new("chromium")
@@ -88,8 +88,8 @@ fn dom(server: &Server, target: &str) -> String {
     String::from_utf8(dom).unwrap()
 }
 
-/// Writes a copy of a listing without its script beside the folder: a headless browser whose
-/// scripts are switched off cannot dump the page.
+/// Writes a copy of a listing without its script next to the folder: a headless browser with
+/// scripts disabled cannot dump a page.
 fn without_script(server: &Server, target: &str) -> &'static str {
     let page = String::from_utf8(server.get(target).body).unwrap();
     let (before, rest) = page.split_once("<script>").unwrap();
@@ -120,7 +120,7 @@ fn rows_labels_and_links_are_there_with_and_without_scripts() {
         ] {
             assert!(dom.contains(part), "{part}: {dom}");
         }
-        // Whether the script has run: the policy allows it.
+        // The script has run, which shows that the policy allows it.
         assert!(dom.contains(class), "{dom}");
     }
 }
@@ -156,8 +156,8 @@ fn a_phone_shows_dates_and_sorts_within_its_window() {
     );
 }
 
-/// The listing's own style and rows in a document of the same content, in a column as narrow as a
-/// phone: what stands outside of it, and what cannot be seen.
+/// Renders the listing's own style and rows in a column as narrow as a phone, and counts cells
+/// outside of it and invisible ones.
 const PHONE: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><script>
 (async () => {
   const answer = await fetch("./");
@@ -179,7 +179,7 @@ const PHONE: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><s
 })();
 </script>"##;
 
-/// A page of the test loads the listing into a frame of its own site, types and looks.
+/// Typing into the search box of the listing's content, in a page of the test.
 #[test]
 #[ignore = "needs chromium; run by cargo xtask test"]
 fn typing_filters_the_rows() {
@@ -194,23 +194,23 @@ fn typing_filters_the_rows() {
     );
 }
 
-/// Whether the script of a page of the test has come to its end.
+/// Returns whether the script of a page of the test has finished.
 fn is_finished(dom: &str) -> bool {
     !dom.contains("<output></output>")
 }
 
-/// The browser dumps a page when it has loaded, on a busy machine before the script has come to its
-/// end: then it is asked again.
+/// Dumps a page until it is complete: the browser dumps it once it has loaded, which on a busy
+/// machine may be before the script has finished.
 fn dom_with(server: &Server, target: &str, is_complete: impl Fn(&str) -> bool) -> String {
     let mut tries = (0..TRIES_MAX).map(|_| dom(server, target));
     let dom = tries.find(|dom| is_complete(dom));
     dom.expect("the script comes to its end")
 }
 
-/// Each takes a second or two.
+/// Each attempt takes a second or two.
 const TRIES_MAX: usize = 10;
 
-/// The listing's own script in a document of the same content: frames are forbidden.
+/// Runs the listing's own script in a document with the same content, since frames are forbidden.
 const TYPED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><script>
 (async () => {
   const answer = await fetch("./");
@@ -229,8 +229,8 @@ const TYPED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><s
 })();
 </script>"##;
 
-/// The colours follow the viewer's scheme, a narrow window shows whole lines, and what is entered
-/// and pressed has one weight.
+/// The colours follow the viewer's scheme, a narrow window shows whole lines, and inputs and
+/// buttons have the same font weight.
 #[test]
 #[ignore = "needs chromium; run by cargo xtask test"]
 fn a_dark_scheme_is_dark_and_a_phone_shows_the_whole_width() {
@@ -256,9 +256,9 @@ fn a_dark_scheme_is_dark_and_a_phone_shows_the_whole_width() {
     }
 }
 
-/// The listing in a document of the same content and style, measured: the ground of the page and
-/// of an input are brighter or darker than the text, nothing is wider than the window, and the
-/// search box, its button and the link that looks like one are equally bold.
+/// Measures the listing in a document with the same content and style: whether the backgrounds of
+/// the page and of an input are brighter or darker than the text, whether anything is wider than
+/// the window, and whether search box, button and the link styled as a button are equally bold.
 const MEASURED: &str = r##"<!DOCTYPE html><meta charset="utf-8"><output></output><script>
 (async () => {
   const answer = await fetch("./");

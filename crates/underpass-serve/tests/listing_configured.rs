@@ -1,4 +1,4 @@
-//! Listings, archives and hashes where a site is configured otherwise than it comes.
+//! Listings, archives and hashes of sites with other than the default configuration.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::{Server, make_old};
 use underpass_testkit::{HttpResponse, sha256};
 
-/// The names in a listing.
+/// Returns the names in a listing.
 fn listed(server: &Server, target: &str) -> Vec<String> {
     let answer = server.get_with(target, "Accept: application/json");
     assert_eq!(answer.status, 200, "{target}: {}", answer.head);

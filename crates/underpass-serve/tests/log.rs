@@ -17,11 +17,11 @@ use underpass_serve::{Access, LogFormat, ServerOptions};
 use underpass_testkit::{HttpClient, wait_until};
 
 const SIZE: usize = 24 << 20;
-/// More than leaves in one turn.
+/// More than is sent in one turn.
 const LARGE: usize = 6 << 20;
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A server whose log is a file beside everything else.
+/// A server whose log is a file outside of the site.
 struct Logged {
     server: Server,
     folder: TempDir,
@@ -51,7 +51,7 @@ impl Logged {
         wait_until("line", || lines_so_far(&self.path()) >= count);
     }
 
-    /// The lines there are when the server has stopped.
+    /// Stops the server and returns the lines of its log.
     fn lines(self) -> Vec<String> {
         let path = self.path();
         self.server.stop();
@@ -80,7 +80,7 @@ fn lines(path: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// A combined line without its time.
+/// Returns a combined line without its time.
 fn timeless(line: &str) -> String {
     let (before, rest) = line.split_once('[').unwrap();
     let (time, after) = rest.split_once(']').unwrap();
@@ -131,7 +131,7 @@ fn a_combined_line_has_what_was_asked_and_what_was_sent() {
     assert_eq!(said, expected.map(|line| format!("{before}{line}")));
 }
 
-/// Requests of clients that try to forge lines of the log.
+/// Requests that try to forge lines of the log.
 const HOSTILE: [&[u8]; 8] = [
     b"GET /\"-\" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     b"GET /a\\\xff\xc3\xbc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
@@ -200,7 +200,7 @@ fn an_object_names_how_the_body_travelled_and_what_else_is_known() {
     logged.server.write("large", pattern(LARGE));
     make_old(&logged.server.site().join("large"));
     let mut client = logged.server.connect();
-    // Two in one packet: numbers go on, and each has its own line.
+    // Two requests in one packet: numbering continues, and each has its own line.
     client.send(
         "GET /small HTTP/1.1\r\nHost: a:1\r\nUser-Agent: x\r\n\r\n\
          GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -333,7 +333,7 @@ fn rotating_under_load_loses_no_line_and_cuts_none() {
         options.workers = std::num::NonZeroUsize::new(2);
     });
     logged.server.write("f", "f");
-    // What the file is opened anew by; a clone went into the options.
+    // The handle for reopening the file; a clone of it is in the options.
     let (path, folder) = (logged.path(), logged.folder.path().to_owned());
     let reopen = logged.server.options().log.reopen.clone();
     let address = logged.server.address();
@@ -345,7 +345,7 @@ fn rotating_under_load_loses_no_line_and_cuts_none() {
                 let (rotations, sent) = (&rotations, &sent);
                 scope.spawn(move || {
                     let mut client = HttpClient::connect(address);
-                    // Until it has been rotated often enough, on however busy a machine.
+                    // Until enough rotations have happened, however busy the machine is.
                     let goes_on = |request: usize| {
                         request < REQUESTS || rotations.load(Ordering::Relaxed) < ROTATIONS
                     };
@@ -358,7 +358,7 @@ fn rotating_under_load_loses_no_line_and_cuts_none() {
             })
             .collect();
         while !clients.iter().all(|client| client.is_finished()) {
-            // The file comes back when the writer has opened it anew.
+            // The file exists again once the writer has reopened it.
             if path.exists() {
                 let number = rotations.fetch_add(1, Ordering::Relaxed);
                 fs::rename(&path, folder.join(format!("log.{number}"))).unwrap();
@@ -399,7 +399,7 @@ fn a_log_that_cannot_be_written_stops_no_request() {
     server.stop();
 }
 
-/// How many lines of the access log have met with `outcome`.
+/// Returns the number of access log lines with this `outcome`.
 fn counted(status: &Path, outcome: &str) -> usize {
     let page = HttpClient::connect_unix(status).get("/metrics");
     let sample = format!("underpass_log_lines_total{{outcome=\"{outcome}\"}} ");
@@ -445,7 +445,7 @@ fn lines_that_a_pipe_does_not_take_are_dropped_and_counted() {
     let (pipe, status) = (folder.path().join("pipe"), folder.path().join("status"));
     let fifo = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, 0o600.into(), 0).unwrap();
-    // Somebody who has it open, and reads nothing.
+    // A process that has it open and reads nothing.
     let mut reader = fs::OpenOptions::new();
     let mut reader = reader.read(true).write(true).open(&pipe).unwrap();
     let server = Server::with(|options| {
@@ -461,7 +461,7 @@ fn lines_that_a_pipe_does_not_take_are_dropped_and_counted() {
         asked += 1;
         assert!(asked < 10_000, "nothing is dropped");
     }
-    // Who reads again gets what waits, and nothing is cut.
+    // A reader that resumes gets all queued lines, none of them truncated.
     let reading = std::thread::spawn(move || {
         let mut lines = Vec::new();
         let mut buffer = [0; 4096];
@@ -515,7 +515,7 @@ fn a_body_that_is_made_is_one_line_of_the_log() {
         assert_eq!(object["status"], 200);
         assert_eq!(object["aborted"], Value::Null, "{object}");
         assert_eq!(object["request"], number + 1);
-        // The sizes of chunks and their line ends are sent too.
+        // Chunk sizes and their line ends are counted as sent, too.
         let sent = object["sent"].as_u64().unwrap();
         let framing = if number < 2 { 512 } else { 0 };
         assert!((*body..=body + framing).contains(&sent), "{object}");

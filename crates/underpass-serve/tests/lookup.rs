@@ -1,4 +1,4 @@
-//! What a path leads to, as a site is configured: indexes, pretty paths, fallbacks, error pages,
+//! Path resolution with all settings of a site: indexes, pretty paths, fallbacks, error pages,
 //! redirects, rewrites, hidden names, links, host names.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -25,7 +25,7 @@ fn shown(target: &str, answer: &HttpResponse) -> String {
 }
 
 fn check(server: &Server, rows: &[(&str, &str)]) {
-    // Twice: what is kept open has to lead to the same.
+    // Twice: a file that is kept open must give the same result.
     for (target, expected) in rows.iter().chain(rows) {
         assert_eq!(shown(target, &server.get(target)), *expected, "{target}");
     }
@@ -140,7 +140,7 @@ fn a_fallback_answers_where_nothing_is_and_only_there() {
         (head.status, head.field("content-length")),
         (200, Some("3"))
     );
-    // It is the file, validators and all.
+    // It is served like the file itself, including validators.
     let tag = server.get("/route").field("etag").unwrap().to_owned();
     let again = server.get_with("/other", &format!("If-None-Match: {tag}"));
     assert_eq!(again.status, 304);
@@ -168,7 +168,7 @@ fn errors_have_pages_of_their_own_under_their_own_status() {
     for absent in ["etag", "last-modified", "accept-ranges", "cache-control"] {
         assert_eq!(page.field(absent), None, "{absent}");
     }
-    // Its own state is private.
+    // The error page's own validators are not used.
     let tag = server
         .get("/errors/404.html")
         .field("etag")
@@ -285,7 +285,7 @@ fn a_rewrite_without_a_star_to_a_folder_redirects_to_the_folder() {
             ("/bare", "301 /manual/"),
             ("/manual/", "manual"),
             ("/none", "file"),
-            // Where it would be sent on, or back, it is answered instead.
+            // A path that would be redirected again, or back, is answered instead.
             ("/all/x", "301 /all/"),
             ("/all/", "all"),
             ("/a/x", "b"),
@@ -341,7 +341,7 @@ fn a_list_is_tried_in_its_order_and_the_first_that_is_there_decides() {
             ("/app/%2e%2e/none", "404"),
             ("/x/f", "new/x/f"),
             ("/x/g", "old/x/g"),
-            // What is called so stays called so, and links in it lead to where they should.
+            // Existing names take precedence, and relative links in them stay valid.
             ("/x/d", "301 /x/d/"),
             ("/x/d/", "old/x/d/index.html"),
             ("/x/h", "x/h/data.json"),
@@ -460,7 +460,7 @@ fn links_are_followed_as_far_as_the_policy_goes() {
     }
 }
 
-/// A server of three sites: `first.example`, `*.example.org` and `exact.example.org`.
+/// Starts a server of three sites: `first.example`, `*.example.org` and `exact.example.org`.
 fn sites() -> Server {
     let server = Server::with(|options| {
         let root = options.sites[0].root.clone();

@@ -1,5 +1,5 @@
-//! Folders with more entries than fit on a page that is sorted. A process of its own, whose memory
-//! is looked at.
+//! Folders with more entries than a sorted page may have, in a separate process whose memory is
+//! measured.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use support::{Server, peak_kib};
 use underpass_testkit::HttpClient;
 
 const ENTRIES: usize = 100_000;
-/// What a listing may take, on top of what this process has anyway.
+/// Memory for a listing, in addition to what this process needs anyway.
 const GROWTH_KIB_MAX: u64 = 24 << 10;
 
 fn fill(folder: &Path) {
@@ -28,8 +28,8 @@ fn ask(server: &Server, target: &str) -> HttpClient {
     client
 }
 
-/// Reads the rest of a chunked body and throws it away, but for its number of rows, each of which
-/// is a line, and its end.
+/// Reads the rest of a chunked body, and returns its number of rows, each of which is a line, and
+/// its end.
 fn count(client: &mut HttpClient) -> (usize, Vec<u8>) {
     const ROW: &[u8] = b"<tr><th scope=\"row\">";
     let (mut rows, mut last) = (0, Vec::new());
@@ -43,14 +43,14 @@ fn count(client: &mut HttpClient) -> (usize, Vec<u8>) {
 
 #[test]
 fn a_large_folder_is_sent_as_it_is_read() {
-    // Where memory holds the files, making them takes seconds and not minutes.
+    // In memory, creating the files takes seconds instead of minutes.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let folder = folder.unwrap();
     let server = Server::with(|options| options.sites[0].root = folder.path().into());
     fill(folder.path());
     let before = peak_kib();
 
-    // All of it, unsorted, which the page states.
+    // The whole folder, unsorted, as the page states.
     let mut client = ask(&server, "/?sort=size");
     let head = client.head();
     assert_eq!(head.status, 200);
@@ -60,7 +60,7 @@ fn a_large_folder_is_sent_as_it_is_read() {
     assert_eq!(rows, ENTRIES);
     assert!(last.ends_with(b"</html>\n"));
 
-    // What is found in it is sorted.
+    // Search results are sorted.
     let answer = server.get("/?search=number+9999&sort=name&order=desc");
     let page = String::from_utf8(answer.body).unwrap();
     let found: Vec<_> = page
@@ -75,7 +75,7 @@ fn a_large_folder_is_sent_as_it_is_read() {
     let growth = peak_kib() - before;
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB");
 
-    // Who does not read has the server not read either: what is deleted now is not listed.
+    // Without a reader the server stops reading the folder: files deleted now are not listed.
     let mut client = ask(&server, "/");
     client.head();
     client.chunk().unwrap();

@@ -1,4 +1,4 @@
-//! Metrics and health, as a scraper meets them, added up against what clients received.
+//! Metrics and health as seen by a scraper, compared with the responses that clients received.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ use underpass_serve::{Access, ServerOptions, SiteOptions};
 use underpass_testkit::{HttpClient, wait_for, wait_until};
 
 const SIZE: usize = 24 << 20;
-/// A deadline whose effect is awaited, and one that no test reaches.
+/// A timeout that expires, and one that no test reaches.
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -56,7 +56,7 @@ impl StatusServer {
         Metrics::parse(&text)
     }
 
-    /// The metrics when `count` answers have been counted, which is after they have left.
+    /// Returns the metrics once `count` responses have been counted, which is after they were sent.
     fn after(&self, count: f64) -> Metrics {
         wait_for("count of all requests", || {
             let metrics = self.metrics();
@@ -83,8 +83,8 @@ struct Metrics {
 }
 
 impl Metrics {
-    /// Holds the page to the text format: every family has its help and its type, in front of all
-    /// its samples, and no sample stands twice.
+    /// Checks the text format: every family has its help and type before all its samples, and no
+    /// sample occurs twice.
     fn parse(text: &str) -> Metrics {
         assert!(text.ends_with('\n'));
         let (mut samples, mut families) = (BTreeMap::new(), HashSet::new());
@@ -120,7 +120,7 @@ impl Metrics {
         }
     }
 
-    /// Over all labels.
+    /// Returns the sum over all labels.
     fn sum(&self, family: &str) -> f64 {
         let of_family = |name: &str| name.split('{').next() == Some(family);
         let samples = self.samples.iter().filter(|(name, _)| of_family(name));
@@ -134,7 +134,7 @@ fn counts_add_up_to_what_clients_received() {
     let server = &reported.server;
     server.write("small", "0123456789");
     server.write("large", pattern(1 << 20));
-    // Of what is small, of a large file, of a part of it.
+    // Bytes of a small file, of a large file, and of a range of it.
     let mut received = [0, 0, 0];
     for _ in 0..5 {
         let mut client = server.connect();
@@ -227,7 +227,7 @@ fn reloads_lose_no_count_and_leave_no_workers_behind() {
     for _ in 0..RELOADS {
         assert_eq!(reported.server.get("/f").status, 200);
         requests += 1.0;
-        // So many generations may be about to end that there is no room for another.
+        // While too many generations are ending, there is no room for another.
         wait_until("room for a generation", || {
             reported.server.server().reload(&options).is_ok()
         });
@@ -246,8 +246,8 @@ fn reloads_lose_no_count_and_leave_no_workers_behind() {
     assert_eq!(metrics.sum("underpass_open_file_lookups_total"), count);
 }
 
-/// A site is called by its first name, or else by its folder; a request that is not valid is for
-/// none.
+/// A site is labelled by its first name, or else by its folder; an invalid request belongs to no
+/// site.
 #[test]
 fn each_site_counts_for_itself_and_keeps_its_counts_through_reloads() {
     let other = tempfile::tempdir().unwrap();
@@ -293,7 +293,7 @@ fn each_site_counts_for_itself_and_keeps_its_counts_through_reloads() {
     }
 }
 
-/// Waits until so many connections have been ended for a reason.
+/// Waits until so many connections have ended for a reason.
 fn awaited(reported: &StatusServer, family: &str, label: &str, count: f64) {
     let name = format!("underpass_connections_{family}_total{label}");
     wait_until(&name, || reported.metrics().value(&name) >= count);
@@ -352,7 +352,7 @@ fn connections_of_clients_that_are_too_slow_are_counted_by_the_limit() {
         ("body-timeout", body),
         ("stall-timeout", whole),
     ] {
-        // Only one of them can pass, however long the machine is busy with something else.
+        // Only one of them can expire, however busy the machine is.
         let timeout = |of: &str| if of == limit { SHORT } else { LONG };
         let reported = StatusServer::with(|options| {
             options.connections.idle_timeout = timeout("idle-timeout");
@@ -414,7 +414,7 @@ fn connections_that_end_are_not_open() {
 
 #[test]
 fn health_is_served_until_the_last_answer_has_left() {
-    // The answer is of the latest configuration, or of an earlier one.
+    // The response comes from the latest configuration, or from an earlier one.
     for reloads in 0..3 {
         health_is_served_until_an_answer_has_left(reloads);
     }
@@ -465,7 +465,7 @@ fn other_questions_are_refused() {
     );
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(100_000));
     let mut client = HttpClient::connect_unix(&reported.folder.path().join("status"));
-    // It may be answered, and closed, before all of it is written.
+    // The server may respond and close before everything is written.
     client.send(long);
     assert_eq!(client.head().status, 414);
 }

@@ -1,5 +1,5 @@
-//! The one schema of options: the example has all of it, and mistakes are reported with their
-//! places.
+//! The schema of options: the example contains every option, and mistakes are reported with their
+//! positions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use underpass_serve::{Error, ServerOptions, SiteOptions, check};
 
 const EXAMPLE: &str = include_str!("../../../contrib/underpass.toml");
 
-/// The example with everything in it that is marked as one.
+/// Returns the example with all commented-out options enabled.
 fn unmarked() -> String {
     let lines = EXAMPLE.lines().map(|line| match line.strip_prefix('#') {
         Some(marked) if !marked.is_empty() && !marked.starts_with(' ') => marked,
@@ -27,7 +27,7 @@ fn the_example_can_be_read() {
 
 #[test]
 fn the_example_as_it_is_has_all_defaults() {
-    // Of these nothing says whether they are set to their default.
+    // Options whose defaults the example does not mark as such.
     let defaults = "[[site]]\nroot = '/srv'\narchives = true\naccess.realm = 'underpass'\n\
                     types = {default = 'application/octet-stream', charset = 'utf-8'}\n";
     let [example, defaults] = [EXAMPLE, defaults].map(|text| {
@@ -40,9 +40,9 @@ fn the_example_as_it_is_has_all_defaults() {
     assert_eq!(example.len(), defaults.len());
 }
 
-/// The keys that a table may have, as the message about a misspelt one lists them.
+/// Returns the keys allowed in a table, as listed in the message about a misspelt one.
 fn keys(error: &str) -> Vec<String> {
-    // What follows on other lines is where the table is.
+    // The other lines of the message are the position of the table.
     let (_, expected) = error
         .lines()
         .next()
@@ -57,7 +57,7 @@ fn keys(error: &str) -> Vec<String> {
         .collect()
 }
 
-/// Calls `visit` with every table of `value`, which it may change and change back.
+/// Calls `visit` with every table of `value` and its path.
 fn each_table(value: &Value, path: &str, visit: &mut dyn FnMut(&str, &Table)) {
     match value {
         Value::Table(table) => {
@@ -75,7 +75,7 @@ fn each_table(value: &Value, path: &str, visit: &mut dyn FnMut(&str, &Table)) {
     }
 }
 
-/// The same with an unknown key in the table at `path`.
+/// Returns the value with an unknown key in the table at `path`.
 fn misspelt(value: &Value, path: &str) -> Value {
     let mut value = value.clone();
     let mut table = &mut value;
@@ -100,7 +100,7 @@ fn the_example_has_every_option_there_is() {
             .try_into::<ServerOptions>()
             .unwrap_err()
             .to_string();
-        // Pages and types have keys that the user chooses.
+        // In pages and types the user chooses the keys.
         if !error.contains("unknown field") {
             return;
         }

@@ -1,8 +1,8 @@
-//! nginx gets the same bytes as this server. Where the two differ, the difference is listed here
-//! with its reason; one that is not listed, or that is listed and gone, is a failure.
+//! nginx must send the same bytes as this server. Known differences are listed here with their
+//! reasons; a difference that is not listed, or that is listed but gone, is a failure.
 //!
-//! Compared are the statuses, what of the file arrives, where a redirect leads, and what becomes
-//! of the connection. Reasons name the clause that decides, or say that it is this server's choice.
+//! Compared are status, received parts of the file, redirect target and state of the connection.
+//! Reasons name the clause that decides, or say that it is this server's choice.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ use support::digest::sketch;
 use support::{PROBE, Probe, rows};
 use underpass_testkit::HttpClient;
 
-/// What a server makes of a request, as one line.
+/// Returns a server's response to a request, as one line.
 fn ask(address: SocketAddr, request: &str, file: &[u8]) -> String {
     let mut client = HttpClient::connect(address);
     let tag = {
@@ -72,7 +72,7 @@ fn every_difference_from_nginx_is_intended() {
     assert!(complaints.is_empty(), "not as listed:\n{complaints}");
 }
 
-/// The listed differences: request, what nginx makes of it, and the reason.
+/// Returns the listed differences: request, nginx's response, and the reason.
 fn differences() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     DIFFERENCES.iter().flat_map(|(reason, rows)| {
         let row = |(request, theirs): &(&'static str, &'static str)| (*request, *theirs, *reason);
@@ -80,7 +80,7 @@ fn differences() -> impl Iterator<Item = (&'static str, &'static str, &'static s
     })
 }
 
-/// On one line, and not too long a one: what most requests begin with is left away.
+/// Shortens a request to one line, without the usual start of a request.
 fn shown(text: &str) -> String {
     const USUAL: &str = "GET /f.txt HTTP/1.1\r\nHost: a\r\n";
     const SHOWN_CHARS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! The PROXY protocol from outside: who has to begin with it, and what else is closed.
+//! The PROXY protocol: connections that must start with a header, and connections that are closed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -32,7 +32,7 @@ fn server(
     server
 }
 
-/// Whether the answer to `bytes` is the file; if not, the connection must end without a byte.
+/// Returns whether the response to `bytes` is the file; otherwise the connection must end silently.
 fn is_served(server: &Server, bytes: &[u8]) -> bool {
     let mut client = server.connect();
     client.send(bytes);

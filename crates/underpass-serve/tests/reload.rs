@@ -1,4 +1,4 @@
-//! Another configuration for a running server: the log and the metrics continue.
+//! A new configuration for a running server: the log and the metrics continue.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -83,7 +83,7 @@ fn an_address_that_was_left_can_be_listened_at_again_at_once() {
     assert_eq!(server.get("/f").body, b"f");
 }
 
-/// What the status address answers to a request for health.
+/// Returns the response of the status address to a health check.
 fn health(path: &Path) -> String {
     let mut socket = UnixStream::connect(path).unwrap();
     socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
@@ -107,6 +107,6 @@ fn the_status_address_is_changed_by_a_reload() {
     }
     options.status.listen = None;
     server.server().reload(&options).unwrap();
-    // The socket of an earlier configuration is there until its workers have seen that they retire.
+    // The socket of an earlier configuration exists until its workers start to retire.
     wait_until("end of the sockets", || !first.exists() && !second.exists());
 }

@@ -1,4 +1,4 @@
-//! Hashes of bodies, sent on request beside them (RFC 9530).
+//! Hashes of bodies, sent on request with them (RFC 9530).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,7 +21,7 @@ fn site(options: &str) -> Server {
     server
 }
 
-/// The hash in an answer's `Repr-Digest`, as bytes.
+/// Returns the hash in a response's `Repr-Digest`, as bytes.
 fn reported(answer: &HttpResponse) -> Option<Vec<u8>> {
     let field = answer.field("repr-digest")?;
     let encoded = field.strip_prefix("sha-256=:").unwrap();
@@ -29,7 +29,7 @@ fn reported(answer: &HttpResponse) -> Option<Vec<u8>> {
     Some(unbase64(encoded))
 }
 
-/// By a program of others.
+/// Decodes base64 with another program.
 fn unbase64(encoded: &str) -> Vec<u8> {
     let mut command = Command::new("base64");
     command
@@ -78,7 +78,7 @@ fn the_hash_is_that_of_the_whole_file_whatever_is_sent_of_it() {
         assert_eq!(length == "300000", status == 200);
     }
     assert_eq!(client.state(), State::Open);
-    // The content that was hashed has left as ever.
+    // The hashed content is still sent by splice.
     let account = server.stop().account.to_string();
     assert!(account.contains("600000 bytes by splice"), "{account}");
 }
@@ -140,7 +140,7 @@ fn what_is_no_content_of_the_file_has_none() {
         assert_eq!(answer.status, status, "{target} {fields}");
         assert_eq!(answer.field("repr-digest"), None, "{target} {fields}");
     }
-    // Who prefers the plain file gets that, and its hash.
+    // A client that prefers the plain file gets it, with its hash.
     let fields = format!("{WANT}\r\nAccept-Encoding: gzip;q=0.5, identity");
     assert_eq!(
         reported(&server.get_with("/f.txt", &fields)),
@@ -182,7 +182,7 @@ fn a_hash_follows_its_file() {
             );
         }
     }
-    // The same size and date, by another file.
+    // Another file with the same size and date.
     let other = server.site().join("other");
     fs::write(&other, "THREE").unwrap();
     make_old(&other);
@@ -190,7 +190,7 @@ fn a_hash_follows_its_file() {
     assert_eq!(reported(&server.get_with("/f.txt", WANT)), hash("THREE"));
 }
 
-/// Two files are hashed at once and 64 requests wait; later ones are answered without a hash.
+/// Two files are hashed at a time and 64 requests wait; later ones are answered without a hash.
 #[test]
 fn beyond_the_bounds_the_file_comes_without() {
     let server = site("");
@@ -207,8 +207,8 @@ fn beyond_the_bounds_the_file_comes_without() {
     };
     const BOUND: usize = 66;
     let waiting: Vec<HttpClient> = (0..BOUND).map(|_| ask("/huge")).collect();
-    // One that comes before all of them are seen waits for ever, in the place of another: of one
-    // more than there are places, one is answered.
+    // A late request that is queued before some of the earlier ones waits for ever. With one more
+    // than there are slots, at least one is answered.
     let mut late: Vec<HttpClient> = (0..=BOUND).map(|_| ask("/large")).collect();
     let answered = wait_for("answer", || {
         late.iter().position(|client| {
@@ -224,7 +224,7 @@ fn beyond_the_bounds_the_file_comes_without() {
     // Small files have a separate queue.
     let small = server.get_with("/f.txt", WANT);
     assert_eq!(reported(&small), hash(pattern(300_000)));
-    // Who goes away makes room.
+    // A client that disconnects frees its slot.
     drop((waiting, late));
     wait_until("room", || {
         reported(&server.get_with("/large", WANT)).is_some()

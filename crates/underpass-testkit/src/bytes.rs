@@ -1,4 +1,4 @@
-//! Bytes to move: files of them, their order, and comparisons.
+//! Test data: files of random bytes, and comparisons.
 
 use std::env;
 use std::fmt::Debug;
@@ -69,8 +69,8 @@ pub fn assert_same_files(one: &Path, other: &Path) {
     );
 }
 
-/// Writes a file to its disk and drops it from the page cache, until by `is_cached`, which is given
-/// an offset and a length, no page of it is there: a page that is in use at that moment stays.
+/// Writes a file to its disk and drops it from the page cache, repeatedly until `is_cached`, which
+/// is given an offset and a length, is false: a page that is in use at that moment stays.
 #[track_caller]
 pub fn cool(file: &File, is_cached: impl Fn(&File, u64, u64) -> bool) {
     file.sync_all().expect("on the disk");

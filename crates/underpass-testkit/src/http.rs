@@ -1,4 +1,4 @@
-//! An HTTP client that reads exactly what a response claims to have.
+//! An HTTP client that reads exactly the announced length of a response.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,11 +12,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 
 use crate::{WAIT_MAX, sha256};
 
-/// A connection, and what was read of it too early. Requests can be sent in any parts and without
+/// A connection, and the bytes that were read ahead. Requests can be sent in parts and without
 /// waiting for their responses.
 #[derive(Debug)]
 pub struct HttpClient<S = TcpStream> {
-    /// The stream below, to be read only by the client.
+    /// The underlying stream, to be read only by the client.
     pub socket: S,
     unread: Vec<u8>,
 }
@@ -26,7 +26,7 @@ pub struct HttpClient<S = TcpStream> {
 pub struct HttpResponse {
     /// The status code.
     pub status: u16,
-    /// The status line and the fields, with the empty line behind them.
+    /// The status line and the fields, including the empty line after them.
     pub head: String,
     /// The body without its framing.
     pub body: Vec<u8>,
@@ -48,7 +48,7 @@ impl HttpClient {
         Self::bounded(socket.into())
     }
 
-    /// Connects with a small receive buffer, so that what is not read stays with the server.
+    /// Connects with a small receive buffer, so that unread bytes stay with the server.
     #[track_caller]
     pub fn connect_slow(address: SocketAddr) -> Self {
         let socket = unconnected();
@@ -76,7 +76,7 @@ impl HttpClient {
     }
 }
 
-/// None that a process started meanwhile would inherit.
+/// Creates a socket that a process started meanwhile does not inherit.
 fn unconnected() -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
@@ -96,13 +96,13 @@ impl HttpClient<UnixStream> {
 }
 
 impl<S: Read + Write> HttpClient<S> {
-    /// Speaks over any stream.
+    /// Wraps any stream.
     pub fn over(socket: S) -> Self {
         let unread = Vec::new();
         Self { socket, unread }
     }
 
-    /// Sends bytes. The server may have closed already; then its response can be read.
+    /// Sends bytes. The server may have closed the connection; its response can still be read.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _may_be_closed = self.socket.write_all(bytes.as_ref());
     }
@@ -143,8 +143,8 @@ impl<S: Read + Write> HttpClient<S> {
     ///
     /// # Errors
     ///
-    /// Those of the connection, `UnexpectedEof` where it ends too soon, `InvalidData` for what is
-    /// not HTTP.
+    /// Those of the connection, `UnexpectedEof` if it ends too soon, `InvalidData` for a response
+    /// that is not HTTP.
     pub fn try_response(&mut self, method: &str) -> io::Result<HttpResponse> {
         let end = self.position(b"\r\n\r\n")? + 4;
         let head = self.read_exact(end)?;
@@ -180,7 +180,7 @@ impl<S: Read + Write> HttpClient<S> {
         }
     }
 
-    /// Reads one chunk; nothing is the last one.
+    /// Reads one chunk; `None` for the last one.
     ///
     /// # Errors
     ///
@@ -198,11 +198,11 @@ impl<S: Read + Write> HttpClient<S> {
         }
     }
 
-    /// Reads so many bytes as they come.
+    /// Reads exactly `length` bytes, without framing.
     ///
     /// # Errors
     ///
-    /// Those of the connection, and `UnexpectedEof` where it ends too soon.
+    /// Those of the connection, and `UnexpectedEof` if it ends too soon.
     pub fn read_exact(&mut self, length: usize) -> io::Result<Vec<u8>> {
         while self.unread.len() < length {
             self.read_some()?;
@@ -211,7 +211,7 @@ impl<S: Read + Write> HttpClient<S> {
         Ok(std::mem::replace(&mut self.unread, rest))
     }
 
-    /// Waits until so many bytes are there, and leaves them to be read.
+    /// Waits until `count` bytes have arrived, and leaves them unread.
     #[track_caller]
     pub fn await_bytes(&mut self, count: usize) {
         while self.unread.len() < count {
@@ -219,7 +219,7 @@ impl<S: Read + Write> HttpClient<S> {
         }
     }
 
-    /// Reads until the server closes the connection as it should.
+    /// Reads until the server closes the connection properly.
     ///
     /// # Errors
     ///
@@ -236,13 +236,13 @@ impl<S: Read + Write> HttpClient<S> {
         }
     }
 
-    /// Reads until the server ends the connection, well or badly.
+    /// Reads until the connection ends, properly or not.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.read_some().is_ok() {}
         std::mem::take(&mut self.unread)
     }
 
-    /// Checks that the server closes the connection and sends nothing before.
+    /// Checks that the server closes the connection without sending anything.
     #[track_caller]
     pub fn assert_closed(&mut self) {
         let rest = self.read_to_end().expect("an end");
@@ -276,7 +276,7 @@ impl HttpResponse {
     ///
     /// # Panics
     ///
-    /// Panics where it occurs twice.
+    /// Panics if it occurs twice.
     #[track_caller]
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.head.lines().skip(1).filter_map(|line| {
@@ -292,14 +292,14 @@ impl HttpResponse {
     ///
     /// # Errors
     ///
-    /// `InvalidData` where it announces none.
+    /// `InvalidData` if it announces none.
     pub fn length(&self) -> io::Result<usize> {
         let length = self.field("content-length");
         let length = length.and_then(|length| length.parse().ok());
         length.ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// Whether the server closes the connection behind it.
+    /// Returns whether the server closes the connection after this response.
     pub fn is_last(&self) -> bool {
         self.field("connection") == Some("close")
     }
@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// A scripted server whose answer arrives a few bytes at a time.
+    /// A scripted server whose response arrives a few bytes at a time.
     struct Script(Cursor<Vec<u8>>);
 
     impl Read for Script {

@@ -1,7 +1,7 @@
-//! What the tests of Underpass share. A development dependency of the other crates, never
+//! Helpers shared by the tests of Underpass. A development dependency of the other crates, never
 //! published; it imports none of them.
 //!
-//! Functions panic where a test cannot go on, and every wait ends after [`WAIT_MAX`].
+//! Functions panic if a test cannot continue, and every wait ends after [`WAIT_MAX`].
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use crate::run;
 ///
 /// # Panics
 ///
-/// Panics in the namespace of the machine: mounts would outlive the test there.
+/// Panics in the namespace of the machine, where mounts would outlive the test.
 #[track_caller]
 pub fn assert_private_mounts() {
     let namespace = |process: &str| read_link(format!("/proc/{process}/ns/mnt")).ok();

@@ -1,14 +1,14 @@
-//! Many cases on a few threads.
+//! Runs many cases on a few threads.
 
 use std::sync::Mutex;
 use std::thread;
 
-/// Runs every case on one of `workers` threads, which `run` is given the number of; returns the
+/// Runs every case on one of `workers` threads, whose number is passed to `run`; returns the
 /// results in the order of the cases.
 ///
 /// # Panics
 ///
-/// Panics where a case does.
+/// Panics if a case does.
 pub fn in_parallel<C: Send, R: Send>(
     workers: usize,
     cases: impl IntoIterator<Item = C, IntoIter: Send>,

@@ -1,4 +1,4 @@
-//! Child processes: their output as it comes, signals, and an end in every case.
+//! Child processes: their output as it arrives, signals, and a guaranteed end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,8 +15,8 @@ use signal_hook::flag;
 
 use crate::wait::{WAIT_MAX, wait_until};
 
-/// A child in a separate process group. Its output is read all the time, so that no pipe fills
-/// up. Dropping it kills the group: a process that it started ends as well.
+/// A child in a separate process group. Its output is read continuously, so that no pipe fills up.
+/// Dropping it kills the group, including processes that it started.
 #[derive(Debug)]
 pub struct ChildProcess {
     child: Child,
@@ -27,11 +27,11 @@ pub struct ChildProcess {
 /// How a process ended.
 #[derive(Clone, Debug)]
 pub struct ExitReport {
-    /// The exit code; nothing where a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Standard output behind the last line that was waited for.
+    /// Standard output after the last line that was waited for.
     pub output: String,
     /// All of standard error.
     pub errors: String,
@@ -48,17 +48,17 @@ struct Captured {
     lines: Receiver<(Channel, String)>,
     output: String,
     errors: String,
-    /// How much of `output` has been waited for.
+    /// The length of `output` that has been waited for.
     heard: usize,
     /// Every process that shares the output has closed it.
     is_closed: bool,
 }
 
-/// Runs a program that reads nothing, to its end.
+/// Runs a program that reads no input, to its end.
 ///
 /// # Panics
 ///
-/// Panics where it does not start, or does not end within [`WAIT_MAX`].
+/// Panics if it does not start, or does not end within [`WAIT_MAX`].
 #[track_caller]
 pub fn run(command: &mut Command) -> ExitReport {
     ChildProcess::spawn(command.stdin(Stdio::null())).end()
@@ -78,8 +78,8 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> ExitReport {
     process.end()
 }
 
-/// Makes children heed signals that this process ignores (nohup, a background job of a script): a
-/// caught signal has its default action after exec, an ignored one stays ignored.
+/// Makes children react to signals that this process ignores (nohup, a background job of a script):
+/// a caught signal has its default action after exec, an ignored one stays ignored.
 fn stop_ignoring() {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -121,7 +121,7 @@ impl ChildProcess {
         }
     }
 
-    /// Returns the process that was started; a tracer, not what it traces.
+    /// Returns the process that was started; a tracer, not the traced process.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -163,12 +163,12 @@ impl ChildProcess {
         }
     }
 
-    /// Returns what has come on standard output so far.
+    /// Returns the standard output so far.
     pub fn output(&self) -> String {
         self.captured().output.clone()
     }
 
-    /// Returns what has come on standard output so far, or on standard error if nothing has.
+    /// Returns the standard output so far, or standard error if that is empty.
     pub(crate) fn said(&self) -> String {
         let captured = self.captured();
         match captured.output.is_empty() {
@@ -177,17 +177,17 @@ impl ChildProcess {
         }
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub fn is_over(&mut self) -> bool {
         self.ended = self.ended.or(self.child.try_wait().expect("a child"));
         self.ended.is_some()
     }
 
-    /// Waits for something that the process does.
+    /// Waits for an effect of the process.
     ///
     /// # Panics
     ///
-    /// Panics where it ends before that.
+    /// Panics if it ends before that.
     #[track_caller]
     pub fn until(&mut self, mut holds: impl FnMut() -> bool) {
         wait_until("progress", || {
@@ -197,20 +197,20 @@ impl ChildProcess {
         });
     }
 
-    /// Waits for the end of the process that was started; others may have its output still.
+    /// Waits for the end of the started process; others may still hold its output.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         self.try_wait().expect("it does not end")
     }
 
-    /// Kills it, and checks that it had not ended by itself.
+    /// Kills it, and checks that it had not ended before.
     #[track_caller]
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
         assert_eq!(self.wait().code(), None, "it had ended by itself");
     }
 
-    /// Waits for the end of the process, and of all that share its output.
+    /// Waits for the end of the process, and of all others that share its output.
     #[track_caller]
     pub fn end(self) -> ExitReport {
         self.try_end().expect("it does not end")
@@ -224,7 +224,7 @@ impl ChildProcess {
             .expect("it does not end")
     }
 
-    /// As [`ChildProcess::end`]; returns nothing where it hangs and had to be killed.
+    /// As [`ChildProcess::end`]; returns `None` if it hangs and had to be killed.
     pub fn try_end(self) -> Option<ExitReport> {
         self.end_before(Instant::now() + WAIT_MAX)
     }
@@ -260,7 +260,7 @@ impl ChildProcess {
     }
 
     fn captured(&self) -> MutexGuard<'_, Captured> {
-        // A panic in one wait leaves nothing half done.
+        // A panic in one wait leaves nothing inconsistent.
         self.captured
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -269,7 +269,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // A group whose processes are gone may have been given to others.
+        // The id of a group without processes may have been reused.
         if self.ended.is_none() || !self.captured().is_closed {
             let _gone = kill_process_group(self.pid(), Signal::KILL);
         }
@@ -340,21 +340,21 @@ impl ExitReport {
         assert_eq!((self.code, &self.errors[..]), (Some(0), ""), "{self:?}");
     }
 
-    /// Checks for an exit code, and for every one of `words` on standard error.
+    /// Checks for an exit code, and for each of `words` on standard error.
     #[track_caller]
     pub fn assert_failed(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert_contains(&self.errors, words);
     }
 
-    /// Checks for every one of `words` on standard output.
+    /// Checks for each of `words` on standard output.
     #[track_caller]
     pub fn assert_output(&self, words: &[&str]) {
         assert_contains(&self.output, words);
     }
 }
 
-/// Checks that a text contains every one of `words`.
+/// Checks that a text contains each of `words`.
 #[track_caller]
 pub fn assert_contains(text: &str, words: &[&str]) {
     for word in words {

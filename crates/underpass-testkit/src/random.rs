@@ -1,4 +1,4 @@
-//! Random numbers that a run repeats: SplitMix64.
+//! Reproducible random numbers: SplitMix64.
 
 use std::env;
 use std::fmt::{self, Debug, Display};
@@ -9,12 +9,12 @@ use std::ops::Range;
 pub struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// Creates one from a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Creates the one of a numbered case of a seeded run.
+    /// Creates the generator for a numbered case of a seeded run.
     pub fn of_case(seed: u64, number: u64) -> Self {
         let mut random = Self(seed ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next_u64();
@@ -39,7 +39,7 @@ impl SeededRandom {
         N::try_from(self.next_u64() % end).expect("less than the bound")
     }
 
-    /// Returns true so many times in a hundred.
+    /// Returns true with a probability of `percent` in 100.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -49,7 +49,7 @@ impl SeededRandom {
         from[self.below(from.len())].clone()
     }
 
-    /// Returns one element, each as often as the weight beside it demands.
+    /// Returns one element, each with a probability proportional to its weight.
     pub fn weighted<T: Copy>(&mut self, from: &[(u32, T)]) -> T {
         let all: u32 = from.iter().map(|(weight, _)| weight).sum();
         let mut at = self.below(all);
@@ -66,21 +66,21 @@ impl SeededRandom {
 /// A part of the cases of a run: `3/8` is the fourth of eight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sample {
-    /// Which part, counted from 0.
+    /// The index of the part, counted from 0.
     pub part: u64,
     /// The number of parts.
     pub parts: u64,
 }
 
 impl Sample {
-    /// The environment variable that chooses one. Tests run all cases where it is not set.
+    /// The environment variable that chooses one. Tests run all cases if it is not set.
     pub const VARIABLE: &str = "UNDERPASS_SAMPLE";
 
     /// Reads [`Sample::VARIABLE`].
     ///
     /// # Panics
     ///
-    /// Panics where it is set and is no sample.
+    /// Panics if it is set and is not a valid sample.
     pub fn from_env() -> Option<Self> {
         let value = env::var(Self::VARIABLE).ok()?;
         let sample = Self::parse(&value);
@@ -123,23 +123,22 @@ pub fn sampled<C>(cases: impl IntoIterator<Item = C>) -> Vec<(usize, C)> {
     Sample::from_env().unwrap_or(all).of(cases)
 }
 
-/// The cases of a run, as environment variables choose them: `PREFIX_SEED` (1 where it is not
-/// set), `PREFIX_CASE` for one case, `PREFIX_CASES` for more or fewer, [`Sample::VARIABLE`] for a
-/// part of them.
+/// The cases of a run, chosen by environment variables: `PREFIX_SEED` (1 if not set), `PREFIX_CASE`
+/// for one case, `PREFIX_CASES` for more or fewer, [`Sample::VARIABLE`] for a part of them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cases {
-    /// The seed of all of them.
+    /// The seed of all cases.
     pub seed: u64,
-    /// Their numbers.
+    /// The numbers of the cases.
     pub numbers: Range<u64>,
 }
 
 impl Cases {
-    /// Reads the variables of `prefix`; `count` cases where they name no others.
+    /// Reads the variables of `prefix`; `count` cases unless they specify another number.
     ///
     /// # Panics
     ///
-    /// Panics where a variable is not a number.
+    /// Panics if a variable is not a number.
     pub fn from_env(prefix: &str, count: u64) -> Self {
         Self::chosen(count, Sample::from_env(), |name| {
             let variable = format!("{prefix}_{name}");

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::http::{HttpClient, HttpResponse};
 use crate::process::{ChildProcess, ExitReport};
 
-/// Returns an address of this machine on which nothing listens, for a program that cannot be asked
-/// which port it was given. Its IP is this call's own: another test may be given the same port.
+/// Returns an address of this machine on which nothing listens, for a program that cannot report
+/// its port. Its IP is unique to this call: another test may be given the same port.
 pub fn free_address() -> SocketAddr {
     static CALLS: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = id().to_be_bytes();
@@ -26,21 +26,21 @@ pub fn free_address() -> SocketAddr {
 #[derive(Debug)]
 pub struct ServerProcess {
     process: ChildProcess,
-    /// The server itself: a tracer may have started it, or it is a successor.
+    /// The server itself: it may be the child of a tracer, or a successor.
     server: Pid,
     greeting: String,
 }
 
 impl ServerProcess {
-    /// Starts a server on a free port of 127.0.0.1. `tool` starts the binary, maybe by another
-    /// program.
+    /// Starts a server on a free port of 127.0.0.1. `tool` starts the binary, directly or through
+    /// another program.
     #[track_caller]
     pub fn serve(mut tool: Command, options: &[&str], folder: &Path) -> Self {
         let serve = tool.args(["serve", "--listen", "127.0.0.1:0"]);
         Self::spawn(serve.args(options).arg(folder))
     }
 
-    /// Runs a command line as it is; returns when the server accepts connections.
+    /// Runs a command line unchanged; returns when the server accepts connections.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
         let process = ChildProcess::spawn(command);
@@ -53,8 +53,8 @@ impl ServerProcess {
         }
     }
 
-    /// Returns what the server printed when it started, on standard error where standard output has
-    /// its log.
+    /// Returns the text that the server printed when it started, on standard error if standard
+    /// output has its log.
     pub fn greeting(&self) -> &str {
         &self.greeting
     }
@@ -67,7 +67,7 @@ impl ServerProcess {
         address.parse().expect("an address")
     }
 
-    /// Returns the address of a file.
+    /// Returns the URL of a file.
     #[track_caller]
     pub fn url(&self, name: &str) -> String {
         format!("http://{}/{name}", self.address())
@@ -109,7 +109,7 @@ impl ServerProcess {
         self.hear("reloaded; ");
     }
 
-    /// Starts a successor, which signals are for from here on.
+    /// Starts a successor, which receives the signals from here on.
     #[track_caller]
     pub fn upgrade(&mut self) {
         self.signal(Signal::USR2);
@@ -119,7 +119,7 @@ impl ServerProcess {
         self.server = pid.expect("the number of the successor");
     }
 
-    /// Whether the process that was started has ended.
+    /// Returns whether the process that was started has ended.
     pub fn is_over(&mut self) -> bool {
         self.process.is_over()
     }
@@ -130,14 +130,14 @@ impl ServerProcess {
         self.process.wait()
     }
 
-    /// Returns how many descriptors the server has open.
+    /// Returns the number of open descriptors of the server.
     #[track_caller]
     pub fn descriptors(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.server.as_raw_nonzero());
         fs::read_dir(folder).expect("it runs").count()
     }
 
-    /// Returns the bytes of the server that are in memory.
+    /// Returns the resident memory of the server in bytes.
     #[track_caller]
     pub fn resident_bytes(&self) -> usize {
         let status = format!("/proc/{}/status", self.server.as_raw_nonzero());
@@ -148,7 +148,7 @@ impl ServerProcess {
         kibibytes.expect("a number") << 10
     }
 
-    /// Waits for the end that something else has caused.
+    /// Waits for an end that something else has caused.
     #[track_caller]
     pub fn end(self) -> ExitReport {
         self.process.end()
@@ -166,7 +166,7 @@ impl ServerProcess {
 mod tests {
     use super::*;
 
-    /// A program that greets as the server does, and ends by itself at SIGTERM.
+    /// A program that prints the server's greeting, and ends at SIGTERM.
     fn stand_in(also: &str) -> ServerProcess {
         let greet = "echo serving http://127.0.0.1:4711/; echo press Ctrl-C to stop";
         let script = format!("trap 'exit 7' TERM; {also} {greet}; while :; do :; done");
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_successor_gets_the_signals() {
-        // The successor reports itself: before that it could have the traps of the first one.
+        // The successor reports itself: before that, it may still have the traps of the first one.
         let starts =
             r#"trap 'sh -c "echo process \$\$ has taken over; exec sleep 600" & exit 3' USR2;"#;
         let mut server = stand_in(starts);

@@ -1,4 +1,4 @@
-//! strace: faults that it injects, and what it records.
+//! strace: fault injection, and parsing of its log.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,12 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 /// Returns a command that traces the program appended to it, with its threads and children, into
-/// `log`. `expressions` are those of `-e`, such as `trace=splice` and
-/// `inject=splice:error=EINVAL`.
+/// `log`. `expressions` are those of `-e`, such as `trace=splice` and `inject=splice:error=EINVAL`.
 pub fn strace(log: &Path, expressions: &[&str]) -> Command {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-q", "-o"]).arg(log);
-    // Calls that are not traced cost nothing then.
+    // This avoids any cost for calls that are not traced.
     if expressions.iter().any(|one| one.starts_with("trace=")) {
         strace.arg("--seccomp-bpf");
     }
@@ -21,14 +20,14 @@ pub fn strace(log: &Path, expressions: &[&str]) -> Command {
     strace
 }
 
-/// A call that ended.
+/// A completed call.
 #[derive(Clone, Debug)]
 pub struct TracedCall {
     /// Its name.
     pub name: String,
     /// Its arguments as strace prints them.
     pub arguments: String,
-    /// The count it returned; nothing for an error.
+    /// The count it returned; `None` for an error.
     pub returned: Option<u64>,
 }
 
@@ -50,7 +49,7 @@ impl TracedCall {
     }
 }
 
-/// Returns all calls of a log of strace; those that another thread interrupted are joined.
+/// Returns all calls of a strace log; those that another thread interrupted are joined.
 pub fn traced_calls(log: &Path) -> Vec<TracedCall> {
     parse_log(&fs::read_to_string(log).expect("a log"))
 }
@@ -75,7 +74,7 @@ fn parse_log(log: &str) -> Vec<TracedCall> {
     calls
 }
 
-/// Returns the sum of what the calls of that name returned, where `matching` holds.
+/// Returns the sum of the counts returned by calls of that name for which `matching` holds.
 pub fn bytes_by(calls: &[TracedCall], name: &str, matching: impl Fn(&TracedCall) -> bool) -> u64 {
     calls
         .iter()

@@ -1,16 +1,16 @@
-//! Waits that end.
+//! Bounded waits.
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test has failed: long enough for a busy machine.
+/// The time after which a wait fails: long enough for a busy machine.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Pause between two looks at what no event reports.
+/// The pause between two checks for something that no event reports.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Looks until something is found.
+/// Polls `look` until it returns a value.
 ///
 /// # Panics
 ///
@@ -27,7 +27,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Looks until a condition holds.
+/// Polls until a condition holds.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Runs `test` on a separate thread, so that one that hangs fails.
+/// Runs `test` on a separate thread, so that a hanging test fails.
 ///
 /// # Panics
 ///

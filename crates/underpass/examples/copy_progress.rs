@@ -1,5 +1,5 @@
-//! Copies a file the fastest way its file systems offer, shows how far it has come, and stops
-//! within a few milliseconds when a file named STOP appears.
+//! Copies a file the fastest way its file systems offer, shows the progress, and stops within a few
+//! milliseconds when a file named STOP appears.
 //!
 //!     cargo run -p underpass --example copy_progress -- big.iso copy.iso
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (source, sink) = (Source::whole(&from)?, Sink::new(&to)?);
     let kernel = Kernel::probe();
 
-    // Asked before every call; what has moved by then is exact.
+    // Called before every call; the byte count is exact at that point.
     let mut watch = |progress: Progress| {
         match progress.percent() {
             Some(percent) => eprint!("\r{percent} %"),

@@ -1,11 +1,11 @@
-//! A TCP proxy: what its clients and the server say passes through pipes inside the kernel, and
-//! never through this process.
+//! A TCP proxy: the bytes of its clients and of the server pass through pipes inside the kernel,
+//! and never through this process.
 //!
 //!     cargo run -p underpass --example proxy -- 127.0.0.1:4000 example.org:80
 //!
 //! With `:0` as the port the kernel chooses one; the first line says which.
 //!
-//! Half-closes are kept: a client may end its request and still read the answer.
+//! Half-closes are kept: a client may end its request and still read the response.
 
 use std::error::Error;
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(address), Some(server)) = (arguments.next(), arguments.next()) else {
         return Err("usage: proxy ADDRESS SERVER".into());
     };
-    // One for all connections: it keeps their pipes.
+    // One for all connections: it pools their pipes.
     let kernel = Arc::new(Kernel::probe());
     let listener = TcpListener::bind(address)?;
     println!("{}", listener.local_addr()?);

@@ -1,5 +1,5 @@
 //! Receives a file from the next TCP connection, from socket to disk without a copy into user
-//! space, and tells how the bytes travelled.
+//! space, and prints how the bytes travelled.
 //!
 //!     cargo run -p underpass --example recv_to_file -- 127.0.0.1:4000 big.iso
 //!     nc -N 127.0.0.1 4000 < big.iso
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (socket, _peer) = listener.accept()?;
     let file = File::create(path)?;
 
-    // All until the peer has nothing more to say. Whoever knows the length calls `recv_file`.
+    // Everything until the peer ends. If the length is known, call `recv_file`.
     let kernel = Kernel::probe();
     let account = Driver::new(&kernel).run(&Source::whole(&socket)?, &Sink::new(&file)?)?;
     println!("{account}");

@@ -1,11 +1,11 @@
-//! Sends one file to everybody who connects, with sendfile on Tokio's event loop.
+//! Sends one file to every client, with sendfile on Tokio's event loop.
 //!
 //!     cargo run -p underpass --features tokio --example send_tokio -- 127.0.0.1:4000 big.iso
 //!     nc 127.0.0.1 4000 > copy.iso
 //!
 //! With `:0` as the port the kernel chooses one; the first line says which.
 //!
-//! A file that is not in the page cache is read ahead on other threads: nobody waits for its disk.
+//! Files not in the page cache are read ahead on other threads: no client waits for the disk.
 
 use std::error::Error;
 use std::fs::File;

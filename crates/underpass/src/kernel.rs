@@ -1,8 +1,8 @@
-//! What this kernel supports: probed once, passed by reference, never a global. With it a pool of
-//! the pipes and buffers that relays use: idle ones are kept, up to a bound, for the next transfer.
+//! The mechanisms this kernel supports: probed once, passed by reference, never a global. Also a
+//! pool of the pipes and buffers that relays use: idle ones are kept, up to a bound, for reuse.
 //!
 //! Refusals are remembered, so that the thousandth file between two devices does not repeat the
-//! attempts of the first one. A refusal of scope *once* is never remembered.
+//! attempts of the first. A refusal of scope *once* is never remembered.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ use crate::vocabulary::limits::{
     REMEMBERED_REFUSALS_MAX,
 };
 
-/// What this kernel is known to refuse, and a pool of idle pipes and buffers.
+/// The known refusals of this kernel, and a pool of idle pipes and buffers.
 #[derive(Debug, Default)]
 pub struct Kernel {
     refused: Mutex<BTreeMap<Key, Errno>>,
@@ -36,13 +36,13 @@ enum Key {
 }
 
 impl Kernel {
-    /// Returns a kernel of which nothing is known: every mechanism is tried, and refusals are
+    /// Returns a kernel without known refusals: every mechanism is tried, and refusals are
     /// remembered. No system calls.
     pub fn unprobed() -> Self {
         Self::default()
     }
 
-    /// Tests which calls the kernel has and allows, by one call without descriptors each. Never
+    /// Tests which calls the kernel has and allows, each by one call without descriptors. Never
     /// blocks.
     pub fn probe() -> Self {
         let kernel = Self::unprobed();
@@ -54,12 +54,12 @@ impl Kernel {
         kernel
     }
 
-    /// Closes pipes that no transfer uses, where descriptors are short.
+    /// Closes idle pipes, for when descriptors run short.
     pub fn close_idle_pipes(&self) {
         lock(&self.idle.pipes).clear();
     }
 
-    /// Remembers a refusal between two ends, as far as it holds.
+    /// Remembers a refusal between two ends, within its scope.
     pub fn learn(&self, refusal: &Refusal, source: &Endpoint, sink: &Endpoint) {
         let mechanism = refusal.mechanism;
         let key = match refusal.scope {
@@ -79,7 +79,7 @@ impl Kernel {
         }
     }
 
-    /// Returns what is remembered of a mechanism between two ends.
+    /// Returns the remembered refusal of a mechanism between two ends.
     pub fn refusal(
         &self,
         mechanism: Mechanism,
@@ -89,8 +89,8 @@ impl Kernel {
         self.facts(source, sink).refused[mechanism.index()]
     }
 
-    /// Returns what planning between two ends needs to know, as of now. No system calls; holds a
-    /// lock during a few look-ups.
+    /// Returns the facts for planning between two ends, as of now. No system calls; holds a lock
+    /// during a few look-ups.
     pub fn facts(&self, source: &Endpoint, sink: &Endpoint) -> KernelFacts {
         let pipes = match self.idle.has_pipe() {
             true => Pipes::Available,
@@ -105,14 +105,14 @@ impl Kernel {
         KernelFacts { refused, pipes }
     }
 
-    /// Plans a move by what is known of this kernel now ([`plan()`]). The same question may get
-    /// another answer when its pipes are all lent, or one is free again.
+    /// Plans a move with the current facts about this kernel ([`plan()`]). The same arguments may
+    /// yield another plan once all pipes are in use, or one is free again.
     pub fn plan<F, G>(&self, source: &Source<F>, sink: &Sink<G>, policy: &Policy) -> Plan {
         plan(source, sink, &self.facts(&source.end, &sink.end), policy)
     }
 }
 
-/// Asks the kernel whether it has a mechanism's call, by making it without descriptors.
+/// Tests whether the kernel has a mechanism's call, by making it without descriptors.
 pub(crate) fn probe(mechanism: Mechanism) -> Errno {
     sys::probe(match mechanism {
         Mechanism::Clone => sys::Probe::FileClone,
@@ -128,26 +128,26 @@ pub(crate) fn probe(mechanism: Mechanism) -> Errno {
 pub(crate) struct Pipe {
     pub(crate) read: OwnedFd,
     pub(crate) write: OwnedFd,
-    /// Is counted for as long as the pipe is open.
+    /// Counts as open as long as the pipe is.
     _counted: Arc<()>,
 }
 
-/// Pipes and buffers for the next transfers.
+/// Pipes and buffers for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct RelayPool {
-    /// All of them empty.
+    /// Idle pipes, all empty.
     pipes: Mutex<Vec<Pipe>>,
-    /// Every pipe has a share in it.
+    /// A reference per open pipe.
     count: Arc<()>,
-    /// The kernel has not granted a pipe its size.
+    /// Whether the kernel refused a pipe its full size.
     small: AtomicBool,
-    /// What they held may still be in them.
+    /// Idle buffers; they may still contain old bytes.
     buffers: Mutex<Vec<Box<[u8]>>>,
 }
 
 impl RelayPool {
-    /// Whether a pipe of full size is available within the bound. Another thread may take it first;
-    /// then one more than the bound is opened, which does no harm.
+    /// Returns whether a pipe of full size is available within the bound. If another thread takes
+    /// it first, one more than the bound is opened, which is harmless.
     pub(crate) fn has_pipe(&self) -> bool {
         let open = Arc::strong_count(&self.count) - 1;
         !self.small.load(Ordering::Relaxed) && (open < PIPES_MAX || !lock(&self.pipes).is_empty())
@@ -158,8 +158,8 @@ impl RelayPool {
         idle.map_or_else(|| self.open_pipe(), Ok)
     }
 
-    /// QUIRK(pipe-quota): beyond a user's quota pipes can't be made larger (EPERM), and new ones
-    /// have two pages. A smaller pipe is slower, not wrong.
+    /// QUIRK(pipe-quota): beyond a user's quota pipes can't be enlarged (EPERM), and new ones have
+    /// two pages. A smaller pipe is slower, not wrong.
     fn open_pipe(&self) -> Result<Pipe, Errno> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         if fcntl_setpipe_size(&write, PIPE_BYTES).is_err() {
@@ -172,7 +172,7 @@ impl RelayPool {
         })
     }
 
-    /// Takes back a pipe that is empty.
+    /// Returns an empty pipe to the pool.
     pub(crate) fn put_pipe(&self, pipe: Pipe) {
         put(&self.pipes, pipe, PIPES_MAX);
     }
@@ -246,7 +246,7 @@ mod tests {
         let mut taken: Vec<_> = (0..PIPES_MAX)
             .map(|_| idle.take_pipe().expect("a pipe"))
             .collect();
-        // Without privileges others' pipes may have used up the quota: then there is none at all.
+        // Without privileges, other pipes of the user may have used up the quota.
         let granted = !idle.small.load(Ordering::Relaxed);
         assert!(!idle.has_pipe());
         idle.put_pipe(taken.pop().expect("one of them"));

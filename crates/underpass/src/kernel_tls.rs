@@ -1,9 +1,8 @@
 //! Kernel TLS: the `tls` protocol on a TCP socket, and the ciphers that the kernel supports.
 //!
 //! A socket with the protocol attached and no keys behaves as plain TCP. With keys it is
-//! [`EndpointKind::TcpKernelTls`](crate::EndpointKind::TcpKernelTls) for everything else in this
-//! crate. Whether a kernel supports it is tested on a loopback connection: its version number does
-//! not show it.
+//! [`EndpointKind::TcpKernelTls`](crate::EndpointKind::TcpKernelTls) for the rest of this crate.
+//! Kernel support is tested on a loopback connection: the version number does not show it.
 
 use std::fmt;
 use std::fs;
@@ -18,7 +17,7 @@ use crate::tcp::loopback_pair;
 use crate::vocabulary::endpoint::Side;
 use crate::vocabulary::errno::Named;
 
-/// A version of TLS that kernels know.
+/// A TLS version that kernels support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Version {
@@ -29,7 +28,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
 
     /// Returns the usual name.
@@ -41,8 +40,8 @@ impl Version {
     }
 }
 
-/// A cipher that kernels know and TLS libraries negotiate, as `cipher_type` of
-/// `struct tls_crypto_info`, linux/tls.h.
+/// A cipher that kernels support and TLS libraries negotiate: `cipher_type` of linux/tls.h, in
+/// `struct tls_crypto_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Cipher {
@@ -55,7 +54,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// All of them.
+    /// All ciphers.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
     /// Returns the usual name.
@@ -67,7 +66,7 @@ impl Cipher {
         }
     }
 
-    /// How long the key is, in bytes.
+    /// Returns the length of the key in bytes.
     pub const fn key_bytes(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
@@ -75,7 +74,7 @@ impl Cipher {
         }
     }
 
-    /// How much of the initial vector is the salt, in front of the rest of it.
+    /// Returns the length of the salt, the first part of the initial vector.
     const fn salt_bytes(self) -> usize {
         match self {
             Self::Aes128Gcm | Self::Aes256Gcm => 4,
@@ -83,7 +82,7 @@ impl Cipher {
         }
     }
 
-    /// How long `struct tls12_crypto_info_…` is.
+    /// Returns the size of `struct tls12_crypto_info_…`.
     const fn info_bytes(self) -> usize {
         HEAD_BYTES + IV_BYTES + self.key_bytes() + NUMBER_BYTES
     }
@@ -91,7 +90,7 @@ impl Cipher {
 
 /// Version and cipher.
 const HEAD_BYTES: usize = 4;
-/// Of every cipher here, the salt included.
+/// The same for all ciphers, the salt included.
 const IV_BYTES: usize = 12;
 const NUMBER_BYTES: usize = 8;
 const INFO_BYTES_MAX: usize = HEAD_BYTES + IV_BYTES + 32 + NUMBER_BYTES;
@@ -105,14 +104,14 @@ pub struct TrafficKey {
 }
 
 impl TrafficKey {
-    /// A key of which `number` records have been sealed or opened. `iv` is the initial vector of
-    /// RFC 8446, section 5.3; for AES-GCM of TLS 1.2, the salt and the explicit nonce of record 0.
-    /// `None` where the key has another length than those of its cipher.
+    /// Creates a key that has sealed or opened `number` records. `iv` is the initial vector of RFC
+    /// 8446, section 5.3; for AES-GCM of TLS 1.2, the salt and the explicit nonce of record 0.
+    /// `None` if the key does not have the length of its cipher.
     ///
-    /// For AES-GCM of TLS 1.2 a process adds the record number to the explicit nonce by XOR; the
-    /// kernel counts the nonce up from the one it is given, so that both would use some nonces
-    /// twice. The kernel's therefore begin at the other end of the space: the uppermost bit is
-    /// inverted. A receiver reads the explicit nonce from each record.
+    /// For AES-GCM of TLS 1.2 a process XORs the record number into the explicit nonce; the kernel
+    /// increments the nonce from the one it is given, so that both would use some nonces twice. The
+    /// kernel's therefore start at the other end of the space: the uppermost bit is inverted. A
+    /// receiver reads the explicit nonce from each record.
     pub fn new(
         version: Version,
         cipher: Cipher,
@@ -147,12 +146,12 @@ impl TrafficKey {
         Some(new)
     }
 
-    /// The version that it is for.
+    /// Returns the TLS version of the key.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The cipher that it is for.
+    /// Returns the cipher of the key.
     pub fn cipher(&self) -> Cipher {
         self.cipher
     }
@@ -183,28 +182,28 @@ impl fmt::Debug for TrafficKey {
     }
 }
 
-/// Attaches the `tls` protocol to a TCP socket (`TCP_ULP`), which then waits for keys and behaves
-/// as plain TCP until then. It cannot be detached. Does not block, except while the kernel loads
-/// its module for a privileged process.
+/// Attaches the `tls` protocol to a TCP socket (`TCP_ULP`), which behaves as plain TCP until it
+/// gets keys. It cannot be detached. Does not block, except while the kernel loads its module for a
+/// privileged process.
 ///
 /// # Errors
-/// `ENOENT` where the kernel has no TLS, or its module is not loaded and the process may not load
-/// it; `ENOTCONN` where the socket is not connected, or its peer has already ended; `EEXIST` where
-/// it is attached already. The socket is unchanged.
+/// `ENOENT` if the kernel has no TLS, or its module is not loaded and the process may not load it;
+/// `ENOTCONN` if the socket is not connected, or its peer has already ended; `EEXIST` if it is
+/// attached already. The socket is unchanged.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
     sys::set_option(socket.as_fd(), SocketOption::UpperProtocol, b"tls")
 }
 
-/// Installs the key of one direction: [`Side::Sink`] is that of sending, [`Side::Source`] that of
-/// receiving. From then on everything that is written becomes records; one direction may have keys
-/// while the other carries the bytes as they are. A second key for a direction (TLS 1.3, Linux
-/// 6.14) replaces the first; the record that announces it (RFC 9846, section 4.7.3) is the
-/// caller's and must have been sent before. Does not block.
+/// Installs the key of one direction: [`Side::Sink`] for sending, [`Side::Source`] for receiving.
+/// From then on everything written becomes records; one direction may have keys while the other
+/// carries plain bytes. A second key for a direction (TLS 1.3, Linux 6.14) replaces the first; the
+/// caller must have sent the record that announces it (RFC 9846, section 4.7.3) before. Does not
+/// block.
 ///
 /// # Errors
-/// `EINVAL` or `ENOENT` where the kernel does not know the version or the cipher, `ENOPROTOOPT`
-/// where the protocol was not attached, `EBUSY` where the direction has a key and cannot change it.
-/// The socket is unchanged.
+/// `EINVAL` or `ENOENT` if the kernel does not know the version or the cipher, `ENOPROTOOPT` if the
+/// protocol was not attached, `EBUSY` if the direction has a key and cannot change it. The socket
+/// is unchanged.
 pub fn install(socket: impl AsFd, side: Side, key: &TrafficKey) -> Result<(), Errno> {
     sys::set_option(socket.as_fd(), direction(side), key.info())
 }
@@ -216,11 +215,11 @@ const fn direction(side: Side) -> SocketOption {
     }
 }
 
-/// Returns the number of the next record that the kernel seals: how many it has sealed with its
-/// present key, and those that went before. Does not block.
+/// Returns the number of the next record that the kernel seals: the records sealed with its current
+/// key, and those before it. Does not block.
 ///
 /// # Errors
-/// `EBUSY` where the direction has no key, `EINVAL` where it has one of another cipher.
+/// `EBUSY` if the direction has no key, `EINVAL` if its key is for another cipher.
 pub fn sealed_records(socket: impl AsFd, version: Version, cipher: Cipher) -> Result<u64, Errno> {
     let mut key = zeros(version, cipher);
     let len = cipher.info_bytes();
@@ -232,23 +231,23 @@ pub fn sealed_records(socket: impl AsFd, version: Version, cipher: Cipher) -> Re
         .map_err(|_| Errno::INVAL)
 }
 
-/// Sends a record that is no data: an alert (21) or a message of the handshake (22), at most 16 KiB
-/// of it. What was written before and waits for more (`MSG_MORE`) leaves first. Only for sockets
-/// that have a key for sending: others send `content` as it is. Does not block.
-///
+/// Sends a non-data record: an alert (21) or a handshake message (22), at most 16 KiB. Earlier
+/// Sends a non-data record: an alert (21) or a handshake message (22), at most 16 KiB. Earlier
+/// writes that wait for more (`MSG_MORE`) leave first. Only for sockets with a sending key: others
+/// send `content` unsealed. Does not block.
 /// # Errors
-/// `EAGAIN` where the socket has no room; nothing was sent. Other errors end the connection.
+/// `EAGAIN` if the socket has no room; nothing was sent. Other errors end the connection.
 pub fn send_record(socket: impl AsFd, record_type: u8, content: &[u8]) -> Result<(), Errno> {
     match sys::send_record(socket.as_fd(), record_type, content)? {
         sent if sent == content.len() => Ok(()),
-        // A record is smaller than what the kernel takes in one piece.
+        // A record is smaller than the largest single send.
         _ => Err(Errno::MSGSIZE),
     }
 }
 
-/// Tests whether the kernel supports this cipher, by installing keys of zeros: the socket, to which
-/// the protocol was attached, is of no use afterwards. [`Side::Sink`] is the
-/// direction of sending, [`Side::Source`] that of receiving. Does not block.
+/// Tests whether the kernel supports this cipher, by installing keys of zeros: the socket, which
+/// has the protocol attached, cannot be used afterwards. [`Side::Sink`] is the sending direction,
+/// [`Side::Source`] the receiving one. Does not block.
 ///
 /// # Errors
 /// As [`install`].
@@ -274,12 +273,12 @@ fn zeros(version: Version, cipher: Cipher) -> TrafficKey {
     }
 }
 
-/// What kernel TLS can do for sending, tested on connections of this process to itself.
+/// The kernel TLS support for sending, tested on connections of this process to itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SendingSupport {
-    /// Ciphers that it accepts.
+    /// The accepted ciphers.
     pub suites: Vec<(Version, Cipher)>,
-    /// Whether a connection of TLS 1.3 takes a second key.
+    /// Whether a TLS 1.3 connection accepts a second key.
     pub rekeying: Rekeying,
 }
 
@@ -292,7 +291,7 @@ pub enum Rekeying {
     Absent,
 }
 
-/// Why a kernel does not seal records.
+/// The reason why a kernel cannot seal records.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KernelTlsError {
@@ -300,7 +299,7 @@ pub enum KernelTlsError {
     Missing,
     /// It refuses the protocol, or every cipher.
     Refused(Errno),
-    /// No connection for the test could be made.
+    /// The test connection could not be made.
     Loopback(io::Error),
 }
 
@@ -321,14 +320,14 @@ impl fmt::Display for KernelTlsError {
 
 impl std::error::Error for KernelTlsError {}
 
-/// Tests what kernel TLS can do for sending: every version with every cipher, and a second key. A
+/// Tests the kernel TLS support for sending: every version with every cipher, and a second key. A
 /// module that is not loaded stays so. Takes a few milliseconds; kernels may load modules of their
 /// ciphers meanwhile.
 ///
 /// # Errors
-/// [`KernelTlsError`]: it cannot be used at all.
+/// [`KernelTlsError`]: kernel TLS cannot be used at all.
 pub fn probe_sending() -> Result<SendingSupport, KernelTlsError> {
-    // Attaching would have the kernel load its module for a privileged process.
+    // Attaching would make the kernel load its module for a privileged process.
     let listed = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp");
     if listed.is_ok_and(|names| names.split_whitespace().all(|name| name != "tls")) {
         return Err(KernelTlsError::Missing);
@@ -367,7 +366,7 @@ fn probe_rekeying(suites: &[(Version, Cipher)]) -> Result<Rekeying, KernelTlsErr
     })
 }
 
-/// Both ends: a socket whose peer is closed takes no protocol.
+/// Returns both ends: a socket whose peer is closed cannot attach the protocol.
 fn attached_pair() -> Result<(TcpStream, TcpStream), KernelTlsError> {
     let pair = loopback_pair().map_err(KernelTlsError::Loopback)?;
     match attach(&pair.0) {
@@ -420,7 +419,7 @@ mod tests {
         assert!(TrafficKey::new(Version::Tls13, Cipher::Aes256Gcm, &[0; 16], &iv, 0).is_none());
     }
 
-    /// The explicit nonces of a process are those of record 0 with the record number added by XOR.
+    /// The explicit nonces of a process are that of record 0 XORed with the record number.
     #[test]
     fn nonces_of_tls_1_2_are_not_those_that_were_used_before() {
         for start in [
@@ -438,7 +437,7 @@ mod tests {
                 let key = TrafficKey::new(Version::Tls12, cipher, &secret, &iv, 3).unwrap();
                 let nonce = key.info()[HEAD_BYTES..HEAD_BYTES + 8].try_into().unwrap();
                 let first = u64::from_be_bytes(nonce);
-                // 2^32 records each are more than a key may seal.
+                // 2^32 records are more than one key may seal.
                 for used in [0, 1, 2, 3, (1 << 32) - 1].map(|number| start ^ number) {
                     assert!(used.wrapping_sub(first) > 1 << 32, "{start:x}");
                     assert!(first.wrapping_sub(used) > 1 << 32, "{start:x}");

@@ -1,14 +1,14 @@
-//! What a socket is still owed, in order: heads that are bytes, and ranges of files.
+//! The send queue of a socket, in order: protocol heads (bytes) and ranges of files.
 //!
 //! ```text
 //!  push ──▶ [ Bytes head │ Range body │ Bytes part head │ Range … ] ──▶ a driver ──▶ one socket
 //! ```
 //!
-//! An outbox is a queue with its account. It makes no system calls and knows nothing of the
-//! socket: that is what a driver keeps beside it, for instance
-//! `drive::tokio::Sender`. The outbox decides what leaves together: a small body, or one that is
-//! in memory, leaves with its head in one call; before a large one the head leaves with
-//! `MSG_MORE`. The last piece never does, since the kernel would hold it back for 200 ms.
+//! An outbox is a queue with its account. It makes no system calls and knows nothing of the socket,
+//! whose state is kept by a driver, for instance `drive::tokio::Sender`. The outbox decides which
+//! pieces leave together: a small body, or one in memory, leaves with its head in one call; before
+//! a large one the head leaves with `MSG_MORE`. The last piece never does, since the kernel would
+//! hold it back for 200 ms.
 
 pub(crate) mod buffered;
 
@@ -34,26 +34,25 @@ pub struct FileRange {
     pub file: Arc<SharedFile>,
     /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Something a socket is owed.
+/// A piece of a send queue.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// A protocol head: small, and already in memory.
     Bytes(Vec<u8>),
-    /// Payload that is in memory, shared and not copied again: the caller has read it and knows
-    /// that it is the current content of the file. Leaves with the head before it, and counts as
-    /// moved by [`Mechanism::ReadWrite`], which the caller's [`Policy`] should allow: it is not
-    /// asked.
+    /// Payload in memory, shared and not copied again: the caller has read it and knows that it is
+    /// the current content of the file. Leaves with the head before it, and counts as moved by
+    /// [`Mechanism::ReadWrite`], which the caller's [`Policy`] should allow: it is not checked.
     Content(Arc<Vec<u8>>),
-    /// Payload: never in memory, but for small bodies that are cheaper that way.
+    /// Payload: never in memory, except for small bodies that are cheaper that way.
     Range(FileRange),
 }
 
 impl Piece {
-    /// Returns how many bytes it is.
+    /// Returns its length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Range(range) => range.len,
@@ -61,7 +60,7 @@ impl Piece {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -70,7 +69,7 @@ impl Piece {
         matches!(self, Self::Content(_))
     }
 
-    /// Returns its bytes; none where they are not in memory.
+    /// Returns its bytes; empty if they are not in memory.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -80,23 +79,22 @@ impl Piece {
     }
 }
 
-/// What a socket is still owed, in order, and the account of what it took.
+/// The send queue of a socket, in order, and the account of the bytes sent.
 ///
 /// The protocol pushes [`Piece`]s; a driver sends them. The drivers of this crate are in
-/// [`drive`](super::drive). A driver of another crate uses one of two faces:
+/// [`drive`](super::drive). A driver of another crate uses one of two interfaces:
 ///
-/// - **By the kernel.** [`due`](Self::due) returns what comes next: bytes for `sendmsg(2)`, a
-///   small body to be read behind its head, or a range to be moved by a
-///   [`Transfer`](crate::Transfer). The driver makes the call and records its result:
-///   [`sent`](Self::sent), [`load`](Self::load), [`moved`](Self::moved) and
-///   [`ended`](Self::ended).
+/// - **By the kernel.** [`due`](Self::due) returns the next step: bytes for `sendmsg(2)`, a small
+///   body to read after its head, or a range to move by a [`Transfer`](crate::Transfer). The driver
+///   makes the call and records its result: [`sent`](Self::sent), [`load`](Self::load),
+///   [`moved`](Self::moved) and [`ended`](Self::ended).
 /// - **Through a buffer of the driver**, which encrypts or compresses, for instance.
-///   [`unsent`](Self::unsent) lists what is owed, and [`gather`](Self::gather) reads as much of it
-///   as the driver has room for. When the socket has taken what became of the first `n` bytes,
-///   [`advance`](Self::advance) or [`sent_from_buffer`](Self::sent_from_buffer) records them. What
-///   was read and not recorded stays owed, so that the account never runs ahead of the socket.
+///   [`unsent`](Self::unsent) lists the pieces owed, and [`gather`](Self::gather) reads as much as
+///   the driver has room for. When the socket has taken the result of the first `n` bytes,
+///   [`advance`](Self::advance) or [`sent_from_buffer`](Self::sent_from_buffer) records them. Bytes
+///   read and not recorded stay owed, so that the account never runs ahead of the socket.
 ///
-/// A driver may be dropped at any time and another one may go on: the outbox knows what is left.
+/// A driver may be dropped at any time, and another one may continue from the outbox.
 ///
 /// ```
 /// use std::os::unix::net::UnixStream;
@@ -141,37 +139,37 @@ impl Piece {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that are sent, where it has bytes. A range shrinks instead.
+    /// Bytes of the first piece that are sent, if it has bytes. A range shrinks instead.
     front_sent: usize,
     account: Account,
     stats: SendStats,
     spare: Vec<u8>,
-    /// Other than [`JOINED_BYTES_MAX`].
+    /// A limit other than [`JOINED_BYTES_MAX`].
     joined_bytes_max: Option<u64>,
 }
 
-/// What was sent and waited for beside the payload of the [`Account`].
+/// Bytes and waits that are not part of the payload of the [`Account`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SendStats {
     /// Bytes of heads that the socket took.
     pub bytes: u64,
-    /// How often a range was not in the page cache and had to be waited for.
+    /// Number of waits for a range that was not in the page cache.
     pub cold_reads: u64,
-    /// How long that took, with the wait for a thread that reads.
+    /// Total time of these waits, including the wait for a thread that reads.
     pub cold_time: Duration,
 }
 
 /// Whether a body leaves with its head in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joining {
-    /// It is read behind its head.
+    /// It is read after its head.
     Joined,
-    /// It leaves on its own.
+    /// It leaves separately.
     Apart,
 }
 
-/// Whether more follows at once, so that the kernel may wait with a packet that isn't full.
+/// Whether more follows immediately, so that the kernel may hold a packet that isn't full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MsgMore {
     /// Another piece follows: send with `MSG_MORE`.
@@ -180,25 +178,25 @@ pub enum MsgMore {
     Unset,
 }
 
-/// What a driver does next ([`Outbox::due`]).
+/// The next step of a driver ([`Outbox::due`]).
 #[derive(Debug)]
 pub enum Due<'a> {
-    /// Send these bytes, of which the second may be empty, by one call, and record its result by
-    /// [`Outbox::sent`].
+    /// Send these bytes, of which the second slice may be empty, in one call, and record its result
+    /// by [`Outbox::sent`].
     Send([&'a [u8]; 2], MsgMore),
-    /// Read the body behind its head, by [`Outbox::load`].
+    /// Read the body after its head, by [`Outbox::load`].
     Load,
-    /// Move this range by a [`Transfer`](crate::Transfer), and record by [`Outbox::moved`] what it
-    /// moved. What is recorded is no longer part of the range that is due next.
+    /// Move this range by a [`Transfer`](crate::Transfer), and record the bytes moved by
+    /// [`Outbox::moved`]. Recorded bytes are no longer part of the range that is due next.
     Range(&'a FileRange),
 }
 
-/// What reading a body behind its head came to.
+/// The result of reading a body after its head.
 #[derive(Debug)]
 pub enum Loaded {
-    /// Some of it is read, or all.
+    /// Some or all of it was read.
     Some,
-    /// Nothing is read: this range is not in the page cache.
+    /// Nothing was read: this range is not in the page cache.
     Cold(FileRange),
 }
 
@@ -208,7 +206,7 @@ impl Outbox {
         Self::default()
     }
 
-    /// Sends a range with its head in one call where both together are at most `bytes`, instead of
+    /// Sends a range with its head in one call if both together are at most `bytes`, instead of
     /// [`JOINED_BYTES_MAX`]; 0 for never. The body is then read into memory, where it stays until
     /// the peer has taken it.
     pub fn joined_bytes_max(mut self, bytes: u64) -> Self {
@@ -216,55 +214,55 @@ impl Outbox {
         self
     }
 
-    /// Appends a piece. Empty ones are ignored.
+    /// Appends a piece. Empty pieces are ignored.
     pub fn push(&mut self, piece: Piece) {
         if !piece.is_empty() {
             self.pieces.push_back(piece);
         }
     }
 
-    /// Whether everything is sent.
+    /// Returns whether everything is sent.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Whether nothing is owed and nothing was sent since account and [`SendStats`] began: another
-    /// connection may use it, and its buffers.
+    /// Returns whether nothing is owed and nothing was sent since account and [`SendStats`] were
+    /// reset: another connection may use it, and its buffers.
     pub fn is_unused(&self) -> bool {
         self.pieces.is_empty()
             && self.stats == SendStats::default()
             && self.account == Account::default()
     }
 
-    /// Returns what has been sent of the ranges, and how, up to now. Heads are not counted.
+    /// Returns the account of the ranges sent so far. Heads are not counted.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Returns the bytes that the socket took since account and [`SendStats`] began, heads and
+    /// Returns the bytes that the socket took since account and [`SendStats`] were reset, heads and
     /// ranges.
     pub fn sent_bytes(&self) -> u64 {
         self.stats.bytes.saturating_add(self.account.bytes())
     }
 
-    /// Returns the account up to now and begins a new one, for accounts per answer.
+    /// Returns the account so far and starts a new one, for accounts per response.
     pub fn take_account(&mut self) -> Account {
         std::mem::take(&mut self.account)
     }
 
-    /// Returns the counts beside the payload up to now and begins new ones.
+    /// Returns the statistics so far and resets them.
     pub fn take_send_stats(&mut self) -> SendStats {
         std::mem::take(&mut self.stats)
     }
 
-    /// Returns what is still owed, in order. Of the first piece, if it has bytes, a part may have
-    /// been sent; a range is what is left of it.
+    /// Returns the pieces still owed, in order. The first one, if it has bytes, may be partly sent;
+    /// a range is the rest that is left to send.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.iter()
     }
 
-    /// Has something added to the first piece, if that is a head and nothing of it has been sent.
-    /// Bytes may change; if some are missing afterwards, the head stays as it was.
+    /// Extends the first piece, if that is a head and nothing of it has been sent. Bytes may
+    /// change; if the head is shorter afterwards, the change is discarded.
     pub fn amend_head(&mut self, amend: impl FnOnce(&mut Vec<u8>)) {
         if let (Some(Piece::Bytes(head)), 0) = (self.pieces.front_mut(), self.front_sent) {
             let mut amended = head.clone();
@@ -275,7 +273,7 @@ impl Outbox {
         }
     }
 
-    /// The first range that is owed.
+    /// Returns the first range that is owed.
     #[cfg(feature = "tokio")]
     pub(crate) fn first_range(&self) -> Option<&FileRange> {
         self.pieces.iter().find_map(|piece| match piece {
@@ -284,7 +282,7 @@ impl Outbox {
         })
     }
 
-    /// Whether the body leaves with its head, should that become so much longer.
+    /// Returns whether the body leaves with its head, if that becomes longer by `longer` bytes.
     pub(crate) fn joining(&self, policy: &Policy, longer: u64) -> Joining {
         match self.joined_body(longer).is_some() && policy.allows(Mechanism::ReadWrite) {
             true => Joining::Joined,
@@ -301,20 +299,20 @@ impl Outbox {
             (Piece::Content(read), Some(Piece::Range(body))) => (read.len(), body),
             _ => return None,
         };
-        // While a body is being read, what is read the range loses: the answer stays.
+        // Reading the body moves bytes from range to content: the result is the same.
         let bytes = (head.len() as u64).saturating_add(read as u64);
         let joined = bytes.saturating_add(longer).saturating_add(body.len);
         let joined_max = self.joined_bytes_max.unwrap_or(JOINED_BYTES_MAX);
         (self.front_sent == 0 && joined <= joined_max).then_some(body)
     }
 
-    /// Returns an empty buffer for the next head, with the capacity of one that is sent.
+    /// Returns an empty buffer for the next head, reusing the capacity of a sent one.
     pub fn spare(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.spare)
     }
 
-    /// Returns what a driver does next, under the policy that it keeps for the whole outbox; `None`
-    /// when nothing is owed.
+    /// Returns the next step of a driver, under the policy that it keeps for the whole outbox;
+    /// `None` if nothing is owed.
     pub fn due(&self, policy: &Policy) -> Option<Due<'_>> {
         match self.pieces.front()? {
             Piece::Range(range) => Some(Due::Range(range)),
@@ -332,7 +330,7 @@ impl Outbox {
         }
     }
 
-    /// How many pieces leave with the first one, which has bytes: a head and content behind it.
+    /// Returns the number of pieces that leave together: a head and the content after it, or one.
     fn sent_together(&self) -> usize {
         match (self.pieces.front(), self.pieces.get(1)) {
             (Some(Piece::Bytes(_)), Some(Piece::Content(_))) => 2,
@@ -340,13 +338,13 @@ impl Outbox {
         }
     }
 
-    /// Reads the body behind its head, or the next [`BUFFER_BYTES`] of it, by one call of `read`:
-    /// into the buffer, from this offset of the file on. `read` returns `None` where it would
-    /// block; then nothing is read, and the driver has the range read into the page cache first.
-    /// Nothing happens where head and body do not leave together: then [`Due::Load`] is not due.
+    /// Reads the body after its head, or the next [`BUFFER_BYTES`] of it, by one call of `read`:
+    /// into the buffer, from this offset of the file on. `read` returns `None` if it would block;
+    /// then nothing is read, and the driver has the range read into the page cache first. Does
+    /// nothing if head and body do not leave together: then [`Due::Load`] is not due.
     ///
     /// # Errors
-    /// The body cannot be read, or the file ends before it: the outbox is of no further use.
+    /// The body cannot be read, or the file ends before it: the outbox cannot be used further.
     pub fn load(
         &mut self,
         read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Option<Result<usize, Errno>>,
@@ -371,7 +369,7 @@ impl Outbox {
         Ok(Loaded::Some)
     }
 
-    /// What a read of a file means: bytes of it, none where it is to be repeated.
+    /// Interprets the result of a file read: the bytes read, 0 if it is to be repeated.
     fn read(&self, result: Result<u64, Errno>) -> Result<u64, Error> {
         match verdict(Op::READ, result, &self.situation(Waits::Polls)) {
             Verdict::Moved(bytes) => Ok(bytes),
@@ -382,11 +380,11 @@ impl Outbox {
         }
     }
 
-    /// Records what the call returned that sent the bytes that were due. `waits` is what the socket
-    /// does when it is full. Returns what the driver has to wait for.
+    /// Records the result of the call that sent the bytes due. `waits` is the behaviour of the
+    /// socket when it is full. Returns the side that the driver has to wait for.
     ///
     /// # Errors
-    /// The socket cannot be written: the outbox is of no further use.
+    /// The socket cannot be written: the outbox cannot be used further.
     pub fn sent(
         &mut self,
         result: Result<u64, Errno>,
@@ -403,7 +401,7 @@ impl Outbox {
         Ok(wait)
     }
 
-    /// What a write to the socket means: bytes that it took, and what to wait for.
+    /// Interprets the result of a write to the socket: the bytes taken, and the side to wait for.
     fn written(
         &self,
         result: Result<u64, Errno>,
@@ -418,30 +416,30 @@ impl Outbox {
         }
     }
 
-    /// Records what a transfer of the range that was due has moved since this was last recorded
+    /// Records the bytes that a transfer of the range due has moved since this was last recorded
     /// ([`Transfer::take_account`](crate::Transfer::take_account)).
     pub fn moved(&mut self, account: &Account) {
         self.account.add(account);
         self.pass_range(0, account.bytes().saturating_add(account.holes));
     }
 
-    /// Records a wait for the disk, because a range was not in the page cache.
+    /// Records a wait for the disk, for a range that was not in the page cache.
     pub fn waited_for_disk(&mut self, span: Duration) {
         self.stats.cold_reads += 1;
         self.stats.cold_time = self.stats.cold_time.saturating_add(span);
     }
 
-    /// Returns an error of the driver with the account up to now. `errno` is that of the call that
-    /// failed, if one did.
+    /// Returns an error of the driver with the account so far. `errno` is that of the failed call,
+    /// if any.
     pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
         Error::of_writing(fault, errno, &self.account)
     }
 
     /// Records how the transfer of a range ended ([`Transfer::finish`](crate::Transfer::finish)),
-    /// or that it could not begin.
+    /// or that it could not start.
     ///
     /// # Errors
-    /// The transfer's error, with the account of this outbox in the place of the transfer's own.
+    /// The transfer's error, with the account of this outbox instead of the transfer's.
     pub fn ended(&mut self, outcome: Result<Account, Error>) -> Result<(), Error> {
         match outcome {
             Ok(account) => {
@@ -457,7 +455,7 @@ impl Outbox {
     }
 
     /// Counts at most `most` further bytes of the first piece, which has bytes, as sent. Returns
-    /// how many.
+    /// the number of bytes counted.
     fn pass_bytes(&mut self, most: u64) -> u64 {
         let Some(piece @ (Piece::Bytes(_) | Piece::Content(_))) = self.pieces.front() else {
             return 0;
@@ -490,7 +488,7 @@ impl Outbox {
         self.front_sent = 0;
         if let Some(Piece::Bytes(mut bytes)) = self.pieces.pop_front() {
             bytes.clear();
-            // What follows may take long, and the buffer with it.
+            // The pieces after it may take long, and keep the buffer as long.
             if bytes.capacity() <= SPARE_BYTES_MAX && self.pieces.iter().all(Piece::is_content) {
                 self.spare = bytes;
             }

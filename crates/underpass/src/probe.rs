@@ -1,4 +1,4 @@
-//! Asks the kernel what an open descriptor is.
+//! Queries the kernel about open descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -52,22 +52,22 @@ impl Endpoint {
 }
 
 impl<F: AsFd> Source<F> {
-    /// All of a file from its beginning (as long as it is now), or a stream until it ends.
+    /// All of a file from its beginning (up to its current length), or a stream to its end.
     ///
-    /// A regular file of size 0, or of a size that stands on no block, is read until it ends:
-    /// the size of files in `/proc` and `/sys` says nothing about their content. Any other file
-    /// that grows is moved up to the size it has now.
+    /// A regular file of size 0, or of a size without allocated blocks, is read to its end: the
+    /// size of files in `/proc` and `/sys` says nothing about their content. Any other file that
+    /// grows is moved up to its current size.
     ///
     /// # Errors
-    /// As [`Endpoint::of`]; `EPROTOTYPE` for a socket of messages (datagrams): what a call does not
-    /// take of a message is lost.
+    /// As [`Endpoint::of`]; `EPROTOTYPE` for a message-oriented socket (datagrams): the part of a
+    /// message that a call does not take is lost.
     pub fn whole(fd: F) -> Result<Self, Errno> {
         let end = source_end(&fd)?;
         Ok(Self::of(fd, end))
     }
 
-    /// The same as [`whole`](Self::whole) of a descriptor that was looked at just before. One
-    /// system call where `end` is a file of a size that stands on no block, none otherwise.
+    /// Does the same as [`whole`](Self::whole) for a descriptor that was just queried. One system
+    /// call if `end` is a file whose size has no allocated blocks, none otherwise.
     pub fn of(fd: F, end: Endpoint) -> Self {
         let owed = if end.size > 0 && !is_mere_claim(&fd, &end) {
             Owed::Exactly(end.size)
@@ -85,7 +85,7 @@ impl<F: AsFd> Source<F> {
     /// Exactly `len` bytes: of a file or block device from `from` on, of a stream the next ones.
     ///
     /// # Errors
-    /// As [`whole`](Self::whole); `EOVERFLOW` where the range ends beyond 2⁶³ − 1, as no file can.
+    /// As [`whole`](Self::whole); `EOVERFLOW` if the range ends beyond 2⁶³ − 1, as no file can.
     pub fn range(fd: F, from: u64, len: u64) -> Result<Self, Errno> {
         let end = source_end(&fd)?;
         Self::range_of(fd, end, from, len)
@@ -116,8 +116,8 @@ impl FileRange {
     /// Returns the range as the source of a transfer. Makes system calls the first time only.
     ///
     /// # Errors
-    /// As [`Source::range`]; `ESPIPE` for what is neither a regular file nor a block device: it has
-    /// no ranges, and reading it may block for as long as it likes.
+    /// As [`Source::range`]; `ESPIPE` for anything but a regular file or block device: it has no
+    /// ranges, and reading it may block indefinitely.
     pub fn source(&self) -> Result<Source<&SharedFile>, Errno> {
         let end = self.file.end_or(|file| Endpoint::of(file))?;
         if !end.kind.has_offsets() {
@@ -127,7 +127,7 @@ impl FileRange {
     }
 }
 
-/// Looks at what is to be read as a stream or a file.
+/// Queries a descriptor for a source: a stream or a file.
 pub(crate) fn source_end(fd: impl AsFd) -> Result<Endpoint, Errno> {
     let end = Endpoint::of(&fd)?;
     let is_message = |of: SocketType| of != SocketType::STREAM;
@@ -167,8 +167,8 @@ fn socket_kind(fd: BorrowedFd<'_>) -> Result<EndpointKind, Errno> {
     })
 }
 
-/// QUIRK(size-without-blocks): files in sysfs report 4096, whatever they contain. They have no
-/// blocks and yet claim data at their beginning, where a file that is all hole has none.
+/// QUIRK(size-without-blocks): files in sysfs report 4096, regardless of their content. They have
+/// no blocks and yet claim data at their beginning, unlike a file that is one hole.
 fn is_mere_claim(fd: impl AsFd, end: &Endpoint) -> bool {
     end.allocated == 0 && rustix::fs::seek(fd, SeekFrom::Data(0)).is_ok_and(|data| data < end.size)
 }

@@ -1,32 +1,32 @@
-//! Records that are sealed and have not left yet: pure.
+//! Sealed records that have not left yet: pure.
 //!
-//! A driver that encrypts reads what an outbox owes into a buffer ([`Outbox::gather`]), makes
-//! records of it here, and sends these. What has been sealed belongs to the connection: it leaves
-//! first and is never sealed again, since the same nonce might then be used for other bytes.
+//! A driver that encrypts reads an outbox into a buffer ([`Outbox::gather`]), seals records from it
+//! here, and sends these. A sealed record belongs to the connection: it leaves first and is never
+//! sealed again, since the same nonce might then be used for other bytes.
 //!
 //! [`Outbox::gather`]: crate::Outbox::gather
 
 use std::collections::VecDeque;
 
-/// Sealed records in the order in which they leave, and how many bytes of an outbox each holds.
+/// Sealed records in sending order, and the number of outbox bytes in each.
 #[derive(Debug, Default)]
 pub struct SealedRecords {
-    /// Memory, of which the first `len` bytes are records. The rest stays as it was: clearing it
-    /// would cost as much as a copy.
+    /// The first `len` bytes are records. The rest is left as it was: clearing it would cost as
+    /// much as a copy.
     bytes: Vec<u8>,
     len: usize,
     sent: usize,
-    /// Where each record ends, and what it holds of the outbox.
+    /// The end of each record, and the number of outbox bytes in it.
     ends: VecDeque<(usize, u64)>,
 }
 
 impl SealedRecords {
-    /// Whether all have left.
+    /// Returns whether all have left.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a record with bytes of the outbox is among them.
+    /// Returns whether a record contains bytes of the outbox.
     pub fn owe(&self) -> bool {
         self.ends.iter().any(|(_, owed)| *owed > 0)
     }
@@ -34,7 +34,7 @@ impl SealedRecords {
     /// Appends a record of `len` bytes, which `seal` writes, with `owed` bytes of the outbox.
     ///
     /// # Errors
-    /// Those of `seal`; nothing is appended.
+    /// The errors of `seal`; nothing is appended.
     pub fn push<E>(
         &mut self,
         len: usize,
@@ -51,13 +51,13 @@ impl SealedRecords {
         Ok(())
     }
 
-    /// What has to be sent.
+    /// Returns the bytes to send.
     pub fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..self.len]
     }
 
-    /// Records that the socket has taken `count` more bytes. Returns how many bytes of the outbox
-    /// have left with records that are complete by that.
+    /// Records that the socket has taken `count` more bytes. Returns the number of outbox bytes in
+    /// the records that this completes.
     pub fn advance(&mut self, count: usize) -> u64 {
         self.sent = self.sent.saturating_add(count).min(self.len);
         let mut owed = 0;
@@ -86,8 +86,8 @@ impl SealedRecords {
         }
     }
 
-    /// Keeps what has not left in as little memory as it needs, and returns the rest of it: a
-    /// connection whose socket is full may wait for long.
+    /// Keeps the unsent bytes in as little memory as they need, and returns the rest of the memory:
+    /// a connection whose socket is full may wait for long.
     pub fn shrink(&mut self) -> Vec<u8> {
         let rest = self.unsent().to_vec();
         for (end, _) in &mut self.ends {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a socket takes at a time: every byte once and in order, and bytes of the
+        /// However much a socket takes at a time: every byte once and in order, and bytes of the
         /// outbox count with the last byte of their record.
         #[test]
         fn records_leave_whole_and_in_order(

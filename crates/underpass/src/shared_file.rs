@@ -1,8 +1,8 @@
-//! An open file of which ranges are sent to many sockets, and what is known of it.
+//! An open file whose ranges are sent to many sockets, and cached facts about it.
 //!
-//! A server sends a popular file to many peers at once. Its kind never changes while it is open,
-//! and what was in the page cache a moment ago mostly still is: both are looked up once, not for
-//! every answer.
+//! A server sends a popular file to many peers concurrently. Its kind never changes while it is
+//! open, and pages that were cached a moment ago mostly still are: both are looked up once, not for
+//! every response.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ pub struct SharedFile {
 struct Cached {
     from: u64,
     until: u64,
-    /// When the oldest part of it was.
+    /// The time at which its oldest part was found cached.
     at: Instant,
 }
 
@@ -45,7 +45,7 @@ impl SharedFile {
         })
     }
 
-    /// Returns what it is; calls `look` the first time.
+    /// Returns the endpoint; calls `look` the first time.
     pub(crate) fn end_or(
         &self,
         look: impl FnOnce(BorrowedFd<'_>) -> Result<Endpoint, Errno>,
@@ -57,7 +57,7 @@ impl SharedFile {
         Ok(*self.end.get_or_init(|| end))
     }
 
-    /// Whether a range was in the page cache less than [`CACHED_KEPT`] before `now`.
+    /// Returns whether a range was in the page cache less than [`CACHED_KEPT`] before `now`.
     #[cfg(feature = "tokio")]
     pub(crate) fn was_cached(&self, from: u64, until: u64, now: Instant) -> bool {
         let cached = self.cached.lock().ok().and_then(|cached| *cached);
@@ -66,7 +66,7 @@ impl SharedFile {
         })
     }
 
-    /// A range is in the page cache at `now`.
+    /// Records that a range is in the page cache at `now`.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_cached(&self, from: u64, until: u64, now: Instant) {
         let Ok(mut cached) = self.cached.lock() else {

@@ -6,6 +6,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::Errno;
 
@@ -53,7 +54,7 @@ pub(crate) enum Probe {
     Read,
 }
 
-/// Makes the call on descriptors −1. `EBADF` means that it exists and is allowed.
+/// Makes the call on descriptors −1. `EBADF` means that it exists and is permitted.
 pub(crate) fn probe(call: Probe) -> Errno {
     let null = std::ptr::null_mut::<u8>();
     // SAFETY: descriptor −1 is never open, so that the calls fail before they look at their other
@@ -72,8 +73,8 @@ pub(crate) fn probe(call: Probe) -> Errno {
     if result == -1 {
         last_errno()
     } else {
-        // Success without a descriptor is no kernel's answer: whatever stands in front of this one
-        // does not make the call.
+        // No kernel succeeds without a descriptor: an interceptor, such as a seccomp filter,
+        // answered without making the call.
         Errno::NOSYS
     }
 }
@@ -88,7 +89,7 @@ pub(crate) enum SocketOption {
     UnsentMax,
     /// `TCP_INFO`: a `struct tcp_info`.
     TcpInfo,
-    /// `SO_MEMINFO`: words of 32 bits.
+    /// `SO_MEMINFO`: 32-bit words.
     MemoryInfo,
     /// `TCP_ULP`: the name of a protocol.
     UpperProtocol,
@@ -113,7 +114,7 @@ impl SocketOption {
     }
 }
 
-/// `setsockopt(2)`.
+/// Calls `setsockopt(2)`.
 pub(crate) fn set_option(
     socket: BorrowedFd<'_>,
     option: SocketOption,
@@ -126,7 +127,7 @@ pub(crate) fn set_option(
     succeeded(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, bytes, len) })
 }
 
-/// `getsockopt(2)` into `value`; returns how many bytes this kernel has of it.
+/// Calls `getsockopt(2)` into `value`; returns the number of bytes this kernel provides.
 pub(crate) fn option(
     socket: BorrowedFd<'_>,
     option: SocketOption,
@@ -139,13 +140,13 @@ pub(crate) fn option(
     Ok(len as usize)
 }
 
-/// Sends a TLS record of another type than data: sendmsg(2) with `TLS_SET_RECORD_TYPE`.
+/// Sends a non-data TLS record: sendmsg(2) with `TLS_SET_RECORD_TYPE`.
 pub(crate) fn send_record(
     socket: BorrowedFd<'_>,
     record_type: u8,
     content: &[u8],
 ) -> Result<usize, Errno> {
-    /// A `struct cmsghdr` with room for a byte behind it; `usize` aligns it.
+    /// A `struct cmsghdr` followed by one byte; `usize` aligns it.
     const CONTROL_WORDS: usize = 4;
     let mut control = [0_usize; CONTROL_WORDS];
     let mut part = libc::iovec {
@@ -173,13 +174,13 @@ pub(crate) fn send_record(
     usize::try_from(sent).map_err(|_| last_errno())
 }
 
-/// Overwrites a secret with zeros, which the compiler does not leave out.
+/// Overwrites a secret with zeros; the compiler does not elide this.
 pub(crate) fn wipe(secret: &mut [u8]) {
     // SAFETY: the slice is valid for writes of its length.
     unsafe { libc::explicit_bzero(secret.as_mut_ptr().cast(), secret.len()) };
 }
 
-/// Pages of a file's range that are in the page cache, cachestat(2), Linux 6.5.
+/// Returns the cached pages of a file's range, cachestat(2), Linux 6.5.
 #[cfg(feature = "tokio")]
 pub(crate) fn cached_pages(file: BorrowedFd<'_>, from: u64, len: u64) -> Result<u64, Errno> {
     /// The same number on every architecture, as for all calls since 2019.
@@ -214,13 +215,13 @@ fn last_errno() -> Errno {
     Errno::from_raw_os_error(code)
 }
 
-/// While it lives, the signal does not reach this thread. Not to be held across an await.
+/// Keeps the signal from this thread until dropped. Must not be held across an await.
 ///
-/// QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; towards a closed connection
-/// they raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process
-/// by default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one
-/// `sigaction`; in others the signal is blocked for this thread while calls are made, and what they
-/// made pending is discarded.
+/// QUIRK(sendfile-sigpipe): sendfile and splice have no MSG_NOSIGNAL; into a closed connection they
+/// raise SIGPIPE, and beyond RLIMIT_FSIZE every write raises SIGXFSZ; both end the process by
+/// default. A program that ignores them (every Rust binary ignores SIGPIPE) pays for one
+/// `sigaction`; in others the signal is blocked for this thread while calls are made, and signals
+/// that they left pending are discarded.
 #[derive(Debug)]
 pub(crate) struct SignalGuard {
     guarded: Option<Guarded>,
@@ -229,7 +230,7 @@ pub(crate) struct SignalGuard {
 #[derive(Debug)]
 struct Guarded {
     before: libc::sigset_t,
-    /// The signal, if it was not pending already.
+    /// The signal, unless it was pending before.
     ours: libc::sigset_t,
 }
 
@@ -238,7 +239,7 @@ struct Guarded {
 pub(crate) struct UnignoredSignal(libc::c_int);
 
 impl UnignoredSignal {
-    /// The signal, unless the program ignores it now.
+    /// Returns the signal, unless the program ignores it now.
     pub(crate) fn unless_ignored(signal: libc::c_int) -> Option<Self> {
         (!is_ignored(signal)).then_some(Self(signal))
     }
@@ -262,17 +263,36 @@ impl Drop for SignalGuard {
     }
 }
 
-/// Whether this process ignores a signal, given by its number. One that was ignored when the
-/// program started (nohup, a script's background job) should stay ignored. Does not block.
+/// Returns whether this process ignores a signal, given by its number. One that was ignored when
+/// the program started (nohup, a script's background job) should stay ignored. Does not block.
 pub fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null new action only asks; `action` is valid for writes, and all-zero is a valid
-    // one.
+    // SAFETY: a null new action only queries; `action` is valid for writes, and all-zero is valid.
     let action = unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
         action.assume_init()
     };
     action.sa_sigaction == libc::SIG_IGN
+}
+
+static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Called before `main`, and before std opens /dev/null in place of a closed stream.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: the call takes no pointers, and fails where the descriptor is not open.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        IS_STDOUT_CLOSED.store(flags < 0, Relaxed);
+    }
+    look
+};
+
+/// Whether standard output was closed when the program started (`>&-`). What is written to it is
+/// lost, and no error says so. Does not block.
+pub fn is_stdout_closed() -> bool {
+    IS_STDOUT_CLOSED.load(Relaxed)
 }
 
 fn block(signal: libc::c_int) -> Guarded {
@@ -292,7 +312,7 @@ fn block(signal: libc::c_int) -> Guarded {
     Guarded { before, ours }
 }
 
-/// Takes back what our calls made pending, so that it isn't delivered when the mask is restored.
+/// Discards the signals our calls left pending, so that restoring the mask does not deliver them.
 fn take_pending(set: &libc::sigset_t) {
     let now = libc::timespec {
         tv_sec: 0,
@@ -326,7 +346,7 @@ mod tests {
     use crate::drive::blocking::Driver;
     use crate::{Account, Error, Fault, Kernel, Mechanism, Policy, Sink, Source};
 
-    /// Which part a process of its own plays: signals are the whole process's.
+    /// Selects the part that a child process plays: signals affect the whole process.
     const PART: &str = "UNDERPASS_TEST_SIGNALS_PART";
 
     /// Runs one test again, in a process that plays `part`.
@@ -351,7 +371,7 @@ mod tests {
 
     fn is_blocked(signal: libc::c_int) -> bool {
         let mut mask = empty_set();
-        // SAFETY: a null new mask only asks; `mask` is valid for writes.
+        // SAFETY: a null new mask only queries; `mask` is valid for writes.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), &raw mut mask);
             libc::sigismember(&raw const mask, signal) == 1

@@ -1,8 +1,8 @@
-//! The pacing rate of a TCP connection, and how much its peer has acknowledged.
+//! The pacing rate of a TCP connection, and the bytes its peer has acknowledged.
 //!
-//! A socket buffers megabytes before its peer has received any of them. What was written to the
-//! socket therefore shows neither a rate nor a slow reader: the kernel limits the one
-//! (`SO_MAX_PACING_RATE`) and reports the other (`TCP_INFO`).
+//! A socket buffers megabytes before its peer has received any of them. Bytes written to the socket
+//! therefore show neither a rate nor a slow reader: the kernel limits the rate
+//! (`SO_MAX_PACING_RATE`) and reports the progress of the reader (`TCP_INFO`).
 
 use std::array;
 use std::io;
@@ -13,10 +13,10 @@ use rustix::io::Errno;
 
 use crate::sys::{self, SocketOption};
 
-/// How much a peer has acknowledged.
+/// The bytes that a peer has acknowledged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reached {
-    /// Bytes that the peer has acknowledged since the connection began.
+    /// Bytes acknowledged since the connection started.
     pub acknowledged: u64,
     /// Whether bytes are in flight or wait in the socket.
     pub outstanding: Outstanding,
@@ -31,9 +31,9 @@ pub enum Outstanding {
     Something,
 }
 
-/// Limits what leaves by a socket to `bytes_per_second`, TCP headers included
-/// (`SO_MAX_PACING_RATE`, socket(7)). Connections that a limited listener accepts inherit
-/// the limit, each for itself. Does not block.
+/// Limits the sending rate of a socket to `bytes_per_second`, TCP headers included
+/// (`SO_MAX_PACING_RATE`, socket(7)). Connections that a limited listener accepts inherit the
+/// limit, each for itself. Does not block.
 ///
 /// # Errors
 /// The error of setsockopt(2); the socket is unchanged.
@@ -42,11 +42,11 @@ pub fn limit_pace(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno>
     sys::set_option(socket.as_fd(), SocketOption::PacingRateMax, &value)
 }
 
-/// Opens a connection of this process to itself over the loopback interface, to test what its
-/// sockets can do, and returns both ends.
+/// Opens a connection of this process to itself over the loopback interface, to test the features
+/// of its sockets, and returns both ends.
 ///
 /// # Errors
-/// Those of bind(2), connect(2) and accept(2); `ConnectionRefused` where another process came
+/// Those of bind(2), connect(2) and accept(2); `ConnectionRefused` if another process connected
 /// first.
 pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     let any = |ip| SocketAddr::new(ip, 0);
@@ -62,7 +62,7 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     }
 }
 
-/// Returns how much the peer has acknowledged (`TCP_INFO`, tcp(7)). Does not block.
+/// Returns the bytes that the peer has acknowledged (`TCP_INFO`, tcp(7)). Does not block.
 ///
 /// # Errors
 /// The error of getsockopt(2); `EOPNOTSUPP` for a socket that is not TCP.
@@ -92,11 +92,11 @@ fn word(info: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(array::from_fn(|byte| info[at + byte]))
 }
 
-/// Returns about how many bytes the socket will take at once (`SO_MEMINFO`): half of the memory
-/// that is left to it, since packets need more memory than they have bytes. Does not block.
+/// Returns the approximate number of bytes the socket accepts (`SO_MEMINFO`): half of its remaining
+/// memory, since packets need more memory than they have bytes. Does not block.
 ///
 /// # Errors
-/// The error of getsockopt(2); `EOPNOTSUPP` where the kernel does not say.
+/// The error of getsockopt(2); `EOPNOTSUPP` if the kernel does not report it.
 pub fn send_room(socket: impl AsFd) -> Result<u64, Errno> {
     let mut info = [0; MEMORY_BYTES];
     let known = sys::option(socket.as_fd(), SocketOption::MemoryInfo, &mut info)?;
@@ -107,14 +107,14 @@ pub fn send_room(socket: impl AsFd) -> Result<u64, Errno> {
     Ok(u64::from(room / 2))
 }
 
-/// Offsets within what `SO_MEMINFO` returns (linux/sock_diag.h): `SK_MEMINFO_SNDBUF` and
-/// `SK_MEMINFO_WMEM_QUEUED`, words of 32 bits. Both are there since Linux 4.12.
+/// Offsets within the result of `SO_MEMINFO` (linux/sock_diag.h): `SK_MEMINFO_SNDBUF` and
+/// `SK_MEMINFO_WMEM_QUEUED`, 32-bit words. Both exist since Linux 4.12.
 const SEND_BUFFER_AT: usize = 3 * 4;
 const QUEUED_AT: usize = 5 * 4;
 const MEMORY_BYTES: usize = 6 * 4;
 
 /// Offsets within `struct tcp_info` of linux/tcp.h: `tcpi_unacked` (packets), `tcpi_rtt` (µs),
-/// `tcpi_bytes_acked`, `tcpi_notsent_bytes`. All are there since Linux 4.6.
+/// `tcpi_bytes_acked`, `tcpi_notsent_bytes`. All exist since Linux 4.6.
 const UNACKNOWLEDGED_AT: usize = 24;
 const ACKNOWLEDGED_AT: usize = 120;
 const NOT_SENT_AT: usize = 144;
@@ -159,13 +159,13 @@ mod tests {
     #[test]
     fn the_room_falls_as_a_socket_fills_and_comes_back() {
         let (mut server, mut client) = pair();
-        // A size that was set is not changed by the kernel.
+        // The kernel does not change a size that was set.
         set_socket_send_buffer_size(&server, 100_000).unwrap();
         server.set_nonblocking(true).unwrap();
         let empty = send_room(&server).unwrap();
         assert!(empty >= 50_000, "{empty}");
         let (mut sent, mut rooms) = (0, vec![empty]);
-        // What is acknowledged makes room again, until the client's buffer is full too.
+        // Acknowledged bytes make room again, until the client's buffer is full too.
         underpass_testkit::wait_until("no room", || {
             while let Ok(count) = server.write(&[2; 10_000]) {
                 sent += count;

@@ -1,13 +1,13 @@
-//! A program outside of the workspace builds with the library as its only way to move bytes, with
-//! Tokio and without.
+//! A program outside the workspace builds with the library as its only way to move bytes, with and
+//! without Tokio.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use underpass_testkit::within;
 
-/// The program's sources beside this workspace's lock file, so that it needs no other crates than
-/// are here.
+/// Copies the program's sources, with this workspace's lock file, so that it needs no other crates
+/// than are here.
 fn consumer() -> PathBuf {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (from, to) = (ours.join("tests/consumer"), scratch().join("program"));
@@ -28,7 +28,7 @@ fn scratch() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("consumer")
 }
 
-/// Cargo's output. A build has no bound of time.
+/// Returns Cargo's output. The time of a build is not limited.
 fn cargo(verb: &str, program: &Path, arguments: &[&str]) -> String {
     let mut cargo = Command::new(env!("CARGO"));
     cargo

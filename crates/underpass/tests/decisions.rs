@@ -1,6 +1,5 @@
-//! `docs/decisions.md` is what `plan()` answers for every pair of kinds; this test keeps it so.
-//!
-//! `cargo xtask docs` writes it anew.
+//! `docs/decisions.md` is the result of `plan()` for every pair of kinds; this test keeps it up to
+//! date, and `cargo xtask docs` regenerates it.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The examples run as the comment at their beginning says, from the folder of the workspace.
+//! The examples run as the comment at their beginning says, from the workspace folder.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,8 +9,8 @@ use underpass_testkit::{ChildProcess, assert_same, content, run, within};
 
 const SIZE: usize = 3_000_001;
 
-/// Builds an example by the command of its comment; returns its program, and the arguments that the
-/// comment gives it.
+/// Builds an example by the command in its comment; returns its program, and the arguments given
+/// there.
 fn built(name: &str) -> (PathBuf, Vec<String>) {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = ours.join("examples").join(name).with_extension("rs");
@@ -20,7 +20,7 @@ fn built(name: &str) -> (PathBuf, Vec<String>) {
         .find_map(|line| line.strip_prefix("//!     cargo run "));
     let command = command.expect("a command in the comment");
     let (flags, arguments) = command.split_once(" -- ").expect("arguments");
-    // Where this test was built: most of what an example needs is there already.
+    // The target folder of this test: most of what an example needs is built there already.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--offline", "--quiet"]);
@@ -33,7 +33,7 @@ fn built(name: &str) -> (PathBuf, Vec<String>) {
     (program, arguments.collect())
 }
 
-/// Starts it where the kernel chooses the port; returns the address that it prints.
+/// Starts it on a port chosen by the kernel; returns the address that it prints.
 fn listening(program: &Path, arguments: &[&str], folder: &Path) -> (ChildProcess, SocketAddr) {
     let mut command = Command::new(program);
     command

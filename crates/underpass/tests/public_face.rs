@@ -1,4 +1,4 @@
-//! What users of the crate rely on beyond signatures: threads may share it, errors travel.
+//! Guarantees of the crate beyond signatures: threads may share it, errors can be sent.
 
 use underpass::drive::blocking::Driver;
 use underpass::drive::{RelayBuffers, SourceAndSink};
@@ -61,7 +61,7 @@ fn turns_may_run_on_any_thread_of_a_runtime() {
     const _: () = {
         shared::<Sender>();
         shared::<FileSender>();
-        shared::<FileReceiver<std::fs::File>>();
+        shared::<FileReceiver>();
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -1,4 +1,4 @@
-//! What `cargo xtask peers` is asked for.
+//! The arguments of `cargo xtask peers`.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ pub(crate) struct PeersArguments {
     /// List every peer, whether it is installed, and its version
     #[arg(long)]
     pub(super) list: bool,
-    /// Install what is missing: Debian packages, as root, and packages of crates.io
+    /// Install missing peers: Debian packages, as root, and packages of crates.io
     #[arg(long)]
     pub(super) install: bool,
-    /// Only write the pages anew, from what was measured
+    /// Only write the pages again, from existing results
     #[arg(long)]
     pub(super) page: bool,
     /// Run few short rounds, to see that all of it works; results go to `target/peers/quick`
@@ -30,12 +30,12 @@ pub(crate) struct PeersArguments {
 }
 
 impl PeersArguments {
-    /// Whether everything is measured.
+    /// Returns whether everything is measured.
     pub(super) fn is_whole(&self) -> bool {
         self.experiments.is_empty() && self.documents.is_empty()
     }
 
-    /// Whether a document is to be measured. Those that are apart have to be asked for.
+    /// Returns whether to measure a document. Those with `is_apart` must be requested explicitly.
     pub(super) fn wants(&self, document: &PeerDocument) -> bool {
         let is_experiment = match &self.experiments[..] {
             [] => !document.is_apart || !self.documents.is_empty(),
@@ -44,12 +44,12 @@ impl PeersArguments {
         is_experiment && (self.documents.is_empty() || self.documents.contains(&document.name))
     }
 
-    /// Whether the page of brokers is to be written.
+    /// Returns whether to write the page of brokers.
     pub(super) fn is_log(&self) -> bool {
         self.experiments == [PeerExperiment::Log] && self.documents.is_empty()
     }
 
-    /// What keeps what is known of a run, beside its results.
+    /// Returns the name of the file that describes a run, next to its results.
     pub(super) fn record(&self) -> &'static str {
         match self.is_log() {
             true => "run-log.json",
@@ -57,7 +57,7 @@ impl PeersArguments {
         }
     }
 
-    /// Where a document is, from the root of the workspace. Those of quick runs are apart.
+    /// Returns the path of a result from the root of the workspace. Quick runs have a subfolder.
     pub(super) fn result(&self, name: &str) -> PathBuf {
         let folder = if self.quick { "quick" } else { "" };
         Path::new(FOLDER).join(folder).join(name)

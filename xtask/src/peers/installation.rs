@@ -1,4 +1,4 @@
-//! Whether a kit is installed, and how it is installed or compiled.
+//! Installation and compilation of kits.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -13,10 +13,10 @@ use crate::packages;
 use crate::release::{self, PROFILE};
 use crate::workspace::{Fallible, Workspace};
 
-/// Below the root of the workspace: everything that this module makes.
+/// The folder for everything this module makes, relative to the root of the workspace.
 pub(super) const FOLDER: &str = "target/peers";
 
-/// Where kits are found: what is below `target/peers` first, the machine's behind it.
+/// The search path for kits: first `target/peers`, then the machine's.
 pub(super) struct Installation<'w> {
     pub(super) workspace: &'w Workspace,
     path: OsString,
@@ -34,7 +34,7 @@ impl<'w> Installation<'w> {
         Ok(Self { workspace, path })
     }
 
-    /// A command that finds the kits, in the root of the workspace.
+    /// Returns a command that finds the kits, in the root of the workspace.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -44,7 +44,7 @@ impl<'w> Installation<'w> {
         command
     }
 
-    /// What the kit says of itself, or why it is not there.
+    /// Returns the version that a kit prints, or why it is missing.
     pub(super) fn version(&self, kit: &PeerKit) -> Result<String, String> {
         let output = self.command(kit.program()).arg(&kit.version).output();
         let said = output.map_err(|_| kit.cure())?;
@@ -57,7 +57,7 @@ impl<'w> Installation<'w> {
         Ok(words.collect::<Vec<_>>().join(" "))
     }
 
-    /// Compiles what the kit has in `peers/`, if anything.
+    /// Compiles the kit's programs in `peers/`, if any.
     pub(super) fn build(&self, kit: &PeerKit) -> Result<(), String> {
         for step in &kit.build {
             let mut words = step.split(' ');
@@ -71,7 +71,7 @@ impl<'w> Installation<'w> {
         Ok(())
     }
 
-    /// Installs the kits that are missing, as far as that is possible, and compiles the others.
+    /// Installs missing kits where possible, and compiles the others.
     pub(super) fn install(&self, kits: &[PeerKit]) -> Fallible<()> {
         let missing = kits.iter().filter(|kit| self.version(kit).is_err());
         let (mut packages, mut crates) = (BTreeSet::new(), Vec::new());
@@ -113,12 +113,12 @@ impl PeerKit {
     }
 }
 
-/// Makes the build that is measured: the one that is shipped.
+/// Makes the release build, which is the one that is measured.
 pub(super) fn build_underpass(workspace: &Workspace) -> Fallible<()> {
     release::build(workspace, &release::target_of_machine()?, PROFILE).map(drop)
 }
 
-/// Where [`build_underpass`] puts it, beside the directory that this program is in.
+/// Returns the output directory of [`build_underpass`], derived from the path of this program.
 fn build_directory() -> Fallible<PathBuf> {
     let program = env::current_exe()?;
     let target = program.ancestors().nth(2);
@@ -142,7 +142,7 @@ mod tests {
                     pending.push(path);
                 } else if ["c", "h", "go", "java", "py"].contains(&&*extension) {
                     let lines = fs::read_to_string(&path).expect("a text").lines().count();
-                    // A server or a network is more than a porter.
+                    // Servers and networks need more lines than other programs.
                     let is_more = path.ends_with("floor.c") || path.ends_with("path.c");
                     let most = if is_more { 180 } else { 80 };
                     assert!(lines < most, "{} has {lines} lines", path.display());

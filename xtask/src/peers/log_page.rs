@@ -1,4 +1,4 @@
-//! docs/measurements/log.md: our broker beside others, in ratios.
+//! docs/measurements/log.md: our broker compared with others, in ratios.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::workspace::{Fallible, Workspace};
 const FOLDER: &str = "docs/measurements";
 const HEAD: &str = include_str!("log-page.md");
 
-/// The figures of the page by experiment and metric, with the ratio that is aimed at.
+/// The figures on the page by experiment and metric, with the ratio aimed at.
 const SHOWN: [(&str, &str, &str); 12] = [
     ("fetch", "cpu_per_gib", "at most 0.8"),
     ("fetch", "throughput", ""),
@@ -30,7 +30,7 @@ const SHOWN: [(&str, &str, &str); 12] = [
     ("restart", "start", "at most 0.1"),
 ];
 
-/// Writes the page from the results of the last run. That of a quick one stays beside its results.
+/// Writes the page from the results of the last run. A quick run's page stays next to its results.
 pub(super) fn write(
     workspace: &Workspace,
     table: &PeerTable,
@@ -87,7 +87,7 @@ fn page(run: &RunRecord, experiments: &[Experiment]) -> String {
     page
 }
 
-/// A row for each figure of a case beside each contender that is not ours alone.
+/// Writes a row for each figure of a case, compared with each other contender.
 fn rows(page: &mut String, experiment: &Experiment, case: &Case) {
     let shown = SHOWN
         .iter()
@@ -153,7 +153,7 @@ mod tests {
             "contenders": [contender("underpass"), contender("kafka")],
             "cases": [{
                 "label": "64 MiB", "x": 1.0, "load": "", "travelled": [], "calls": [],
-                "latencies": [], "notes": ["a note"],
+                "notes": ["a note"],
                 "metrics": [{
                     "metric": "resident", "label": "memory", "unit": "bytes", "better": "lower",
                     "figures": [figures, figures],

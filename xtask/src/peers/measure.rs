@@ -1,4 +1,4 @@
-//! `underpass bench` with everybody who is there.
+//! Runs `underpass bench` with all available peers.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,14 @@ use super::table::{PeerDocument, PeerFileSystem, PeerKit, PeerProgram, PeerTable
 use crate::needs::is_root;
 use crate::workspace::{Fallible, exit_code, output};
 
-/// A document that takes longer, or has no time left, is interrupted and shows what is complete.
+/// A document that takes longer, or has no time left, is interrupted and shows its complete rounds.
 const DOCUMENT_MAX: Duration = Duration::from_secs(12 * 60);
-/// All take 74 minutes on a quiet machine; on a busy one rounds are repeated.
+/// A run takes 74 minutes on a quiet machine; on a busy one rounds are repeated.
 const RUN_MAX: Duration = Duration::from_secs(110 * 60);
-/// How long the bench may take to stop its contenders and to write what it has.
+/// Time for the bench to stop its contenders and to write its results.
 const END_MAX: Duration = Duration::from_secs(60);
 
-/// Makes every document that is asked for; one that fails doesn't stop the others.
+/// Makes every requested document; one that fails doesn't stop the others.
 pub(super) fn measure(
     installation: &Installation<'_>,
     table: &PeerTable,
@@ -58,7 +58,7 @@ pub(super) fn measure(
     let folder = installation.workspace.root.join(arguments.result(""));
     fs::create_dir_all(&folder)?;
     if arguments.is_whole() {
-        // The page is of one run.
+        // The page shows a single run.
         for document in wanted() {
             let _ = fs::remove_file(folder.join(format!("{}.json", document.name)));
         }
@@ -105,8 +105,8 @@ fn end_within(bench: &mut Command, limit: Duration) -> Fallible<()> {
         }
     }
     match child.wait()? {
-        // Its last round was under way, and is complete.
-        status if status.success() => Ok(()),
+        // It has completed its last round, perhaps without some contenders.
+        status if matches!(status.code(), Some(0 | 3)) => Ok(()),
         _ if is_late => Err(format!("stopped after {limit:.0?}; the rest is not measured").into()),
         status => Err(status.to_string().into()),
     }
@@ -118,7 +118,7 @@ impl RunRecord {
         self.left_out.push(what);
     }
 
-    /// Keeps what is known of the run so far, for `--page`.
+    /// Writes the record of the run so far, for `--page`.
     fn write(&self, folder: &Path, arguments: &PeersArguments) -> Fallible<()> {
         let record = folder.join(arguments.record());
         Ok(fs::write(record, serde_json::to_string_pretty(self)?)?)
@@ -128,7 +128,7 @@ impl RunRecord {
 /// The program that measures.
 const BENCH: &str = "underpass-bench";
 
-/// The name of the commit that is measured, and whether the files differ from it.
+/// Arguments of git for the measured commit, marked if files differ from it.
 const COMMIT: &str = "describe --always --exclude=* --abbrev=12 --dirty=-with-changes";
 
 fn bench(
@@ -138,7 +138,7 @@ fn bench(
 ) -> Command {
     let on = document.on.map(|on| on.command(installation, BENCH));
     let mut bench = on.unwrap_or_else(|| installation.command(BENCH));
-    // Where caddy leaves things otherwise.
+    // Folders where caddy would otherwise leave files.
     let home = installation.workspace.root.join(FOLDER).join("home");
     bench.env("XDG_CONFIG_HOME", &home).env("STEPPATH", &home);
     bench.args(document.bench.split_whitespace());

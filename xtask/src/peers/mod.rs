@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: what users would pick instead, measured beside Underpass.
+//! `cargo xtask peers`: measures Underpass and its alternatives.
 //!
 //! ```text
 //! peers.toml ─► kits: installed (Debian, crates.io), or compiled from peers/ ─► target/peers
@@ -8,7 +8,7 @@
 //!                          log-page.md + the ratios of brokers   ─► docs/measurements/log.md
 //! ```
 //!
-//! What is missing is left out, with the reason; nothing here measures.
+//! Missing peers are left out, with the reason; nothing here measures.
 
 mod arguments;
 mod installation;

@@ -15,28 +15,28 @@ use crate::workspace::Fallible;
 
 const PAGES: &str = "docs";
 const HEAD: &str = include_str!("head.md");
-/// The page of brokers, which has a run of its own.
+/// The page of brokers, which has a separate run.
 pub(super) const LOG_PAGE: &str = "log.md";
-/// A page that somebody reads to its end.
+/// The maximum length of the page.
 const LINES_MAX: usize = 150;
-/// The worst of a peer; the full tables have all.
+/// Rows for the worst cases of a peer; the full tables have all cases.
 const ROWS_MAX: usize = 5;
-/// The programs in `peers/`, in one table.
+/// The title for the programs in `peers/`, which share a table.
 const OWN_PROGRAMS: &str = "Programs in C, Go, Java and Python";
 
-/// What a run was, beside its results.
+/// The record of a run, stored next to its results.
 #[derive(Default, Deserialize, Serialize)]
 pub(super) struct RunRecord {
     pub(super) commit: String,
     pub(super) date: String,
     pub(super) minutes: u64,
-    /// As each kit prints it.
+    /// Versions as printed by each kit.
     pub(super) versions: BTreeMap<String, String>,
-    /// Peers and documents, with the reason.
+    /// Peers and documents that were left out, with the reason.
     pub(super) left_out: Vec<String>,
 }
 
-/// Writes the pages from the results of the last run. Those of a quick one stay beside its results.
+/// Writes the pages from the results of the last run. A quick run's pages stay next to its results.
 pub(super) fn write(
     installation: &Installation<'_>,
     table: &PeerTable,
@@ -62,7 +62,7 @@ pub(super) fn write(
                 pages.push((format!("measurements/{}.md", document.name), page));
                 results.push((document, result));
             }
-            // That it was left out is in the record, with the reason.
+            // The record says that it was left out, with the reason.
             Err(_) if run.left_out.iter().any(|one| one.starts_with(title)) => {}
             Err(_) if !json.exists() => run.left_out.push(format!("{title}: not measured")),
             Err(error) => run.left_out.push(format!("{title}: {error}")),
@@ -74,7 +74,7 @@ pub(super) fn write(
         true => arguments.result(""),
         false => PAGES.into(),
     };
-    // Nothing is removed before everything is there.
+    // Old files are removed only once all new ones can be written.
     let tables = root.join(&folder).join("measurements");
     fs::create_dir_all(&tables)?;
     for entry in fs::read_dir(&tables)? {
@@ -102,7 +102,7 @@ impl RunRecord {
 
 type PeerResults<'t> = [(&'t PeerDocument, Document)];
 
-/// Our standings beside the peers of the table, in its order.
+/// Returns our standings compared with the peers of the table, in its order.
 fn standings<'r>(
     table: &PeerTable,
     results: impl Iterator<Item = &'r (&'r PeerDocument, Document)>,
@@ -121,7 +121,7 @@ fn standings<'r>(
     standings.filter(is_peer).collect()
 }
 
-/// With as many rows for each peer as there is room for.
+/// Writes the page with as many rows for each peer as there is room for.
 fn page(run: &RunRecord, table: &PeerTable, results: &PeerResults<'_>) -> String {
     let mut pages = (1..=ROWS_MAX)
         .rev()
@@ -139,7 +139,7 @@ fn page_with(
     let mut standings = standings(table, results.iter());
     standings.sort_by(|a, b| a.factor().total_cmp(&b.factor()));
     let comparisons = standings.len();
-    // What follows differs between documents.
+    // The rest of the description differs between documents.
     let machine = results.first().map(|(_, result)| result.machine.describe());
     let machine = machine.as_deref().and_then(|all| all.split(", TCP").next());
     let mut page = format!(
@@ -183,7 +183,7 @@ fn page_with(
     page + &links.collect::<Vec<_>>().join(", ") + "\n"
 }
 
-/// How often we are better or worse than a kit, and where above all.
+/// Returns a row with the number of cases we win and lose against a kit, and the extreme ones.
 fn summary_row(kit: &str, standings: &[&Standing], comparisons: usize) -> String {
     use StandingVerdict::{Better, Level, Worse};
     let of = |verdict| {
@@ -204,7 +204,7 @@ fn summary_row(kit: &str, standings: &[&Standing], comparisons: usize) -> String
     )
 }
 
-/// The kit by whose name users know a peer.
+/// Returns the name of the kit under which users know a peer.
 fn kit_of<'t>(table: &'t PeerTable, peer: &str) -> &'t str {
     let mut peers = table.peers().filter(|(_, one)| one.name == peer);
     match peers.next() {
@@ -215,9 +215,9 @@ fn kit_of<'t>(table: &'t PeerTable, peer: &str) -> &'t str {
     }
 }
 
-/// The worst of these cases, which are in order.
+/// Returns a table of the worst of these cases, which are sorted.
 fn section(standings: &[&Standing], comparisons: usize, rows_max: usize) -> String {
-    // One row for each question, that of its worst case.
+    // One row for each experiment and peer, with its worst case.
     let mut shown: Vec<&Standing> = Vec::new();
     for one in standings {
         let is_new =
@@ -242,7 +242,7 @@ fn section(standings: &[&Standing], comparisons: usize, rows_max: usize) -> Stri
 }
 
 impl Standing {
-    /// The factor with its interval; losses are in bold.
+    /// Formats the factor with its interval; losses are in bold.
     fn words(&self, comparisons: usize) -> String {
         let (low, high) = self.interval(comparisons).unwrap_or_default();
         let [factor, low, high] = [self.factor(), low, high].map(digits);
@@ -255,7 +255,7 @@ impl Standing {
     }
 }
 
-/// Hundredths, and for what is smaller one digit that is not 0.
+/// Formats hundredths, and smaller values with one nonzero digit.
 pub(super) fn digits(value: f64) -> String {
     let zeros = (-value.max(1e-9).log10()).floor().max(0.0) as usize;
     format!("{value:.*}", (zeros + 1).max(2))
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::workspace::Workspace;
 
-    /// A result with one case. A contender has a scale, by which each metric's rounds grow.
+    /// Makes a result with one case. Each contender has a scale for the rounds of all metrics.
     fn document(title: &str, contenders: &[(&str, f64)], metrics: &[(&str, &str)]) -> Document {
         let figures = |scale: f64| {
             let rounds = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0].map(|round| round * scale);
@@ -307,7 +307,7 @@ mod tests {
                 "contenders": contenders.collect::<Vec<_>>(),
                 "cases": [{
                     "label": "1 KiB", "x": 1.0, "load": "", "travelled": [], "calls": [],
-                    "latencies": [], "notes": ["h2o is left out from there on"],
+                    "notes": ["h2o is left out from there on"],
                     "metrics": metrics.collect::<Vec<_>>(),
                 }],
                 "notes": ["not measured: h2o does not start"],
@@ -316,7 +316,7 @@ mod tests {
         .expect("a result")
     }
 
-    /// nginx is twice as good, lighttpd half as good; the bound is four times as good.
+    /// Makes a sample: nginx is twice as good, lighttpd half as good, the bound four times as good.
     fn sample(title: &str) -> Document {
         let own = [("underpass", 2.0), ("underpass, sendfile only", 1.0)];
         let others = [("nginx", 1.0), ("lighttpd", 4.0), ("floor", 0.5)];

@@ -1,15 +1,15 @@
-//! How Underpass stands beside each peer: from the rounds of a result of `underpass bench`.
+//! Comparison of Underpass with each peer, from the rounds of a result of `underpass bench`.
 
 use std::collections::BTreeSet;
 
 use underpass_bench::document::{Better, Case, Contender, Document, Experiment, Measured};
 
-/// What the interval of all comparisons of a page together may miss.
+/// The probability that any interval on a page misses its true value.
 const ERROR: f64 = 0.05;
-/// Fewer rounds have no spread worth the name.
+/// Fewer rounds have no meaningful spread.
 const ROUNDS_MIN: usize = 6;
 
-/// Metrics of processor time, the most telling first.
+/// Metrics of processor time, the most relevant first.
 const CPU: [(&str, Better); 5] = [
     ("requests_per_cpu", Better::Higher),
     ("cpu_per_gib", Better::Lower),
@@ -18,10 +18,10 @@ const CPU: [(&str, Better); 5] = [
     ("cpu_share", Better::Lower),
 ];
 
-/// Our contender among programs that are started for each copy.
+/// Our contender for programs that are started for each copy.
 const OWN_PROGRAM: &str = "underpass cp";
 
-/// One case beside one peer.
+/// A case compared with one peer.
 #[derive(Clone)]
 pub(super) struct Standing {
     pub(super) peer: String,
@@ -29,13 +29,13 @@ pub(super) struct Standing {
     /// The experiment and the case.
     pub(super) question: String,
     pub(super) metric: String,
-    /// Of each round: how many times as good as the peer's our figure is, as a logarithm.
+    /// For each round, the logarithm of how many times our figure is as good as the peer's.
     factors: Vec<f64>,
-    /// How many times our processor time the peer takes for the same work.
+    /// The ratio of the peer's processor time to ours for the same work.
     pub(super) cpu: Option<f64>,
 }
 
-/// What may be said of us beside a peer.
+/// The result of a comparison with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StandingVerdict {
     Worse,
@@ -45,7 +45,7 @@ pub(super) enum StandingVerdict {
     Unknown,
 }
 
-/// Notes on contenders and cases that were left out.
+/// Returns the notes on contenders and cases that were left out.
 pub(super) fn left_out(document: &Document) -> BTreeSet<&str> {
     let experiments = document.experiments.iter();
     let cases = experiments.clone().flat_map(|one| &one.cases);
@@ -55,8 +55,8 @@ pub(super) fn left_out(document: &Document) -> BTreeSet<&str> {
     notes.map(String::as_str).filter(is_lack).collect()
 }
 
-/// Every case beside every other contender by its first metric of which one can say what is
-/// better. Ours is the first contender; beside a program that is started for each copy, which
+/// Compares every case with every other contender by its first metric that has a better direction.
+/// Our contender is the first one; for a program that is started for each copy, as reported by
 /// `is_program`, it is our program.
 pub(super) fn standings(document: &Document, is_program: impl Fn(&str) -> bool) -> Vec<Standing> {
     let experiments = document.experiments.iter();
@@ -93,7 +93,7 @@ fn standings_of(
     peers.filter_map(standing).collect()
 }
 
-/// `None` where one of the two has no such figures, or one of 0.
+/// Returns the factors; `None` if a side has no such figures, or a figure of 0.
 fn factors(metric: &Measured, [own, place]: [usize; 2], better: Better) -> Option<Vec<f64>> {
     let of = |place: usize| Some(&metric.figures.get(place)?.as_ref()?.rounds);
     let pairs = of(own)?.iter().zip(of(place)?);
@@ -106,14 +106,14 @@ fn factors(metric: &Measured, [own, place]: [usize; 2], better: Better) -> Optio
 }
 
 impl Standing {
-    /// How many times as good as the peer we are: the geometric mean of the rounds.
+    /// Returns our advantage over the peer as a factor: the geometric mean of the rounds.
     pub(super) fn factor(&self) -> f64 {
         mean(&self.factors).exp()
     }
 
-    /// The interval of the factor that is one of so many, all of which together hold with 95 %
-    /// (Bonferroni); `None` with too few rounds. The noise of a ratio is taken to be log-normal,
-    /// because the sign test would need a dozen rounds.
+    /// Returns the interval of the factor, one of so many that hold together with 95 % confidence
+    /// (Bonferroni); `None` with too few rounds. The noise of a ratio is assumed to be log-normal,
+    /// because a sign test would need a dozen rounds.
     pub(super) fn interval(&self, comparisons: usize) -> Option<(f64, f64)> {
         let count = self.factors.len();
         (count >= ROUNDS_MIN).then_some(())?;
@@ -139,7 +139,7 @@ fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len() as f64
 }
 
-/// The value that Student's t exceeds, to either side, in all but this share.
+/// Returns the two-sided quantile of Student's t for this share.
 fn student(share: f64, freedom: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..100 {
@@ -152,8 +152,8 @@ fn student(share: f64, freedom: usize) -> f64 {
     high
 }
 
-/// The probability that Student's t is not beyond `value`, to either side (Abramowitz and Stegun,
-/// 26.7.3 and 26.7.4).
+/// Returns the probability that Student's t is within ±`value` (Abramowitz and Stegun, 26.7.3 and
+/// 26.7.4).
 fn within(value: f64, freedom: usize) -> f64 {
     let angle = (value / (freedom as f64).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();

@@ -1,4 +1,4 @@
-//! What is measured beside Underpass: `peers/peers.toml`, which describes the fields.
+//! The table of peers, `peers/peers.toml`, which describes the fields.
 
 use std::fmt;
 
@@ -35,11 +35,11 @@ pub(super) struct PeerKit {
 #[serde(rename_all = "snake_case")]
 pub(super) enum KitSource {
     Workspace,
-    /// A package of Debian, installed where the program is missing.
+    /// A package of Debian, installed if the program is missing.
     Debian(String),
     /// A package of crates.io, installed into `target/peers`.
     CratesIo(String),
-    /// What `cargo xtask test --install` fetches for the tests.
+    /// Fetched by `cargo xtask test --install` for the tests.
     Tests,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct PeerProgram {
     #[serde(rename = "in")]
     pub(super) experiments: Vec<PeerExperiment>,
     pub(super) command: String,
-    /// Whether it is no peer but the least that the work costs, which is not to be beaten.
+    /// Whether it is a lower bound on the cost of the work rather than a peer.
     #[serde(default)]
     pub(super) is_bound: bool,
 }
@@ -61,12 +61,12 @@ pub(super) struct PeerProgram {
 #[serde(deny_unknown_fields)]
 pub(super) struct PeerDocument {
     pub(super) name: String,
-    /// On the page.
+    /// The title on the page.
     pub(super) title: String,
     pub(super) experiment: PeerExperiment,
     pub(super) bench: String,
     pub(super) on: Option<PeerFileSystem>,
-    /// NAME=COMMAND of what leads to the servers.
+    /// NAME=COMMAND of the path to the servers.
     pub(super) path: Option<String>,
     #[serde(default)]
     pub(super) without: Vec<String>,
@@ -74,19 +74,19 @@ pub(super) struct PeerDocument {
     pub(super) full: String,
     #[serde(default)]
     pub(super) quick: String,
-    /// At least 6, and 1 in a quick run.
+    /// At least 6, or 1 in a quick run.
     #[serde(default)]
     pub(super) rounds: usize,
     #[serde(default)]
     pub(super) quick_rounds: usize,
     #[serde(default = "cubic")]
     pub(super) as_root: String,
-    /// Whether it is measured only when it is asked for, and has no part in docs/measurements.md.
+    /// Whether it is measured only on request, and absent from docs/measurements.md.
     #[serde(default)]
     pub(super) is_apart: bool,
 }
 
-/// A file system that is made for a measurement.
+/// A file system made for a measurement.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PeerFileSystem {
@@ -104,7 +104,7 @@ pub(super) enum PeerExperiment {
     ServeTls,
     /// Small bodies over HTTP, by size
     Small,
-    /// Hot requests beside cold files
+    /// Hot requests together with cold files
     Cold,
     /// A thousand slow readers
     Many,
@@ -133,7 +133,7 @@ impl PeerTable {
         Ok(toml::from_str(TABLE)?)
     }
 
-    /// Every peer, with the option of `underpass bench` that adds it.
+    /// Returns every peer, with the option of `underpass bench` that adds it.
     pub(super) fn peers(&self) -> impl Iterator<Item = (&'static str, &PeerProgram)> {
         let servers = self.servers.iter().map(|peer| ("--server", peer));
         let programs = self.programs.iter().map(|peer| ("--program", peer));
@@ -143,7 +143,7 @@ impl PeerTable {
 }
 
 impl PeerProgram {
-    /// Whether it takes jobs, as the programs in `peers/` do.
+    /// Returns whether it takes jobs, like the programs in `peers/`.
     pub(super) fn takes_jobs(&self, table: &PeerTable) -> bool {
         table.porters.iter().any(|one| std::ptr::eq(one, self))
     }

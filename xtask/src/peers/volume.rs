@@ -1,7 +1,7 @@
-//! File systems that are made for a measurement.
+//! File systems made for a measurement.
 //!
 //! Each is in a sparse file below `target/peers`, mounted in a mount namespace that ends with the
-//! command, and the file has no name any more once it is mounted: nothing stays, however it ends.
+//! command. The file is unlinked once it is mounted, so nothing is left, however the command ends.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,9 +10,9 @@ use super::installation::{FOLDER, Installation};
 use super::table::PeerFileSystem;
 use crate::needs::{PRIVATE_MOUNTS, lack_of};
 
-/// Makes a file system in the file of its first argument by the command of the second, mounts it,
-/// and becomes the others. What was written is written to the disk and not into the page cache a
-/// second time, where the kernel can.
+/// Makes a file system in the file of its first argument with the command of the second, mounts it,
+/// and executes the others. Where the kernel can, writes go directly to the disk instead of to the
+/// page cache a second time.
 const MOUNT: &str = r#"set -e
 image=$1 make=$2 device=
 shift 2
@@ -28,7 +28,7 @@ trap - EXIT INT TERM
 exec "$@""#;
 
 impl PeerFileSystem {
-    /// Why there can't be one here.
+    /// Returns why one can't be made here.
     pub(super) fn lack(self) -> Option<String> {
         lack_of(&[
             "root",
@@ -39,7 +39,7 @@ impl PeerFileSystem {
         ])
     }
 
-    /// A command that runs `program` with the file system mounted. Millions of small files fit in.
+    /// Returns a command that runs `program` with the file system mounted.
     pub(super) fn command(self, installation: &Installation<'_>, program: &str) -> Command {
         let [unshare, arguments @ ..] = PRIVATE_MOUNTS;
         let mut command = installation.command(unshare);
@@ -50,7 +50,7 @@ impl PeerFileSystem {
         command
     }
 
-    /// With inodes enough, and nothing kept for root or twice.
+    /// Enough inodes for millions of files, no space reserved for root, and metadata stored once.
     fn need_and_step(self) -> (&'static str, &'static str) {
         match self {
             Self::Ext4 => ("ext4", "mkfs.ext4 -q -F -m 0 -N 8000000"),

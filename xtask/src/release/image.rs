@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-/// What goes into an image.
+/// The contents of an image.
 pub(super) struct Image<'a> {
     pub(super) architecture: &'static str,
     pub(super) version: &'a str,
@@ -28,23 +28,23 @@ const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// A user that no host has, by number: there are no names in the image.
+/// A numeric user that no host has; the image has no names of users.
 const USER: &str = "65532:65532";
-/// Where a folder is mounted, and what is served where nobody names one.
+/// The mount point for a folder, which is served by default.
 const FOLDER: &str = "/srv";
-/// Where to listen is in the environment, so that it holds with any arguments.
+/// Listening addresses are in the environment, so that they apply with any arguments.
 const LISTEN: &str = "UNDERPASS_LISTEN=0.0.0.0:8080";
 const PORT: &str = "8080/tcp";
 const PROGRAM: &str = "usr/bin/underpass";
 const LICENCES: &str = "usr/share/doc/underpass";
-/// Bytes that are called by their hash.
+/// Bytes that are named by their hash.
 struct Blob {
     media: &'static str,
     bytes: Vec<u8>,
 }
 
 impl Image<'_> {
-    /// The whole of it, and the digest that registries and users call it by.
+    /// Returns the whole image, and the digest by which registries and users name it.
     pub(super) fn archive(&self) -> io::Result<(Vec<u8>, String)> {
         let [layer, config, manifest] = self.blobs()?;
         let name = format!("underpass:{}", self.version);
@@ -87,7 +87,7 @@ impl Image<'_> {
         Ok([layer, config, manifest])
     }
 
-    /// The files.
+    /// Returns the tar file with the files.
     fn layer(&self) -> io::Result<Vec<u8>> {
         let mut entries = vec![(PROGRAM.to_owned(), self.program, 0o755)];
         let licences = self.licences.iter();
@@ -99,7 +99,7 @@ impl Image<'_> {
 
     fn config(&self, layer: &Blob) -> Value {
         json!({
-            // Nothing of it depends on when it was made.
+            // Nothing depends on the time of the build.
             "created": "1970-01-01T00:00:00Z",
             "architecture": self.architecture,
             "os": "linux",
@@ -144,8 +144,8 @@ impl Blob {
     }
 }
 
-/// A tar file of files and the folders that they are in, without times and users: the same content
-/// gives the same bytes.
+/// Returns a tar file of files and their folders, without times and users: the same content gives
+/// the same bytes.
 fn tar(files: &[(String, &[u8], u32)]) -> io::Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     let mut append = |name: &str, kind, content: &[u8], mode| {

@@ -1,4 +1,4 @@
-//! The licences of what is in a binary: who hands it on has to hand them on too.
+//! The licences of the code in a binary, which must be distributed with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use crate::workspace::{Fallible, Workspace, output};
 
-/// How files with licences begin, in capitals.
+/// Prefixes of the names of licence files, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// Names and contents of the files to hand on with the programs of these packages.
+/// Returns names and contents of the files to distribute with the programs of these packages.
 pub(super) fn all(
     workspace: &Workspace,
     target: &str,
@@ -25,7 +25,7 @@ pub(super) fn all(
     Ok(files)
 }
 
-/// The dependencies that are linked in, with their licences, and each text once.
+/// Returns the linked dependencies with their licences, each text once.
 fn of_dependencies(workspace: &Workspace, target: &str, packages: &[&str]) -> Fallible<String> {
     let used = used(workspace, target, packages)?;
     let mut page = String::from("Underpass contains these libraries:\n\n");
@@ -56,7 +56,7 @@ fn of_dependencies(workspace: &Workspace, target: &str, packages: &[&str]) -> Fa
     Ok(page)
 }
 
-/// What is linked into the programs, as `name vVERSION`.
+/// Returns the packages linked into the programs, as `name vVERSION`.
 fn used(workspace: &Workspace, target: &str, packages: &[&str]) -> Fallible<BTreeSet<String>> {
     let mut cargo = workspace.cargo("tree");
     cargo.args(["--locked", "--target", target]);

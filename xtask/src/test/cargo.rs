@@ -1,4 +1,4 @@
-//! The steps that are a call of cargo, and how the outcome of tests is read from their output.
+//! The steps that are calls of cargo, and the results of tests parsed from their output.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
@@ -14,13 +14,13 @@ pub(super) fn fmt(workspace: &Workspace, report: &mut TestReport) -> Fallible<()
 }
 
 pub(super) fn clippy(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
-    // Behind `--` the flag is for our crates only: it builds no dependency anew.
+    // After `--` the flag applies to our crates only, so that no dependency is rebuilt.
     let mut all = workspace.cargo_over_everything("clippy");
     all.args(["--all-targets", "--", "-D", "warnings"]);
     component(workspace, "clippy", "clippy", all, report)
 }
 
-/// Documents our crates, and refuses what rustdoc warns of.
+/// Documents our crates, with warnings as errors.
 pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()> {
     let mut cargo = workspace.cargo_over_everything("doc");
     // The comments on the options of programs are their help, not Markdown.
@@ -30,7 +30,7 @@ pub(super) fn doc(workspace: &Workspace, report: &mut TestReport) -> Fallible<()
     Ok(())
 }
 
-/// Runs a step that a component of the toolchain does.
+/// Runs a step that uses a component of the toolchain.
 fn component(
     workspace: &Workspace,
     step: &str,
@@ -59,7 +59,7 @@ pub(super) fn doc_tests(workspace: &Workspace, report: &mut TestReport) -> Falli
     run_tests("doc tests", cargo, report)
 }
 
-/// Runs a program that prints what Rust's test harness prints, and counts.
+/// Runs a program with the output of Rust's test harness, and counts its results.
 pub(super) fn run_tests(step: &str, mut program: Command, report: &mut TestReport) -> Fallible<()> {
     let mut child = program
         .stdin(Stdio::null())
@@ -74,7 +74,7 @@ pub(super) fn run_tests(step: &str, mut program: Command, report: &mut TestRepor
     Ok(())
 }
 
-/// Passes the output on line by line as it comes, reading along.
+/// Copies the output line by line as it comes, and parses it.
 fn stream(output: impl Read, mut terminal: impl Write, outcome: &mut TestReport) -> io::Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
@@ -97,8 +97,8 @@ pub(super) fn read_results(line: &str, outcome: &mut TestReport) {
     }
 }
 
-/// A run can fail without a test that failed: a test that took the process down with it, a
-/// documentation test's crate that did not compile.
+/// Records a failure even if no test failed: a test may have ended the process, or the crate of a
+/// documentation test may not have compiled.
 pub(super) fn conclude(outcome: &mut TestReport, step: &str, status: ExitStatus) {
     if !status.success() && outcome.is_good() {
         outcome.fail(format!(
@@ -107,8 +107,8 @@ pub(super) fn conclude(outcome: &mut TestReport, step: &str, status: ExitStatus)
     }
 }
 
-/// Passed and failed tests, from `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
-/// Ignored tests count where they are run or reported as not run, in the step `tests`.
+/// Parses passed and failed tests from `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured;
+/// …`. Ignored tests are counted in the step `tests`, where they are run or reported as not run.
 fn totals(line: &str) -> Option<(u64, u64)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {
@@ -118,7 +118,7 @@ fn totals(line: &str) -> Option<(u64, u64)> {
     Some((count("passed")?, count("failed")?))
 }
 
-/// From `test some::name ... FAILED`.
+/// Parses the name in `test some::name ... FAILED`.
 fn failure(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?
         .trim_end()

@@ -1,9 +1,9 @@
-//! `cargo xtask guest`: the tests of kernel TLS in guests, one whose kernel can replace a key and
-//! one whose kernel cannot; and with the oldest kernel that is promised what copies and serves.
+//! `cargo xtask guest`: the tests of kernel TLS in two guests, whose kernels can and can't replace
+//! a key, and tests of copying and serving with the oldest supported kernel.
 //!
 //! The guests are kernels of Debian that run as ordinary programs (user-mode Linux): they need
-//! neither root nor virtualization. They have one processor, which is slow at ciphers: no figures,
-//! and no races between processors.
+//! neither root nor virtualization. They have one processor, which is slow at ciphers: no
+//! benchmarks run there, and no races between processors occur.
 
 mod uml;
 
@@ -19,30 +19,30 @@ use crate::workspace::{Fallible, Workspace, exit_code};
 
 #[derive(clap::Args)]
 pub(crate) struct GuestArguments {
-    /// How many answers of each guest are compared
+    /// Number of responses to compare in each guest
     #[arg(long, default_value_t = 10_000)]
     answers: u32,
 }
 
-/// How many are compared by `cargo xtask test`.
+/// Number of responses compared by `cargo xtask test`.
 pub(super) const ANSWERS_OF_A_TEST: u32 = 300;
 
-/// Answers that are compared while packets are lost and overtake each other.
+/// Number of responses compared while packets are lost and reordered.
 const ANSWERS_OF_A_BAD_NETWORK: u32 = 60;
 
-/// Ten minutes, and what that many answers may take.
+/// Ten minutes, plus time for so many responses.
 const fn boot_seconds(answers: u32) -> u32 {
     600 + answers / 5
 }
 
-/// Where a guest's kernel comes from.
+/// The source of a guest's kernel, and the tests to run.
 struct Guest {
-    /// A release of Debian, and what its kernel was when this was written.
+    /// A release of Debian, and its kernel at the time of writing.
     release: &'static str,
     kernel: &'static str,
-    /// Whether it panics on processors with AMX, of whose registers it does not know.
+    /// Whether it panics on processors with AMX, whose registers it does not know.
     fears_amx: bool,
-    /// Whether the tests of kernel TLS run there; otherwise those of the system.
+    /// Whether to run the tests of kernel TLS; otherwise those of the system.
     tests_tls: bool,
 }
 
@@ -67,8 +67,8 @@ const GUESTS: [Guest; 3] = [
     },
 ];
 
-/// What needs nothing but a kernel. Nothing is cold where all files are in memory; buffers of
-/// sockets and some mechanisms are others there, and the rest of `cp` is slow.
+/// Tests that need only a kernel. Those of cold files are skipped, since all files are in memory,
+/// and others depend on socket buffers and mechanisms; the rest of `cp` is slow.
 const SYSTEM: [(&str, &str); 3] = [
     (
         "pairs",
@@ -78,7 +78,7 @@ const SYSTEM: [(&str, &str); 3] = [
     ("cp", "atomic resume"),
 ];
 
-/// Runs them alone, as `cargo xtask guest`.
+/// Runs only these tests, for `cargo xtask guest`.
 pub(crate) fn run(workspace: &Workspace, arguments: &GuestArguments) -> Fallible<ExitCode> {
     let mut cargo = workspace.cargo_over_everything("test");
     cargo.args(["--lib", "--test", TARGET, "--test", DOCTOR]);
@@ -118,7 +118,7 @@ pub(super) fn run_all(
     Ok(())
 }
 
-/// What a guest runs. The tests that need kernel TLS run on a bad network, too.
+/// Returns the command for a guest. The tests that need kernel TLS also run on a bad network.
 fn command(guest: &Guest, binaries: &[Binary], answers: u32) -> Fallible<String> {
     let binary = |name: &str| {
         let mut tests = binaries.iter().filter(|binary| binary.is_test());
@@ -137,8 +137,8 @@ fn command(guest: &Guest, binaries: &[Binary], answers: u32) -> Fallible<String>
     }
     let (units, keys, system) = (found("underpass")?, found("underpass_net")?, found(TARGET)?);
     let doctor = found(DOCTOR)?;
-    // Here rustix finds no getcpu in the vDSO, and asserts that there is one, where the time of a
-    // processor is asked for: explanations and metrics do that.
+    // Here rustix asserts that the vDSO has getcpu, which it lacks, when the time of a processor is
+    // read, as explanations and metrics do.
     let system = format!("{system} --color never --ignored --test-threads 1 --skip explained");
     let netem = "tc qdisc add dev lo root netem delay 2ms reorder 5% loss 1%";
     Ok(format!(
@@ -153,7 +153,7 @@ fn command(guest: &Guest, binaries: &[Binary], answers: u32) -> Fallible<String>
 }
 
 impl Guest {
-    /// Fetches it, or says why it cannot be run.
+    /// Fetches the guest, or returns the reason why it cannot run.
     fn fetched(&self, workspace: &Workspace) -> Result<UserModeLinux, Lack> {
         let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         if self.fears_amx && processor.contains(" amx_tile") {

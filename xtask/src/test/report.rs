@@ -4,20 +4,20 @@ use std::fmt;
 
 use crate::needs::Lack;
 
-/// What was counted, and what failed or was not run.
+/// Counts of tests, and the ones that failed or were not run.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct TestReport {
     pub(super) passed: u64,
     pub(super) failed: u64,
     skipped: u64,
-    /// Left to `cargo xtask test --all`.
+    /// Tests left to `cargo xtask test --all`.
     later: u64,
     pub(super) failures: Vec<String>,
     not_run: Vec<(String, Lack)>,
 }
 
 impl TestReport {
-    /// A step that counts as one.
+    /// Adds a step that counts as one test.
     pub(super) fn step(&mut self, name: &str, passed: bool) {
         if passed {
             self.passed += 1;
@@ -50,7 +50,7 @@ impl TestReport {
         self.later += tests;
     }
 
-    /// Makes a failure of everything that was not run for a reason that needs.toml does not excuse.
+    /// Adds a failure for everything that was not run for a reason that needs.toml does not excuse.
     pub(super) fn refuse_lacks(&mut self) {
         let refused = self.not_run.iter().filter(|(_, lack)| !lack.is_excused());
         let refused: Vec<_> = refused

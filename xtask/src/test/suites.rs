@@ -1,4 +1,4 @@
-//! The test binaries: which of their tests a run takes, and how each binary is run.
+//! The test binaries: the selection of their tests, and the way each binary is run.
 
 use std::fmt;
 use std::fs::File;
@@ -34,7 +34,7 @@ pub(super) struct TestSuite<'a> {
 
 /// A test marked `#[ignore = "needs …; run by cargo xtask test"]`.
 struct IgnoredTest<'a> {
-    /// The module of its file within the target.
+    /// The module of the test's file within the target.
     module: String,
     name: &'a str,
     needs: Vec<&'static Need>,
@@ -47,13 +47,13 @@ pub(super) enum Packages {
     AsTheyAre,
 }
 
-/// The ignored tests of a binary, by what a run does with them.
+/// The ignored tests of a binary, by their treatment in a run.
 #[derive(Debug, Default, PartialEq)]
 struct Selection {
     run: Vec<String>,
-    /// Run after all binaries, one test at a time.
+    /// Tests run after all binaries, one at a time.
     run_alone: Vec<String>,
-    /// Left to `--all`.
+    /// Tests left to `--all`.
     later: Vec<String>,
     lacking: BTreeMap<Lack, Vec<String>>,
 }
@@ -143,7 +143,7 @@ impl TestSuite<'_> {
     }
 
     /// Returns a call of the binary as cargo would run it: in the package's directory, with the
-    /// paths of the programs. Where one of the tests mounts, all of them run in a private mount
+    /// paths of the programs. If one of the tests mounts, all of them run in a private mount
     /// namespace.
     fn command(&self, test: &Binary, ran: &[String], binaries: &[Binary]) -> Command {
         let mounts = |path: &String| self.needs_of(path).iter().any(|need| need.is_mounts());
@@ -180,7 +180,7 @@ impl fmt::Display for TestSuite<'_> {
     }
 }
 
-/// Installs what the tests of this tier lack.
+/// Installs the missing packages for the tests of this tier.
 fn install(suites: &[TestSuite<'_>], tier: &TestTier) -> Fallible<()> {
     let tests = suites.iter().flat_map(|suite| &suite.ignored);
     let taken = tests
@@ -211,7 +211,7 @@ pub(super) fn run(
     if packages == Packages::Install {
         install(&suites, tier)?;
     }
-    // Those with many such tests take longest.
+    // Suites with many such tests take longest.
     suites.sort_by_key(|suite| std::cmp::Reverse(suite.ignored.len()));
     let mut built = Vec::new();
     for suite in &suites {

@@ -6,15 +6,15 @@ use underpass_testkit::Sample;
 
 use crate::workspace::Fallible;
 
-/// How many of the tests a run takes.
+/// The tests that a run takes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TestTier {
-    /// Without those that take minutes, and with one part of each fault matrix.
+    /// Without tests that take minutes, and with one part of each fault matrix.
     First(Sample),
     All,
 }
 
-/// Parts that the cases of a fault matrix are divided into.
+/// The number of parts that each fault matrix is divided into.
 const SAMPLES: u64 = 8;
 
 impl TestTier {

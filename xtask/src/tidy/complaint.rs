@@ -1,15 +1,15 @@
-//! What a rule finds, and exceptions from rules.
+//! Complaints of rules, and exceptions from rules.
 
 use std::fmt;
 
-/// What a rule found: where, and what to do about it.
+/// A complaint of a rule: the place, and what to do about it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Complaint {
     pub(super) place: String,
     text: String,
 }
 
-/// Places where a rule does not hold, and why.
+/// Places where a rule does not apply, with reasons.
 pub(super) type Exceptions<'a> = &'a [(&'a str, &'a str)];
 
 impl Complaint {
@@ -31,8 +31,8 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// The complaints about other places than the excepted ones, and one about each exception that
-/// nothing needs.
+/// Returns the complaints about places without an exception, and a complaint about each unneeded
+/// exception.
 pub(super) fn excused(complaints: Vec<Complaint>, exceptions: Exceptions) -> Vec<Complaint> {
     let is_needed = |place: &str| complaints.iter().any(|complaint| complaint.place == place);
     let stale = exceptions.iter().filter(|(place, _)| !is_needed(place));

@@ -1,4 +1,4 @@
-//! Dependencies: a reason for each in ARCHITECTURE.md, one version of each, and licences under
+//! Dependencies: a reason for each in CONTRIBUTING.md, one version of each, and licences under
 //! which we can pass them on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +9,11 @@ use super::code::Tree;
 use super::complaint::{Complaint, Exceptions, excused};
 use crate::workspace::Package;
 
-const PAGE: &str = "ARCHITECTURE.md";
+const PAGE: &str = "CONTRIBUTING.md";
+const SECTION: &str = "## Dependencies";
 
-/// What comes in more than one version, and why nothing can be done about it: name and reason.
-/// deny.toml lists the same (a test holds it to that).
+/// Dependencies with more than one version, and the reason why this can't be changed. deny.toml has
+/// the same list, which a test checks.
 pub(super) const EXCEPTIONS: Exceptions = &[
     (
         "base64",
@@ -32,7 +33,7 @@ pub(super) const EXCEPTIONS: Exceptions = &[
     ),
 ];
 
-/// deny.toml lists the same (a test holds it to that).
+/// deny.toml has the same list, which a test checks.
 const ALLOWED: &[&str] = &[
     "MIT",
     "Apache-2.0",
@@ -47,19 +48,21 @@ const ALLOWED: &[&str] = &[
     "0BSD",
 ];
 
-/// A dependency is explained by a row of a Markdown table with its name in backticks. What only
-/// tests need is not asked for.
+/// A dependency is explained by a row of the table in its section, with its name in backticks.
+/// Dependencies of tests need no row.
 pub(super) fn check_reasons(tree: &Tree) -> Vec<Complaint> {
-    let Some(page) = tree.text(PAGE) else {
-        return vec![Complaint::new(
-            PAGE,
-            "is missing: it says why each dependency is there",
-        )];
-    };
+    let page = tree.text(PAGE).unwrap_or_default();
+    let mut lines = page.lines().skip_while(|line| *line != SECTION);
+    if lines.next().is_none() {
+        return vec![Complaint::new(PAGE, format!("has no heading `{SECTION}`"))];
+    }
+    let section = lines.take_while(|line| !line.starts_with("## "));
+    let rows: Vec<_> = section
+        .filter(|line| line.trim_start().starts_with('|'))
+        .collect();
     let is_explained = |name: &str| {
         let name = format!("`{name}`");
-        page.lines()
-            .any(|line| line.trim_start().starts_with('|') && line.contains(&name))
+        rows.iter().any(|row| row.contains(&name))
     };
     shipped_dependencies(tree)
         .into_iter()
@@ -67,13 +70,13 @@ pub(super) fn check_reasons(tree: &Tree) -> Vec<Complaint> {
         .map(|(name, user)| {
             Complaint::new(
                 PAGE,
-                format!("no row of a table says why {user} needs `{name}`"),
+                format!("no row of `{SECTION}` says why {user} needs `{name}`"),
             )
         })
         .collect()
 }
 
-/// What our crates ship with or build with, each with one crate that uses it.
+/// Returns the dependencies our crates ship or build with, each with one crate that uses it.
 fn shipped_dependencies(tree: &Tree) -> BTreeMap<&str, &str> {
     let all = tree.metadata.ours().flat_map(|package| {
         package
@@ -117,7 +120,7 @@ fn fault(license: Option<&str>, allowed: &[Licensee]) -> Option<String> {
     let Some(license) = license else {
         return Some("names no licence".into());
     };
-    // Lax: packages from before 2020 say `MIT/Apache-2.0`.
+    // Lax, since packages from before 2020 say `MIT/Apache-2.0`.
     match Expression::parse_mode(license, ParseMode::LAX) {
         Err(error) => Some(format!(
             "`{license}` is no licence expression: {}",
@@ -137,13 +140,22 @@ mod tests {
     use crate::workspace::Dependency;
     use crate::workspace::fake::{ours, theirs};
 
-    fn complaints(page: &str, dependency: Dependency) -> usize {
-        check_reasons(&Tree::of(&[(PAGE, page)]).with(ours("a").needing(dependency))).len()
+    fn complaints(section: &str, dependency: Dependency) -> usize {
+        let page = format!("| `other` | why |\n{SECTION}\n{section}\n## Next\n| `next` | why |\n");
+        check_reasons(&Tree::of(&[(PAGE, &page)]).with(ours("a").needing(dependency))).len()
     }
 
     #[test]
-    fn a_missing_page_is_an_error() {
+    fn a_missing_page_or_section_is_an_error() {
         assert_eq!(check_reasons(&Tree::of(&[])).len(), 1);
+        assert_eq!(check_reasons(&Tree::of(&[(PAGE, "# Words\n")])).len(), 1);
+    }
+
+    #[test]
+    fn a_row_of_another_section_does_not_count() {
+        for name in ["other", "next"] {
+            assert_eq!(complaints("", Dependency::on_theirs(name)), 1, "{name}");
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! What must not be in the repository at all.
+//! Content that must not be in the repository.
 
 use super::code::{FileContent, Rust, Tree};
 use super::complaint::Complaint;
 
 const FILE_BYTES_MAX: u64 = 512 << 10;
 
-/// Data that tests compare byte by byte: blanks and tabs in it are meant.
+/// Data that tests compare byte by byte; its blanks and tabs are intended.
 const TEST_DATA: &str = "/tests/data/";
 
-/// Directories of one person's machine. Spelt in two pieces, for this file is checked as well.
+/// Directories of one person's machine. Split in two, since this file is checked as well.
 const PRIVATE_PATHS: &[&str] = &[
     concat!("/", "home/"),
     concat!("/", "root/"),
@@ -17,13 +17,13 @@ const PRIVATE_PATHS: &[&str] = &[
     concat!("shared", "/"),
 ];
 
-/// Macros for code that isn't finished.
+/// Macros for unfinished code.
 const UNFINISHED: &[&str] = &["todo", "dbg", "unimplemented"];
 
-/// The only shell script: continuous integration needs a first word to say.
+/// The only shell script, with which continuous integration starts.
 const SHELL_SCRIPT: &str = ".ci/run";
 
-/// What a merge leaves where it could not decide.
+/// Markers of merge conflicts.
 const CONFLICTS: [&str; 2] = ["<<<<<<< ", ">>>>>>> "];
 
 const REGISTRY: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
@@ -105,7 +105,7 @@ fn shell_script(path: &str, text: &str) -> Option<Complaint> {
         .then(|| Complaint::new(path, "a shell script; make it a part of xtask"))
 }
 
-/// The private path in the line, if it stands at the beginning of a word.
+/// Returns the private path in the line, if it is at the start of a word.
 fn private_path(line: &str) -> Option<&'static str> {
     let starts_a_word = |at: usize| {
         let before = line[..at].chars().next_back();

@@ -7,8 +7,8 @@ const PAGE: &str = "ARCHITECTURE.md";
 const GLOSSARY: &str = "## Glossary";
 const TERMS_MAX: usize = 40;
 
-/// The glossary is the tables under its heading, up to the next one: a row explains the terms of
-/// its first cell, which commas separate.
+/// The glossary consists of the tables under its heading, up to the next heading: a row explains
+/// the comma-separated terms of its first cell.
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let page = tree.text(PAGE).unwrap_or_default();
     let mut lines = page.lines().skip_while(|line| *line != GLOSSARY);
@@ -18,7 +18,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let section = lines.take_while(|line| !line.starts_with("## "));
     let rows: Vec<_> = section.filter_map(|line| line.strip_prefix('|')).collect();
     let is_rule = |row: &str| row.starts_with("---");
-    // The row above a rule is the head of its table.
+    // The row before a rule is the header of its table.
     let heads = rows.iter().filter(|row| is_rule(row)).count();
     let rows = rows.iter().filter(|row| !is_rule(row));
     let cells = rows.filter_map(|row| row.split('|').next());

@@ -1,5 +1,5 @@
-//! A test is left out of a plain `cargo test` only where `cargo xtask test` runs it: it is in a
-//! target with tests, and it names what it needs.
+//! A test is ignored by a plain `cargo test` only if `cargo xtask test` runs it: it is in a target
+//! with tests, and it names its needs.
 
 use super::code::{Ignored, Tree};
 use super::complaint::Complaint;

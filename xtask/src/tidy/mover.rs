@@ -1,21 +1,21 @@
-//! The walls inside the mover: `unsafe` in one place, system calls in a few.
+//! The restrictions inside the mover: `unsafe` in one place, system calls in a few.
 //!
-//! That each `unsafe` block says why it is sound is clippy's to see
-//! (`undocumented_unsafe_blocks`, denied through the workspace's lints).
+//! Clippy checks that each `unsafe` block says why it is sound (`undocumented_unsafe_blocks`,
+//! denied by the workspace's lints).
 
 use super::code::Tree;
 use super::complaint::Complaint;
 
-/// Where `unsafe` may stand.
+/// The only file that may contain `unsafe`.
 const UNSAFE_PLACE: &str = "crates/underpass/src/sys.rs";
 
-/// The crates with such a place: `deny` at their root, `allow` at the place. Others `forbid`.
+/// The crates with such a file: `deny` at their root, `allow` in the file. Others `forbid`.
 const UNSAFE_CRATES: &[&str] = &["underpass"];
 
 const MOVER: &str = "crates/underpass/src/";
 
-/// Where the mover may call the kernel: `probe.rs` asks what a descriptor is, `kernel.rs` what the
-/// kernel can do; planning, the state machines and the accounts only compute.
+/// The files of the mover that may call the kernel: `probe.rs` examines descriptors, `kernel.rs`
+/// the kernel's features; planning, the state machines and the accounts only compute.
 const CALLING_PLACES: &[&str] = &[
     UNSAFE_PLACE,
     "crates/underpass/src/drive/",
@@ -23,8 +23,8 @@ const CALLING_PLACES: &[&str] = &[
     "crates/underpass/src/probe.rs",
 ];
 
-/// What everybody may name: an error number is plain data. It is written out in full, so that
-/// this rule need not understand `use`.
+/// The path allowed everywhere: an error number is plain data. It must be written out in full, so
+/// that this rule need not understand `use`.
 const ERRNO: [&str; 6] = [":", ":", "io", ":", ":", "Errno"];
 
 pub(super) fn check_unsafe(tree: &Tree) -> Vec<Complaint> {

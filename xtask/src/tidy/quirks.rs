@@ -1,6 +1,6 @@
-//! A quirk of the kernel stands in three places that name each other: the comment where the code
-//! steps around it, `// QUIRK(name): …`; a test that sees it, with the name in its own (`-` as
-//! `_`); and the entry `## name` in docs/kernel-notes.md.
+//! A quirk of the kernel is in three places that name each other: the comment at the workaround,
+//! `// QUIRK(name): …`; a test for it, with the name in its own (`-` as `_`); and the entry `##
+//! name` in docs/kernel-notes.md.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     complaints
 }
 
-/// The names marked in comments below crates/, each with the first place.
+/// Returns the names marked in comments below crates/, each with the first place.
 fn quirks(tree: &Tree) -> BTreeMap<String, String> {
     let mut quirks = BTreeMap::new();
     for (path, text, _) in tree.rust().filter(|(path, ..)| path.starts_with("crates/")) {
@@ -70,7 +70,7 @@ fn quirks(tree: &Tree) -> BTreeMap<String, String> {
     quirks
 }
 
-/// The entries of the page with their lines. A heading that isn't a name is prose.
+/// Returns the entries of the page with their lines. A heading that isn't a name is prose.
 fn notes(page: &str) -> BTreeMap<&str, usize> {
     let headings = (1..).zip(page.lines()).filter_map(|(number, line)| {
         let name = line.strip_prefix("## ")?;

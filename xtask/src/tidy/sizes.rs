@@ -1,4 +1,4 @@
-//! Nothing longer than a reader can hold: files, functions, lines.
+//! Maximum sizes of files, functions and lines.
 
 use super::code::{Rust, RustFunction, Tree};
 use super::complaint::{Complaint, Exceptions, excused};
@@ -7,8 +7,8 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 100;
 
-/// What may be longer, and why: a place and a reason. A place is `FILE` for its number of lines,
-/// `FILE:function` for a function, `FILE:columns` for the file's wide lines.
+/// Exceptions: a place and a reason. A place is `FILE` for its number of lines, `FILE:function` for
+/// a function, `FILE:columns` for the file's wide lines.
 pub(super) const EXCEPTIONS: Exceptions = &[];
 
 pub(super) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
@@ -48,7 +48,7 @@ fn long_function(path: &str, rust: &Rust, function: &RustFunction) -> Option<Com
 }
 
 fn wide_lines(path: &str, text: &str) -> Option<Complaint> {
-    // An address can't be broken.
+    // A URL can't be broken.
     let is_wide = |line: &str| line.chars().count() > COLUMNS_MAX && !line.contains("https://");
     let wide: Vec<_> = (1..)
         .zip(text.lines())

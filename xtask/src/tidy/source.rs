@@ -1,27 +1,27 @@
-//! The size of the source: modules of a folder, lines of a crate.
+//! The size of the source: the modules of a folder, the lines of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::code::{CrateModules, Tree};
 use super::complaint::{Complaint, Exceptions, excused};
 
-/// More modules in a folder want sub-folders that show the grouping.
+/// With more modules a folder needs sub-folders that show the grouping.
 const FOLDER_MODULES_MAX: usize = 15;
 
-/// Folders that may have more modules, and why.
+/// Folders that may have more modules, with reasons.
 pub(super) const EXCEPTIONS: Exceptions = &[(
     "crates/underpass-broker/src/protocol/tables",
     "a file for each of Kafka's messages",
 )];
 
-/// How many lines some crates may have together, and why.
+/// The maximum number of lines of some crates together, with the reason.
 struct SourceLimit {
     crates: &'static [&'static str],
     lines_max: usize,
     reason: &'static str,
 }
 
-/// What is there now, rounded up: these numbers only go down. The goals are 62,000 and 14,000.
+/// The present numbers, rounded up, which may only decrease. The goals are 62,000 and 14,000.
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &[
@@ -32,6 +32,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-log",
             "underpass-monitor",
             "underpass-net",
+            "underpass-receive",
             "underpass-serve",
         ],
         lines_max: 68_800,
@@ -91,8 +92,8 @@ fn sums(lines: &BTreeMap<&str, usize>) -> impl Iterator<Item = (&'static SourceL
     })
 }
 
-/// The lines of each crate: all lines, blank ones and comments too, of the files that its library
-/// and programs are compiled from, without the items that only tests see.
+/// Returns the lines of each crate, blank ones and comments included, in the files of its library
+/// and programs, without items for tests only.
 pub(super) fn lines(tree: &Tree) -> BTreeMap<&str, usize> {
     let lines = tree.metadata.ours().map(|package| {
         let files = CrateModules::of(tree, package).files();
@@ -103,7 +104,7 @@ pub(super) fn lines(tree: &Tree) -> BTreeMap<&str, usize> {
     lines.collect()
 }
 
-/// What `cargo xtask tidy --lines` prints.
+/// Returns the output of `cargo xtask tidy --lines`.
 pub(super) fn report(tree: &Tree) -> String {
     let lines = lines(tree);
     let crates = lines

@@ -1,5 +1,5 @@
-//! A test waits for an event, never by sleeping, and reads no clock: how long is long enough, and
-//! what takes too long, depends on the machine.
+//! A test waits for an event, never by sleeping, and reads no clock: how long something takes
+//! depends on the machine.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::complaint::{Complaint, Exceptions, excused};
 const SLOW: &str = "a slow client is slow";
 const RATE: &str = "a rate is bounded from above, which a pause of the machine only lowers";
 
-/// Test files that may sleep, and why.
+/// Test files that may sleep, with reasons.
 pub(super) const SLEEPING: Exceptions = &[
     ("crates/underpass-serve/tests/endings.rs", SLOW),
     ("crates/underpass-serve/tests/limits.rs", SLOW),
@@ -25,8 +25,8 @@ pub(super) const SLEEPING: Exceptions = &[
     ("xtask/tests/soak/site.rs", "the pace at which files change"),
 ];
 
-/// Test files that may use the time something took, and why. To compare it with `WAIT_MAX`
-/// directly needs no exception.
+/// Test files that may measure time, with reasons. A direct comparison with `WAIT_MAX` needs no
+/// exception.
 pub(super) const TIMED: Exceptions = &[
     (
         "crates/underpass-cli/tests/broker_clients/main.rs",
@@ -67,7 +67,7 @@ pub(super) fn check(tree: &Tree, sleeping: Exceptions, timed: Exceptions) -> Vec
     found
 }
 
-/// A complaint about each file where some words of a test are a fault.
+/// Returns a complaint about each file in which some words of a test are a fault.
 fn complaints(tree: &Tree, text: &str, is_fault: fn(&[&str]) -> bool) -> Vec<Complaint> {
     let files = tree.rust().filter(|(path, _, rust)| {
         let is_kit = path.starts_with("crates/underpass-testkit/");
@@ -87,7 +87,7 @@ fn is_sleep(words: &[&str]) -> bool {
     words.starts_with(&["sleep", "("])
 }
 
-/// Whether a time is read that is not at once compared with the bound of all waits.
+/// Returns whether a measured time is not directly compared with the bound of all waits.
 fn is_timed(words: &[&str]) -> bool {
     matches!(words, ["elapsed", "(", behind @ ..]
         if !matches!(behind, ["<" | ">", "WAIT_MAX", ..]))

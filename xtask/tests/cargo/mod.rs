@@ -1,4 +1,4 @@
-//! Cargo in the workspace, called by a test.
+//! Calls of cargo in the workspace by a test.
 
 #![allow(dead_code, reason = "not every test runs cargo")]
 
@@ -11,8 +11,8 @@ pub(crate) fn root() -> &'static Path {
     manifest.parent().expect("xtask is in the workspace")
 }
 
-/// Runs a command of several words in the root of the workspace. It inherits nothing that this
-/// process got from cargo about its own package: build scripts would build everything anew.
+/// Runs a command of several words in the root of the workspace, without the variables that this
+/// process got from cargo about its own package: build scripts would rebuild everything.
 #[track_caller]
 pub(crate) fn run(command: &[&str]) {
     let (program, arguments) = command.split_first().expect("a program");

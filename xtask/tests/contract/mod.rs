@@ -1,5 +1,5 @@
-//! What the programs of `peers/` promise: the contract in `peers/README.md`, looked at from outside
-//! as `underpass bench` does.
+//! The contract of the programs of `peers/`, described in `peers/README.md`, tested as a client,
+//! like `underpass bench`.
 
 #![allow(dead_code, reason = "not every language has every kind of program")]
 
@@ -13,10 +13,10 @@ use std::thread;
 use sha2::{Digest, Sha256};
 use underpass_testkit::{free_address, wait_for};
 
-/// Not a multiple of any buffer.
+/// A size that is not a multiple of any buffer.
 const FILE_BYTES: usize = 3 * 1024 * 1024 + 17;
 
-/// A variant of a program, as the table of `cargo xtask peers` has it.
+/// A variant of a program, from the table of `cargo xtask peers`.
 pub(crate) struct Variant {
     experiment: String,
     name: String,
@@ -118,7 +118,7 @@ fn check_copier(variant: &Variant, folder: &Path, sha256: &[u8]) {
     porter.end(variant);
 }
 
-/// Files arrive in full, many times over one connection, after any other request.
+/// Checks that files arrive in full, several times over one connection, after any other request.
 pub(crate) fn check_servers(variants: &[Variant]) {
     let folder = tempfile::tempdir().expect("a folder");
     let large = make_file(&folder.path().join("large"));
@@ -146,12 +146,12 @@ pub(crate) fn check_servers(variants: &[Variant]) {
     }
 }
 
-/// Ends with the test, however that ends.
+/// A server that ends with the test, even if it fails.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that is gone already is what was wanted.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -252,7 +252,7 @@ impl Porter {
     }
 }
 
-/// As the bench does: in the root of the workspace.
+/// Returns a command that runs in the root of the workspace, as the bench does.
 fn start(command: &str) -> Command {
     let mut words = command.split(' ');
     let mut command = Command::new(words.next().expect("a program"));

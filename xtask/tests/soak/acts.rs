@@ -1,4 +1,4 @@
-//! What the clients do: one after the other, drawn by random.
+//! The actions of clients, drawn at random.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -11,7 +11,7 @@ use underpass_testkit::{HttpClient, HttpResponse, SeededRandom};
 use super::Tally;
 use super::site::{LOGS, Name, PAGES, Site};
 
-/// One client, who comes over and over.
+/// A client that connects again and again.
 pub(crate) struct Visitor<'s> {
     random: SeededRandom,
     address: SocketAddr,
@@ -19,11 +19,11 @@ pub(crate) struct Visitor<'s> {
     tally: &'s Tally,
 }
 
-/// Why a visit ended before its time.
+/// The reason why a visit ended early.
 enum Broken {
     /// The connection ended or hangs.
     Connection(io::Error),
-    /// An answer was not what it has to be.
+    /// A response was wrong.
     Wrong(String),
 }
 
@@ -50,7 +50,7 @@ impl<'s> Visitor<'s> {
         }
     }
 
-    /// One connection, from its beginning to its end.
+    /// Runs one connection, from its start to its end.
     pub(crate) fn visit(&mut self) {
         let name = match self.random.below(10) {
             0..=5 => Name::Page(self.random.below(PAGES)),
@@ -59,7 +59,7 @@ impl<'s> Visitor<'s> {
         };
         match self.act(name) {
             Ok(()) => {}
-            // A file that is cut short ends its download early; no other file may.
+            // Only a file that is cut short may end its download early.
             Err(Broken::Connection(error)) if matches!(name, Name::Log(_)) && !is_hang(&error) => {
                 self.tally.cut.fetch_add(1, Ordering::Relaxed);
             }
@@ -104,7 +104,7 @@ impl<'s> Visitor<'s> {
         Ok(())
     }
 
-    /// HEAD, and the same with its tag: nothing, or another state.
+    /// Sends HEAD, and the same with its entity-tag: the response is a 304, or shows a new state.
     fn revalidate(&mut self, client: &mut HttpClient, name: Name) -> Visit {
         client
             .socket
@@ -185,7 +185,7 @@ impl<'s> Visitor<'s> {
         self.leave(client)
     }
 
-    /// Stalls for a while, and closes in one way or another.
+    /// Stalls for a while, and closes in a random way.
     fn leave(&mut self, client: HttpClient) -> Visit {
         self.tally.left.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(self.random.below(150)));
@@ -289,7 +289,7 @@ impl<'s> Visitor<'s> {
     }
 }
 
-/// The length of the body that follows; a head without one has none.
+/// Returns the length of the following body, which is 0 if the head has none.
 fn length(head: &HttpResponse) -> usize {
     head.length().unwrap_or(0)
 }
@@ -301,7 +301,7 @@ fn request(method: &str, name: Name, fields: &str) -> String {
     )
 }
 
-/// `bytes 0-9/1000`: first, last, size.
+/// Parses `bytes 0-9/1000` into first, last, size.
 fn parse_range(range: &str) -> Option<(usize, usize, usize)> {
     let (span, size) = range.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = span.split_once('-')?;

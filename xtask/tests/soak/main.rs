@@ -8,8 +8,8 @@
 //!     └─► every complete body is one of those states, or the run has failed
 //! ```
 //!
-//! What a client does is drawn from `UNDERPASS_SOAK_SEED`, one stream of random numbers for each
-//! client; when it happens depends on the machine. `UNDERPASS_SOAK_MINUTES` makes a run longer.
+//! The actions of clients are drawn from `UNDERPASS_SOAK_SEED`, one stream of random numbers for
+//! each client; their timing depends on the machine. `UNDERPASS_SOAK_MINUTES` makes a run longer.
 
 mod acts;
 mod site;
@@ -30,38 +30,38 @@ use self::site::{Site, is_log};
 /// Workers of the server.
 const WORKERS: usize = 2;
 
-/// Descriptors that each of them keeps for later: an instance of inotify from the first file on
-/// that it is asked for twice, and the ends of 16 pipes that large bodies have left through.
+/// Descriptors that each worker keeps: an instance of inotify once a file has been requested twice,
+/// and both ends of 16 pipes used for large bodies.
 const KEPT: usize = WORKERS * (1 + 2 * 16);
 
-/// Clients at once. More than the workers of a small machine, fewer than its descriptors.
+/// Concurrent clients: more than the workers of a small machine, fewer than its descriptors.
 const VISITORS: u64 = 12;
 
-/// The load that is no longer counted as warming up.
+/// The time that counts as warming up.
 const WARM_UP: Duration = Duration::from_secs(10);
 
-/// How much more memory a run may end with than it had when warm. Allocators keep what was freed;
-/// a leak of one buffer for each connection would be hundreds of times as much.
+/// Allowed growth of memory after warming up. Allocators keep freed memory; a leak of one buffer
+/// for each connection would be hundreds of times as much.
 const GROWTH_BYTES_MAX: usize = 16 << 20;
 
-/// A run with fewer compared bodies or vanished clients a minute has tested nothing. An idle
+/// A run with fewer compared bodies or vanished clients per minute has tested nothing. An idle
 /// machine has a hundred times as many.
 const BODIES_MIN: u64 = 200;
 const LEFT_MIN: u64 = 20;
 
-/// How long the server may take to let go of what the last clients held.
+/// Time for the server to release the resources of the last clients.
 const CALM: Duration = Duration::from_secs(20);
 
-/// What a run counts.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Tally {
     answers: AtomicU64,
-    /// Bodies that were read to their end and compared.
+    /// Bodies read to their end and compared.
     bodies: AtomicU64,
     bytes: AtomicU64,
-    /// Answers that the server cut off because the file was cut short.
+    /// Responses that the server ended early because the file was cut short.
     cut: AtomicU64,
-    /// Connections that a client left in the middle of something.
+    /// Connections that a client closed in the middle of something.
     left: AtomicU64,
     wrong: Mutex<Vec<String>>,
 }
@@ -76,7 +76,7 @@ impl Tally {
     }
 }
 
-/// What the server's process takes.
+/// The resources of the server's process.
 #[derive(Clone, Copy, Debug)]
 struct Footprint {
     descriptors: usize,
@@ -142,7 +142,7 @@ fn a_load_of_everything_leaves_nothing_behind_and_sends_no_wrong_byte() {
     assert_eq!(end.code, Some(0), "{end:?}");
 }
 
-/// Lets clients and the keeper of the files loose; returns what the server was when warm.
+/// Runs the clients and the keeper of the files; returns the server's footprint once it is warm.
 fn load(
     server: &mut ServerProcess,
     site: &Site,
@@ -174,7 +174,7 @@ fn load(
     })
 }
 
-/// The state of the idle server after the load.
+/// Returns the footprint of the idle server after the load.
 fn settled(server: &ServerProcess, cold: Footprint) -> Footprint {
     let started = Instant::now();
     loop {

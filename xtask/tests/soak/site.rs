@@ -1,4 +1,4 @@
-//! The files that are served, and every state that each of them ever had.
+//! The served files, and every state that each of them has had.
 //!
 //! | kind | how it changes | what a body may be |
 //! |---|---|---|
@@ -6,9 +6,9 @@
 //! | log | bytes are appended, and now and then it is cut short | so many bytes of one stream |
 //! | guest | it is unlinked and comes again | the version, or 404 |
 //!
-//! A log's bytes depend on their place alone, so that a body sent while it was cut short and grew
-//! again is still a state it had; but for zeros: cutting a file short clears what follows in the
-//! block of pages where it ends, and what is under way to a client is that block.
+//! A byte of a log depends only on its offset, so that a body sent while the log was cut short and
+//! grew again is still a state it had, except for zeros: truncation clears the rest of the last
+//! block of pages, which may be on its way to a client.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -25,18 +25,18 @@ pub(crate) const PAGES: u64 = 6;
 pub(crate) const LOGS: u64 = 2;
 const LOG_BYTES_MAX: usize = 3 << 20;
 
-/// Sizes around what is joined with its head, what a turn takes, and several turns.
+/// Sizes around the ones that are joined with the head, sent in one turn, and in several turns.
 const PAGE_BYTES: [u64; 6] = [100, 7_000, 9_000, 200_000, 2_500_000, 6_000_000];
 
-/// How often something changes.
+/// The interval between changes.
 const PACE: Duration = Duration::from_millis(4);
 
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: TempDir,
-    /// Of each page, its versions, which differ in length.
+    /// The versions of each page, which differ in length.
     versions: Vec<Mutex<Vec<Version>>>,
-    /// What the logs are beginnings of.
+    /// The bytes of which each log is a prefix.
     stream: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ impl Name {
     }
 }
 
-/// Whether a line is about a log.
+/// Returns whether a line is about a log.
 pub(crate) fn is_log(line: &str) -> bool {
     line.contains("logs/")
 }
@@ -102,8 +102,8 @@ impl Site {
         self.folder.path().join(name.path())
     }
 
-    /// Changes files until it is `over`. What can't be done ends the process with its reason: a
-    /// load without changes would prove nothing.
+    /// Changes files until it is `over`. An error ends the process with its reason, since a load
+    /// without changes would prove nothing.
     pub(crate) fn keep(&self, mut random: SeededRandom, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             if let Err(error) = self.change(&mut random) {
@@ -136,7 +136,7 @@ impl Site {
         }
     }
 
-    /// Puts a new version in the place of a page.
+    /// Replaces a page by a new version.
     fn publish(&self, number: u64, random: &mut SeededRandom) -> io::Result<()> {
         let new = self.folder.path().join("page.new");
         let version = {
@@ -146,7 +146,7 @@ impl Site {
                 seed: random.next_u64(),
                 bytes: PAGE_BYTES[number as usize] as usize + versions.len(),
             };
-            // It is recorded before a client can see it.
+            // Recorded before a client can see it.
             versions.push(version);
             version
         };
@@ -162,7 +162,7 @@ impl Site {
         file.write_all(&self.stream[from.min(to)..to])
     }
 
-    /// Whether the bytes of a file of `size` from `offset` on were ever these.
+    /// Returns whether a file of `size` ever had these bytes at `offset`.
     pub(crate) fn had(&self, name: Name, size: usize, offset: usize, bytes: &[u8]) -> bool {
         let is_part = |whole: &[u8]| whole.get(offset..offset + bytes.len()) == Some(bytes);
         match name {

@@ -18,7 +18,7 @@ impl SubprocessRole {
     /// Performs the role in which a measurement has started this program.
     ///
     /// # Errors
-    /// What failed, for standard error.
+    /// The reason, for standard error.
     pub fn perform(self) -> Result<()> {
         match self {
             SubprocessRole::Become { processor, command } => {

@@ -7,7 +7,6 @@ use super::process::CommandSpec;
 /// A command with a name. Words are split like a shell does, with quotes; nothing is expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedCommand {
-    /// What it is called in tables.
     pub(crate) name: String,
     /// The program and its arguments, placeholders as they are.
     pub(crate) words: Vec<String>,

@@ -5,15 +5,16 @@
 //! process stays behind however a measurement ends, and the process id is the command's.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read as _, Seek as _};
+use std::io::{Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread::{self, sleep};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -24,6 +25,12 @@ use crate::machine::proc;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
+
+/// The interval at which a program that runs to its end is checked.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
 
 /// Options that print a version, the most common first.
 pub(crate) const VERSION_OPTIONS: [&str; 4] = ["--version", "-v", "-V", "version"];
@@ -38,12 +45,10 @@ pub(crate) struct CommandSpec {
     /// Unique among the contenders.
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
 }
 
 impl CommandSpec {
-    /// Its entry in the document.
     pub(crate) fn entry(&self) -> Contender {
         let words = self.command.iter();
         Contender {
@@ -77,15 +82,6 @@ impl CommandSpec {
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         Ok(command)
-    }
-
-    fn check(&self, ended: io::Result<(ExitStatus, Vec<u8>)>) -> Result<()> {
-        let why = match &ended {
-            Ok((status, _)) if status.success() => return Ok(()),
-            Ok((status, kept)) => format!("{status}: {}", String::from_utf8_lossy(kept).trim()),
-            Err(error) => error.to_string(),
-        };
-        Err(Error::Contender(format!("running {}: {why}", self.name)))
     }
 }
 
@@ -177,65 +173,91 @@ impl ChildProcess {
     }
 }
 
-/// Runs a program to its end on the processor of this thread. Anything but success is an error with
-/// what it printed, which may be as much as a pipe holds. It is killed after `limit`.
-pub(crate) fn run(command: &CommandSpec, limit: Duration) -> Result<()> {
-    let child = command.direct()?.spawn();
-    let ended = child.and_then(|child| {
-        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-        let mut end = [PollFd::new(&pidfd, PollFlags::IN)];
-        let has_ended = poll(&mut end, Timespec::try_from(limit).ok().as_ref())? > 0;
-        if !has_ended {
-            kill_group(child.id());
-        }
-        Ok((wait_for(child)?, has_ended))
-    });
-    match ended {
-        Ok((_, false)) => Err(overdue(command, limit)),
-        ended => command.check(ended.map(|(end, _)| end)),
+/// The limit on a program: a duration, and a flag that is set when the user wants to stop.
+#[derive(Clone, Copy)]
+pub(crate) struct RunLimit<'a> {
+    pub(crate) time: Duration,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl RunLimit<'_> {
+    fn check(&self, name: &str, start: Instant) -> Result<()> {
+        let why = match (self.stop.load(Ordering::Relaxed), self.time) {
+            (true, _) => "was interrupted".to_owned(),
+            (false, time) if start.elapsed() > time => format!("does not end within {time:.0?}"),
+            _ => return Ok(()),
+        };
+        Err(Error::Contender(format!("{name} {why}")))
     }
 }
 
-pub(crate) fn overdue(command: &CommandSpec, limit: Duration) -> Error {
-    Error::Contender(format!("{} does not end within {limit:.0?}", command.name))
-}
-
-/// Kills a program that was started to run to its end, and what it has started.
-pub(crate) fn kill_group(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // An error means that it has just ended.
-    let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
-}
-
-/// Does the same while a thread watches the process: `watch` gets the process id, and a channel
-/// that is closed when the program has ended.
-pub(crate) fn run_watched<T: Send>(
+/// Runs a program to its end on the processors of this thread, and calls `look` with its process id
+/// every 10 ms. Kills its process group past the limit and if `look` fails. If the program fails,
+/// the error has the beginning of its standard error.
+pub(crate) fn run(
     command: &CommandSpec,
-    watch: impl FnOnce(u32, &Receiver<()>) -> T + Send,
-) -> Result<T> {
+    limit: RunLimit<'_>,
+    mut look: impl FnMut(u32) -> Result<()>,
+) -> Result<()> {
     let name = &command.name;
+    let failed = |why| Error::Contender(format!("running {name}: {why}"));
     let child = command.direct()?.spawn();
-    let child = child.map_err(|error| Error::Contender(format!("running {name}: {error}")))?;
-    let pid = child.id();
-    let (running, end) = mpsc::channel();
-    let (ended, seen) = thread::scope(|scope| {
-        let watching = scope.spawn(move || watch(pid, &end));
-        let ended = wait_for(child);
-        drop(running);
-        (ended, watching.join())
-    });
-    command.check(ended)?;
-    seen.map_err(|_| Error::Contender(format!("watching {name} failed")))
+    let mut child = child.map_err(|error| failed(error.to_string()))?;
+    let start = Instant::now();
+    let (mut printed, mut kept) = (child.stderr.take(), Vec::new());
+    let looked = loop {
+        let looked = limit.check(name, start).and_then(|()| look(child.id()));
+        let waited = wait_for_end(&child, &mut printed, &mut kept);
+        match (looked, waited) {
+            (Err(error), _) => break Err(error),
+            (Ok(()), Ok(false)) => {}
+            (Ok(()), waited) => break waited.map(drop),
+        }
+    };
+    // Until it is waited for, no other process has its id.
+    kill_group(child.id());
+    let status = child.wait();
+    looked?;
+    match status.map_err(|error| failed(error.to_string()))? {
+        status if status.success() => Ok(()),
+        status => {
+            let printed = String::from_utf8_lossy(&kept);
+            Err(failed(format!("{status}: {}", printed.trim())))
+        }
+    }
 }
 
-/// Waits for the end of a program, and keeps the beginning of what it prints.
-fn wait_for(mut child: Child) -> io::Result<(ExitStatus, Vec<u8>)> {
-    let (mut kept, mut printed) = (Vec::new(), child.stderr.take());
-    if let Some(printed) = &mut printed {
-        printed.take(PRINTED_BYTES_MAX).read_to_end(&mut kept)?;
-        io::copy(printed, &mut io::sink())?;
+/// Waits until a program prints something or ends, but not for long; returns whether it has ended
+/// and all that it has printed was read. Keeps the beginning of that.
+fn wait_for_end(
+    child: &Child,
+    printed: &mut Option<ChildStderr>,
+    kept: &mut Vec<u8>,
+) -> Result<bool> {
+    let context = || "waiting for a program".into();
+    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).context(context)?;
+    let mut ends = vec![PollFd::new(&pidfd, PollFlags::IN)];
+    ends.extend(printed.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+    match poll(&mut ends, Some(&LOOK)) {
+        Err(Errno::INTR) => return Ok(false),
+        polled => polled.context(context)?,
+    };
+    let happened: Vec<_> = ends.iter().map(|end| !end.revents().is_empty()).collect();
+    let (has_ended, has_printed) = (happened[0], happened.get(1) == Some(&true));
+    if let Some(pipe) = printed.as_mut().filter(|_| has_printed) {
+        let mut some = vec![0; PRINTED_BYTES_MAX as usize];
+        let read = pipe.read(&mut some).context(context)?;
+        kept.extend(&some[..read.min(some.len() - kept.len())]);
+        printed.take_if(|_| read == 0);
     }
-    Ok((child.wait()?, kept))
+    Ok(has_ended && !has_printed)
+}
+
+/// Kills a program that was started to run to its end, and its process group.
+fn kill_group(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // An error means that all have ended.
+    let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
 }
 
 /// The version that a program prints with `--version`.
@@ -276,7 +298,7 @@ fn crypto_library(output: &str) -> Option<String> {
     pairs.find(is_named).map(|pair| pair.join(" "))
 }
 
-/// What a program prints with an option; `None` if it rejects it or doesn't end within 2 seconds.
+/// The output of a program for an option; `None` if it rejects it or runs for over 2 seconds.
 fn output_with(program: &OsStr, option: &str) -> Option<String> {
     let mut log = tempfile::tempfile().ok()?;
     let mut child = Command::new(program)
@@ -321,7 +343,7 @@ pub(crate) fn become_command(processor: Option<usize>, command: &[OsString]) -> 
     Err(failed).context(|| format!("becoming {}", program.display()))
 }
 
-/// Binds the calling thread, and what it starts from now on, to one processor.
+/// Binds the calling thread, and its later children, to one processor.
 pub(crate) fn bind_to(processor: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(processor);
@@ -333,7 +355,6 @@ pub(crate) fn bind_to(processor: usize) -> Result<()> {
 pub(crate) struct Processors {
     pub(crate) contender: Option<usize>,
     pub(crate) bench: Option<usize>,
-    /// All that this process may use.
     all: CpuSet,
 }
 
@@ -353,7 +374,7 @@ impl Processors {
         }
     }
 
-    /// Allows the calling thread, and what it starts from now on, to use every processor again.
+    /// Allows the calling thread, and its later children, to use every processor again.
     pub(crate) fn release(&self) -> Result<()> {
         if self.all.count() == 0 {
             return Ok(());
@@ -389,7 +410,11 @@ mod tests {
             command: ["sh", "-c", &script].map(OsString::from).to_vec(),
             ..CommandSpec::default()
         };
-        let failed = run_watched(&loud, |_, _| ()).unwrap_err().to_string();
+        let limit = RunLimit {
+            time: Duration::from_secs(60),
+            stop: &AtomicBool::new(false),
+        };
+        let failed = run(&loud, limit, |_| Ok(())).unwrap_err().to_string();
         let kept = "x".repeat(64 << 10);
         assert_eq!(failed, format!("running loud: exit status: 3: {kept}"));
     }

@@ -27,7 +27,7 @@ const DISCARD_BYTES: usize = 4 << 20;
 /// Bytes in flight arrive within this time after a sender reports that it is done.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is done with the bytes.
+/// How the bytes are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveMode {
     /// The kernel discards them (`MSG_TRUNC`, tcp(7)), which shows the sender's cost alone.
@@ -80,7 +80,6 @@ impl TestReceiver {
         self.address
     }
 
-    /// Sets how the next connections are received.
     pub(crate) fn set_mode(&self, mode: ReceiveMode) {
         if let Ok(mut current) = self.mode.lock() {
             *current = mode;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use underpass::Mechanism;
 
-/// What a process of this program does in a measurement.
+/// The role of a process of this program in a measurement.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SubprocessRole {
     /// Move to a processor and become a command, which ends with its parent
@@ -35,7 +35,7 @@ pub struct MoverSettings {
     #[arg(long)]
     pub only: Option<Mechanism>,
     /// The maximum of one call in bytes; the mover's default if omitted
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub call_bytes: Option<u64>,
     /// Never share blocks
     #[arg(long)]

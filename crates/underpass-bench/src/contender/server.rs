@@ -38,7 +38,6 @@ pub(crate) struct ServerSetup {
     command: CommandSpec,
     configuration: Option<String>,
     address: SocketAddr,
-    /// Its directory.
     own: PathBuf,
     /// The Unix socket of its metrics, if it is our own.
     metrics: Option<PathBuf>,
@@ -131,7 +130,6 @@ impl ServerSetup {
         &self.command.name
     }
 
-    /// The directory for files about this server.
     pub(crate) fn own_directory(&self) -> &Path {
         &self.own
     }
@@ -141,7 +139,6 @@ impl ServerSetup {
         self.metrics.as_deref()
     }
 
-    /// Its entry in the document.
     pub(crate) fn entry(&self) -> Contender {
         Contender {
             configuration: self.configuration.clone(),
@@ -163,7 +160,7 @@ impl ServerSetup {
         }
     }
 
-    /// What is wrong with a server that has to be stopped, with the end of its output.
+    /// Stops a server; returns the error, with the end of its output.
     pub(crate) fn failed(&self, mut server: ServerProcess, why: &str) -> Error {
         // Why it did not start matters more than how it ends.
         let _ = server.process.stop();
@@ -207,7 +204,6 @@ impl ServerSetup {
     }
 }
 
-/// Returns why a server doesn't accept connections.
 fn wait_until_accepting(
     address: SocketAddr,
     process: &mut ChildProcess,
@@ -244,12 +240,10 @@ impl ServerProcess {
         self.process.has_ended()
     }
 
-    /// See [`ChildProcess::stop`].
     pub(crate) fn stop(mut self) -> Result<()> {
         self.process.stop()
     }
 
-    /// See [`ChildProcess::kill`].
     pub(crate) fn kill(mut self) -> Result<()> {
         self.process.kill()
     }

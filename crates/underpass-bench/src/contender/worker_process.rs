@@ -16,22 +16,26 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use underpass::Mechanism;
 
 use super::process::{ChildProcess, CommandSpec};
 use crate::document::PayloadPath;
-use crate::error::{Error, ErrorContext, Result};
+use crate::error::{Error, Result};
 
 /// A virtual machine may take a while to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A GiB at 5 MB/s; a longer job is stuck.
 pub(crate) const JOB_TIMEOUT: Duration = Duration::from_secs(200);
+
+/// The interval at which the flag to stop is checked.
+const POLL: Duration = Duration::from_millis(50);
 
 pub(crate) struct WorkerProcess {
     name: String,
@@ -49,9 +53,11 @@ pub(crate) struct JobResult {
 
 impl WorkerProcess {
     /// Starts a program that follows the protocol, waits until it is ready, and sets its version.
+    /// Fails once `stop` is set.
     pub(crate) fn start(
         program: &mut CommandSpec,
         processor: Option<usize>,
+        stop: &AtomicBool,
     ) -> Result<WorkerProcess> {
         let mut command = program.on(processor)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -73,7 +79,7 @@ impl WorkerProcess {
             jobs,
             answers,
         };
-        let ready = worker.answer(START_TIMEOUT)?;
+        let ready = worker.answer(START_TIMEOUT, stop)?;
         match ready.strip_prefix("ready ") {
             Some(version) => program.version = version.to_owned(),
             None => return Err(worker.protocol_error(&ready)),
@@ -85,14 +91,17 @@ impl WorkerProcess {
         self.process.pid()
     }
 
-    /// Sends it a job and waits for its end.
-    pub(crate) fn job(&mut self, words: &[&str]) -> Result<JobResult> {
+    /// Sends it a job and waits for its end. Fails once `stop` is set.
+    pub(crate) fn job(&mut self, words: &[&str], stop: &AtomicBool) -> Result<JobResult> {
         if let Some(word) = words.iter().find(|word| word.contains(['\t', '\n'])) {
             return Err(Error::Setting(format!("a job can't contain {word:?}")));
         }
         let sent = writeln!(self.jobs, "{}", words.join("\t"));
-        sent.context(|| format!("sending {} a job", self.name))?;
-        let answer = self.answer(JOB_TIMEOUT)?;
+        sent.map_err(|error| {
+            let name = &self.name;
+            Error::Contender(format!("sending {name} a job: {error}"))
+        })?;
+        let answer = self.answer(JOB_TIMEOUT, stop)?;
         match parse(&answer) {
             Some(Ok(done)) => Ok(done),
             Some(Err(message)) => {
@@ -107,20 +116,31 @@ impl WorkerProcess {
         self.process.stop()
     }
 
-    /// Stops it. That it has ended before is an error: what needed it went on without it.
+    /// Stops it, by SIGKILL if necessary. That it has ended before is an error: what needed it went
+    /// on without it.
     pub(crate) fn end(mut self) -> Result<()> {
         match self.process.has_ended()? {
             true => Err(Error::Contender(format!("{} ended too early", self.name))),
-            false => self.stop(),
+            false => {
+                let _ = self.stop();
+                Ok(())
+            }
         }
     }
 
-    fn answer(&mut self, timeout: Duration) -> Result<String> {
-        self.answers.recv_timeout(timeout).map_err(|_| {
-            let ended = self.process.has_ended().unwrap_or(true);
-            let what = if ended { "ended" } else { "does not answer" };
-            Error::Contender(format!("{} {what}", self.name))
-        })
+    fn answer(&mut self, timeout: Duration, stop: &AtomicBool) -> Result<String> {
+        let start = Instant::now();
+        loop {
+            let is_stopped = stop.load(Ordering::Relaxed);
+            let what = match self.answers.recv_timeout(POLL) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Disconnected) => "ended",
+                Err(RecvTimeoutError::Timeout) if is_stopped => "was interrupted",
+                Err(RecvTimeoutError::Timeout) if start.elapsed() > timeout => "does not answer",
+                Err(RecvTimeoutError::Timeout) => continue,
+            };
+            return Err(Error::Contender(format!("{} {what}", self.name)));
+        }
     }
 
     fn protocol_error(&self, answer: &str) -> Error {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::sample::{PlayMetric, latencies};
+use super::sample::PlayMetric;
 use super::serving::{COUNTED, IN_CACHE, ServerSet, observe_stream};
 use super::sizes::size_label;
 use crate::contender::server::ServerProcess;
@@ -29,14 +29,14 @@ const TRACED_REQUESTS_MAX: u64 = 2000;
 #[derive(Clone, Copy)]
 pub(crate) struct ClosedLoad {
     pub(crate) name: &'static str,
-    /// How many files of each size, requested in turn.
+    /// Number of files of each size, requested in turn.
     pub(crate) files: usize,
     pub(crate) connections: usize,
     pub(crate) reuse: ConnectionReuse,
     pub(crate) quota: Quota,
 }
 
-/// What is measured with each server outside of the rounds.
+/// The measurements of each server outside of the rounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExtraPasses {
     Nothing,
@@ -45,7 +45,6 @@ pub(crate) enum ExtraPasses {
     All,
 }
 
-/// A size of the files, and how it is measured.
 pub(crate) struct ClosedCase {
     pub(crate) bytes: u64,
     pub(crate) metrics: Vec<&'static PlayMetric>,
@@ -103,7 +102,6 @@ impl ClosedLoad {
             load: self.describe(&files, &label),
             label,
             metrics: read_all(metrics, &played),
-            latencies: latencies(&played),
             notes: servers.notes(&played),
             ..Case::default()
         };

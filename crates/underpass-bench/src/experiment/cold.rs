@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::sample::{self as read, FileResidency, PlayMetric, PlaySample, latencies};
+use super::sample::{self as read, FileResidency, PlayMetric, PlaySample};
 use super::serving::{IN_CACHE, ServerContenders, ServerSet, ServerVariant, observe_work};
-use super::sizes::{parse_size, size_label};
+use super::sizes::{parse_count, parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::server::ServerProcess;
@@ -41,23 +41,23 @@ const HOT: FileSet = FileSet {
 /// Connections for the hot requests: more than can be waiting unless the server stalls.
 pub(crate) const HOT_CONNECTIONS: usize = 16;
 
-/// One receive of a stream beside requests whose latency is measured.
+/// Bytes per receive of a stream while latencies are measured.
 const RECEIVE_BYTES_BESIDE: usize = 256 << 10;
 
 /// About what a disk without a limit delivers in a millisecond, in bytes.
 const READ_IN_A_MILLISECOND: u64 = 500_000;
 
-/// What to request.
+/// The options of `bench cold`.
 #[derive(Args, Clone, Debug)]
 pub struct ColdOptions {
     /// Use cold files of this size
     #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = parse_size)]
     size: u64,
     /// Stream this many cold files in each round [default: 8, with --quick 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count::<usize>)]
     files: Option<usize>,
     /// Stream them over this many connections
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_count::<usize>)]
     streams: usize,
     /// Stream files from memory instead, to show how a small request fares beside fast readers
     #[arg(long, conflicts_with = "disk_mib")]
@@ -66,7 +66,7 @@ pub struct ColdOptions {
     tls: TlsLoadOptions,
     /// Limit what servers read from the disk, in MiB per second, as root; use it where the disk of
     /// a virtual machine is its host's memory
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = parse_count::<u64>)]
     disk_mib: Option<u64>,
     /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
     #[arg(long = "server", value_name = "NAME=COMMAND")]
@@ -161,7 +161,6 @@ impl ColdOptions {
             x: connections as f64,
             load: self.load(scale),
             metrics: read_all(&METRICS, &played),
-            latencies: latencies(&played),
             notes: servers.notes(&played),
             ..Case::default()
         }))
@@ -248,7 +247,7 @@ impl ColdOptions {
     }
 }
 
-/// Runs hot requests on a server, and beside them, in a thread that gives way, what receives much.
+/// Runs hot requests on a server, and the streams on a thread of the lowest priority.
 fn observe_beside(
     server: &ServerProcess,
     hot: &[RequestTarget],

@@ -1,6 +1,8 @@
 //! `bench copy`: a file to a file, by size and mechanism, on any file system.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use clap::Args;
@@ -13,11 +15,11 @@ use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::mover::MoverSettings;
 use crate::contender::named::NamedCommand;
-use crate::contender::process::{self, CommandSpec, Processors};
+use crate::contender::process::{self, CommandSpec, Processors, RunLimit};
 use crate::contender::worker_process::JOB_TIMEOUT;
 use crate::content;
 use crate::document::{Axis, Experiment, PayloadPath, Unit};
-use crate::error::{Error, ErrorContext as _, Result};
+use crate::error::{Error, Result};
 use crate::machine::file_system;
 
 /// From 10 KiB to 1 GiB, each about ten times the one before.
@@ -35,7 +37,7 @@ const TRIAL_BYTES: u64 = (3 << 20) + 17;
 /// Buffers for read/write. The largest is the mover's default.
 const BUFFERS: [u64; 3] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10];
 
-/// What to copy, and where.
+/// The options of `bench copy`.
 #[derive(Args, Clone, Debug)]
 pub struct FileCopyOptions {
     /// Copy files of these sizes, such as 10KiB,1GiB [default: 10 KiB to 1 GiB]
@@ -63,19 +65,20 @@ impl Measurable for FileCopyOptions {
         all * contenders as u64 * (rounds as u64 + 1) * self.folders.len().max(1) as u64
     }
 
-    /// Makes an experiment for each directory.
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         run_in_each(&self.folders, setting, "copy", |folder| {
             let mut set = TransferSet::new(CopyEnvironment {
                 from: folder.join("from"),
                 to: folder.join("to"),
+                size: None,
                 processors: setting.processors,
+                stop: setting.runner.stop,
             });
             self.admit_all(&mut set)?;
             let experiment = describe(&file_system(folder), set.has_programs());
             let sizes = self.sizes(setting.scale);
-            let experiment = set.play(experiment, &sizes, setting)?;
-            set.stop()?;
+            let mut experiment = set.play(experiment, &sizes, setting)?;
+            experiment.notes.extend(set.stop());
             Ok(vec![experiment])
         })
     }
@@ -86,9 +89,9 @@ impl FileCopyOptions {
         sizes_of_cases(&self.sizes, scale.pick(SIZES, SIZES_QUICK))
     }
 
-    /// Admits the mover as it is, with each mechanism, and where blocks can be shared also without
-    /// sharing; then the user's programs.
-    fn admit_all(&self, set: &mut TransferSet<CopyEnvironment>) -> Result<()> {
+    /// Admits the mover with its defaults, without sharing blocks if they can be shared, and with
+    /// each mechanism; then the user's programs.
+    fn admit_all(&self, set: &mut TransferSet<CopyEnvironment<'_>>) -> Result<()> {
         let processor = set.environment.processors.contender;
         let own = transfer::mover("underpass", MoverSettings::default())?;
         let paths = set.admit_worker(own, processor)?;
@@ -115,7 +118,7 @@ impl FileCopyOptions {
             let mut command = named.command(&[("{from}", &from), ("{to}", &to)]);
             command.version = process::version_of(&command);
             let worker = None;
-            set.admit(Ok(TransferContender { command, worker }))?;
+            set.admit(&named.name, Ok(TransferContender { command, worker }))?;
         }
         Ok(())
     }
@@ -129,13 +132,15 @@ fn times(size: u64) -> u64 {
     transfer::times(size, SAMPLE_BYTES, TIMES_MAX)
 }
 
-struct CopyEnvironment {
+struct CopyEnvironment<'a> {
     from: PathBuf,
     to: PathBuf,
+    size: Option<u64>,
     processors: Processors,
+    stop: &'a AtomicBool,
 }
 
-impl TransferEnvironment for CopyEnvironment {
+impl TransferEnvironment for CopyEnvironment<'_> {
     const NAME: &'static str = "copy";
     const METRICS_FIRST: &'static [PlayMetric] = &[read::TRANSFERS, read::CPU_PER_TRANSFER];
     const OTHER_SIDE: &'static str = "the bench";
@@ -143,17 +148,18 @@ impl TransferEnvironment for CopyEnvironment {
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>> {
         let sha256 = content::make(&self.from, TRIAL_BYTES, 0)?;
         let counts = self.transfer(&self.from, contender, 1)?;
-        let name = &contender.command.name;
-        if !self.to.exists() {
-            return Err(Error::Answer(format!("{name}: there is no copy")));
-        }
-        match content::hash(&self.to)? == sha256 {
-            true => Ok(counts),
-            false => Err(Error::Answer(format!("{name}: the copy has other bytes"))),
-        }
+        let compared = self.check(TRIAL_BYTES).and_then(|()| {
+            let mut both = self.files().into_iter();
+            match both.find(|(_, path)| content::hash(path).ok() != Some(sha256)) {
+                Some((what, _)) => Err(Error::Answer(format!("the {what} has other bytes"))),
+                None => Ok(counts),
+            }
+        });
+        compared.map_err(|error| error.of(&contender.command.name))
     }
 
-    fn prepare(&self, size: u64) -> Result<TransferCase> {
+    fn prepare(&mut self, size: u64) -> Result<TransferCase> {
+        self.size = Some(size);
         content::make(&self.from, size, 1)?;
         content::flush_to_disk(&self.from)?;
         let times = times(size);
@@ -176,9 +182,9 @@ impl TransferEnvironment for CopyEnvironment {
         if let Some(worker) = &mut contender.worker {
             let (from, to) = (file.to_string_lossy(), self.to.to_string_lossy());
             let job = ["copy", &from, &to, &times.to_string()];
-            return Ok(worker.job(&job)?.paths);
+            return Ok(worker.job(&job, self.stop)?.paths);
         }
-        // What a thread starts runs on the processor of the thread.
+        // Children run on the processor of the thread that starts them.
         let command = &contender.command;
         let run_all = || (0..times).try_for_each(|_| self.run_once(command));
         let done = thread::scope(|scope| scope.spawn(run_all).join());
@@ -188,27 +194,52 @@ impl TransferEnvironment for CopyEnvironment {
 
     /// Data that is removed before it is written back never has to be.
     fn finish(&self, size: u64, _times: u64) -> Result<()> {
-        let copied = std::fs::metadata(&self.to).context(|| "checking the copy".into())?;
-        if copied.len() != size {
-            let bytes = copied.len();
-            let what = format!("the copy has {bytes} bytes of {size}");
-            return Err(Error::Answer(what));
-        }
+        self.check(size)?;
         content::remove(&self.to)
     }
 
     fn recover(&mut self) -> Result<()> {
-        content::remove(&self.to)
+        content::remove(&self.to)?;
+        content::remove(&self.from)?;
+        let size = self.size;
+        size.map_or(Ok(()), |size| self.prepare(size).map(drop))
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
     }
 }
 
-impl CopyEnvironment {
+impl CopyEnvironment<'_> {
+    fn files(&self) -> [(&str, &Path); 2] {
+        [("copy", &self.to), ("source", &self.from)]
+    }
+
+    /// Checks that the copy and the source are files of this size: a program may have made anything
+    /// of them.
+    fn check(&self, size: u64) -> Result<()> {
+        for (what, path) in self.files() {
+            let why = match fs::symlink_metadata(path) {
+                Ok(file) if !file.is_file() => format!("the {what} is not a regular file"),
+                Ok(file) if file.len() == size => continue,
+                Ok(file) => format!("the {what} has {} bytes of {size}", file.len()),
+                Err(_) => format!("there is no {what}"),
+            };
+            return Err(Error::Answer(why));
+        }
+        Ok(())
+    }
+
     fn run_once(&self, command: &CommandSpec) -> Result<()> {
         if let Some(processor) = self.processors.contender {
             process::bind_to(processor)?;
         }
         content::remove(&self.to)?;
-        process::run(command, JOB_TIMEOUT)
+        let limit = RunLimit {
+            time: JOB_TIMEOUT,
+            stop: self.stop,
+        };
+        process::run(command, limit, |_| Ok(()))
     }
 }
 

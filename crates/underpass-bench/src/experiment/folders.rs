@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use super::ExperimentContext;
 use crate::contender::scratch::Scratch;
 use crate::document::Experiment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-/// Runs in a new directory below each folder, or in the scratch directory if there is none. A
-/// second experiment of the same variant gets the number of its folder.
+/// Runs in a new directory below each folder, or in the scratch directory without folders. A second
+/// experiment of the same variant gets the number of its folder. A folder that fails has an
+/// experiment with the reason, unless it is the only one.
 pub(crate) fn run_in_each(
     folders: &[PathBuf],
     setting: &ExperimentContext,
@@ -20,10 +21,15 @@ pub(crate) fn run_in_each(
     }
     let mut experiments: Vec<Experiment> = Vec::new();
     for folder in folders {
-        let scratch = Scratch::create(folder)?;
-        let done = run_in(scratch.path());
-        scratch.finish()?;
-        for mut experiment in done? {
+        let done = Scratch::create(folder).and_then(|scratch| {
+            let done = run_in(scratch.path());
+            scratch.finish().and(done)
+        });
+        let done = match done {
+            Err(error) if folders.len() > 1 => vec![not_measured(name, folder, &error)],
+            done => done?,
+        };
+        for mut experiment in done {
             let is_namesake = |one: &&Experiment| one.variant.starts_with(&experiment.variant);
             if let count @ 1.. = experiments.iter().filter(is_namesake).count() {
                 experiment.variant += &format!(", folder {}", count + 1);
@@ -32,4 +38,16 @@ pub(crate) fn run_in_each(
         }
     }
     Ok(experiments)
+}
+
+fn not_measured(name: &str, folder: &Path, error: &Error) -> Experiment {
+    let place = format!("in {}", folder.display());
+    Experiment {
+        name: name.into(),
+        title: format!("{name} {place}"),
+        notes: vec![format!("not measured: {error}")],
+        left_out: vec![place.clone()],
+        variant: place,
+        ..Experiment::default()
+    }
 }

@@ -9,7 +9,7 @@ use underpass::kernel_tls::probe_sending;
 use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
 use super::sample::{self as read, PlayMetric};
 use super::serving::{ServerContenders, ServerSet, ServerVariant};
-use super::sizes::{parse_size, sizes_of_cases};
+use super::sizes::{parse_count, parse_size, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::worker_process::WorkerProcess;
@@ -32,14 +32,13 @@ const SPAN_QUICK: Duration = Duration::from_millis(120);
 /// Below this a request costs more than its body.
 const LARGE: u64 = 1 << 20;
 
-/// The promise of our own server over HTTPS: what it costs beside the same bytes without it and
-/// their encryption alone.
+/// The promise of our own server over HTTPS: its cost divided by that of plain HTTP and encryption.
 const PROMISED_OVERHEAD: f64 = 1.15;
 
 /// About what two processors move over a loopback in a millisecond, in bytes.
 const MOVED_IN_A_MILLISECOND: u64 = 2_000_000;
 
-/// What to request.
+/// The options of `bench http`.
 #[derive(Args, Clone, Debug)]
 pub struct HttpOptions {
     /// Request files of these sizes, such as 300MB,1KiB [default: 300 MB]
@@ -47,10 +46,10 @@ pub struct HttpOptions {
           value_parser = parse_size)]
     sizes: Vec<u64>,
     /// Request this many different files of each size in turn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count::<usize>)]
     files: usize,
-    /// Keep this many connections open at once
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    /// Keep this many connections open
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Open a new connection for each request and have the server close it
     #[arg(long)]
@@ -64,7 +63,7 @@ pub struct HttpOptions {
     #[arg(long, value_name = "NAME=COMMAND")]
     path: Option<NamedCommand>,
     /// Send this many requests in each round [default: those that begin within about a second]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count::<u64>)]
     requests: Option<u64>,
     /// Measure our server also with each of these mechanisms alone; `none` measures it once
     #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',',
@@ -153,7 +152,8 @@ impl Measurable for HttpOptions {
             tls: Some((&self.tls, resumption)),
         };
         let mut path = self.path.as_ref().map(|path| path.command(&[]));
-        let path = path.as_mut().map(|path| WorkerProcess::start(path, None));
+        let path = path.as_mut();
+        let path = path.map(|path| WorkerProcess::start(path, None, setting.runner.stop));
         let path = path.transpose()?;
         let measured = ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             let mut cases = load.cases(cases, servers, &setting.runner)?;
@@ -186,8 +186,8 @@ impl HttpOptions {
         Some(ServerVariant::new("underpass, kernel TLS", &offload))
     }
 
-    /// What a large file costs over HTTPS beside plain HTTP by `read_write` and the encryption of
-    /// as many bytes; `None` where one of them was not measured.
+    /// The cost of a large file over HTTPS compared with plain HTTP by `read_write` and encryption
+    /// of as many bytes; `None` if one of them was not measured.
     fn note_of_sealing(&self, case: &Case, own: &[ServerVariant]) -> Option<String> {
         let (_, cipher) = self.tls.kernel_suite().filter(|_| case.x >= LARGE as f64)?;
         let plain = ServerVariant::only(Mechanism::ReadWrite).over_plain_http();
@@ -244,7 +244,7 @@ impl HttpOptions {
             ),
         };
         let mut variant = match self.files {
-            0 | 1 => format!("{connections} connections"),
+            1 => format!("{connections} connections"),
             files => format!("{connections} connections, {files} files"),
         };
         variant += &self.tls.suffix();

@@ -1,8 +1,8 @@
-//! `bench many`: what a server needs for thousands of connections, slow readers of one large file
-//! or idle ones, and how others fare beside them.
+//! `bench many`: the memory of a server for thousands of connections, slow readers of one large
+//! file or idle ones, and the latency of other requests meanwhile.
 //!
 //! ```text
-//!  restarted ─► hot requests ─► all connect, ─► all are held, beside hot requests ─► next
+//!  restarted ─► hot requests ─► all connect, ─► all are held, with hot requests ─► next
 //!               alone,          buffers fill    memory with them
 //!               memory before
 //! ```
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::cold::{HOT_BYTES, HOT_CONNECTIONS, HOT_INTERVAL, hot_stream};
-use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample, latencies};
+use super::sample::{self as read, HeldConnections, PlayMetric, PlaySample};
 use super::serving::{ServerContenders, ServerSet, ServerVariant};
-use super::sizes::{parse_size, size_label};
+use super::sizes::{parse_count, parse_size, size_label};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
 use crate::contender::server::ServerProcess;
@@ -38,11 +38,11 @@ use crate::tls::options::{TlsLoadOptions, TlsResumption};
 const SIZE_FULL: u64 = 1 << 30;
 const SIZE_QUICK: u64 = 64 << 20;
 
-/// How long all connections are held at once.
+/// The time for which all connections are held.
 const HOLD_FULL: Duration = Duration::from_secs(2);
 const HOLD_QUICK: Duration = Duration::from_millis(100);
 
-/// How long buffers may fill before all readers count as held.
+/// The limit for filling buffers; then all readers count as held.
 const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The promise of our own server: a thousand readers, a file of any size.
@@ -56,17 +56,17 @@ const IDLE_TLS_BYTES: f64 = 8192.0;
 const READER_TLS_BYTES: f64 = 24.0 * 1024.0;
 const JUDGED_CONNECTIONS: usize = 1000;
 
-/// The promise for an idle connection over HTTPS beside other servers.
+/// The promise for an idle connection over HTTPS: its share of the memory of other servers.
 const IDLE_TLS_SHARE: f64 = 0.5;
 
-/// What to request.
+/// The options of `bench many`.
 #[derive(Args, Clone, Debug)]
 pub struct ManyOptions {
     /// Have readers request a file of this size [default: 1 GiB, with --quick 64 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Hold this many connections
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Leave connections idle after a response of 1 KiB, instead of reading slowly
     #[arg(long, conflicts_with = "size")]
@@ -145,7 +145,6 @@ impl ManyOptions {
                 size_label(HOT_BYTES)
             ),
             metrics: read_all(&METRICS, &played),
-            latencies: latencies(&played),
             notes,
             ..Case::default()
         }))
@@ -188,7 +187,7 @@ impl ManyOptions {
         2 * hold + 100 + self.connections as u64 / 2
     }
 
-    /// Which promises our own server kept.
+    /// Returns notes on the promises that our own server kept or broke.
     fn judge(&self, servers: &ServerSet, played: &Played<PlaySample>) -> Vec<String> {
         let (own, samples) = (servers.name(0), &played.of(0)[..]);
         let first = match (self.idle, &self.tls.suite) {
@@ -232,7 +231,7 @@ impl ManyOptions {
         ))
     }
 
-    /// Whether our own server kept the promise for idle connections beside another one.
+    /// Whether our own server kept the promise for idle connections compared with another one.
     fn judge_beside(
         &self,
         (name, samples): (&str, &[&PlaySample]),
@@ -295,7 +294,7 @@ impl ManyOptions {
     }
 }
 
-/// Connections that are held, beside hot requests.
+/// Connections that are held while hot requests are sent.
 struct HeldLoad<'a> {
     hot: Vec<TestFile>,
     /// The file that the held connections request.
@@ -331,8 +330,8 @@ impl HeldLoad<'_> {
         })
     }
 
-    /// Holds all connections for a while, beside hot requests. Returns the server's resident memory
-    /// with all of them, and the latencies of those requests.
+    /// Holds all connections while hot requests are sent. Returns the server's resident memory with
+    /// all of them, and the latencies of the requests.
     fn hold_all(
         &self,
         server: &ServerProcess,

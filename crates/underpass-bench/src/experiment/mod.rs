@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::machine::Machine;
 use crate::rounds::runner::RoundRunner;
 
-/// How much work a round is.
+/// The amount of work in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunScale {
     /// Enough for figures worth keeping.
@@ -32,7 +32,6 @@ pub enum RunScale {
     Quick,
 }
 
-/// What all experiments of a run share.
 pub(crate) struct ExperimentContext<'a> {
     pub(crate) scratch: &'a Scratch,
     pub(crate) processors: Processors,

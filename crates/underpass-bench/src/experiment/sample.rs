@@ -1,7 +1,6 @@
-//! What one play of one contender cost, a load on a server or transfers of files, and the metrics
-//! of it.
+//! The cost of one play of a contender, a load on a server or transfers of files, and its metrics.
 
-use crate::document::{Latencies, PayloadPath, Unit};
+use crate::document::{PayloadPath, Unit};
 use crate::machine::proc::CpuSource;
 use crate::machine::window::{UsageWindow, note_of_bottleneck};
 use crate::rounds::contenders::ContenderList;
@@ -13,9 +12,6 @@ const FROM_STORAGE_MAX: f64 = 0.001;
 
 /// Share of cold files that has to come from storage.
 const COLD_MIN: f64 = 0.5;
-
-/// The quantiles of a distribution of latencies, as far as there are enough latencies for them.
-const QUANTILES: [f64; 10] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 #[derive(Clone)]
 pub(crate) struct PlaySample {
@@ -35,15 +31,14 @@ pub(crate) struct PlaySample {
     pub(crate) peak_resident_bytes: Option<u64>,
     /// The largest observed kernel memory in TCP buffers, machine-wide.
     pub(crate) tcp_buffer_bytes: Option<u64>,
-    /// What the contender's processes read from storage; `None` where the kernel doesn't count it.
+    /// Bytes that its processes read from storage; `None` if the kernel doesn't count them.
     pub(crate) storage_read_bytes: Option<u64>,
     /// By mechanism, from workers that count.
     pub(crate) paths: Vec<PayloadPath>,
-    /// Where connections were held during the load.
     pub(crate) held: Option<HeldConnections>,
 }
 
-/// What a server needs for connections that are held, and how it performs without them.
+/// The memory of a server with held connections, and its latencies without them.
 #[derive(Clone)]
 pub(crate) struct HeldConnections {
     pub(crate) connections: u64,
@@ -126,25 +121,6 @@ fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
     Some(*nanoseconds as f64 / 1e9)
 }
 
-/// The distribution of each contender's latencies in all rounds together.
-pub(crate) fn latencies(played: &Played<PlaySample>) -> Vec<Latencies> {
-    let of = |contender: usize| {
-        let rounds = played.of(contender);
-        let all = rounds.iter().flat_map(|one| &one.latencies_ns);
-        let mut all: Vec<u64> = all.copied().collect();
-        all.sort_unstable();
-        let quantiles = QUANTILES.iter();
-        (!rounds.is_empty()).then(|| Latencies {
-            contender,
-            count: all.len() as u64,
-            quantiles: quantiles
-                .filter_map(|&share| Some((share, quantile(&all, share)?)))
-                .collect(),
-        })
-    };
-    (0..played.contenders()).filter_map(of).collect()
-}
-
 /// The notes of each contender's rounds and of all of them together. `other_side` may be the
 /// bottleneck.
 pub(crate) fn notes_of(
@@ -189,7 +165,7 @@ fn notes_of_one(name: &str, other_side: &str, samples: &[&PlaySample]) -> Vec<St
     notes.into_iter().flatten().collect()
 }
 
-/// How many bytes each mechanism moved in all rounds together.
+/// Bytes that each mechanism moved in all rounds together.
 pub(crate) fn payload_paths(played: &Played<PlaySample>) -> Vec<PayloadPath> {
     let mut sums: Vec<PayloadPath> = Vec::new();
     for contender in 0..played.contenders() {
@@ -214,7 +190,7 @@ pub(crate) fn payload_paths(played: &Played<PlaySample>) -> Vec<PayloadPath> {
     sums
 }
 
-/// Where files have to be.
+/// The required place of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileResidency {
     /// In the page cache. This much may be read from storage nevertheless.
@@ -268,20 +244,24 @@ pub(crate) const REQUESTS: PlayMetric =
         Some(s.operations as f64 / s.window.seconds())
     });
 pub(crate) const P50: PlayMetric =
-    PlayMetric::seconds("p50", "response time, median", |s| s.latency(0.5));
+    PlayMetric::seconds("p50", "median response time", |s| s.latency(0.5));
 pub(crate) const HEAD: PlayMetric =
-    PlayMetric::seconds("head", "time to the head of a response, median", |s| {
+    PlayMetric::seconds("head", "median time to the head of a response", |s| {
         quantile(&s.heads_ns, 0.5)
     });
 pub(crate) const P90: PlayMetric =
-    PlayMetric::seconds("p90", "response time, 90th percentile", |s| s.latency(0.9));
+    PlayMetric::seconds("p90", "90th percentile of the response time", |s| {
+        s.latency(0.9)
+    });
 pub(crate) const P99: PlayMetric =
-    PlayMetric::seconds("p99", "response time, 99th percentile", |s| s.latency(0.99));
+    PlayMetric::seconds("p99", "99th percentile of the response time", |s| {
+        s.latency(0.99)
+    });
 pub(crate) const WORST: PlayMetric =
-    PlayMetric::seconds("worst", "response time, worst", |s| s.latency(1.0));
+    PlayMetric::seconds("worst", "worst response time", |s| s.latency(1.0));
 pub(crate) const P99_BEFORE: PlayMetric = PlayMetric::seconds(
     "p99_alone",
-    "response time without them, 99th percentile",
+    "99th percentile of the response time without them",
     |s| quantile(&s.held.as_ref()?.latencies_before_ns, 0.99),
 );
 pub(crate) const RESIDENT_EACH: PlayMetric = PlayMetric::lower(
@@ -396,24 +376,6 @@ mod tests {
         assert_eq!(few.latency(0.0), Some(0.001));
         assert_eq!(few.latency(1.0), Some(0.030));
         assert_eq!(observation([]).latency(1.0), None);
-    }
-
-    #[test]
-    fn latencies_are_those_of_all_rounds_together() {
-        let played = Played {
-            rounds: vec![
-                vec![Some(observation(1..=10))],
-                vec![Some(observation(11..=20))],
-            ],
-            repeated: 0,
-            disturbed: 0,
-        };
-        let reported = &latencies(&played)[0];
-        assert_eq!(reported.count, 20);
-        let expected = [(0.0, 0.001), (0.1, 0.002), (0.25, 0.005), (0.5, 0.010)];
-        assert_eq!(reported.quantiles[..4], expected);
-        let shares: Vec<f64> = reported.quantiles.iter().map(|&(share, _)| share).collect();
-        assert_eq!(shares, [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
 const COUNT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long a server may take to count what it has sent.
+/// The limit for a server to count its last responses.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Each completes "NAME failed …" where a server fails outside of the rounds.
@@ -42,7 +42,7 @@ pub(crate) const IN_CACHE: FileResidency = FileResidency::Cached {
     aside_bytes: 256 << 10,
 };
 
-/// What each server is tried with before anything is measured.
+/// The file that each server must deliver before anything is measured.
 const TRIAL: FileSet = FileSet {
     name: "trial",
     count: 1,
@@ -56,14 +56,14 @@ pub(crate) struct ServerVariant {
     scheme: VariantScheme,
 }
 
-/// What a variant of our server speaks in an experiment with TLS.
+/// The scheme of a variant of our server in an experiment with TLS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum VariantScheme {
     Https,
     PlainHttp,
 }
 
-/// Who takes part, and how all of them encrypt.
+/// The contenders, and the terms of their encryption.
 pub(crate) struct ServerContenders<'a> {
     pub(crate) own: &'a [ServerVariant],
     pub(crate) others: &'a [NamedCommand],
@@ -84,7 +84,6 @@ impl ServerVariant {
         ServerVariant::new("underpass", &[])
     }
 
-    /// Our server with only this mechanism.
     pub(crate) fn only(mechanism: Mechanism) -> ServerVariant {
         let name = format!("underpass, {mechanism} only");
         ServerVariant::new(&name, &["--only", mechanism.name()])
@@ -103,7 +102,6 @@ impl ServerVariant {
 /// The servers of an experiment, and the directory that all of them serve.
 pub(crate) struct ServerSet {
     site: PathBuf,
-    /// What each server was tried with.
     trial: Vec<TestFile>,
     tls: Option<TlsSetup>,
     processor: Option<usize>,
@@ -160,12 +158,15 @@ impl ServerSet {
             experiment.rounds = setting.runner.rounds;
             experiment.notes.extend(servers.list.missing());
             experiment.cases.extend(play(&mut servers)?);
-            Ok(vec![experiment])
+            experiment.left_out = servers.list.left_out();
+            Ok(experiment)
         });
-        // Each server is stopped whatever the result is; the first error is reported.
+        // Each server is stopped whatever the result is.
         let running = servers.entries.into_iter().filter_map(|entry| entry.server);
-        let stopped = error::all(running.map(ServerProcess::stop));
-        played.and_then(|experiments| stopped.map(|()| experiments))
+        let notes = error::notes(running.map(ServerProcess::stop));
+        let mut experiment = played?;
+        experiment.notes.extend(notes);
+        Ok(vec![experiment])
     }
 
     /// Admits servers that deliver a small file unchanged, and notes why others are left out. Our
@@ -186,7 +187,7 @@ impl ServerSet {
             let own = directory(&format!("server-{}", variants.len() + index))?;
             let setup = ServerSetup::of(named, (&self.site, self.tls.as_ref()), own)?;
             if let Err(error) = self.admit(setup, VariantScheme::Https) {
-                self.list.reject(error)?;
+                self.list.reject(&named.name, error)?;
             }
         }
         Ok(())
@@ -210,7 +211,8 @@ impl ServerSet {
         });
         if admitted.is_err() {
             let rejected = self.entries.pop().and_then(|entry| entry.server);
-            rejected.map_or(Ok(()), ServerProcess::stop)?;
+            // Why it is rejected matters more than how it ends.
+            let _ = rejected.map(ServerProcess::stop);
         } else {
             self.list.admit(self.entries[index].setup.name());
         }
@@ -249,7 +251,6 @@ impl ServerSet {
         self.entries[index].setup.name()
     }
 
-    /// The directory for files about this server.
     pub(crate) fn own_directory(&self, index: usize) -> &Path {
         self.entries[index].setup.own_directory()
     }
@@ -266,7 +267,8 @@ impl ServerSet {
 
     fn restart_with(&mut self, index: usize, metrics: MetricsMode) -> Result<()> {
         let entry = &mut self.entries[index];
-        entry.server.take().map_or(Ok(()), ServerProcess::stop)?;
+        // One that ignores SIGTERM is killed, and the next one is measured.
+        let _ = entry.server.take().map(ServerProcess::stop);
         let entry = &self.entries[index];
         let tls = self.tls_of(entry.scheme);
         let server = entry.setup.start(self.processor, metrics, tls)?;
@@ -315,7 +317,7 @@ impl ContenderSet for ServerSet {
 
     fn dismiss(&mut self, contender: usize) -> Result<()> {
         let server = self.entries[contender].server.take();
-        let _ = server.map_or(Ok(()), ServerProcess::stop);
+        let _ = server.map(ServerProcess::stop);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Sizes as people type and read them.
+//! Sizes, numbers and addresses as people type them, and labels for sizes.
 
 /// Each with the name that it has in a label.
 const UNITS: [(u64, &str); 6] = [
@@ -30,6 +30,35 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let number: u64 = number.parse().map_err(|_| "expected a whole number")?;
     let size = number.checked_mul(factor).filter(|&size| size > 0);
     size.ok_or_else(|| "expected a size of at least 1 byte".to_owned())
+}
+
+/// The largest number of connections, files, requests or rounds: products of two of them with a
+/// size are still numbers.
+const COUNT_MAX: u32 = 1_000_000;
+
+/// Parses a number of connections, files, requests or rounds, of which there is at least one.
+///
+/// # Errors
+/// The text is not a whole number, 0, or too large.
+pub fn parse_count<N: TryFrom<u32>>(text: &str) -> Result<N, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=COUNT_MAX).contains(number));
+    let number = number.and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| format!("expected a whole number from 1 to {COUNT_MAX}"))
+}
+
+/// Parses `HOST:PORT`, where the next port is used too.
+///
+/// # Errors
+/// The host, the port or the next port is missing.
+pub fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    let (host, port) = text.rsplit_once(':').ok_or("expected HOST:PORT")?;
+    match port.parse() {
+        Ok(port @ 1..=65534) if !host.is_empty() => Ok((host.to_owned(), port)),
+        _ => Err("expected a host, and a port from 1 to 65534".into()),
+    }
 }
 
 /// Formats a size as a whole number of the largest unit that divides it: `7 MB`, `10 KiB`, `1 GiB`.
@@ -66,6 +95,22 @@ mod tests {
         assert_eq!(sizes, expected);
         for text in ["", "MB", "7XB", "-1", "0", "99999999999G"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_begin_with_one() {
+        assert_eq!(parse_count::<usize>("1000000"), Ok(1_000_000));
+        for text in ["0", "-1", "", "1000001", "99999999999999999999", "x"] {
+            assert!(parse_count::<u64>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sink_has_a_host_and_a_port_with_one_after_it() {
+        assert_eq!(host_and_port("::1:70"), Ok(("::1".into(), 70)));
+        for text in ["here", ":70", "here:x", "here:0", "here:65535"] {
+            assert!(host_and_port(text).is_err(), "{text}");
         }
     }
 

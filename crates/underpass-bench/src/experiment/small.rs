@@ -7,19 +7,18 @@ use clap::Args;
 use super::closed::{ClosedCase, ClosedLoad, ExtraPasses};
 use super::sample::{self as read, PlayMetric};
 use super::serving::{ServerContenders, ServerSet, ServerVariant};
-use super::sizes::{parse_size, size_label, sizes_of_cases};
+use super::sizes::{parse_count, parse_size, size_label, sizes_of_cases};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
-use crate::document::{Axis, Case, Experiment, Unit};
+use crate::document::{Axis, Experiment, Unit};
 use crate::error::{Error, Result};
 use crate::load::{ConnectionReuse, Quota, allow_connections};
-use crate::stats::{RatioEstimate, RatioVerdict};
 
 /// Sizes of bodies around the crossover, in KiB.
 const CROSSOVER_KIB: &[u64] = &[1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
 const CROSSOVER_KIB_QUICK: &[u64] = &[1, 8, 16, 64, 256];
 
-/// How many files of each size are requested in turn.
+/// Number of files of each size, requested in turn.
 const FILES: usize = 64;
 
 /// For how long connections begin requests in a round.
@@ -33,14 +32,14 @@ const AROUND_MS: u64 = 50;
 const JOIN_MAX: u64 = 1 << 20;
 const JOINED_BODY_MAX: u64 = JOIN_MAX - (4 << 10);
 
-/// What to request.
+/// The options of `bench small`.
 #[derive(Args, Clone, Debug)]
 pub struct SmallOptions {
     /// Request bodies of these sizes, such as 1KiB,64KiB [default: 1 to 256 KiB]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
     sizes: Vec<u64>,
-    /// Keep this many connections open at once
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    /// Keep this many connections open
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parse_count::<usize>)]
     connections: usize,
     /// Measure this server too, as in 'nginx=nginx -p {own} -c {file:nginx.conf}' (docs/bench.md)
     #[arg(long = "server", value_name = "NAME=COMMAND")]
@@ -95,15 +94,9 @@ impl Measurable for SmallOptions {
             others: &self.servers,
             tls: None,
         };
-        let measured = ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
+        ServerSet::run(self.describe(), contenders, (setting, None), |servers| {
             load.cases(cases, servers, &setting.runner)
-        });
-        let mut experiments = measured?;
-        for experiment in &mut experiments {
-            let findings = findings(&experiment.cases);
-            experiment.notes.extend(crossover(&findings));
-        }
-        Ok(experiments)
+        })
     }
 }
 
@@ -151,114 +144,9 @@ impl SmallOptions {
     }
 }
 
-/// How one write compares with the other way at some size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finding {
-    Wins,
-    Loses,
-    /// The difference is within the spread.
-    Nothing,
-    TooFewRounds,
-}
-
-impl Finding {
-    /// From a comparison of figures of which higher ones are better.
-    fn of(comparison: &RatioEstimate) -> Finding {
-        match comparison.verdict {
-            RatioVerdict::Different if comparison.ratio > 1.0 => Finding::Wins,
-            RatioVerdict::Different => Finding::Loses,
-            RatioVerdict::NotDistinguishable => Finding::Nothing,
-            RatioVerdict::TooFewRounds => Finding::TooFewRounds,
-        }
-    }
-}
-
-/// By size, as the first metric compares the first two contenders.
-fn findings(cases: &[Case]) -> Vec<(u64, Finding)> {
-    let of_case = |case: &Case| {
-        let comparison = case.metrics.first()?.comparisons.get(1)?.as_ref()?;
-        Some((case.x as u64, Finding::of(comparison)))
-    };
-    cases.iter().filter_map(of_case).collect()
-}
-
-/// At which sizes one write wins, at which it loses, and at which the difference is not known.
-fn crossover(findings: &[(u64, Finding)]) -> Option<String> {
-    findings.first()?;
-    let sizes = |wanted: Finding| {
-        let found = findings.iter().filter(|(_, finding)| *finding == wanted);
-        let labels: Vec<String> = found.map(|&(size, _)| size_label(size)).collect();
-        (!labels.is_empty()).then(|| labels.join(", "))
-    };
-    if sizes(Finding::TooFewRounds).is_some() {
-        return Some("too few rounds to show where one write wins; see --rounds".into());
-    }
-    let at = |wanted| sizes(wanted).unwrap_or_else(|| "none of these sizes".to_owned());
-    let line = format!(
-        "one write wins at {}; it loses at {}",
-        at(Finding::Wins),
-        at(Finding::Loses)
-    );
-    Some(match sizes(Finding::Nothing) {
-        None => line,
-        Some(undecided) => format!("{line}; at {undecided} there is no distinguishable difference"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn said(findings: &[(u64, Finding)]) -> String {
-        let sizes = findings.iter().map(|&(kib, finding)| (kib << 10, finding));
-        crossover(&sizes.collect::<Vec<_>>()).unwrap_or_default()
-    }
-
-    use Finding::{Loses, Nothing, TooFewRounds, Wins};
-
-    #[test]
-    fn every_size_is_listed_once() {
-        let mixed = [
-            (1, Wins),
-            (16, Wins),
-            (24, Nothing),
-            (48, Loses),
-            (64, Loses),
-        ];
-        assert_eq!(
-            said(&mixed),
-            "one write wins at 1 KiB, 16 KiB; it loses at 48 KiB, 64 KiB; at 24 KiB there is no \
-             distinguishable difference"
-        );
-        assert_eq!(
-            said(&[(1, Loses), (2, Loses)]),
-            "one write wins at none of these sizes; it loses at 1 KiB, 2 KiB"
-        );
-    }
-
-    #[test]
-    fn where_nothing_is_sure_nothing_is_claimed() {
-        assert!(said(&[(1, Wins), (2, TooFewRounds)]).starts_with("too few rounds"));
-        assert_eq!(said(&[]), "");
-    }
-
-    #[test]
-    fn more_requests_for_the_same_time_are_a_win() {
-        let comparison = |verdict, ratio| RatioEstimate {
-            verdict,
-            ratio,
-            low: ratio,
-            high: ratio,
-            confidence: 0.97,
-        };
-        assert_eq!(Finding::of(&comparison(RatioVerdict::Different, 1.4)), Wins);
-        assert_eq!(
-            Finding::of(&comparison(RatioVerdict::Different, 0.7)),
-            Loses
-        );
-        let unclear = comparison(RatioVerdict::NotDistinguishable, 1.4);
-        assert_eq!(Finding::of(&unclear), Nothing);
-    }
 
     #[test]
     fn a_body_that_is_never_sent_in_one_write_is_rejected() {

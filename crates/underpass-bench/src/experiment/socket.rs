@@ -1,12 +1,13 @@
 //! `bench socket`: a file through a TCP socket, by size and mechanism.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueEnum};
 use underpass::{Mechanism, limits};
 
 use super::sample::PlayMetric;
-use super::sizes::{parse_size, sizes_of_cases};
+use super::sizes::{host_and_port, parse_size, sizes_of_cases};
 use super::transfer::{self, TransferCase, TransferContender, TransferEnvironment, TransferSet};
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
@@ -41,7 +42,7 @@ const TRIAL_BYTES: u64 = 3 * MB + 17;
 /// Buffers for read/write. The largest is the mover's default.
 const BUFFERS: [u64; 4] = [limits::BUFFER_BYTES as u64, 64 << 10, 8 << 10, 4 << 10];
 
-/// What to send, and to which receiver.
+/// The options of `bench socket`.
 #[derive(Args, Clone, Debug)]
 pub struct SocketOptions {
     /// Send files of these sizes, such as 7MB,1GiB [default: 7 to 1000 MB]
@@ -68,15 +69,6 @@ enum ReceiverChoice {
     Both,
 }
 
-fn host_and_port(text: &str) -> Result<(String, u16), String> {
-    let (host, port) = text.rsplit_once(':').ok_or("expected HOST:PORT")?;
-    let port: u16 = port.parse().map_err(|_| "the port is not a number")?;
-    match port.checked_add(1) {
-        Some(_) if !host.is_empty() => Ok((host.to_owned(), port)),
-        _ => Err("expected a host, and a port below 65535".into()),
-    }
-}
-
 impl Measurable for SocketOptions {
     fn weight(&self, scale: RunScale, rounds: usize) -> u64 {
         let contenders = (2 + BUFFERS.len() + self.peers.len()) as u64;
@@ -85,7 +77,6 @@ impl Measurable for SocketOptions {
         all * contenders * (rounds as u64 + 1) * self.modes().len() as u64
     }
 
-    /// Makes an experiment for each way of receiving.
     fn run(&self, setting: &ExperimentContext) -> Result<Vec<Experiment>> {
         let mut set = TransferSet::new(SocketEnvironment {
             scale: setting.scale,
@@ -93,6 +84,7 @@ impl Measurable for SocketOptions {
             mode: ReceiveMode::Discard,
             receiver: TestReceiver::start()?,
             folder: setting.scratch.subdirectory("socket")?,
+            stop: setting.runner.stop,
         });
         let zero_copy = [Mechanism::Sendfile, Mechanism::Splice].map(transfer::mover_with);
         let own = zero_copy
@@ -107,7 +99,9 @@ impl Measurable for SocketOptions {
             let sizes = self.sizes(setting.scale);
             experiments.push(set.play(self.describe(mode), &sizes, setting)?);
         }
-        set.stop()?;
+        let last = experiments.last_mut();
+        last.into_iter()
+            .for_each(|one| one.notes.extend(set.stop()));
         Ok(experiments)
     }
 }
@@ -121,16 +115,17 @@ fn times(size: u64, scale: RunScale) -> u64 {
     transfer::times(size, sample_bytes, TIMES_MAX)
 }
 
-struct SocketEnvironment {
+struct SocketEnvironment<'a> {
     scale: RunScale,
     /// The host of another receiver, and its port that discards; the next port copies.
     remote: Option<(String, u16)>,
     mode: ReceiveMode,
     receiver: TestReceiver,
     folder: PathBuf,
+    stop: &'a AtomicBool,
 }
 
-impl SocketEnvironment {
+impl SocketEnvironment<'_> {
     /// Sends a file; the worker must report as many bytes.
     fn send(
         &self,
@@ -141,7 +136,7 @@ impl SocketEnvironment {
         let name = &contender.command.name;
         let worker = contender.worker.as_mut();
         let worker = worker.ok_or_else(|| Error::Contender(format!("{name} takes no jobs")))?;
-        let done = worker.job(&["send", &file.to_string_lossy(), address])?;
+        let done = worker.job(&["send", &file.to_string_lossy(), address], self.stop)?;
         let bytes = std::fs::metadata(file).map_or(0, |file| file.len());
         match done.bytes == bytes {
             true => Ok(done.paths),
@@ -165,7 +160,7 @@ impl SocketEnvironment {
     }
 }
 
-impl TransferEnvironment for SocketEnvironment {
+impl TransferEnvironment for SocketEnvironment<'_> {
     const NAME: &'static str = "socket";
     const METRICS_FIRST: &'static [PlayMetric] = &[];
     const OTHER_SIDE: &'static str = "the receiver";
@@ -188,7 +183,7 @@ impl TransferEnvironment for SocketEnvironment {
         })
     }
 
-    fn prepare(&self, size: u64) -> Result<TransferCase> {
+    fn prepare(&mut self, size: u64) -> Result<TransferCase> {
         let file = self.folder.join(size.to_string());
         if !file.exists() {
             content::make(&file, size, 1)?;
@@ -231,10 +226,14 @@ impl TransferEnvironment for SocketEnvironment {
         }
     }
 
-    /// What still arrives from the failed contender must not count for the next one.
+    /// Late bytes from the failed contender must not count for the next one.
     fn recover(&mut self) -> Result<()> {
         self.receiver = TestReceiver::start()?;
         Ok(())
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        self.stop
     }
 }
 
@@ -285,19 +284,6 @@ impl SocketOptions {
                 unit: Unit::Bytes,
             },
             ..Experiment::default()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sink_has_a_host_and_a_port_with_one_after_it() {
-        assert_eq!(host_and_port("::1:70"), Ok(("::1".into(), 70)));
-        for text in ["here", ":70", "here:x", "here:65535"] {
-            assert!(host_and_port(text).is_err(), "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Moving a file once or several times: what `socket` and `copy` share.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use underpass::Mechanism;
 
@@ -26,7 +27,6 @@ const PROGRAM_TIMES_MAX: u64 = 40;
 /// The largest file that is moved under strace, which makes each call a hundred times slower.
 const TRACED_BYTES_MAX: u64 = 64 << 20;
 
-/// The metrics of any transfer of a file.
 const METRICS: [PlayMetric; 8] = [
     read::CPU_PER_GIB,
     read::THROUGHPUT,
@@ -38,7 +38,7 @@ const METRICS: [PlayMetric; 8] = [
     read::ITS_PAGE_FAULTS,
 ];
 
-/// How often a file of that size is moved for one figure: until it is about `sample_bytes`.
+/// The number of moves of a file of this size for one figure: about `sample_bytes` together.
 pub(crate) fn times(size: u64, sample_bytes: u64, times_max: u64) -> u64 {
     (sample_bytes / size.max(1)).clamp(1, times_max)
 }
@@ -96,21 +96,21 @@ impl TransferContender {
     }
 }
 
-/// Where files are moved from and to.
+/// The source and the destination of transfers.
 pub(crate) trait TransferEnvironment {
     const NAME: &'static str;
 
     /// Those that come before the metrics of any transfer.
     const METRICS_FIRST: &'static [PlayMetric];
 
-    /// Who else may be the bottleneck.
+    /// The name of the other side, which may be the bottleneck.
     const OTHER_SIDE: &'static str;
 
     /// Has a contender move a small file, and compares the bytes that arrive. An error names it.
     fn verify(&self, contender: &mut TransferContender) -> Result<Vec<PayloadPath>>;
 
     /// Creates the file of a case, where it doesn't exist yet.
-    fn prepare(&self, size: u64) -> Result<TransferCase>;
+    fn prepare(&mut self, size: u64) -> Result<TransferCase>;
 
     fn transfer(
         &self,
@@ -122,15 +122,17 @@ pub(crate) trait TransferEnvironment {
     /// Checks after the measurement that everything arrived, and cleans up.
     fn finish(&self, size: u64, times: u64) -> Result<()>;
 
-    /// Discards what a failed contender has left behind.
+    /// Discards leftovers of a failed contender, and replaces files that it may have changed.
     fn recover(&mut self) -> Result<()>;
+
+    /// Set when the user wants to stop.
+    fn stop(&self) -> &AtomicBool;
 }
 
-/// A file of one size that is moved.
 pub(crate) struct TransferCase {
     pub(crate) file: PathBuf,
     pub(crate) size: u64,
-    /// How often it is moved for one figure.
+    /// Number of moves for one figure.
     pub(crate) times: u64,
     /// The same in words.
     pub(crate) load: String,
@@ -159,16 +161,19 @@ impl<E: TransferEnvironment> TransferSet<E> {
         mut command: CommandSpec,
         processor: Option<usize>,
     ) -> Result<Vec<PayloadPath>> {
-        let worker = WorkerProcess::start(&mut command, processor);
-        self.admit(worker.map(|worker| TransferContender {
+        let name = command.name.clone();
+        let worker = WorkerProcess::start(&mut command, processor, self.environment.stop());
+        let contender = worker.map(|worker| TransferContender {
             command,
             worker: Some(worker),
-        }))
+        });
+        self.admit(&name, contender)
     }
 
     /// Admits a contender that moves a small file unchanged, and notes why another is left out.
     pub(crate) fn admit(
         &mut self,
+        name: &str,
         contender: Result<TransferContender>,
     ) -> Result<Vec<PayloadPath>> {
         let tried = contender.and_then(|mut contender| {
@@ -177,12 +182,12 @@ impl<E: TransferEnvironment> TransferSet<E> {
         });
         match tried {
             Ok((contender, counts)) => {
-                self.list.admit(&contender.command.name);
+                self.list.admit(name);
                 self.contenders.push(contender);
                 Ok(counts)
             }
             Err(error) => {
-                self.list.reject(error)?;
+                self.list.reject(name, error)?;
                 self.environment.recover()?;
                 Ok(Vec::new())
             }
@@ -209,17 +214,28 @@ impl<E: TransferEnvironment> TransferSet<E> {
             runner
                 .progress
                 .begin(&format!("{} {variant}, {label}", E::NAME));
-            experiment.cases.extend(self.case(size, runner)?);
+            match self.case(size, runner) {
+                Ok(case) => experiment.cases.extend(case),
+                Err(error) if experiment.cases.is_empty() => return Err(error),
+                Err(error) => {
+                    let label = size_label(size);
+                    experiment.left_out = vec![label.clone()];
+                    let note = format!("{label} was not measured: {error}");
+                    experiment.notes.push(note);
+                    return Ok(experiment);
+                }
+            }
         }
         if !runner.is_stopped() {
             self.add_calls(&mut experiment, setting)?;
         }
+        experiment.left_out = self.list.left_out();
         Ok(experiment)
     }
 
-    /// Stops all contenders; returns the first error.
-    pub(crate) fn stop(&mut self) -> Result<()> {
-        error::all(self.contenders.iter_mut().map(TransferContender::stop))
+    /// Stops all contenders; returns notes on those that had to be killed.
+    pub(crate) fn stop(&mut self) -> Vec<String> {
+        error::notes(self.contenders.iter_mut().map(TransferContender::stop))
     }
 
     pub(crate) fn has_programs(&self) -> bool {

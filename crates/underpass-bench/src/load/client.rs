@@ -30,7 +30,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// No load may last longer, whatever it was asked to fetch.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a sleep may last while requests of an open stream become due.
+/// The longest sleep while requests of an open stream become due.
 const OPEN_WAIT: Duration = Duration::from_millis(1);
 
 const EVENTS_MAX: usize = 256;
@@ -64,7 +64,7 @@ pub(crate) enum OpenEnd<'a> {
     With(&'a AtomicBool),
 }
 
-/// How much a closed stream requests.
+/// The amount of requests of a closed stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Quota {
     Requests(u64),
@@ -112,7 +112,6 @@ struct RunningStream<'a> {
 }
 
 impl<'a> LoadClient<'a> {
-    /// Opens every connection.
     pub(crate) fn connect(
         address: &ServerAddress,
         stream: LoadStream<'a>,
@@ -226,8 +225,8 @@ impl<'a> RunningStream<'a> {
         }
     }
 
-    /// Where the client itself woke late, the request is due now and not in the past: the server
-    /// isn't charged for the client's delays.
+    /// If the client itself wakes late, the request is due now and not in the past: the server is
+    /// not charged for the client's delays.
     fn add_due(&mut self, now: Instant) {
         let LoadPace::Open { interval, .. } = self.stream.pace else {
             return;

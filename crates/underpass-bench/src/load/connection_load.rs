@@ -1,4 +1,4 @@
-//! Many connections that are open at once and request little: they read slowly or are idle.
+//! Many simultaneous connections that request little: they read slowly or are idle.
 
 use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
@@ -10,7 +10,7 @@ use super::request::RequestTarget;
 use super::transport::ServerAddress;
 use crate::error::{Error, Result};
 
-/// What a slow reader reads at a time, and how long all of them then pause.
+/// Bytes that a slow reader reads at a time, and the pause of all of them afterwards.
 const RECEIVE_BYTES: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -107,7 +107,7 @@ impl ConnectionLoad {
         }
     }
 
-    /// Has a quarter of them read a little of what they are owed.
+    /// Has a quarter of them read a little.
     fn pass(&mut self) -> Result<()> {
         self.passes += 1;
         let reading = (1..).zip(&mut self.exchanges);

@@ -27,14 +27,13 @@ const HASHED_BYTES_MAX: usize = 256 << 10;
 /// Within this time something of a response arrives that is waited for by itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where bodies go.
 pub(crate) struct BodySink {
     /// Its length bounds one receive. Where bodies are discarded, its pages stay untouched.
     space: Vec<u8>,
     hash: Option<Sha256>,
 }
 
-/// How far an exchange is after one receive.
+/// The state of an exchange after one receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveProgress {
     Complete,
@@ -85,7 +84,7 @@ impl BodySink {
         }
     }
 
-    /// The hash of what was received since the last call, if it was hashed.
+    /// The hash of the bytes received since the last call, if they were hashed.
     pub(super) fn finish(&mut self) -> Option<Sha256Hash> {
         Some(self.hash.as_mut()?.finalize_reset().into())
     }
@@ -154,7 +153,6 @@ impl ClientExchange {
         self.transport.is_readable()
     }
 
-    /// Sends a request.
     pub(crate) fn begin(&mut self, target: &RequestTarget, due: Instant) -> Result<()> {
         debug_assert!(self.is_idle(), "one request at a time");
         self.since = due;
@@ -211,7 +209,7 @@ impl ClientExchange {
         }
     }
 
-    /// Checks that what came with the end of a response is none of the next one.
+    /// Checks that nothing follows the end of a response.
     fn check_rest(&mut self) -> Result<ReceiveProgress> {
         match self.transport.idle() {
             Err(error) if error.would_block() => Ok(ReceiveProgress::Complete),

@@ -40,8 +40,8 @@ fn go_on_unless(stop: &AtomicBool) -> Result<()> {
     }
 }
 
-/// Has other threads of this process run before this one: beside what is measured, receiving must
-/// not take time that would count as the server's.
+/// Gives other threads of this process priority over this one: its receiving must not take time
+/// that would count as the server's.
 pub(crate) fn give_way() {
     const LOWEST: i32 = 19;
     // setpriority(2): on Linux each thread has its own, and a lower one is always allowed.

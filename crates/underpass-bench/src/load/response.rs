@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// More headers than any file server sends; more of them are an error.
 const HEADERS_MAX: usize = 32;
 
-/// What follows a complete head.
+/// The framing of the body after a complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     pub(crate) head_bytes: usize,

@@ -58,12 +58,10 @@ impl TestFile {
         RequestTarget::get(address, &self.url_path, self.bytes, reuse)
     }
 
-    /// See [`content::evict`].
     pub(crate) fn evict(&self) -> Result<()> {
         content::evict(&self.path)
     }
 
-    /// See [`content::warm`].
     pub(crate) fn warm(&self) -> Result<()> {
         content::warm(&self.path)
     }

@@ -152,7 +152,7 @@ impl Sealing {
     }
 }
 
-/// Plays a script, which begins behind a first request, against a client.
+/// Plays a script, which starts after a first request, against a client.
 fn play(
     suite: &str,
     script: impl FnOnce(&mut Sealing) + Send + 'static,

@@ -1,4 +1,4 @@
-//! What a connection of the load is made of: a socket, and TLS on it where a server has it.
+//! The transport of a connection: a socket, and TLS on it if the server has TLS.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,13 +11,13 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::error::{Error, ErrorContext, Result};
 use crate::tls::{TlsClient, TlsStream};
 
-/// A server on the loopback accepts a connection at once or not at all.
+/// A server on the loopback accepts a connection immediately or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server may leave a request in its socket.
+/// The limit for a server to read a request from its socket.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a server listens, and how it is spoken to.
+/// The address of a server, and its TLS settings.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerAddress {
     pub(crate) socket: SocketAddr,
@@ -32,13 +32,13 @@ pub(super) struct ClientTransport {
 
 enum TransportSecurity {
     Plain,
-    /// A handshake has not begun, and has taken no ticket yet.
+    /// The handshake has not started, and has not taken a ticket yet.
     Client(TlsClient),
     Tls(Box<TlsStream>),
 }
 
 impl ClientTransport {
-    /// Opens a connection. Where the server has TLS, a handshake has not begun.
+    /// Opens a connection, without the TLS handshake.
     pub(super) fn connect(address: &ServerAddress) -> Result<ClientTransport> {
         let context = || format!("connecting to {}", address.socket);
         let stream = TcpStream::connect_timeout(&address.socket, CONNECT_TIMEOUT);

@@ -1,4 +1,4 @@
-//! This machine, and what makes its figures doubtful.
+//! This machine, and reasons to doubt its figures.
 
 pub(crate) mod network;
 pub(crate) mod noise;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// The machine of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
-    /// How many processors it has.
+    /// Number of processors.
     pub processors: usize,
     /// The model of the first one, as the kernel names it.
     pub processor_model: String,
@@ -34,7 +34,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the properties of this machine.
     pub(crate) fn look(directory: &Path) -> Machine {
         let cpus = CpuInfo::current().ok();
         let model = cpus.as_ref().and_then(|cpus| cpus.model_name(0));
@@ -53,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// One line for people, with the version of the kernel and not who has built it.
+    /// One line for people, with the version of the kernel but not its builder.
     pub fn describe(&self) -> String {
         let version = self.kernel.split('-').next().unwrap_or_default();
         let kind = if self.virtual_machine {
@@ -74,7 +73,7 @@ impl Machine {
     }
 }
 
-/// What makes figures of this machine doubtful, before anything is measured.
+/// Reasons to doubt figures of this machine, before anything is measured.
 pub(crate) fn warnings() -> Vec<String> {
     [processor_quota(), frequency_scaling(), few_processors()]
         .into_iter()
@@ -110,7 +109,7 @@ fn frequency_scaling() -> Option<String> {
     (governor != "performance").then(|| {
         format!(
             "the processors change their frequency (governor {governor}), so later rounds may be \
-             faster or slower; `cpupower frequency-set -g performance` prevents that"
+             faster or slower; \"cpupower frequency-set -g performance\" prevents that"
         )
     })
 }

@@ -14,7 +14,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{Error, ErrorContext, Result};
 
-/// What servers are usually under, and what the kernel's default is.
+/// The usual control of servers, and the kernel's default.
 pub(crate) const USUAL_CONTROLS: [&str; 2] = ["bbr", "cubic"];
 
 /// Both exist initially, and the kernel uses the more specific one.
@@ -34,7 +34,7 @@ pub(crate) fn under<T>(control: &str, work: impl FnOnce() -> Result<T>) -> Resul
 }
 
 fn set_up_loopback(control: &str) -> Result<()> {
-    // For the check of each server; there is no socket yet.
+    // For the check of each server; no socket exists yet.
     run("ss", "-Htn")?;
     run("ip", "link set lo up")?;
     for route in LOCAL_ROUTES {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::machine::proc;
 
-/// How long the machine is watched before a round.
+/// The time for which the machine is watched before a round.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Share of one processor that may be busy while nothing is measured.

@@ -23,10 +23,10 @@ const TICK: Duration = Duration::from_millis(10);
 /// Ticks and nanoseconds may differ by this much before a thread must have come and gone.
 const TICK_SLACK: Duration = Duration::from_millis(30);
 
-/// The parent of all kernel threads; in a container there are none.
+/// The parent of all kernel threads; a container doesn't show them.
 const KTHREADD: i32 = 2;
 
-/// What a process and its descendants have used so far.
+/// The usage of a process and its descendants so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CpuReading {
     by_thread: BTreeMap<i32, Duration>,
@@ -36,7 +36,7 @@ pub(crate) struct CpuReading {
     context_switches: u64,
 }
 
-/// What a process and its descendants used between two readings.
+/// The usage of a process and its descendants between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ResourceUsage {
     /// User and system time together.
@@ -59,7 +59,7 @@ pub(crate) enum CpuSource {
     Ticks,
 }
 
-/// What all processors together did since the machine started.
+/// The time of all processors together since the machine started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MachineTime {
     pub(crate) busy: Duration,
@@ -78,7 +78,7 @@ impl CpuReading {
         CpuReading::of_all([pid])
     }
 
-    /// What the children of this process used that ended and were waited for.
+    /// The usage of children of this process that ended and were waited for.
     pub(crate) fn of_children() -> Result<CpuReading> {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context(|| "reading usage".into())?;
         let of = |time: TimeVal| Duration::from_micros(time.num_microseconds().unsigned_abs());

@@ -77,7 +77,6 @@ fn create_group(hierarchy: &Path, prefix: &str) -> Result<PathBuf> {
 }
 
 fn remove_groups(hierarchy: &Path, prefix: &str) {
-    // Usually there are none.
     for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
             let _ = fs::remove_dir(entry.path());
@@ -91,8 +90,8 @@ fn has_io_controller() -> bool {
     controllers.split_whitespace().any(|name| name == "io")
 }
 
-/// The disk of a directory, as `major:minor`. Limits apply to whole disks; the directory of a
-/// partition in sysfs is inside that of its disk.
+/// The disk of a directory, as `major:minor`. Limits apply to whole disks; sysfs has the directory
+/// of a partition inside that of its disk.
 fn whole_disk(directory: &Path) -> Result<String> {
     let context = || format!("finding the disk of {}", directory.display());
     let device = fs::metadata(directory).context(context)?.dev();

@@ -1,4 +1,4 @@
-//! What a process used while something ran, and what else the machine did.
+//! The usage of a process while something ran, and other load on the machine.
 //!
 //! The figure is the process's own processor time. The other readings show whether it can be
 //! believed: the time of this program, which makes the load or receives the bytes (was it the
@@ -16,7 +16,7 @@ use crate::stats::Spread;
 /// keeping.
 const FOREIGN_SHARE_MAX: f64 = 0.10;
 
-/// Less than this is no finding: the clocks behind it tick every 10 ms.
+/// Less than this is ignored: the clocks tick every 10 ms.
 const FOREIGN_MIN: Duration = Duration::from_millis(60);
 
 /// Shares above and below which this program and not the process was the limit.
@@ -31,10 +31,8 @@ const POLL: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone)]
 pub(crate) struct UsageWindow {
     pub(crate) wall: Duration,
-    /// What the process and its descendants used.
     pub(crate) used: ResourceUsage,
     pub(crate) cpu_source: CpuSource,
-    /// What this program used.
     pub(crate) bench_cpu: Duration,
     /// Processor time of everything else on this machine.
     pub(crate) foreign_cpu: Duration,
@@ -131,12 +129,10 @@ impl UsageWindow {
         self.bench_cpu.as_secs_f64() / self.seconds()
     }
 
-    /// Wall time in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.wall.as_secs_f64()
     }
 
-    /// The process's processor time in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         self.used.cpu.as_secs_f64()
     }
@@ -172,7 +168,7 @@ pub(crate) fn note_of_bottleneck(
     })
 }
 
-/// What a process used so far, once it has nothing left to do for the last load.
+/// The usage of a process so far, once it is idle after the last load.
 pub(crate) fn settled(root: u32) -> Result<CpuReading> {
     let start = Instant::now();
     let mut earlier = CpuReading::of_tree(root)?;

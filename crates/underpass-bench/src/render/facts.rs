@@ -4,9 +4,10 @@ use super::figure::duration;
 use crate::document::{Case, Document, Experiment, RunOutcome};
 
 pub(super) const HOW_TO_READ: &str = "A figure is the median of the rounds, with the least and \
-    the greatest beside it. Contenders take turns within a round. A ratio is the median of the \
-    ratios within each round, with its interval of 95 % confidence (sign test); where that \
-    interval contains 1, or there are too few rounds, the table says so instead of a ratio.";
+    the greatest beside it. Contenders take turns within a round. A ratio says how many \
+    times as good the first of two is: above 1 it is better. It is the median of the ratios \
+    within each round, with its interval of 95 % confidence (sign test); where that interval \
+    contains 1, or there are too few rounds, the table says so instead of a ratio.";
 
 pub(super) const TOO_FEW_ROUNDS: &str =
     "Too few rounds to print any ratio here: at least six are needed.";
@@ -19,7 +20,6 @@ impl Document {
         format!("{} {} on {date}, in {took}", tool.name, tool.version)
     }
 
-    /// A warning if the run was interrupted.
     pub(super) fn interruption(&self) -> Option<&'static str> {
         (self.outcome == RunOutcome::Interrupted)
             .then_some("This run was interrupted: the report has what was complete by then.")
@@ -62,7 +62,6 @@ impl Experiment {
         versions.filter(|(_, version)| !version.is_empty())
     }
 
-    /// The loads, each once.
     pub(super) fn loads(&self) -> Vec<String> {
         let mut loads: Vec<&str> = Vec::new();
         for case in &self.cases {
@@ -116,7 +115,8 @@ impl Experiment {
     }
 }
 
-fn first_to_last(labels: &[&str]) -> String {
+/// `7 MB to 1 GB`.
+pub(super) fn first_to_last(labels: &[&str]) -> String {
     match labels {
         [one] => (*one).to_owned(),
         [first, .., last] => format!("{first} to {last}"),

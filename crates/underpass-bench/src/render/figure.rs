@@ -94,6 +94,17 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
+impl RatioEstimate {
+    /// The ratio turned so that above 1 the first of the two is better.
+    pub(super) fn times_as_good(mut self, better: Option<Better>) -> RatioEstimate {
+        if better == Some(Better::Lower) {
+            self.ratio = 1.0 / self.ratio;
+            (self.low, self.high) = (1.0 / self.high, 1.0 / self.low);
+        }
+        self
+    }
+}
+
 /// The confidence interval of the median ratio.
 pub(super) fn interval(comparison: &RatioEstimate) -> String {
     format!("{}–{}", ratio(comparison.low), ratio(comparison.high))
@@ -108,7 +119,7 @@ pub(super) fn in_words(verdict: RatioVerdict) -> &'static str {
     }
 }
 
-/// The better direction, to follow a metric's name; empty if there is none.
+/// The better direction, to follow a metric's name; empty without one.
 pub(super) fn direction(better: Option<Better>) -> &'static str {
     match better {
         Some(Better::Lower) => "lower is better",

@@ -4,6 +4,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
+use super::answer::answers;
 use super::chart::{marks, swatch};
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
@@ -26,6 +27,14 @@ impl Document {
             (marks())
             header {
                 h1 { "What " (name) " measured" }
+                @let answers = answers(self);
+                @if !answers.is_empty() {
+                    ul.answer {
+                        @for (question, text) in &answers {
+                            li { strong { (question) } ": " (text) }
+                        }
+                    }
+                }
                 p.muted { (self.origin()) }
                 @if let Some(summary) = summary_table(self) { div.summary { (table(&summary)) } }
                 @if experiments.len() > 1 {
@@ -100,7 +109,6 @@ fn section(experiment: &Experiment, id: &str, scales: &MetricScales) -> Markup {
                     Importance::Further => details { summary { (group.title) } (tables(&group)) },
                 }
             }
-            (charts_of(""))
             (titled_list("Bytes by mechanism", &experiment.payload_paths()))
             (titled_list("System calls per operation", &experiment.system_calls()))
             (titled_list("Notes", &experiment.all_notes()))
@@ -135,18 +143,13 @@ fn charts(experiment: &Experiment, plots: &[&Plot]) -> Markup {
 fn figure(experiment: &Experiment, plot: &Plot) -> Markup {
     let name = |place: &usize| &experiment.contenders[*place].name;
     html! {
-        figure.has-narrow[plot.narrow.is_some()] {
+        figure {
             figcaption { h3 { (plot.words.title) } p { (plot.words.description) } }
-            @if let Some((places, marks)) = &plot.legend {
-                ul.key { @for at in places { li { (swatch(*at, *marks)) (name(at)) } } }
+            @if let Some(places) = &plot.legend {
+                ul.key { @for at in places { li { (swatch(*at)) (name(at)) } } }
             }
-            @match &plot.narrow {
-                Some(narrow) => {
-                    div.broad { (plot.svg) }
-                    div.narrow { (narrow) }
-                }
-                None => (plot.svg),
-            }
+            // On a phone its letters would be too small: it is scrolled there.
+            div.wide[!plot.is_small] tabindex=[(!plot.is_small).then_some("0")] { (plot.svg) }
         }
     }
 }
@@ -199,20 +202,7 @@ fn titled_list(title: &str, lines: &[String]) -> Markup {
 }
 
 fn list(lines: &[String]) -> Markup {
-    html! { ul { @for line in lines { li { (with_code(line)) } } } }
-}
-
-/// Parts between backticks become code.
-fn with_code(text: &str) -> Markup {
-    let pieces: Vec<&str> = text.split('`').collect();
-    if pieces.len().is_multiple_of(2) {
-        return html! { (text) };
-    }
-    html! {
-        @for (index, piece) in pieces.iter().enumerate() {
-            @if index % 2 == 0 { (piece) } @else { code { (piece) } }
-        }
-    }
+    html! { ul { @for line in lines { li { (line) } } } }
 }
 
 /// Version and command line, to repeat the measurement.

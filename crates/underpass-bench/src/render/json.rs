@@ -61,8 +61,7 @@ impl Document {
             let contenders = experiment.contenders.len();
             for case in &experiment.cases {
                 let places = (case.travelled.iter().map(|one| one.contender))
-                    .chain(case.calls.iter().map(|one| one.contender))
-                    .chain(case.latencies.iter().map(|one| one.contender));
+                    .chain(case.calls.iter().map(|one| one.contender));
                 let wrong_place = places.into_iter().any(|place| place >= contenders);
                 let wrong_length = case.metrics.iter().any(|metric| {
                     metric.figures.len() != contenders || metric.comparisons.len() != contenders

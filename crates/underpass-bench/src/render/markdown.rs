@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::answer::answers;
 use super::facts::{HOW_TO_READ, TOO_FEW_ROUNDS};
 use super::figure::in_words;
 use super::summary::summary_table;
@@ -11,7 +12,14 @@ use crate::document::{Document, Experiment};
 impl Document {
     /// Every figure, as Markdown with tables.
     pub fn markdown(&self) -> String {
-        let mut out = format!("Measured by {}: `{}`.\n", self.origin(), self.command);
+        let mut out = String::new();
+        for (question, text) in answers(self) {
+            let _ = writeln!(out, "- **{}**: {}", escaped(&question), escaped(&text));
+        }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let _ = writeln!(out, "Measured by {}: `{}`.", self.origin(), self.command);
         if let Some(summary) = summary_table(self) {
             table(&mut out, &summary);
         }
@@ -95,8 +103,7 @@ fn cell(cell: &TableCell) -> String {
     }
 }
 
-/// Escapes what has a meaning in Markdown.
-pub(crate) fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

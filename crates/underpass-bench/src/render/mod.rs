@@ -7,6 +7,7 @@
 //!  document ◄─► json                         programs, and a later comparison
 //! ```
 
+mod answer;
 mod chart;
 mod facts;
 mod figure;
@@ -19,7 +20,6 @@ mod table;
 mod text;
 
 pub(crate) use figure::{figure, range, ratio};
-pub(crate) use markdown::escaped;
 pub(crate) use text::paragraph;
 
 #[cfg(test)]

@@ -1,45 +1,34 @@
-//! Which charts an experiment gets, and the texts around each.
+//! The charts of an experiment, and the texts around each.
 
 use std::collections::BTreeMap;
 
 use maud::Markup;
 
-use super::chart::{
-    AxisScale, Bar, BarChart, ChartText, LineChart, Marks, Point, Series, ends, nines,
-};
+use super::chart::{AxisScale, Bar, BarChart, ChartText, MarkChart, Point, Series, ends};
 use super::figure::{direction, figure};
 use super::table::{Importance, TableGroup, find, groups};
-use crate::document::{Case, Experiment, Latencies, Measured, Unit};
+use crate::document::{Case, Experiment, Measured};
 use crate::stats::Spread;
 
-/// Sizes in pixels: over the whole page, and on a phone.
+/// The size of a chart over the whole page, in pixels.
 const WHOLE: (f64, f64) = (900.0, 380.0);
-const NARROW: (f64, f64) = (350.0, 300.0);
 
 /// The width of a bar chart, in pixels: legible on a phone, and in half of the page.
 const BARS_WIDE: f64 = 390.0;
-/// The most bar charts beside each other; the table has the other metrics.
+/// The maximum number of bar charts of a case; the table has the other metrics.
 const BARS_MAX: usize = 6;
-/// Shown as one curve, not as bars.
-const LATENCIES: [&str; 5] = ["p50", "p90", "p99", "p999", "worst"];
-/// What an axis shows beside the metrics, by name.
-const LATENCY: &str = "latency";
-
 /// A chart with the texts around it.
 pub(super) struct Plot {
     pub(super) words: ChartText,
-    /// The title of the tables it belongs to; empty where the tables have what matters of it.
+    /// The title of the tables it belongs to.
     pub(super) group: String,
     pub(super) svg: Markup,
-    /// For phones, where letters of the other one would be too small.
-    pub(super) narrow: Option<Markup>,
-    /// What colours and marks stand for; `None` where the chart has the names.
-    pub(super) legend: Option<(Vec<usize>, Marks)>,
-    /// Two of them fit beside each other.
+    /// The places of the contenders in the legend; `None` if the chart has the names.
+    pub(super) legend: Option<Vec<usize>>,
     pub(super) is_small: bool,
 }
 
-/// What the axes of a run show: each metric has the same axis in all charts of a report.
+/// The ranges of the axes: each metric has the same axis in all charts of a report.
 pub(super) struct MetricScales(BTreeMap<String, Vec<f64>>);
 
 impl MetricScales {
@@ -54,9 +43,6 @@ impl MetricScales {
                     .or_default()
                     .extend(ends);
             }
-            let latencies = case.latencies.iter().flat_map(known_quantiles);
-            let latencies = latencies.map(|(_, took)| took);
-            values.entry(LATENCY.into()).or_default().extend(latencies);
         }
         MetricScales(values)
     }
@@ -80,10 +66,6 @@ pub(super) fn plots(experiment: &Experiment, id: &str, scales: &MetricScales) ->
             }
             _ => {}
         }
-    }
-    for (index, case) in experiment.cases.iter().enumerate() {
-        let id = format!("{id}c{index}");
-        plots.extend(latencies(case, (&id, scales)));
     }
     plots
 }
@@ -121,7 +103,7 @@ fn over_cases(
             .filter_map(|case| point(*case, place))
             .collect(),
     });
-    let lines = LineChart {
+    let lines = MarkChart {
         words: ChartText {
             id: format!("{id}-{name}"),
             title: titled(any),
@@ -137,7 +119,6 @@ fn over_cases(
         unit: any.unit,
         ends: scales.ends(name),
         series: series.filter(|one| !one.points.is_empty()).collect(),
-        marks: Marks::Only,
     };
     Some(of_lines(lines, group.title.clone()))
 }
@@ -153,18 +134,11 @@ fn axis_of(experiment: &Experiment, cases: &[&Case]) -> AxisScale {
     AxisScale::of_cases(cases.iter().map(short))
 }
 
-/// Draws for the page and for phones, with different ids.
-fn of_lines(mut lines: LineChart, group: String) -> Plot {
+fn of_lines(mut lines: MarkChart, group: String) -> Plot {
     lines.words.description.push_str(lines.axes());
-    let svg = lines.draw(WHOLE);
-    lines.words.id.push_str("-narrow");
     Plot {
-        svg,
-        narrow: Some(lines.draw(NARROW)),
-        legend: Some((
-            lines.series.iter().map(|one| one.place).collect(),
-            lines.marks,
-        )),
+        svg: lines.draw(WHOLE),
+        legend: Some(lines.series.iter().map(|one| one.place).collect()),
         words: lines.words,
         group,
         is_small: false,
@@ -173,8 +147,7 @@ fn of_lines(mut lines: LineChart, group: String) -> Plot {
 
 /// Bars for the metrics that only one case has.
 fn of_case(experiment: &Experiment, case: &Case, group: &TableGroup<'_>, on: On<'_>) -> Vec<Plot> {
-    let is_elsewhere = |name: &str| !case.latencies.is_empty() && LATENCIES.contains(&name);
-    let metrics = group.metrics.iter().filter(|name| !is_elsewhere(name));
+    let metrics = group.metrics.iter();
     let shown = metrics.filter_map(|name| find(case, name)).take(BARS_MAX);
     shown.map(|one| bars(experiment, one, group, on)).collect()
 }
@@ -213,58 +186,9 @@ fn bars(
         svg: chart.draw(BARS_WIDE),
         words: chart.words,
         group: group.title.clone(),
-        narrow: None,
         legend: None,
         is_small: true,
     }
-}
-
-fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
-    let points = pairs.iter().map(|&(x, y)| Point { x, y, range: None });
-    points.collect()
-}
-
-/// The latency that a share of the requests did not exceed.
-fn latencies(case: &Case, (id, scales): On<'_>) -> Option<Plot> {
-    let series: Vec<Series> = case
-        .latencies
-        .iter()
-        .map(|one| {
-            let known = known_quantiles(one).map(|(share, took)| (nines(share), took));
-            let known: Vec<_> = known.collect();
-            Series {
-                place: one.contender,
-                points: points(&known),
-            }
-        })
-        .collect();
-    let all = series.iter().flat_map(|one| &one.points);
-    let last = all.map(|point| point.x).reduce(f64::max)?;
-    let lines = LineChart {
-        words: ChartText {
-            id: format!("{id}-latencies"),
-            title: format!("Latency: {} (lower is better)", case.label),
-            description: "The latency that a share of the requests did not exceed; each nine is \
-                          as wide as the one before. All rounds together."
-                .into(),
-        },
-        x: AxisScale::of_nines(last.max(1.0)),
-        x_label: "share of requests that took no longer".into(),
-        label: LATENCY.into(),
-        unit: Unit::Seconds,
-        ends: scales.ends(LATENCY),
-        series,
-        marks: Marks::Every,
-    };
-    Some(of_lines(lines, String::new()))
-}
-
-/// Those that at least ten requests exceeded.
-fn known_quantiles(latencies: &Latencies) -> impl Iterator<Item = (f64, f64)> {
-    let count = latencies.count as f64;
-    let is_known = move |share: f64| share < 1.0 && (1.0 - share) * count >= 10.0 - 1e-6;
-    let quantiles = latencies.quantiles.iter().copied();
-    quantiles.filter(move |(share, _)| is_known(*share))
 }
 
 fn titled(measured: &Measured) -> String {

@@ -1,15 +1,16 @@
-//! The result of a run in one screen: the best of each experiment by its most telling figure, by
-//! how much, and whether that is sure.
+//! The result of a run in one screen: the best of each experiment by its most telling figure, the
+//! contenders tied with it, and its lead over the next.
 
+use super::facts::first_to_last;
 use super::figure::{interval, ratio};
 use super::table::{ReportTable, TableCell, TableRow, find};
 use crate::document::{Better, Case, Document, Experiment, Measured};
 use crate::stats::{RatioEstimate, RatioVerdict};
 
-/// An experiment whose best differs more often between its cases has one line that says so.
-const LINES_MAX: usize = 3;
 /// More of them are counted and not named.
 const NAMES_MAX: usize = 2;
+/// In place of a name or a ratio.
+const NONE: &str = "–";
 
 /// A line of the summary: the cases of an experiment with the same best contender.
 pub(super) struct SummaryLine {
@@ -17,31 +18,18 @@ pub(super) struct SummaryLine {
     pub(super) question: String,
     pub(super) cases: String,
     pub(super) best: String,
-    /// How many times as good as the next, as far as that is known.
+    /// Contenders whose difference from the best is within the spread.
+    pub(super) tied: String,
+    /// The lead over the next that differs measurably.
     pub(super) ratio: String,
-    pub(super) sure: String,
 }
 
-impl SummaryLine {
-    pub(super) fn sentence(&self) -> String {
-        let SummaryLine {
-            cases,
-            best,
-            ratio,
-            sure,
-            ..
-        } = self;
-        format!("{cases}: {best}; {ratio}; sure: {sure}")
-    }
-}
-
-/// What one case shows.
 struct Ranking<'a> {
     case: &'a str,
     best: String,
-    /// The best contender, compared with the best of those that differ from it beyond the noise.
+    tied: String,
+    /// The best contender compared with the next one that differs from it beyond the noise.
     next: Option<(&'a str, RatioEstimate)>,
-    sure: String,
 }
 
 pub(super) fn summary(document: &Document) -> Vec<SummaryLine> {
@@ -53,42 +41,41 @@ pub(super) fn summary_table(document: &Document) -> Option<ReportTable> {
     let lines = summary(document).into_iter();
     let row = |line: SummaryLine| TableRow {
         name: line.question,
-        cells: [line.cases, line.best, line.ratio, line.sure]
+        cells: [line.cases, line.best, line.tied, line.ratio]
             .map(TableCell::Plain)
             .into(),
     };
     let rows: Vec<_> = lines.map(row).collect();
-    let columns = ["case", "best", "by how much (95 % interval)", "sure?"];
+    let columns = [
+        "case",
+        "best",
+        "tied with",
+        "compared with the next (95 % interval)",
+    ];
     (!rows.is_empty()).then(|| ReportTable {
-        caption: "The result: who is best by the most telling figure of each experiment".into(),
+        caption: "The best by the most telling figure of each experiment".into(),
         head: "question",
         columns: columns.map(str::to_owned).into(),
         rows,
     })
 }
 
+/// The first metric of which one direction is better, in all cases that have it.
+pub(super) fn telling(experiment: &Experiment) -> Vec<(&Case, &Measured)> {
+    let cases = experiment.cases.iter();
+    let mut metrics = cases.clone().flat_map(|case| &case.metrics);
+    let telling = metrics.find(|one| one.better.is_some());
+    let measured = |case| Some((case, find(case, &telling?.metric)?));
+    cases.filter_map(measured).collect()
+}
+
 fn lines(experiment: &Experiment) -> Vec<SummaryLine> {
-    let metrics = experiment.cases.iter().flat_map(|case| &case.metrics);
-    let Some(telling) = metrics.into_iter().find(|one| one.better.is_some()) else {
-        return Vec::new();
-    };
-    let measured = |case| Some((case, find(case, &telling.metric)?));
-    let cases = experiment.cases.iter().filter_map(measured);
-    let rankings = cases.filter_map(|(case, metric)| ranking(experiment, case, metric));
+    let cases = telling(experiment);
+    let rankings = cases.iter().filter_map(|one| ranking(experiment, *one));
     let rankings: Vec<_> = rankings.collect();
-    let is_same = |a: &Ranking<'_>, b: &Ranking<'_>| (&a.best, &a.sure) == (&b.best, &b.sure);
-    let groups: Vec<_> = rankings.chunk_by(is_same).collect();
-    let mut lines: Vec<SummaryLine> = match groups.len() {
-        ..=LINES_MAX => groups.into_iter().map(line).collect(),
-        _ => vec![SummaryLine {
-            question: String::new(),
-            cases: first_to_last(&rankings),
-            best: "differs from case to case".into(),
-            ratio: "by different factors".into(),
-            sure: "see its table".into(),
-        }],
-    };
-    if let Some(first) = lines.first_mut() {
+    let is_same = |a: &Ranking<'_>, b: &Ranking<'_>| (&a.best, &a.tied) == (&b.best, &b.tied);
+    let mut lines: Vec<_> = rankings.chunk_by(is_same).map(line).collect();
+    if let (Some(first), Some((_, telling))) = (lines.first_mut(), cases.first()) {
         first.question = format!("{}: {}", experiment.heading(), telling.label);
     }
     lines
@@ -97,8 +84,7 @@ fn lines(experiment: &Experiment) -> Vec<SummaryLine> {
 /// `None` where fewer than two contenders have figures.
 fn ranking<'a>(
     experiment: &'a Experiment,
-    case: &'a Case,
-    metric: &'a Measured,
+    (case, metric): (&'a Case, &'a Measured),
 ) -> Option<Ranking<'a>> {
     let is_lower_better = metric.better == Some(Better::Lower);
     let named = experiment.contenders.iter().zip(&metric.figures);
@@ -116,41 +102,29 @@ fn ranking<'a>(
         true => RatioEstimate::of(figures, &best.1.rounds),
         false => RatioEstimate::of(&best.1.rounds, figures),
     };
-    let compared = others
-        .iter()
-        .map(|(name, one)| (*name, beside_best(&one.rounds)));
-    let compared: Vec<_> = compared.collect();
-    let has = |verdict| {
-        move |one: &&(&str, Option<RatioEstimate>)| {
-            one.1.is_some_and(|estimate| estimate.verdict == verdict)
+    let (mut tied, mut next, mut has_too_few) = (Vec::new(), None, false);
+    for (name, figures) in others {
+        match beside_best(&figures.rounds) {
+            Some(estimate) if estimate.verdict == RatioVerdict::Different => {
+                next = next.or(Some((*name, estimate)));
+            }
+            estimate => {
+                has_too_few |= estimate.is_some_and(|e| e.verdict == RatioVerdict::TooFewRounds);
+                tied.push(*name);
+            }
         }
-    };
-    let next = compared.iter().find(has(RatioVerdict::Different));
-    let as_good = compared
-        .iter()
-        .filter(|one| !has(RatioVerdict::Different)(one));
-    let mut names: Vec<&str> = as_good.map(|(name, _)| *name).collect();
-    names.insert(0, best.0);
-    let has_too_few = compared
-        .iter()
-        .any(|one| has(RatioVerdict::TooFewRounds)(&one));
-    let (best, sure) = match (&names[..], has_too_few) {
-        ([best, ..], true) => ((*best).to_owned(), "no, too few rounds"),
-        ([best], false) => ((*best).to_owned(), "yes"),
-        ([..], false) if names.len() <= NAMES_MAX => {
-            (names.join(" or "), "no, these differ within the spread")
-        }
-        ([best, others @ ..], false) => (
-            format!("{best} or one of {} more", others.len()),
-            "no, these differ within the spread",
-        ),
-        ([], _) => return None,
+    }
+    let (best, tied) = match &tied[..] {
+        _ if has_too_few => ("too few rounds to tell", NONE.to_owned()),
+        [] => (best.0, NONE.to_owned()),
+        names if names.len() <= NAMES_MAX => (best.0, names.join(", ")),
+        names => (best.0, format!("{} others", names.len())),
     };
     Some(Ranking {
         case: &case.label,
-        best,
-        next: next.and_then(|(name, estimate)| Some((*name, (*estimate)?))),
-        sure: sure.to_owned(),
+        best: best.to_owned(),
+        tied,
+        next,
     })
 }
 
@@ -162,35 +136,26 @@ fn line(group: &[Ranking<'_>]) -> SummaryLine {
         [(name, _), others @ ..] if others.iter().all(|(other, _)| other == name) => *name,
         _ => "the next",
     };
+    let ratio = match (&next[..], least, greatest) {
+        ([(_, one)], ..) => {
+            let (times, interval) = (ratio(one.ratio), interval(one));
+            format!("{times} times as good as {name} ({interval})")
+        }
+        (_, Some(least), Some(greatest)) => {
+            let (least, greatest) = (ratio(least), ratio(greatest));
+            format!("{least} to {greatest} times as good as {name}")
+        }
+        _ => NONE.into(),
+    };
     SummaryLine {
         question: String::new(),
-        cases: first_to_last(group),
+        cases: cases_of(group),
         best: group[0].best.clone(),
-        ratio: match (&next[..], least, greatest) {
-            ([(_, one)], ..) => {
-                format!(
-                    "{} times as good as {name} ({})",
-                    ratio(one.ratio),
-                    interval(one)
-                )
-            }
-            (_, Some(least), Some(greatest)) => {
-                format!(
-                    "{} to {} times as good as {name}",
-                    ratio(least),
-                    ratio(greatest)
-                )
-            }
-            _ => "as good as the others".into(),
-        },
-        sure: group[0].sure.clone(),
+        tied: group[0].tied.clone(),
+        ratio,
     }
 }
 
-fn first_to_last(rankings: &[Ranking<'_>]) -> String {
-    match rankings {
-        [first, .., last] => format!("{} to {}", first.case, last.case),
-        [one] => one.case.to_owned(),
-        [] => String::new(),
-    }
+fn cases_of(rankings: &[Ranking<'_>]) -> String {
+    first_to_last(&rankings.iter().map(|one| one.case).collect::<Vec<_>>())
 }

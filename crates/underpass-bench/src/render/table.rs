@@ -4,13 +4,12 @@
 //! has share a table with a column for each of them.
 
 use super::figure::{direction, figure, interval, range, ratio};
-use crate::document::{Better, Case, Contender, Experiment, Measured, Unit};
+use crate::document::{Case, Contender, Experiment, Measured, Unit};
 use crate::stats::{RatioEstimate, RatioVerdict};
 
-/// What a row is for.
 const CONTENDER: &str = "contender";
 
-/// How many metrics of several cases come first, with charts.
+/// The number of metrics of several cases that come first, with charts.
 const MAIN_MAX: usize = 2;
 
 /// Figures, and their ratios as far as they are known.
@@ -20,7 +19,6 @@ pub(super) struct TableGroup<'a> {
     pub(super) importance: Importance,
     /// Indices of cases; one for a table of metrics.
     pub(super) cases: Vec<usize>,
-    /// The metrics shown, by name.
     pub(super) metrics: Vec<&'a str>,
     pub(super) figures: ReportTable,
     pub(super) ratios: Option<Ratios>,
@@ -42,7 +40,7 @@ pub(super) enum Ratios {
 
 pub(super) struct ReportTable {
     pub(super) caption: String,
-    /// What the names of the rows are.
+    /// The heading of the rows' names.
     pub(super) head: &'static str,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<TableRow>,
@@ -136,7 +134,7 @@ fn by_case<'a>(
         title: label.clone(),
         importance,
         figures: figures(experiment, caption, &columns),
-        ratios: ratios(experiment, &format!(" in {label}"), better, &columns),
+        ratios: ratios(experiment, &format!(" in {label}"), &columns),
         metrics: vec![name],
         cases,
     }
@@ -154,7 +152,7 @@ fn by_metric<'a>(experiment: &'a Experiment, case: usize, names: Vec<&'a str>) -
         title: of.label.clone(),
         importance: Importance::Main,
         figures: figures(experiment, of.label.clone(), &columns),
-        ratios: ratios(experiment, "", None, &columns),
+        ratios: ratios(experiment, "", &columns),
         metrics: names,
         cases: vec![case],
     }
@@ -225,12 +223,7 @@ fn figures(experiment: &Experiment, caption: String, columns: &[Column<'_>]) -> 
     table(caption, columns, rows)
 }
 
-fn ratios(
-    experiment: &Experiment,
-    of_what: &str,
-    better: Option<Better>,
-    columns: &[Column<'_>],
-) -> Option<Ratios> {
+fn ratios(experiment: &Experiment, of_what: &str, columns: &[Column<'_>]) -> Option<Ratios> {
     let mut columns = columns.to_vec();
     columns.retain(|(_, measured)| measured.comparisons.iter().any(Option::is_some));
     let first = &experiment.contenders.first()?.name;
@@ -242,17 +235,12 @@ fn ratios(
     if verdicts.all(|verdict| verdict == RatioVerdict::TooFewRounds) {
         return Some(Ratios::TooFewRounds);
     }
-    let side = match better {
-        Some(Better::Lower) => format!("; below 1 {first} is better"),
-        Some(Better::Higher) => format!("; above 1 {first} is better"),
-        None => String::new(),
-    };
     let mut rows = rows(experiment, &columns, |measured, place| {
         let comparison = measured.comparisons.get(place)?.as_ref()?;
-        Some(ratio_cell(comparison))
+        Some(ratio_cell(&comparison.times_as_good(measured.better)))
     });
     rows.retain(|(place, _)| *place > 0);
-    let caption = format!("{first} divided by each of the others{of_what}{side}");
+    let caption = format!("how many times as good {first} is as each of the others{of_what}");
     Some(Ratios::Table(table(caption, &columns, rows)))
 }
 

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
+use super::answer::answers;
 use super::facts::TOO_FEW_ROUNDS;
 use super::figure::in_words;
-use super::summary::summary;
 use super::table::{Importance, Ratios, ReportTable, TableCell, TableGroup, groups};
 use crate::document::{Document, Experiment};
 
@@ -23,14 +23,6 @@ impl Document {
         let width = width.max(WIDTH_MIN);
         let mut out = String::new();
         paragraph(&mut out, "", &self.origin(), width);
-        out.push('\n');
-        for line in summary(self) {
-            if !line.question.is_empty() {
-                paragraph(&mut out, "", &line.question, width);
-            }
-            paragraph(&mut out, "  - ", &line.sentence(), width);
-        }
-        out.push('\n');
         paragraph(&mut out, "", &format!("command: {}", self.command), width);
         paragraph(&mut out, "", &self.machine.describe(), width);
         let warnings = self.warnings.iter().map(String::as_str);
@@ -39,6 +31,11 @@ impl Document {
         }
         for experiment in &self.experiments {
             of_experiment(&mut out, experiment, width);
+        }
+        let mut heading = "\nAnswer\n──────\n";
+        for (question, text) in answers(self) {
+            out.push_str(std::mem::take(&mut heading));
+            paragraph(&mut out, "- ", &format!("{question}: {text}"), width);
         }
         out
     }
@@ -125,7 +122,7 @@ impl TextGrid {
         out.push_str(&layout);
     }
 
-    /// Columns beside each other, at most this many, and the others below.
+    /// At most this many columns in a row, and the others below.
     fn blocks(&self, columns_max: usize) -> String {
         let columns: Vec<usize> = (1..self.0[0].len()).collect();
         let blocks = columns.chunks(columns_max).map(|shown| self.block(shown));

@@ -1,7 +1,7 @@
 //! The contenders of an experiment, and which of them have failed.
 //!
 //! A contender that fails is left out from then on: its figures would belong to fewer rounds than
-//! those of the others. The others go on.
+//! those of the others. The others continue.
 
 use crate::error::{Error, Result};
 
@@ -13,7 +13,6 @@ pub(crate) trait ContenderSet {
     /// Errors while ending it are ignored.
     fn dismiss(&mut self, contender: usize) -> Result<()>;
 
-    /// See [`ContenderList::leave_out`].
     fn leave_out(&mut self, contender: usize, when: &str, error: Error) -> Result<()> {
         self.list().leave_out(contender, when, error)?;
         self.dismiss(contender)
@@ -26,9 +25,10 @@ pub(crate) struct ContenderList {
     names: Vec<String>,
     has_failed: Vec<bool>,
     failures: Vec<String>,
-    /// How many of the failures stand in the notes on a case.
+    /// Number of failures that are already in the notes on a case.
     reported: usize,
     rejections: Vec<String>,
+    left_out: Vec<String>,
 }
 
 impl ContenderList {
@@ -38,9 +38,10 @@ impl ContenderList {
     }
 
     /// Notes why a contender is not measured. Returns the error where no contender is at fault.
-    pub(crate) fn reject(&mut self, error: Error) -> Result<()> {
+    pub(crate) fn reject(&mut self, name: &str, error: Error) -> Result<()> {
         match error {
             Error::Contender(why) | Error::Answer(why) => {
+                self.left_out.push(name.to_owned());
                 self.rejections.push(format!("not measured: {why}"));
                 Ok(())
             }
@@ -48,7 +49,7 @@ impl ContenderList {
         }
     }
 
-    /// How many there are, including those that have failed.
+    /// The number of contenders, including failed ones.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -61,6 +62,10 @@ impl ContenderList {
     pub(crate) fn standing(&self) -> Vec<usize> {
         let standing = (0..self.len()).filter(|&contender| !self.has_failed[contender]);
         standing.collect()
+    }
+
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        self.left_out.clone()
     }
 
     /// The notes on all that were rejected or have failed so far.
@@ -86,6 +91,7 @@ impl ContenderList {
         }
         let failure = format!("{name} failed {when} and is left out from there on: {error}");
         self.has_failed[contender] = true;
+        self.left_out.push(name.clone());
         self.failures.push(failure);
         Ok(())
     }

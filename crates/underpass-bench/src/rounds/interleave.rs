@@ -12,7 +12,7 @@
 //! as patience lasts. Other load is judged by the machine's clocks and never by the figures, so no
 //! round is picked by its result.
 //!
-//! A contender that fails is left out of all rounds, and the others go on.
+//! A contender that fails is left out of all rounds, and the others continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +25,7 @@ pub(crate) trait Sample {
     fn is_disturbed(&self) -> bool;
 }
 
-/// How many rounds to play, and what happens between them.
+/// The number of rounds to play, and the actions between them.
 pub(crate) struct Schedule<'a> {
     /// Rounds that count.
     pub(crate) rounds: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Played<S> {
 }
 
 impl<S> Played<S> {
-    /// How many contenders there are, including those that have no figures.
+    /// The number of contenders, including those without figures.
     pub(crate) fn contenders(&self) -> usize {
         self.rounds.first().map_or(0, Vec::len)
     }

@@ -1,4 +1,4 @@
-//! Metrics: what is calculated from the samples of all rounds, and what the figures show.
+//! Metrics: calculations from the samples of all rounds, and warnings about the figures.
 
 use super::interleave::Played;
 use crate::document::{Better, Case, Figures, Measured, Unit};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often the bar is redrawn while nothing happens, so that its clock runs.
+/// The interval at which the bar is redrawn while nothing happens, so that its clock runs.
 const TICK: Duration = Duration::from_millis(500);
 
 /// A bar on standard error with the current case and the time left.
@@ -29,7 +29,6 @@ impl RunProgress {
         RunProgress { bar }
     }
 
-    /// Shows what is measured from now on.
     pub(crate) fn begin(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }

@@ -18,7 +18,7 @@ const TRACED: &str = "while its system calls were counted";
 pub(crate) struct RoundRunner<'a> {
     /// Rounds that count.
     pub(crate) rounds: usize,
-    /// How long one case may wait for a quiet machine and repeat disturbed rounds.
+    /// The time in which one case may wait for a quiet machine and repeat disturbed rounds.
     pub(crate) patience: Duration,
     /// Set by Ctrl-C.
     pub(crate) stop: &'a AtomicBool,

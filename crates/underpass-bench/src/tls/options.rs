@@ -1,11 +1,11 @@
-//! What the user chooses of TLS.
+//! The options of TLS.
 
 use clap::{Args, ValueEnum};
 use underpass::kernel_tls::{Cipher, Version};
 
 const USUAL_SUITE: &str = "TLS_AES_128_GCM_SHA256";
 
-/// What every contender encrypts with.
+/// The encryption of every contender.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TlsLoadOptions {
     /// Measure HTTPS, with this cipher suite [default: TLS_AES_128_GCM_SHA256]; our server with one
@@ -42,7 +42,6 @@ impl TlsLoadOptions {
         Some((version, cipher))
     }
 
-    /// What it adds to the name of an experiment.
     pub(crate) fn suffix(&self) -> String {
         let Some(suite) = &self.suite else {
             return String::new();

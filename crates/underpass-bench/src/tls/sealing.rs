@@ -1,4 +1,4 @@
-//! What encryption alone costs: the yardstick of a server that encrypts.
+//! The cost of encryption alone: the yardstick of a server that encrypts.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,

@@ -21,10 +21,10 @@ use super::options::{CertificateKey, TlsLoadOptions, TlsResumption};
 use super::stream::TlsStream;
 use crate::error::{Error, ErrorContext, Result};
 
-/// A server may be sent this many tickets back: more than connections that begin at once.
+/// The maximum number of tickets kept: more than connections that start together.
 const TICKETS_MAX: usize = 1 << 14;
 
-/// What all contenders of a run have in common.
+/// The TLS settings that all contenders of a run share.
 #[derive(Debug)]
 pub(crate) struct TlsSetup {
     cert: PathBuf,
@@ -121,7 +121,7 @@ impl TlsClient {
         self.resumption == TlsResumption::Tickets
     }
 
-    /// A connection whose handshake has not begun.
+    /// Returns a connection before its handshake.
     pub(crate) fn connect(&self) -> Result<TlsStream> {
         let server = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
         let connection = ClientConnection::new(Arc::clone(&self.config), server);
@@ -170,8 +170,8 @@ fn failed(error: rustls::Error) -> Error {
     Error::Setting(format!("preparing TLS: {error}"))
 }
 
-/// All tickets of one server. rustls's own store keeps eight, which are used up when connections
-/// begin at once.
+/// All tickets of one server. rustls's own store keeps eight, which are not enough for connections
+/// that start together.
 #[derive(Debug, Default)]
 struct TicketStore {
     tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,

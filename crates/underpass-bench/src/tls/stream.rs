@@ -54,7 +54,7 @@ impl TlsStream {
         sealed.context(|| "encrypting a request".into())
     }
 
-    /// Sends what is encrypted. An error of the kind `WouldBlock`: the socket is full.
+    /// Sends encrypted bytes. An error of the kind `WouldBlock` means that the socket is full.
     pub(crate) fn flush(&mut self, mut stream: &TcpStream) -> Result<()> {
         while self.connection.wants_write() {
             let sent = self.connection.write_tls(&mut stream);

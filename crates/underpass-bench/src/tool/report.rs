@@ -70,9 +70,6 @@ pub(crate) struct CompareArguments {
     /// Read this later result of --json
     #[arg(value_name = "AFTER.json")]
     after: PathBuf,
-    /// Write the changes to this file as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
     /// Write the changes to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -81,9 +78,6 @@ pub(crate) struct CompareArguments {
 impl CompareArguments {
     pub(crate) fn run(&self) -> Result<Changes, String> {
         let changes = compare(&read(&self.before)?, &read(&self.after)?);
-        if let Some(path) = &self.markdown {
-            write(path, &changes.markdown())?;
-        }
         if let Some(path) = &self.json {
             let text = serde_json::to_string_pretty(&changes).map_err(|e| e.to_string())?;
             write(path, &text)?;

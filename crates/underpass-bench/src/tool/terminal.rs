@@ -2,10 +2,10 @@
 
 use std::io::{self, ErrorKind, Write};
 
-/// The width of a report where standard output is no terminal.
+/// The width of a report if standard output is not a terminal.
 const COLUMNS: usize = 100;
 
-/// Prints text. A reader that closed the pipe (`| head`) is no error.
+/// Prints text. Succeeds if the reader closed the pipe (`| head`).
 ///
 /// # Errors
 /// A message for the user.
@@ -29,7 +29,6 @@ pub(crate) fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "underpass-bench: {text}");
 }
 
-/// The width of the terminal.
 pub(crate) fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     match size.map_or(0, |size| size.ws_col) {
@@ -39,6 +38,9 @@ pub(crate) fn columns() -> usize {
 }
 
 fn written(text: &str) -> io::Result<()> {
+    if underpass::is_stdout_closed() {
+        return Err(io::Error::other("it is closed"));
+    }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }

@@ -1,4 +1,4 @@
-//! Where the reports of `underpass-bench` go: files, links, streams, and a reader that is gone.
+//! The destinations of reports: files, links, streams, and a closed pipe.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -83,6 +83,19 @@ fn a_full_standard_output_is_an_error_that_says_so() {
 }
 
 #[test]
+fn an_output_that_is_closed_or_full_is_an_error_and_no_panic() {
+    let (_folder, result) = folder();
+    let measure = "copy --sizes 10KiB --rounds 1 --patience 0";
+    for command in [measure, &format!("render {}", result.display()), "man"] {
+        for outputs in [">&-", ">/dev/full 2>/dev/full", ">&- 2>&-"] {
+            let line = format!("exec {BINARY} {command} {outputs}");
+            let report = run(Command::new("sh").args(["-c", &line]));
+            assert_eq!(report.code, Some(1), "{line}: {report:?}");
+        }
+    }
+}
+
+#[test]
 fn underpass_bench_runs_this_program_or_says_how_to_get_it() {
     let underpass = underpass();
     let version = |program: &Path| {
@@ -101,7 +114,7 @@ fn underpass_bench_runs_this_program_or_says_how_to_get_it() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_and_zero_rounds_are_errors_before_anything_is_measured() {
+fn a_report_that_cannot_be_written_is_an_error_before_anything_is_measured() {
     let (folder, result) = folder();
     for option in ["--json", "--markdown", "--report"] {
         for path in [
@@ -110,13 +123,51 @@ fn a_report_that_cannot_be_written_and_zero_rounds_are_errors_before_anything_is
             "/no/file".into(),
         ] {
             let mut bench = Command::new(BINARY);
-            // What would be measured fails by itself, with another message.
+            // The measurement would fail too, with another message.
             bench
                 .args(["copy", "--scratch", "/nonexistent", option])
                 .arg(&path);
             run(&mut bench).assert_failed(1, &["cannot write a report to"]);
         }
     }
-    let mut bench = Command::new(BINARY);
-    run(bench.args(["copy", "--rounds", "0"])).assert_failed(2, &["--rounds"]);
+}
+
+#[test]
+fn nothing_is_measured_zero_times_or_with_zero_of_anything() {
+    for (experiment, options) in [
+        ("copy", &["--rounds", "--sizes"][..]),
+        ("socket", &["--rounds", "--sizes", "--to=host:"]),
+        (
+            "http",
+            &["--sizes", "--files", "--connections", "--requests"],
+        ),
+        ("small", &["--sizes", "--connections"]),
+        ("cold", &["--size", "--files", "--streams", "--disk-mib"]),
+        ("many", &["--size", "--connections"]),
+        (
+            "log",
+            &[
+                "--size",
+                "--partitions",
+                "--batches",
+                "--restart-size",
+                "--disk-mib",
+            ],
+        ),
+        (
+            "tree",
+            &["--files", "--file-size", "--large-size", "--sparse-size"],
+        ),
+        ("sink", &["--listen=127.0.0.1:"]),
+    ] {
+        for option in options {
+            let zero = match option.ends_with(':') {
+                true => format!("{option}0"),
+                false => format!("{option}=0"),
+            };
+            let mut bench = Command::new(BINARY);
+            let report = run(bench.args([experiment, &zero]));
+            report.assert_failed(2, &[option.split('=').next().unwrap_or(option)]);
+        }
+    }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use underpass_testkit::ChildProcess;
+use underpass_testkit::{ChildProcess, ExitReport};
 
-/// A run of several rounds is no single wait.
+/// The limit for a run, in multiples of one wait.
 pub(crate) const WAITS: u32 = 5;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass-bench");
@@ -18,7 +18,7 @@ pub(crate) fn underpass() -> String {
     path.display().to_string()
 }
 
-/// Runs an experiment, and reads what it wrote.
+/// Runs an experiment, and reads its result.
 pub(crate) fn bench(arguments: &[&str]) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("result.json");
@@ -27,7 +27,22 @@ pub(crate) fn bench(arguments: &[&str]) -> Value {
     read(&json)
 }
 
-/// Starts a command that becomes `underpass-bench`, which writes to `json` and works beside it.
+/// Runs an experiment that leaves these contenders out, checks its exit code and its last line, and
+/// reads its result.
+pub(crate) fn bench_without(left_out: &str, arguments: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("result.json");
+    let bench = spawn_into(&mut Command::new(BINARY), arguments, &json);
+    assert_left_out(&bench.end_within(WAITS), left_out);
+    read(&json)
+}
+
+pub(crate) fn assert_left_out(ended: &ExitReport, names: &str) {
+    let line = format!("underpass-bench: left out, see the notes: {names}\n");
+    assert_eq!((ended.code, &*ended.errors), (Some(3), &*line), "{ended:?}");
+}
+
+/// Starts a command that becomes `underpass-bench`, which writes to `json` and works in its folder.
 pub(crate) fn spawn_into(command: &mut Command, arguments: &[&str], json: &Path) -> ChildProcess {
     let folder = json.parent().expect("a folder");
     command

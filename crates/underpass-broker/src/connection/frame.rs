@@ -1,6 +1,6 @@
-//! Requests as they arrive: a length of four bytes, and as many bytes.
+//! Framing of requests: a length of four bytes, and as many bytes.
 //!
-//! A length is the peer's word: memory is reserved part by part, as the parts before have arrived.
+//! The length is not trusted: memory is reserved part by part as data arrives.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -19,62 +19,62 @@ use crate::limits::{
 };
 use crate::lock::lock;
 
-/// A request, and its share of the memory for requests. Its batches are written from here.
+/// A request and its share of the request memory. Its batches are written from this buffer.
 pub(crate) struct RequestFrame {
-    /// Begins with what is behind the length of the frame.
+    /// The received bytes after the length field.
     buffer: Vec<u8>,
     length: usize,
     pub(crate) share: RequestShare,
     pool: Arc<BufferPool>,
 }
 
-/// Buffers of requests that have ended: the kernel need not clear their pages for each request.
+/// Buffers of finished requests, kept so that the kernel need not clear new pages for each request.
 #[derive(Default)]
 struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
-/// How much memory requests of all connections may take together: beyond it sockets are not read.
+/// The memory limit for the requests of all connections: at the limit, sockets are not read.
 #[derive(Clone)]
 pub(crate) struct RequestMemory {
-    /// In units of a KiB.
+    /// Permits of one KiB each.
     room: Arc<Semaphore>,
-    /// One request may always arrive to its end, so that requests of which parts have arrived do
-    /// not wait for one another.
+    /// A permit for one request to exceed the limit, so that partially received requests do not
+    /// block each other.
     reserve: Arc<Semaphore>,
     pool: Arc<BufferPool>,
 }
 
-/// What a request holds of the memory for requests. Dropping it gives it back.
+/// The part of the request memory that a request holds. Dropping it releases the memory.
 #[derive(Debug, Default)]
 pub(crate) struct RequestShare {
     room: Option<OwnedSemaphorePermit>,
-    /// Whoever has it needs no room.
+    /// The holder of the reserve needs no other permits.
     reserve: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a connection ends without an answer.
+/// The reason why a connection is closed without a response.
 #[derive(Debug)]
 pub(crate) enum FrameError {
     Connection(ConnectionError),
-    /// The peer has closed its side between two requests.
+    /// The peer closed its side between two requests.
     End,
-    /// This is not the length of a request: another protocol is spoken, or it is too long.
+    /// The length is invalid: the peer speaks another protocol, or the request is too long.
     Length(i32),
 }
 
-/// A request on its way in.
+/// A partially received request.
 #[derive(Default)]
 pub(crate) struct IncomingFrame(Option<FrameParts>);
 
 struct FrameParts {
     buffer: FrameBuffer,
-    /// What the peer has announced.
+    /// The length of the request, as stated by the peer.
     length: usize,
     share: RequestShare,
     deadline: Instant,
 }
 
 impl RequestMemory {
-    /// Room for so many bytes, and for one request of the largest size.
+    /// Makes a limit of `bytes` bytes, plus one request of the largest size.
     pub(crate) fn new(bytes: usize) -> RequestMemory {
         RequestMemory {
             room: Arc::new(Semaphore::new(units(bytes).min(Semaphore::MAX_PERMITS))),
@@ -83,7 +83,7 @@ impl RequestMemory {
         }
     }
 
-    /// Waits for room for so many bytes more.
+    /// Waits until `bytes` more bytes are available.
     async fn extend(&self, share: &mut RequestShare, bytes: usize) {
         if share.reserve.is_some() {
             return;
@@ -92,7 +92,7 @@ impl RequestMemory {
         let mut room = pin!(Arc::clone(&self.room).acquire_many_owned(count));
         let mut reserve = pin!(Arc::clone(&self.reserve).acquire_owned());
         poll_fn(|task| {
-            // Neither is ever closed.
+            // Neither semaphore is ever closed.
             if let Poll::Ready(Ok(room)) = room.as_mut().poll(task) {
                 match &mut share.room {
                     Some(held) => held.merge(room),
@@ -109,13 +109,13 @@ impl RequestMemory {
 }
 
 impl RequestFrame {
-    /// How many bytes its buffer takes.
+    /// Returns the capacity of the buffer in bytes.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// The place of a part of its bytes.
+    /// Returns the range of a part of the bytes.
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
         let start = part.as_ptr().addr() - self.buffer.as_ptr().addr();
         start..start + part.len()
@@ -135,7 +135,7 @@ impl Drop for RequestFrame {
 }
 
 impl BufferPool {
-    /// A buffer for a request of such a length; a small one needs none that is large.
+    /// Returns a buffer for a request of this length. Small requests get a new, empty one.
     fn take(&self, length: usize) -> Vec<u8> {
         match length > REQUEST_BYTES_FREE {
             true => lock(&self.0).pop().unwrap_or_default(),
@@ -154,25 +154,25 @@ impl BufferPool {
 }
 
 impl RequestShare {
-    /// Whether others may have to wait for it.
+    /// Whether the request holds no part of the limit, so that no others wait for it.
     pub(crate) fn is_none(&self) -> bool {
         self.room.is_none() && self.reserve.is_none()
     }
 }
 
-/// In units of a KiB: a semaphore counts to less than four billions.
+/// Converts bytes to KiB: a semaphore has less than 2^32 permits.
 fn units(bytes: usize) -> usize {
     bytes.div_ceil(1024)
 }
 
 impl IncomingFrame {
-    /// Whether a part of a request is there.
+    /// Whether a part of a request has arrived.
     pub(crate) fn has_begun(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Receives a request. Between two requests it waits for `idle`. Cancel safe: another call goes
-    /// on.
+    /// Receives a request. Between two requests it waits for `idle`. Cancel safe: another call
+    /// continues.
     pub(crate) async fn receive(
         &mut self,
         connection: &mut Connection,
@@ -209,7 +209,7 @@ impl IncomingFrame {
 }
 
 impl FrameParts {
-    /// Receives what is missing. Cancel safe.
+    /// Receives the rest of the request. Cancel safe.
     async fn receive(
         &mut self,
         connection: &mut Connection,
@@ -219,7 +219,7 @@ impl FrameParts {
             let received = connection.receive_frame(&mut self.buffer, WhileDraining::Continues);
             received.await.map_err(FrameError::Connection)?;
             let arrived = self.buffer.arrived();
-            // What has arrived vouches for as much again.
+            // The received bytes justify the same amount again.
             let part = arrived.min(FRAME_PART_BYTES_MAX).min(self.length - arrived);
             if part == 0 {
                 return Ok(());
@@ -235,16 +235,16 @@ impl FrameParts {
     }
 }
 
-/// How long the next request may take to begin.
+/// The time until the next request must start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum IdleWait {
-    /// As long as a connection may be idle; it is closed earlier where others have no room.
+    /// The idle timeout; shorter if other connections have no room.
     Idle,
-    /// As long as earlier requests are not answered.
+    /// Until earlier requests are answered.
     Busy,
 }
 
-/// Waits for the length, and leaves it in the input.
+/// Waits for the length and leaves it in the input.
 async fn receive_length(connection: &mut Connection, idle: IdleWait) -> Result<usize, FrameError> {
     match idle {
         IdleWait::Idle => connection.start_idle_deadline(),
@@ -268,5 +268,5 @@ async fn receive_length(connection: &mut Connection, idle: IdleWait) -> Result<u
 
 const LENGTH_BYTES: usize = 4;
 
-/// Longer than any request is worked on.
+/// Longer than any request takes.
 const FOREVER: Duration = Duration::from_secs(86_400);

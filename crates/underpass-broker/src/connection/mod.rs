@@ -1,4 +1,4 @@
-//! A connection: requests are taken in order, worked on at the same time, and answered in order.
+//! A connection: requests are read in order, processed concurrently, and answered in order.
 //!
 //! ```text
 //!  socket ─► frame ─► request ─► [ pending │ pending │ ready ] ─► outbox ─► socket
@@ -22,18 +22,18 @@ use crate::connection::response_queue::{PendingResponse, RequestOutcome, Respons
 use crate::counts::WorkerCounts;
 use crate::limits::{LAST_ANSWERS_TIMEOUT, REQUESTS_PENDING_MAX};
 
-/// What answers the requests of a worker's connections.
+/// A handler for the requests of a worker's connections.
 pub(crate) trait Requests {
-    /// The memory for large requests.
+    /// Returns the memory limit for requests.
     fn memory(&self) -> &RequestMemory;
 
-    /// What is counted.
+    /// Returns the counters.
     fn counts(&self) -> &WorkerCounts;
 
-    /// Warnings about connections that are closed because of what was sent on them.
+    /// Returns the log of connections that are closed because of invalid requests.
     fn disconnections(&self) -> &LogThrottle;
 
-    /// Begins to answer a request.
+    /// Starts to answer a request.
     fn answer(self: &Rc<Self>, request: RequestFrame) -> PendingResponse;
 }
 
@@ -80,10 +80,10 @@ pub(crate) async fn serve<R: Requests>(requests: Rc<R>, mut connection: Connecti
                 ));
                 return connection.close().await;
             }
-            // The server ends: what was asked before is answered first.
+            // The server stops: earlier requests are answered first.
             Err(FrameError::Connection(ConnectionError::Stopped))
                 if responses.len() > 0 && !mem::replace(&mut is_draining, true) => {}
-            // Nothing is owed any more, or nobody is there to get it.
+            // All requests are answered, or the client is gone.
             Err(FrameError::Connection(_)) => {
                 connection.limit_undelivered();
                 return connection.end();
@@ -93,10 +93,10 @@ pub(crate) async fn serve<R: Requests>(requests: Rc<R>, mut connection: Connecti
     }
 }
 
-/// What else the first bytes of a connection may be.
+/// Describes other protocols that start with these bytes.
 fn not_a_length(length: i32) -> &'static str {
     match length.to_be_bytes() {
-        // A handshake record of any version.
+        // A TLS handshake record of any version.
         [22, 3, ..] => {
             ": this is TLS, which this listener does not speak; set security.protocol=PLAINTEXT"
         }
@@ -107,7 +107,7 @@ fn not_a_length(length: i32) -> &'static str {
     }
 }
 
-/// The next response to send, or the next request.
+/// Waits for the next response to send, or the next request.
 async fn next(
     connection: &mut Connection,
     incoming: &mut IncomingFrame,

@@ -1,4 +1,4 @@
-//! Responses in the order of their requests, which are worked on at the same time.
+//! Responses in the order of their requests, which are processed concurrently.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -8,25 +8,25 @@ use underpass::Piece;
 
 use crate::limits::{READY_BYTES_MAX, REQUESTS_PENDING_MAX};
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum RequestOutcome {
-    /// This frame is sent.
+    /// A frame to send.
     Frame(Vec<Piece>),
-    /// The client expects nothing.
+    /// The client expects no response.
     Nothing,
-    /// The connection is closed: this was no request, or an error has no other way to the client.
+    /// The connection is closed: the request is invalid, or the client cannot be sent the error.
     Close,
 }
 
-/// What answers a request.
+/// A future response to a request.
 pub(crate) type PendingResponse = Pin<Box<dyn Future<Output = RequestOutcome>>>;
 
-/// The requests of a connection that are not answered yet.
+/// The unanswered requests of a connection.
 #[derive(Default)]
 pub(crate) struct ResponseQueue {
     queued: VecDeque<QueuedResponse>,
-    /// What the answers that are ready have in memory.
+    /// The memory taken by responses that are ready, in bytes.
     ready_bytes: usize,
 }
 
@@ -36,12 +36,12 @@ enum QueuedResponse {
 }
 
 impl ResponseQueue {
-    /// How many requests are not answered.
+    /// Returns the number of unanswered requests.
     pub(crate) fn len(&self) -> usize {
         self.queued.len()
     }
 
-    /// Whether no further request should be taken.
+    /// Whether no more requests should be accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.queued.len() >= REQUESTS_PENDING_MAX || self.has_enough_ready()
     }
@@ -50,15 +50,15 @@ impl ResponseQueue {
         self.ready_bytes >= READY_BYTES_MAX
     }
 
-    /// Adds the answer to the latest request. It is polled with the next
-    /// [`poll_next`](ResponseQueue::poll_next), before those of later requests: what it does until
-    /// it waits for the first time happens in the order of the requests.
+    /// Adds the response to the latest request. The next [`poll_next`](ResponseQueue::poll_next)
+    /// polls it before those of later requests, so its work up to the first wait happens in the
+    /// order of the requests.
     pub(crate) fn push(&mut self, response: PendingResponse) {
         self.queued.push_back(QueuedResponse::Pending(response));
     }
 
-    /// The response to the earliest request, once there is one. Works on all of them, unless too
-    /// much waits for the earliest one already.
+    /// Returns the response to the earliest request when it is ready. Polls the others as well,
+    /// unless too many ready responses wait for the earliest.
     pub(crate) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<RequestOutcome> {
         for number in 0..self.queued.len() {
             if number > 0 && self.has_enough_ready() {
@@ -86,7 +86,7 @@ impl ResponseQueue {
 }
 
 impl RequestOutcome {
-    /// How many bytes it has in memory.
+    /// Returns the memory taken by the response, in bytes.
     fn bytes(&self) -> usize {
         let RequestOutcome::Frame(pieces) = self else {
             return 0;

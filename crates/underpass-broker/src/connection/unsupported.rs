@@ -1,4 +1,4 @@
-//! Logs requests that this broker does not support: clients show little of the reason.
+//! Logs requests that this broker does not support, because clients rarely show the reason.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -7,19 +7,19 @@ use underpass_net::{LogThrottle, PeerAddress};
 
 use crate::lock::lock;
 
-/// One warning per client and kind of request: clients ask again and again. A client is an address
-/// without its port, and a client id.
+/// Logs one warning per client and kind of request, because clients retry. A client is an address
+/// without its port, and a client ID.
 #[derive(Debug, Default)]
 pub(crate) struct UnsupportedLog(Mutex<HashSet<String>>);
 
-/// Warnings that are remembered. Later ones are limited by their rate.
+/// The number of remembered warnings. Later ones are rate limited.
 const REMEMBERED_MAX: usize = 1000;
 
-/// Characters of a client id that are logged.
+/// The number of characters of a client ID that are logged.
 const CLIENT_ID_MAX: usize = 64;
 
 impl UnsupportedLog {
-    /// Warns of `what` a client has asked for, unless that was logged before.
+    /// Warns that a client asked for `what`, unless that was logged before.
     pub(crate) fn report(
         &self,
         (peer, client_id): (PeerAddress, &str),

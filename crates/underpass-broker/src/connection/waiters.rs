@@ -1,4 +1,4 @@
-//! Fetches that wait for records: one wake-up per worker and round of the log.
+//! Fetches that wait for records, with one wake-up per worker and round of the log.
 //!
 //! ```text
 //!  log thread ── moved ─► each worker's list ── one wake-up ─► its fetches of those partitions
@@ -15,7 +15,7 @@ use tokio::task::spawn_local;
 
 use crate::lock::lock;
 
-/// A partition of this process, by a number that no other one has or had.
+/// The number of a partition, unique in this process.
 pub(crate) type PartitionNumber = u64;
 
 /// The lists of all workers.
@@ -29,7 +29,7 @@ struct MovedList {
     wake: Notify,
 }
 
-/// The fetches of a worker that wait.
+/// The waiting fetches of a worker.
 #[derive(Debug)]
 pub(crate) struct FetchWaiters {
     list: Arc<MovedList>,
@@ -37,7 +37,7 @@ pub(crate) struct FetchWaiters {
     listens: Cell<bool>,
 }
 
-/// A fetch that waits for some partitions. Dropping it ends that.
+/// A fetch that waits for partitions. Dropping it cancels the wait.
 pub(crate) struct FetchWaiter {
     waiters: Rc<FetchWaiters>,
     partitions: Vec<PartitionNumber>,
@@ -45,7 +45,7 @@ pub(crate) struct FetchWaiter {
 }
 
 impl MovedLists {
-    /// The waiters of one more worker.
+    /// Makes the waiters of a new worker.
     pub(crate) fn worker(&self) -> FetchWaiters {
         let list = Arc::<MovedList>::default();
         lock(&self.0).push(Arc::clone(&list));
@@ -56,10 +56,10 @@ impl MovedLists {
         }
     }
 
-    /// Wakes the workers. Called by a thread of the log, once for all partitions of a round.
+    /// Wakes the workers. A thread of the log calls it once for all partitions of a round.
     pub(crate) fn report(&self, moved: &[PartitionNumber]) {
         let mut lists = lock(&self.0);
-        // Of workers that have ended.
+        // Lists of stopped workers.
         lists.retain(|list| Arc::strong_count(list) > 1);
         for list in &*lists {
             lock(&list.moved).extend_from_slice(moved);
@@ -69,7 +69,7 @@ impl MovedLists {
 }
 
 impl FetchWaiters {
-    /// Waits for these partitions from now on: look at them behind this call.
+    /// Starts to wait for these partitions. Check them after this call.
     pub(crate) fn wait_for(self: &Rc<Self>, partitions: Vec<PartitionNumber>) -> FetchWaiter {
         if !self.listens.replace(true) {
             spawn_local(Rc::clone(self).listen());

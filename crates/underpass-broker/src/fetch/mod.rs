@@ -1,4 +1,4 @@
-//! Fetches: what consumers read, and how they wait for it.
+//! Fetch requests, and how they wait for records.
 
 use std::io;
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use crate::protocol::tables::fetch::{
 };
 use crate::protocol::wire::{Records, Uuid};
 
-/// Since this version topics have ids instead of names.
+/// The version since which topics have IDs instead of names.
 const TOPIC_IDS_VERSION: i16 = 13;
 
-/// The most that one response has, as `fetch.max.bytes` of Kafka's brokers.
+/// The largest response, in bytes, like `fetch.max.bytes` of Kafka's brokers.
 const RESPONSE_BYTES_MAX: u64 = 55 << 20;
 
-/// Partitions that are looked at before others have their turn.
+/// The number of partitions read before the worker yields.
 const PARTITIONS_PER_TURN: usize = 500;
 
-/// A fetch that looks at its partitions for longer than this does so for a fifth of the time.
+/// A fetch that reads its partitions for longer than this may do so for a fifth of the time.
 const LONG_LOOK: Duration = Duration::from_millis(2);
 
-/// What a fetch finds: a response with gaps, and what fills them.
+/// A fetch response with placeholders, and the file ranges that fill them.
 pub(crate) struct Fetched<'a> {
     pub(crate) response: FetchResponse<'a>,
     pub(crate) ranges: Vec<FileRange>,
     bytes: u64,
-    /// Whether it is to be sent at once, however little it is.
+    /// Whether to send the response immediately, however small it is.
     is_urgent: bool,
 }
 
-/// Answers a fetch, as soon as there is enough, or its time is over, which is at most `wait_max`.
-/// Sessions are not kept: every response says so, and clients send whole requests.
+/// Answers a fetch when enough data is available, or after the requested time or `wait_max`.
+/// Sessions are not supported: every response says so, and clients send full requests.
 pub(crate) async fn fetch<'a>(
     request: &FetchRequest<'a>,
     version: i16,
@@ -61,7 +61,7 @@ pub(crate) async fn fetch<'a>(
     let mut numbers: Vec<_> = numbers.collect();
     numbers.sort_unstable();
     numbers.dedup();
-    // Most find something: only then is it worth to be known of.
+    // Most fetches find records immediately and need no waiter.
     let mut waiter = None;
     loop {
         let begun = Instant::now();
@@ -75,7 +75,7 @@ pub(crate) async fn fetch<'a>(
             None => waiter = Some(worker.waiters.wait_for(numbers.clone())),
             Some(waiter) => {
                 drop(timeout_at(until, waiter.moved()).await);
-                // A look at very many partitions must not be all that the worker does.
+                // Reading very many partitions must not occupy the worker.
                 if took > LONG_LOOK {
                     sleep_until(until.min(Instant::now() + 4 * took)).await;
                 }
@@ -84,10 +84,10 @@ pub(crate) async fn fetch<'a>(
     }
 }
 
-/// The log of a partition, or why there is none.
+/// The log of a partition, or an error.
 type FetchedLog = Result<Arc<PartitionLog>, ErrorCode>;
 
-/// The logs of the partitions of a request, in its order.
+/// Returns the logs of the partitions of a request, in its order.
 fn logs(request: &FetchRequest<'_>, version: i16, topics: &TopicMap) -> Vec<Vec<FetchedLog>> {
     let of_topic = |topic: &FetchTopic<'_>| {
         let known = topic_of(topic, version, topics);
@@ -116,7 +116,7 @@ fn topic_of<'t>(
     }
 }
 
-/// What there is at this moment.
+/// Reads the records available now.
 async fn read<'a>(
     request: &FetchRequest<'a>,
     logs: &[Vec<FetchedLog>],
@@ -152,7 +152,7 @@ async fn read<'a>(
 }
 
 impl Fetched<'_> {
-    /// What there is of a partition. The first one that has anything has a whole batch.
+    /// Reads from a partition. The first partition with records returns at least one batch.
     async fn partition<'a>(
         &mut self,
         asked: &FetchPartition,
@@ -185,7 +185,7 @@ impl Fetched<'_> {
         let read = match check_epoch(log, asked.current_leader_epoch) {
             Ok(()) => match read_log(log, asked.fetch_offset, max, first).await {
                 Ok(LogRead::Records(range, end)) => {
-                    // The rest of the wait would bring nothing: the next file has more already.
+                    // Waiting does not help: the next file already has more records.
                     self.is_urgent |= end == RangeEnd::File;
                     Ok(Some(range))
                 }
@@ -215,7 +215,7 @@ impl Fetched<'_> {
             }
             Ok(None) => {}
             Err(code) => {
-                // Clients come back at once for what cannot be read, and do not say that.
+                // Delay storage errors: clients retry immediately and do not log them.
                 self.is_urgent |= code != ErrorCode::KafkaStorageError;
                 data.error_code = code.number();
             }
@@ -224,7 +224,7 @@ impl Fetched<'_> {
     }
 }
 
-/// Whether a consumer knows the present epoch, if it says which one it knows (KIP-320).
+/// Checks the epoch that a consumer knows, if it sends one (KIP-320).
 pub(crate) fn check_epoch(log: &PartitionLog, known: i32) -> Result<(), ErrorCode> {
     let present = log.offsets().leader_epoch;
     match known {
@@ -234,7 +234,7 @@ pub(crate) fn check_epoch(log: &PartitionLog, known: i32) -> Result<(), ErrorCod
     }
 }
 
-/// Reads at once, or on a thread that may wait for the disk.
+/// Reads immediately, or on a thread that may wait for the disk.
 async fn read_log(
     log: &Arc<PartitionLog>,
     offset: i64,

@@ -19,14 +19,14 @@ use crate::group::request::{
     CommitRequest, JoinRequest, LeavingMember, MemberIdentity, Now, ReplyToken, SyncRequest,
 };
 
-/// The coordinator of all groups of this broker, as a state machine: without sockets, clock or
-/// disk. After every event the caller takes [`Coordinator::effects`] and the time of
+/// The coordinator of all groups of this broker, as a state machine without sockets, clock or disk.
+/// After every event the caller takes [`Coordinator::effects`] and the time of
 /// [`Coordinator::next_tick`]. No method blocks.
 pub struct Coordinator {
     settings: GroupSettings,
     new_id: Box<dyn FnMut() -> String + Send>,
     groups: BTreeMap<Arc<str>, GroupEntry>,
-    /// When which group has to be looked at; never too late, perhaps too early.
+    /// The deadlines of groups; never too late, perhaps too early.
     deadlines: BTreeSet<(Duration, Arc<str>)>,
     usage: Usage,
     effects: Effects,
@@ -35,11 +35,11 @@ pub struct Coordinator {
 
 struct GroupEntry {
     group: Group,
-    /// As in [`Coordinator::deadlines`].
+    /// The deadline in [`Coordinator::deadlines`].
     deadline: Option<Duration>,
 }
 
-/// What limits count, of a group or of all.
+/// The values that limits apply to, of one group or of all.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     members: usize,
@@ -90,10 +90,10 @@ impl Coordinator {
         }
     }
 
-    /// Lowers committed offsets that are beyond the end of their log to that end, after
+    /// Lowers committed offsets that are past the end of their log to that end, after
     /// [`Coordinator::restore`]: a crash has taken the records before them, and consumers would
-    /// skip what is appended in their place. `end_of` returns the end of a partition that exists.
-    /// Returns what was lowered, by group and topic.
+    /// skip new records at these offsets. `end_of` returns the end of a partition that exists.
+    /// Returns the lowered offsets by group and topic.
     pub fn lower_offsets(
         &mut self,
         now: Now,
@@ -106,10 +106,10 @@ impl Coordinator {
         lowered.flatten().collect()
     }
 
-    /// Handles a JoinGroup request. It is answered when the next generation forms, or at once with
-    /// an error: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-    /// MEMBER_ID_REQUIRED, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED or
-    /// COORDINATOR_NOT_AVAILABLE.
+    /// Handles a JoinGroup request. It is answered when the next generation forms, or immediately
+    /// with an error: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID,
+    /// FENCED_INSTANCE_ID, MEMBER_ID_REQUIRED, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED
+    /// or COORDINATOR_NOT_AVAILABLE.
     pub fn join(&mut self, now: Now, reply: ReplyToken, request: JoinRequest) {
         if let Err(error) = self.admit(&request) {
             return self.effects.reject_join(reply, error, request.member_id);
@@ -134,7 +134,7 @@ impl Coordinator {
     }
 
     /// Handles a SyncGroup request. It is answered when the leader's assignment has been written,
-    /// or at once with an error: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    /// or immediately with an error: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     /// ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED or
     /// REBALANCE_IN_PROGRESS.
     pub fn sync(&mut self, now: Now, reply: ReplyToken, request: SyncRequest) {
@@ -183,10 +183,10 @@ impl Coordinator {
         results.unwrap_or_default()
     }
 
-    /// Handles an OffsetCommit request. It is answered when the offsets have been written, or at
-    /// once if none is acceptable. Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    /// Handles an OffsetCommit request. It is answered when the offsets have been written, or
+    /// immediately if none is acceptable. Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     /// ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS and COORDINATOR_NOT_AVAILABLE for the whole
-    /// request, OFFSET_METADATA_TOO_LARGE for a partition, and what a failed write causes.
+    /// request, OFFSET_METADATA_TOO_LARGE for a partition, and the error of a failed write.
     pub fn commit(&mut self, now: Now, reply: ReplyToken, request: CommitRequest) {
         let group_id = request.member.group_id.clone();
         if let Err(error) = self.admit_commit(&request.member) {
@@ -197,7 +197,7 @@ impl Coordinator {
         self.with_settled_group(now, &group_id, |group, cx| group.commit(cx, reply, request));
     }
 
-    /// The committed offset of a group in a partition. None is answered as offset −1.
+    /// Returns the committed offset of a group in a partition. `None` is answered as offset −1.
     pub fn committed(
         &self,
         group_id: &str,
@@ -211,7 +211,7 @@ impl Coordinator {
             .committed(topic, partition)
     }
 
-    /// All committed offsets of a group, by topic and partition.
+    /// Returns all committed offsets of a group, by topic and partition.
     pub fn committed_offsets(
         &self,
         group_id: &str,
@@ -220,7 +220,7 @@ impl Coordinator {
         entry.flat_map(|entry| entry.group.offsets.iter())
     }
 
-    /// All committed offsets of all groups, by group, topic and partition.
+    /// Returns all committed offsets of all groups, by group, topic and partition.
     pub fn all_offsets(&self) -> impl Iterator<Item = (&str, &str, i32, &CommittedOffset)> {
         self.groups.iter().flat_map(|(group_id, entry)| {
             let offsets = entry.group.offsets.iter();
@@ -228,9 +228,9 @@ impl Coordinator {
         })
     }
 
-    /// Removes the offsets of a deleted topic in all groups. They vanish here at once; if the write
-    /// of their tombstones fails, a restart brings them back. After [`Coordinator::restore`] the
-    /// caller therefore removes the topics that do not exist.
+    /// Removes the offsets of a deleted topic in all groups immediately. If the write of their
+    /// tombstones fails, a restart brings them back. After [`Coordinator::restore`] the caller
+    /// therefore calls this for topics that do not exist.
     pub fn topic_deleted(&mut self, now: Now, topic: &str) {
         let mut being_written: BTreeMap<Arc<str>, Vec<i32>> = BTreeMap::new();
         for commit in self.effects.pending_commits() {
@@ -280,7 +280,7 @@ impl Coordinator {
         }
     }
 
-    /// Lets time pass: sessions, rebalances, pending member ids and offsets expire.
+    /// Expires sessions, rebalances, pending member ids and offsets.
     pub fn tick(&mut self, now: Now) {
         while let Some(group_id) = self.take_due(now.monotonic) {
             self.with_group(now, &group_id, Group::tick);
@@ -291,8 +291,8 @@ impl Coordinator {
         }
     }
 
-    /// When [`Coordinator::tick`] has to be called, on the clock of [`Now::monotonic`]. It may turn
-    /// out that nothing is to be done.
+    /// Returns when to call [`Coordinator::tick`], on the clock of [`Now::monotonic`]. The call may
+    /// have no effect.
     pub fn next_tick(&self) -> Option<Duration> {
         let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
         deadline.into_iter().chain(self.next_retention_check).min()
@@ -303,7 +303,7 @@ impl Coordinator {
         self.effects.take_effects()
     }
 
-    /// Handles an event of a group, if it exists, and keeps account of its members and deadlines.
+    /// Handles an event of a group, if it exists, and updates its usage and deadlines.
     fn with_group<R>(
         &mut self,
         now: Now,
@@ -330,8 +330,8 @@ impl Coordinator {
         Some(result)
     }
 
-    /// Handles an event that changes no members, and no deadline to an earlier one. It takes the
-    /// same time however many members the group has.
+    /// Handles an event that changes no members, and no deadline to an earlier one. The time it
+    /// takes does not depend on the number of members.
     fn with_settled_group<R>(
         &mut self,
         now: Now,
@@ -383,7 +383,7 @@ impl Coordinator {
         self.groups.keys().cloned().collect()
     }
 
-    /// Checks what does not depend on the state of the group.
+    /// Checks the conditions that do not depend on the state of the group.
     fn admit(&self, request: &JoinRequest) -> Result<(), GroupError> {
         let settings = &self.settings;
         let timeouts = settings.session_timeout_min..=settings.session_timeout_max;

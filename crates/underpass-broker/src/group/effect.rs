@@ -1,4 +1,4 @@
-//! What the group coordinator asks its caller to do.
+//! The actions that the group coordinator requests from its caller.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -8,7 +8,7 @@ use crate::group::error::GroupError;
 use crate::group::record::{CommittedOffset, CoordinatorRecord};
 use crate::group::request::{Opaque, ReplyToken};
 
-/// Something that the caller has to do, in the order of the effects.
+/// An action for the caller. Actions must be done in order.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Effect {
     /// Answer a JoinGroup request.
@@ -20,25 +20,25 @@ pub enum Effect {
     /// Append records to `__consumer_offsets` with acks=all, and report the result with the token.
     /// Writes of one group are appended, and reported, in the order of the effects.
     Write {
-        /// To be reported.
+        /// The token to report.
         token: WriteToken,
         /// The group, whose partition has the records ([`partition_of`](super::partition_of)).
         group_id: Arc<str>,
-        /// At least one.
+        /// The records, at least one.
         records: Vec<CoordinatorRecord>,
     },
 }
 
-/// Identifies a write. Tokens rise.
+/// Identifies a write. Tokens are ascending.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WriteToken(u64);
 
-/// The answer to a JoinGroup request that was accepted.
+/// The answer to an accepted JoinGroup request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Joined {
     /// The generation.
     pub generation: i32,
-    /// What the group is for.
+    /// The protocol type of the group.
     pub protocol_type: String,
     /// The chosen protocol.
     pub protocol: String,
@@ -63,7 +63,7 @@ pub struct JoinedMember {
     pub metadata: Opaque,
 }
 
-/// The answer to a JoinGroup request that was refused.
+/// The answer to a rejected JoinGroup request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JoinRejected {
     /// The reason.
@@ -75,15 +75,15 @@ pub struct JoinRejected {
 /// The answer to a SyncGroup request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Synced {
-    /// What the group is for.
+    /// The protocol type of the group.
     pub protocol_type: String,
     /// The chosen protocol.
     pub protocol: String,
-    /// What the leader assigned to the member.
+    /// The assignment of the member.
     pub assignment: Opaque,
 }
 
-/// What became of one offset of an OffsetCommit request.
+/// The result for one offset of an OffsetCommit request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CommitResult {
     /// The topic.
@@ -101,13 +101,13 @@ pub struct LoweredOffsets {
     pub group_id: Arc<str>,
     /// The topic.
     pub topic: String,
-    /// In how many partitions of it: each has an [`Effect::Write`].
+    /// The number of affected partitions: each has an [`Effect::Write`].
     pub partitions: usize,
-    /// By how much, over all of these partitions.
+    /// The sum of the differences over these partitions.
     pub records: i64,
 }
 
-/// Collects effects, and what waits for writes.
+/// Collects effects, and the events that wait for writes.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     effects: Vec<Effect>,
@@ -115,7 +115,7 @@ pub(crate) struct Effects {
     writes: u64,
 }
 
-/// What happens when a write is reported.
+/// The event after a write is reported.
 #[derive(Debug)]
 pub(crate) enum Waiting {
     /// The assignment of a generation takes effect.
@@ -179,12 +179,12 @@ impl Effects {
         token
     }
 
-    /// Removes and returns what waits for a write.
+    /// Removes and returns the event that waits for a write.
     pub(crate) fn take_waiting(&mut self, token: WriteToken) -> Option<Waiting> {
         self.waiting.remove(&token)
     }
 
-    /// The commits that are being written, of all groups.
+    /// Returns the commits being written, of all groups.
     pub(crate) fn pending_commits(&mut self) -> impl Iterator<Item = &mut PendingCommit> {
         self.waiting
             .values_mut()

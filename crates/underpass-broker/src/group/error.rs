@@ -1,7 +1,7 @@
 //! The errors of the group coordinator, as Kafka's error codes.
 
-/// Why a request of a group member is refused. The discriminants are the error codes of Kafka's
-/// protocol.
+/// The reason why a request of a group member is rejected. The discriminants are Kafka's error
+/// codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[repr(i16)]
 pub enum GroupError {
@@ -50,13 +50,13 @@ pub enum GroupError {
 }
 
 impl GroupError {
-    /// The error code of Kafka's protocol.
+    /// Returns the error code of Kafka's protocol.
     pub fn code(self) -> i16 {
         self as i16
     }
 }
 
-/// Why records could not be appended to `__consumer_offsets`.
+/// The reason why records could not be appended to `__consumer_offsets`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WriteError {
     /// The append failed and may be repeated.
@@ -68,7 +68,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// The answer to a JoinGroup or SyncGroup request that depended on the write.
+    /// Returns the answer to a JoinGroup or SyncGroup request that depended on the write.
     pub(crate) fn of_group(self) -> GroupError {
         match self {
             WriteError::Unavailable => GroupError::CoordinatorNotAvailable,
@@ -77,7 +77,7 @@ impl WriteError {
         }
     }
 
-    /// The answer to an OffsetCommit request that depended on the write.
+    /// Returns the answer to an OffsetCommit request that depended on the write.
     pub(crate) fn of_commit(self) -> GroupError {
         match self {
             WriteError::TooLarge => GroupError::InvalidCommitOffsetSize,

@@ -1,8 +1,8 @@
 //! The coordinator of classic consumer groups, as a state machine.
 //!
 //! A client joins a group; when all members have, one of them, the leader, assigns work to each,
-//! and the broker distributes the assignment. Members then send heartbeats, and commit offsets.
-//! Whatever changes the membership leads to the next generation.
+//! and the broker distributes the assignment. Members then send heartbeats and commit offsets.
+//! Every change of the membership leads to the next generation.
 //!
 //! ```text
 //!              a member joins                all have joined, or the time is up

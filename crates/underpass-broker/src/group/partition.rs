@@ -1,11 +1,11 @@
 //! The partition of `__consumer_offsets` that holds a group.
 
-/// How many partitions `__consumer_offsets` has that this broker makes (Kafka's
+/// The number of partitions with which this broker creates `__consumer_offsets` (Kafka's
 /// `offsets.topic.num.partitions`).
 pub const OFFSETS_PARTITIONS: u32 = 50;
 
-/// Returns the partition of `__consumer_offsets` that holds the records of a group, where that has
-/// `partitions`; of none, the first.
+/// Returns the partition of `__consumer_offsets` that holds the records of a group, out of
+/// `partitions`; 0 if `partitions` is 0.
 pub fn partition_of(group_id: &str, partitions: u32) -> u32 {
     let hash = positive(java_hash_code(group_id));
     hash.checked_rem(partitions).unwrap_or(0)
@@ -18,7 +18,7 @@ pub fn java_hash_code(text: &str) -> i32 {
     })
 }
 
-/// The absolute value. Kafka maps the lowest integer, which has none, to 0.
+/// Returns the absolute value, and 0 for the lowest integer, as Kafka does.
 fn positive(hash: i32) -> u32 {
     hash.checked_abs().map_or(0, i32::unsigned_abs)
 }
@@ -62,7 +62,7 @@ mod tests {
             assert_eq!(partition_of(group_id, 1), 0, "{group_id}");
             assert_eq!(partition_of(group_id, 0), 0, "{group_id}");
         }
-        // A negative hash: "consumer-group" would do as well.
+        // A negative hash, like that of "consumer-group".
         let negative = "zzzzzz";
         assert!(java_hash_code(negative) < 0);
         assert_eq!(

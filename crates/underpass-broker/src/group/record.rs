@@ -1,4 +1,4 @@
-//! The records of `__consumer_offsets`, not encoded.
+//! The records of `__consumer_offsets`, decoded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub enum CoordinatorRecord {
     Group {
         /// The group.
         group_id: Arc<str>,
-        /// None is a tombstone.
+        /// The state of the group; `None` is a tombstone.
         value: Option<GroupMetadata>,
     },
     /// The position of a group in a partition.
@@ -23,15 +23,15 @@ pub enum CoordinatorRecord {
         topic: String,
         /// The partition.
         partition: i32,
-        /// None is a tombstone.
+        /// The position; `None` is a tombstone.
         value: Option<CommittedOffset>,
     },
 }
 
-/// A group as it is stored. The fields are those of Kafka's GroupMetadataValue.
+/// A stored group. The fields are those of Kafka's GroupMetadataValue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GroupMetadata {
-    /// What the group is for.
+    /// The protocol type of the group.
     pub protocol_type: String,
     /// The generation.
     pub generation: i32,
@@ -39,14 +39,14 @@ pub struct GroupMetadata {
     pub protocol: Option<String>,
     /// The member id of the leader; none in an empty group.
     pub leader: Option<String>,
-    /// When the group took its state, in milliseconds since the Unix epoch. None in records of
-    /// Kafka before 2.1.
+    /// The time of the last change of state, in milliseconds since the Unix epoch. `None` in
+    /// records of Kafka before 2.1.
     pub current_state_timestamp_ms: Option<i64>,
-    /// None in an empty group.
+    /// The members; empty in an empty group.
     pub members: Vec<MemberMetadata>,
 }
 
-/// A member as it is stored. The fields are those of Kafka's GroupMetadataValue.
+/// A stored member. The fields are those of Kafka's GroupMetadataValue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MemberMetadata {
     /// The id assigned by JoinGroup.
@@ -57,13 +57,13 @@ pub struct MemberMetadata {
     pub client_id: String,
     /// The address of the client.
     pub client_host: String,
-    /// How long the member may take to join again.
+    /// The time that the member has to join again.
     pub rebalance_timeout: Duration,
-    /// How long the member may be silent.
+    /// The time without heartbeats after which the member is removed.
     pub session_timeout: Duration,
     /// The member's metadata for the chosen protocol.
     pub subscription: Opaque,
-    /// What the leader assigned to the member.
+    /// The assignment of the member by the leader.
     pub assignment: Opaque,
 }
 
@@ -74,8 +74,8 @@ pub struct CommittedOffset {
     pub offset: i64,
     /// The leader epoch of the last record that was read; −1 if unknown.
     pub leader_epoch: i32,
-    /// Any text of the client.
+    /// Arbitrary text from the client.
     pub metadata: String,
-    /// When it was committed, in milliseconds since the Unix epoch.
+    /// The commit time, in milliseconds since the Unix epoch.
     pub commit_timestamp_ms: i64,
 }

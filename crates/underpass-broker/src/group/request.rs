@@ -1,4 +1,4 @@
-//! What clients ask of the group coordinator.
+//! The requests of clients to the group coordinator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ pub type Opaque = Arc<[u8]>;
 /// The time of an event, read by the caller.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Now {
-    /// On a clock that never goes back, since any fixed point. Timeouts are measured on it.
+    /// A monotonic clock, relative to any fixed point. Timeouts use it.
     pub monotonic: Duration,
-    /// Milliseconds since the Unix epoch. They are written to records, and offsets expire by them.
+    /// Milliseconds since the Unix epoch. Used in records and for the expiry of offsets.
     pub unix_ms: i64,
 }
 
@@ -29,7 +29,7 @@ pub struct JoinRequest {
     pub version: i16,
     /// The group.
     pub group_id: String,
-    /// Empty for a member that has no id yet.
+    /// The member id; empty for a new member.
     pub member_id: String,
     /// The name of a static member (KIP-345).
     pub group_instance_id: Option<String>,
@@ -37,13 +37,13 @@ pub struct JoinRequest {
     pub client_id: String,
     /// The address of the client, as Kafka's tools show it.
     pub client_host: String,
-    /// How long the member may be silent.
+    /// The time without heartbeats after which the member is removed.
     pub session_timeout: Duration,
-    /// How long the member may take to join again. In version 0 the session timeout.
+    /// The time that the member has to join again. In version 0 the session timeout.
     pub rebalance_timeout: Duration,
-    /// What the group is for, such as `consumer` or `connect`.
+    /// The protocol type of the group, such as `consumer` or `connect`.
     pub protocol_type: String,
-    /// In the order of preference.
+    /// The supported protocols in the order of preference.
     pub protocols: Vec<MemberProtocol>,
 }
 
@@ -52,7 +52,7 @@ pub struct JoinRequest {
 pub struct MemberProtocol {
     /// The name, such as `range`.
     pub name: String,
-    /// What the leader has to know about the member, such as its topics.
+    /// The data about the member for the leader, such as its topics.
     pub metadata: Opaque,
 }
 
@@ -74,29 +74,29 @@ pub struct MemberIdentity {
 pub struct SyncRequest {
     /// The member.
     pub member: MemberIdentity,
-    /// Since version 5 the protocol type that JoinGroup returned (KIP-559).
+    /// The protocol type that JoinGroup returned, since version 5 (KIP-559).
     pub protocol_type: Option<String>,
-    /// Since version 5 the protocol that JoinGroup returned.
+    /// The protocol that JoinGroup returned, since version 5.
     pub protocol: Option<String>,
-    /// From the leader: member ids and what each is assigned.
+    /// Member ids with their assignments, from the leader.
     pub assignments: Vec<(String, Opaque)>,
 }
 
 /// A member that leaves, or is removed by an administrator.
 #[derive(Clone, Debug)]
 pub struct LeavingMember {
-    /// Empty if only the instance id is known.
+    /// The member id; empty if only the instance id is known.
     pub member_id: String,
     /// The name of a static member (KIP-345).
     pub group_instance_id: Option<String>,
 }
 
-/// An OffsetCommit request. Partitions that do not exist are left out by the caller.
+/// An OffsetCommit request. The caller omits partitions that do not exist.
 #[derive(Clone, Debug)]
 pub struct CommitRequest {
     /// The member.
     pub member: MemberIdentity,
-    /// What to commit.
+    /// The offsets to commit.
     pub offsets: Vec<OffsetToCommit>,
 }
 
@@ -111,6 +111,6 @@ pub struct OffsetToCommit {
     pub offset: i64,
     /// The leader epoch of the last record that was read; −1 if unknown (KIP-320).
     pub leader_epoch: i32,
-    /// Any text of the client, returned unchanged.
+    /// Arbitrary text from the client, returned unchanged.
     pub metadata: String,
 }

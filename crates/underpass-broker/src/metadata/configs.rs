@@ -1,10 +1,10 @@
-//! The configurations of a topic that are in effect, and where each comes from.
+//! The effective configuration of a topic, with the source of each value.
 
 use std::collections::BTreeMap;
 
 use underpass_log::TOPIC_CONFIGS;
 
-/// A configuration of a topic in effect.
+/// An effective configuration value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct EffectiveConfig {
     pub(crate) name: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct EffectiveConfig {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(i8)]
 pub(crate) enum ConfigSource {
-    /// The topic was created with it.
+    /// The topic was created with this value.
     Topic = 1,
     /// The configuration of the broker.
     Broker = 4,
@@ -30,8 +30,8 @@ impl ConfigSource {
     }
 }
 
-/// Returns all configurations of a topic: its own values, before those of the broker, before
-/// Kafka's defaults.
+/// Returns the whole configuration of a topic: its own values take precedence over those of the
+/// broker, and these over Kafka's defaults.
 pub(crate) fn effective(
     topic: &BTreeMap<String, String>,
     broker: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The file beside the partitions that names the topics: it is small, and replaced as a whole.
+//! The metadata file of a data folder: it lists the topics, is small, and is replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::metadata::topic_id::TopicId;
 
-/// What the broker knows beside the logs of partitions.
+/// The state of the broker that is not in the logs of partitions.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetadataRecord {
     version: u32,
-    /// The first producer id that was never handed out, neither now nor before.
+    /// The first producer ID that was never handed out.
     pub(crate) next_producer_id: i64,
     pub(crate) topics: BTreeMap<String, TopicRecord>,
-    /// Topics that are being made or deleted: a start deletes what is there of them.
+    /// Topics being created or deleted: a start deletes their remains.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) unfinished: BTreeMap<TopicId, String>,
 }
 
-/// A topic, as the file has it.
+/// A topic, as stored in the file.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TopicRecord {
     pub(crate) id: TopicId,
     pub(crate) partitions: i32,
-    /// What differs from the defaults, under Kafka's names.
+    /// Values that differ from the defaults, under Kafka's names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) config: BTreeMap<String, String>,
 }
@@ -52,10 +52,10 @@ impl MetadataFile {
         self.folder.join(NAME)
     }
 
-    /// Reads it; without topics where there is none yet.
+    /// Reads the file; returns no topics if it does not exist.
     ///
     /// # Errors
-    /// Of the kernel; `InvalidData` for a file of a later version, or that is damaged.
+    /// I/O errors; `InvalidData` if the file is damaged or of a later version.
     pub(crate) fn read(&self) -> io::Result<MetadataRecord> {
         let text = match fs::read(self.path()) {
             Ok(text) => text,
@@ -77,11 +77,10 @@ impl MetadataFile {
         }
     }
 
-    /// Replaces it: after a crash there is the old one or the new one. Blocks for two syncs.
+    /// Replaces the file: after a crash it is the old or the new one. Blocks for two syncs.
     ///
     /// # Errors
-    /// Of the kernel. The old file may have been replaced all the same, and a crash may bring it
-    /// back.
+    /// I/O errors. The old file may have been replaced nevertheless, and a crash may restore it.
     pub(crate) fn write(&self, record: &MetadataRecord) -> io::Result<()> {
         let new = self.folder.join(format!("{NAME}.new"));
         let mut file = File::create(&new)?;

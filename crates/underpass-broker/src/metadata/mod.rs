@@ -1,4 +1,4 @@
-//! Topics: what there is, and the file that remembers it.
+//! The topics, and the file that stores them.
 
 pub(crate) mod configs;
 pub(crate) mod file;

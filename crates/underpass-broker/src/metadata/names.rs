@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// The longest name: with a dash and the number of a partition behind it, it is the name of a
-/// folder, of which Linux takes 255 bytes.
+/// The longest name: with a dash and a partition number it is the name of a folder, which Linux
+/// limits to 255 bytes.
 const NAME_BYTES_MAX: usize = 249;
 
-/// Why a name cannot be that of a topic.
+/// The reason why a topic name is invalid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BadTopicName {
     Empty,
@@ -29,21 +29,21 @@ pub(crate) fn check_name(name: &str) -> Result<(), BadTopicName> {
     }
 }
 
-/// What two names have in common that meet in the names of metrics, where dots become underscores.
-/// Kafka refuses a topic whose key another one has.
+/// Returns the key that two names share if they collide in metric names, where dots become
+/// underscores. Kafka rejects a topic with the key of another one.
 pub(crate) fn collision_key(name: &str) -> String {
     name.replace('.', "_")
 }
 
-/// Whether a topic is the broker's own: clients neither write to it nor delete it.
+/// Whether a topic is internal: clients neither write to it nor delete it.
 pub(crate) fn is_internal(name: &str) -> bool {
     [OFFSETS_TOPIC, CONTROLLER_TOPIC].contains(&name)
 }
 
-/// Where the offsets of consumer groups are kept.
+/// The topic with the offsets of consumer groups.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
-/// Where Kafka's controller keeps its metadata, if its folder was left among the others.
+/// The metadata topic of Kafka's controller, whose folder may be left in a data folder.
 const CONTROLLER_TOPIC: &str = "__cluster_metadata";
 
 impl fmt::Display for BadTopicName {

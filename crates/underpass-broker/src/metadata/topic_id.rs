@@ -1,4 +1,4 @@
-//! The identity of a topic, which a topic that is made again under the same name does not have.
+//! The identity of a topic. A topic created again under the same name has another one.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
-/// 16 bytes, shown in base64url without padding as Kafka shows them.
+/// A topic ID of 16 bytes, shown in base64url without padding, as in Kafka.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct TopicId([u8; ID_BYTES]);
@@ -15,11 +15,11 @@ pub(crate) struct TopicId([u8; ID_BYTES]);
 const ID_BYTES: usize = 16;
 
 impl TopicId {
-    /// What stands for no topic.
+    /// The ID that means no topic.
     pub(crate) const NONE: TopicId = TopicId([0; ID_BYTES]);
 
-    /// A new one, made at random (RFC 9562, version 4). As Kafka's, it does not begin with a dash
-    /// when it is shown: it could be mistaken for an option.
+    /// Makes a random ID (RFC 9562, version 4). As in Kafka, its text does not start with a dash,
+    /// which could be mistaken for an option.
     pub(crate) fn random() -> TopicId {
         loop {
             let mut id = random_bytes::<ID_BYTES>();
@@ -41,10 +41,10 @@ impl TopicId {
     }
 }
 
-/// Bytes of the kernel.
+/// Returns random bytes from the kernel.
 ///
 /// # Panics
-/// The kernel has no randomness: ids would meet.
+/// The kernel has no randomness, so IDs would not be unique.
 fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let mut filled = 0;

@@ -1,4 +1,4 @@
-//! The topics of a broker: what Metadata says about them, and where their logs are.
+//! The topics of a broker: their metadata and their logs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -20,39 +20,39 @@ use crate::metadata::topic_id::TopicId;
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     pub(crate) id: TopicId,
-    /// By their numbers.
+    /// The partitions, by number.
     pub(crate) partitions: Vec<Arc<PartitionLog>>,
 }
 
-/// The topics at one moment.
+/// The topics at a point in time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TopicMap {
     by_name: BTreeMap<Arc<str>, Arc<Topic>>,
     by_id: HashMap<TopicId, Arc<Topic>>,
 }
 
-/// The topics, and how they change.
+/// The topics, with the operations that change them.
 pub(crate) struct Topics {
     file: MetadataFile,
     log: Arc<LogManager>,
     defaults: TopicConfig,
     present: Mutex<Arc<TopicMap>>,
     record: Mutex<TopicRecords>,
-    /// The most partitions of all topics together.
+    /// The largest number of partitions of all topics.
     partitions_max: usize,
 }
 
-/// What changes of topics are decided by. The lock is not held while folders are made: that of a
-/// large topic takes seconds.
+/// The state that decides about changes of topics. Its lock is not held while folders are created,
+/// which takes seconds for a large topic.
 #[derive(Default)]
 struct TopicRecords {
-    /// What the file holds.
+    /// The content of the file.
     written: MetadataRecord,
-    /// Topics that are being made, and how many partitions they are to have.
+    /// Topics being created, with their numbers of partitions.
     coming: BTreeMap<String, i32>,
 }
 
-/// What a new topic is to be.
+/// The settings of a new topic.
 #[derive(Clone, Debug)]
 pub(crate) struct NewTopic {
     pub(crate) name: String,
@@ -60,7 +60,7 @@ pub(crate) struct NewTopic {
     pub(crate) config: BTreeMap<String, String>,
 }
 
-/// Why topics cannot change.
+/// The reason why topics cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TopicError {
     #[error("{0}")]
@@ -99,18 +99,18 @@ pub(crate) enum TopicError {
     Unreadable { path: PathBuf, source: io::Error },
 }
 
-/// The most partitions that one topic may have: each is a folder with open files.
+/// The largest number of partitions of a topic: each is a folder with open files.
 pub(crate) const PARTITIONS_MAX: i32 = 10_000;
 
-/// The most partitions of all topics together that are made, whatever clients ask for: each takes
-/// an open file and about 2 KiB. Those that are found in the data folder are opened in any case.
+/// The largest number of partitions of all topics that clients can create: each takes an open file
+/// and about 2 KiB. Partitions found in the data folder are always opened.
 const PARTITIONS_ALL_MAX: usize = 20_000;
 
-/// The part of the process's descriptors that partitions may take: others are for connections and
-/// what they are sent.
+/// The fraction of the process's descriptors that partitions may take; the rest is for connections
+/// and the files sent to them.
 const DESCRIPTORS_PART: u64 = 4;
 
-/// Producer ids are handed out from blocks: the file is written once for so many.
+/// The number of producer IDs reserved with one write of the file.
 const PRODUCER_IDS_BLOCK: i64 = 1000;
 
 impl TopicMap {
@@ -122,7 +122,7 @@ impl TopicMap {
         self.by_id.get(&id)
     }
 
-    /// All topics, by their names.
+    /// Returns all topics, sorted by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.by_name.values()
     }
@@ -134,18 +134,18 @@ impl TopicMap {
 }
 
 impl Topic {
-    /// A partition of it, if it has that many.
+    /// Returns a partition, if the number is in range.
     pub(crate) fn partition(&self, number: i32) -> Option<&Arc<PartitionLog>> {
         self.partitions.get(usize::try_from(number).ok()?)
     }
 }
 
 impl Topics {
-    /// The topics of a data folder: those of its file, and those whose folders have come from
+    /// Opens the topics of a data folder: those in its file, and those whose folders come from
     /// elsewhere, which are adopted with the defaults.
     ///
     /// # Errors
-    /// Of the file, and of partitions that have to be made or deleted.
+    /// Errors of the file, and of partitions that must be created or deleted.
     pub(crate) fn open(
         folder: &Path,
         log: Arc<LogManager>,
@@ -195,15 +195,15 @@ impl Topics {
         Ok(topics)
     }
 
-    /// The topics at this moment.
+    /// Returns the current topics.
     pub(crate) fn present(&self) -> Arc<TopicMap> {
         Arc::clone(&lock(&self.present))
     }
 
-    /// Makes a topic. Blocks for some syncs.
+    /// Creates a topic. Blocks for some syncs.
     ///
     /// # Errors
-    /// [`TopicError`]; there is no topic.
+    /// [`TopicError`]; the topic is not created.
     pub(crate) fn create(&self, new: &NewTopic) -> Result<Arc<Topic>, TopicError> {
         let id = TopicId::random();
         {
@@ -216,7 +216,7 @@ impl Topics {
         }
         let created = self.create_checked(new, id);
         if created.is_err() {
-            // Those that were made; what cannot be removed either is adopted by the next start.
+            // Delete the created partitions. The next start adopts those that cannot be deleted.
             let partitions =
                 (0..new.partitions).map(|number| TopicPartition::new(&new.name, number));
             partitions.for_each(|partition| drop(self.log.delete(&partition)));
@@ -241,10 +241,10 @@ impl Topics {
         Ok(made)
     }
 
-    /// Whether a topic could be made.
+    /// Checks whether a topic can be created.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub(crate) fn check_new(&self, new: &NewTopic) -> Result<(), TopicError> {
         self.check(&lock(&self.record), new)
     }
@@ -265,7 +265,7 @@ impl Topics {
         let counts = record.written.topics.values().map(|topic| topic.partitions);
         let counts = counts.chain(record.coming.values().copied());
         let present: usize = counts.map(|count| count as usize).sum();
-        // Without its own topics the broker has no groups.
+        // Internal topics are exempt: without them the broker has no groups.
         if !is_internal(&new.name) && present + new.partitions as usize > self.partitions_max {
             return Err(TopicError::TooMany {
                 wanted: new.partitions,
@@ -279,7 +279,7 @@ impl Topics {
         Ok(())
     }
 
-    /// Changes the file, and what is known of it.
+    /// Changes the file and the state that mirrors it.
     fn write(
         &self,
         record: &mut TopicRecords,
@@ -295,8 +295,8 @@ impl Topics {
     /// Deletes a topic. Blocks for some syncs.
     ///
     /// # Errors
-    /// [`TopicError::Unknown`]; `Disk` and `Log`: it is gone, and may come back with the next
-    /// start, unless another change is written before.
+    /// [`TopicError::Unknown`]; `Disk` and `Log`: the topic is gone, but may come back with the
+    /// next start, unless another change is written before.
     pub(crate) fn delete(&self, name: &str) -> Result<(), TopicError> {
         let mut record = lock(&self.record);
         if !record.written.topics.contains_key(name) {
@@ -312,24 +312,24 @@ impl Topics {
             next.topics.remove(name);
             next.unfinished.insert(topic.id, name.to_owned());
         });
-        // On a full disk that fails, and this makes room: with the next start the topic would be
-        // there again, and empty.
+        // Continue if this fails on a full disk, since deletion makes room. The next start would
+        // create the topic again, empty.
         record.written.topics.remove(name);
         let partitions = topic.partitions.iter();
         let deleted = partitions.map(|partition| self.log.delete(partition.name()));
         let deleted: Vec<_> = deleted.collect();
         written?;
         deleted.into_iter().collect::<Result<(), _>>()?;
-        // For the next change.
+        // Written with the next change.
         record.written.unfinished.remove(&topic.id);
         Ok(())
     }
 
-    /// Reserves producer ids that nobody has: the first of them, and how many. Blocks for some
+    /// Reserves unused producer IDs. Returns the first of them and their number. Blocks for some
     /// syncs.
     ///
     /// # Errors
-    /// Of the file.
+    /// Errors of the file.
     pub(crate) fn reserve_producer_ids(&self) -> io::Result<(i64, i64)> {
         let mut record = lock(&self.record);
         let first = record.written.next_producer_id;
@@ -344,7 +344,7 @@ impl Topics {
         change(Arc::make_mut(&mut present));
     }
 
-    /// A topic with its logs.
+    /// Makes a topic with its logs.
     fn assembled(
         &self,
         name: &str,
@@ -367,8 +367,8 @@ impl Topics {
     }
 }
 
-/// The logs of the partitions that were found, by their names, and whether the record has changed:
-/// those that it has not are adopted, and those that were being made or deleted are deleted.
+/// Returns the logs of the found partitions by name, and whether the record changed: unknown
+/// partitions are adopted, and those of unfinished topics are deleted.
 fn adopt(
     record: &mut MetadataRecord,
     log: &LogManager,
@@ -382,7 +382,7 @@ fn adopt(
         let id = TopicId::try_from(id.to_owned()).ok();
         let is_unfinished = match id {
             Some(id) => unfinished.contains_key(&id),
-            // It was not written yet.
+            // The ID was not written yet.
             None => {
                 let mut names = unfinished.values();
                 !record.topics.contains_key(&*name.topic) && names.any(|one| **one == *name.topic)
@@ -397,7 +397,7 @@ fn adopt(
         let topic = record.topics.entry(name.topic.to_string());
         let topic = topic.or_insert_with(|| {
             adopted = true;
-            // What it was configured to be is not in its folder: nothing of it is deleted.
+            // The folder does not contain the topic's configuration, so disable retention.
             tracing::warn!(
                 "topic {} was found in the data folder: it is adopted, and kept for ever",
                 name.topic
@@ -410,8 +410,8 @@ fn adopt(
         });
         adopted |= topic.partitions <= name.partition;
         topic.partitions = topic.partitions.max(name.partition + 1);
-        // An id that another broker has handed out: batches of a new producer with the same id
-        // would be taken for repetitions.
+        // Another broker may have handed out this ID. Batches of a new producer with the same ID
+        // would count as duplicates.
         let unused = one.log.largest_producer_id().map_or(0, |id| id + 1);
         adopted |= record.next_producer_id < unused;
         record.next_producer_id = record.next_producer_id.max(unused);
@@ -425,7 +425,7 @@ fn partitions_max() -> usize {
     usize::try_from(part).map_or(PARTITIONS_ALL_MAX, |part| part.min(PARTITIONS_ALL_MAX))
 }
 
-/// The configuration of a topic of which nothing is deleted.
+/// Returns a configuration without retention limits.
 fn kept_forever() -> BTreeMap<String, String> {
     ["retention.ms", "retention.bytes"]
         .map(|name| (name.to_owned(), "-1".to_owned()))
@@ -551,7 +551,7 @@ mod tests {
         let id = topics.create(&new("coming", 2)).unwrap().id;
         log.close().unwrap();
         drop((topics, log));
-        // A crash between the folders and what says that they are a topic, or none any more.
+        // A crash after the folders were created or deleted, and before the topic was written.
         std::fs::remove_file(folder.path().join("coming-1/partition.metadata")).unwrap();
         record.unfinished.insert(id, "coming".to_owned());
         metadata.write(&record).unwrap();
@@ -565,7 +565,7 @@ mod tests {
             let id = topics.create(&new("coming", 1)).unwrap().id;
             assert!(metadata.read().unwrap().unfinished.is_empty());
             topics.delete("coming").unwrap();
-            // Until the next change.
+            // Written with the next change.
             let unfinished = metadata.read().unwrap().unfinished;
             assert_eq!(unfinished, [(id, "coming".to_owned())].into());
             log.close().unwrap();
@@ -584,7 +584,7 @@ mod tests {
         assert!(log.partitions().is_empty() && topics.present().named("t").is_none());
         assert!(!folder.path().join("t-1").exists());
         std::fs::remove_dir(obstacle).unwrap();
-        // It is gone for good with the next change.
+        // The next change makes the deletion permanent.
         topics.create(&new("other", 1)).unwrap();
         assert!(!std::fs::read_to_string(file).unwrap().contains("\"t\""));
     }

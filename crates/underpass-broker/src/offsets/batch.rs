@@ -1,21 +1,21 @@
-//! Record batches of keys and values, as the broker writes them to a topic of its own (version 2 of
-//! the format, uncompressed), and reads them back.
+//! Writes record batches of keys and values for internal topics (version 2 of the format,
+//! uncompressed), and reads them back.
 
 use underpass_log::batch::{self, HEADER_BYTES};
 
-/// A record: a value under a key, or none where the key is withdrawn.
+/// A record: a key with a value, or without one if the key is deleted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Record<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value: Option<&'a [u8]>,
 }
 
-/// Why records cannot be read.
+/// The reason why records cannot be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BadRecordBatch {
-    /// It ends too early, or lengths contradict each other.
+    /// The batch is too short, or its lengths are inconsistent.
     Malformed,
-    /// It is compressed, which the broker's own batches never are.
+    /// The batch is compressed, which the broker's own batches never are.
     Compressed,
 }
 
@@ -25,8 +25,8 @@ const AT_COUNT: usize = 57;
 /// The codec, in the attributes.
 const CODEC: u8 = 0b111;
 
-/// Builds a batch with the base offset 0, which the log replaces. `timestamp` in milliseconds since
-/// 1970. At least one record.
+/// Builds a batch with the base offset 0, which the log replaces, from at least one record.
+/// `timestamp` is in milliseconds since 1970.
 pub(crate) fn build(records: &[Record<'_>], timestamp: i64) -> Vec<u8> {
     let mut batch = vec![0; HEADER_BYTES];
     for (number, record) in records.iter().enumerate() {
@@ -55,7 +55,7 @@ pub(crate) fn build(records: &[Record<'_>], timestamp: i64) -> Vec<u8> {
     batch
 }
 
-/// The records of a batch whose checksum has been verified.
+/// Returns the records of a batch whose checksum has been verified.
 ///
 /// # Errors
 /// [`BadRecordBatch`].

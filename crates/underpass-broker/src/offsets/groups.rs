@@ -36,7 +36,7 @@ use crate::metadata::topics::{Topic, TopicMap};
 use crate::offsets::batch::{build, records};
 use crate::offsets::records::{EncodedRecord, read_record};
 
-/// The groups, and the topic that remembers them.
+/// The groups, and the topic that stores them.
 pub(crate) struct Groups {
     state: Mutex<GroupsState>,
     log: Arc<LogManager>,
@@ -48,7 +48,7 @@ struct GroupsState {
     coordinator: Coordinator,
     waiting: HashMap<u64, WaitingRequests>,
     next_token: u64,
-    /// Once it was made.
+    /// The topic, once it was created.
     topic: Option<Arc<Topic>>,
 }
 
@@ -59,22 +59,22 @@ enum WaitingRequests {
     Commit(oneshot::Sender<Vec<CommitResult>>),
 }
 
-/// Something for the thread of groups.
+/// An event for the thread of groups.
 enum Written {
     Write(WriteToken, Result<(), WriteError>),
-    /// There is another time to wake up at.
+    /// An earlier time to wake up.
     Earlier,
 }
 
-/// How long that thread sleeps where nothing is due.
+/// The longest sleep of the thread when nothing is due.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 impl Groups {
-    /// The groups that the topic of offsets remembers, if it was made. Committed offsets that are
-    /// beyond the ends of their logs are lowered, and that is written. Blocks.
+    /// Restores the groups from the topic of offsets, if it exists. Lowers committed offsets that
+    /// are past the ends of their logs, and writes the change. Blocks.
     ///
     /// # Errors
-    /// The topic cannot be read or written, or there is no thread.
+    /// The topic cannot be read or written, or the thread cannot be started.
     pub(crate) fn open(
         settings: GroupSettings,
         log: Arc<LogManager>,
@@ -112,8 +112,8 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Reports offsets that were lowered, and waits until that is written: what is appended behind
-    /// the ends of the logs afterwards could be taken for what was lost.
+    /// Reports lowered offsets and waits until they are written. Otherwise new records after the
+    /// ends of the logs could be taken for the lost ones.
     fn write_lowered(
         &self,
         lowered: &[LoweredOffsets],
@@ -144,17 +144,17 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether the topic is there that the groups are written to.
+    /// Whether the topic that stores the groups exists.
     pub(crate) fn is_ready(&self) -> bool {
         self.lock().topic.is_some()
     }
 
-    /// Has the groups be written to a topic that was made.
+    /// Sets the topic that stores the groups, after its creation.
     pub(crate) fn set_topic(&self, topic: Arc<Topic>) {
         self.lock().topic.get_or_insert(topic);
     }
 
-    /// An event that is answered at once.
+    /// Handles an event that is answered immediately.
     pub(crate) fn event<R>(&self, event: impl FnOnce(&mut Coordinator, Now) -> R) -> R {
         let mut state = self.lock();
         let outcome = event(&mut state.coordinator, now(self.began));
@@ -178,7 +178,7 @@ impl Groups {
         answer.await.ok()
     }
 
-    /// Hands a commit over; returns what becomes of it.
+    /// Passes a commit to the coordinator; returns its results.
     pub(crate) fn commit(
         &self,
         request: CommitRequest,
@@ -202,13 +202,13 @@ impl Groups {
         self.carry_out(&mut state);
     }
 
-    /// Does what the coordinator asks for, in its order.
+    /// Carries out the effects of the coordinator, in order.
     fn carry_out(&self, state: &mut GroupsState) {
         for effect in state.coordinator.effects() {
             match effect {
                 Effect::Joined(token, joined) => {
                     if let Some(WaitingRequests::Join(reply)) = state.waiting.remove(&token.0) {
-                        // Who asked may have gone.
+                        // The client may be gone.
                         let _ = reply.send(joined);
                     }
                 }
@@ -229,7 +229,7 @@ impl Groups {
                 } => self.write(state, token, &group_id, &records),
             }
         }
-        // The thread may sleep for longer than that.
+        // Wake the thread, which may sleep past the new time.
         let _ = self.written.send(Written::Earlier);
     }
 
@@ -243,7 +243,7 @@ impl Groups {
     ) {
         let written = self.written.clone();
         let log = state.topic.as_ref().and_then(|topic| {
-            // One that comes from Kafka may have any number of them.
+            // A topic that was created by Kafka may have any number of partitions.
             let count = u32::try_from(topic.partitions.len()).ok()?;
             let partition = partition_of(group_id, count);
             topic.partitions.get(partition as usize)
@@ -277,8 +277,8 @@ impl Groups {
     }
 }
 
-/// The records as bytes; nothing if they are more than `bytes_max`. Each one names its group, so
-/// that a commit of many offsets can be much larger than its request.
+/// Encodes records; returns `None` if they exceed `bytes_max`. Every record contains the group
+/// name, so a commit of many offsets can be much larger than its request.
 fn encoded(records: &[CoordinatorRecord], bytes_max: usize) -> Option<Vec<EncodedRecord>> {
     let mut left = bytes_max;
     let records = records.iter().map(|record| {
@@ -289,7 +289,7 @@ fn encoded(records: &[CoordinatorRecord], bytes_max: usize) -> Option<Vec<Encode
     records.collect()
 }
 
-/// Reports writes to the coordinator, and the time.
+/// Reports completed writes and the time to the coordinator.
 fn tend(groups: &Weak<Groups>, written: &Receiver<Written>) {
     loop {
         let sleep = {
@@ -343,7 +343,7 @@ fn now(began: Instant) -> Now {
     }
 }
 
-/// All records of a partition, in order.
+/// Reads all records of a partition, in order.
 fn read_all(log: &PartitionLog, found: &mut Vec<CoordinatorRecord>) -> io::Result<()> {
     const BYTES: u64 = 1 << 20;
     let mut offset = log.offsets().start;
@@ -351,7 +351,7 @@ fn read_all(log: &PartitionLog, found: &mut Vec<CoordinatorRecord>) -> io::Resul
         let range = match log.read(offset, BYTES, FirstBatch::Whole, DiskWait::Allowed) {
             Ok(LogRead::Records(range, _)) => range,
             Ok(_) => return Ok(()),
-            // What is behind holds all the same.
+            // Later records are still valid.
             Err(ReadError::Lost { gap }) => {
                 let (name, last) = (log.name(), gap.end - 1);
                 tracing::warn!(

@@ -1,4 +1,4 @@
-//! Records of `__consumer_offsets`, by Kafka's tables: a version of two bytes, and the fields.
+//! Records of `__consumer_offsets` in Kafka's format: a version of two bytes, and the fields.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const OFFSET_VALUE: i16 = 3;
 const GROUP_KEY: i16 = 2;
 const GROUP_VALUE: i16 = 3;
 
-/// A record as bytes.
+/// An encoded record.
 pub(crate) struct EncodedRecord {
     key: Vec<u8>,
     value: Option<Vec<u8>>,
@@ -49,7 +49,7 @@ impl EncodedRecord {
         }
     }
 
-    /// How many bytes key and value have.
+    /// Returns the size of key and value, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
     }
@@ -62,11 +62,11 @@ impl EncodedRecord {
     }
 }
 
-/// Reads a record; nothing for those of other kinds, and those that cannot be read.
+/// Decodes a record; `None` if it is of another kind or invalid.
 pub(crate) fn read_record(record: &Record<'_>) -> Option<CoordinatorRecord> {
     let (version, key) = record.key.split_first_chunk::<2>()?;
     match i16::from_be_bytes(*version) {
-        // Version 0 is that of a Kafka before 0.9.
+        // Version 0 was written by Kafka before 0.9.
         0 | OFFSET_KEY => {
             let key: OffsetCommitKey<'_> = read(key, 0)?;
             let value = match record.value {
@@ -170,7 +170,7 @@ fn read_group(bytes: &[u8]) -> Option<GroupMetadata> {
     })
 }
 
-/// `kind` stands before the fields; it is their version, but for keys, where it says what they are.
+/// Encodes a message after `kind`: its version or, for keys, the kind of key.
 fn encoded<'a, M: Message<'a>>(kind: i16, version: i16, message: &M) -> Vec<u8> {
     let mut to = Writer::default();
     to.put(&kind.to_be_bytes());

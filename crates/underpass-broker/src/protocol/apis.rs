@@ -1,22 +1,22 @@
-//! The requests that are answered, and their versions: what ApiVersions says.
+//! The supported requests and their versions, as listed by ApiVersions.
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Api {
-    /// Its number.
+    /// The API key.
     pub key: i16,
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     /// The versions that ApiVersions lists.
     pub advertised: (i16, i16),
-    /// The first version that is served: clients derive other features from lower ones, and send
-    /// none of them.
+    /// The first version that is served: clients derive other features from lower ones that
+    /// ApiVersions lists, but do not send them.
     pub served_from: i16,
     /// The first version with the flexible encoding.
     pub flexible: i16,
 }
 
-/// The number of ApiVersions.
+/// The API key of ApiVersions.
 pub const API_VERSIONS: i16 = 18;
 
 const fn api(key: i16, name: &'static str, advertised: (i16, i16), flexible: i16) -> Api {
@@ -29,8 +29,8 @@ const fn api(key: i16, name: &'static str, advertised: (i16, i16), flexible: i16
     }
 }
 
-/// All of them, by their numbers. The latest versions are those of one release, Kafka 4.0: some
-/// clients conclude from them which one it is.
+/// The supported requests, sorted by key. The latest versions are those of one release, Kafka 4.0:
+/// some clients derive the release from them.
 pub const APIS: [Api; 16] = [
     Api {
         // librdkafka before 2.11.1 compresses only where it sees version 0 (KAFKA-18659).
@@ -54,18 +54,18 @@ pub const APIS: [Api; 16] = [
     api(23, "OffsetForLeaderEpoch", (2, 4), 4),
 ];
 
-/// The kind of request with a number, if it is answered.
+/// Returns the supported request with a key.
 pub fn find(key: i16) -> Option<&'static Api> {
     APIS.iter().find(|api| api.key == key)
 }
 
-/// Kafka's name of a kind of request that is not answered, for messages.
+/// Returns Kafka's name of an unsupported request, for messages.
 pub(crate) fn absent_name(key: i16) -> Option<&'static str> {
     let found = ABSENT.iter().find(|(absent, _)| *absent == key);
     found.map(|(_, name)| *name)
 }
 
-/// Requests that clients and tools of Kafka send, and this broker does not answer.
+/// Requests that clients and tools of Kafka send, but this broker does not support.
 const ABSENT: [(i16, &str); 44] = [
     (7, "ControlledShutdown"),
     (15, "DescribeGroups"),

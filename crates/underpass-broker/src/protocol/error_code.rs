@@ -1,4 +1,4 @@
-//! Kafka's numbers of errors, those in use.
+//! The error codes of Kafka that are in use.
 
 /// An error in a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,35 +1,34 @@
-//! What stands before a request, and before a response.
+//! Headers of requests and responses.
 
 use crate::protocol::apis::{API_VERSIONS, Api, find};
 use crate::protocol::reader::{DecodeError, MessageVersion, Reader};
 use crate::protocol::writer::Writer;
 
-/// What stands before a request.
+/// The header of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestHeader<'a> {
-    /// The number of its kind.
+    /// The API key.
     pub key: i16,
-    /// Its version.
+    /// The version.
     pub version: i16,
-    /// What its response is recognized by.
+    /// The ID by which the client matches the response.
     pub correlation_id: i32,
-    /// What the client calls itself.
+    /// The client ID.
     pub client_id: Option<&'a str>,
 }
 
-/// The beginning of a request: its header, and whether this broker answers it.
+/// A request with its header decoded, and whether this broker supports it.
 #[derive(Clone, Debug)]
 pub enum RequestStart<'a> {
-    /// One that is answered, and its body.
+    /// A supported request, with its body.
     Known(RequestHeader<'a>, &'static Api, Reader<'a>),
-    /// ApiVersions in a version that is not known: it is answered in version 0, with what is known
-    /// (KIP-511).
+    /// ApiVersions in an unknown version, answered in version 0 with the known versions (KIP-511).
     UnknownApiVersions(RequestHeader<'a>),
-    /// Another kind, or version. There is no answer that the client would understand.
+    /// Another request or version. The client would not understand any response.
     Unknown(RequestHeader<'a>),
 }
 
-/// The encoding of everything but what is flexible.
+/// The encoding of fields that are never flexible.
 const FIXED: MessageVersion = MessageVersion {
     number: 0,
     flexible: false,
@@ -38,7 +37,7 @@ const FIXED: MessageVersion = MessageVersion {
 /// Reads the header of a request.
 ///
 /// # Errors
-/// [`DecodeError`]: these bytes are no request.
+/// [`DecodeError`]: the bytes are not a request.
 pub fn read_header(frame: &[u8]) -> Result<RequestStart<'_>, DecodeError> {
     let mut from = Reader::new(frame);
     let mut header = RequestHeader {
@@ -48,7 +47,7 @@ pub fn read_header(frame: &[u8]) -> Result<RequestStart<'_>, DecodeError> {
         client_id: None,
     };
     let Some(api) = find(header.key) else {
-        // Whatever the version, nearly all headers go on with it.
+        // In any version, nearly all headers have a client ID here.
         header.client_id = from.string(FIXED).unwrap_or_default();
         return Ok(RequestStart::Unknown(header));
     };
@@ -58,7 +57,7 @@ pub fn read_header(frame: &[u8]) -> Result<RequestStart<'_>, DecodeError> {
             _ => RequestStart::Unknown(header),
         });
     }
-    // As long as all other lengths may be short, this one is not.
+    // This length has the fixed size even where other lengths have a variable one.
     header.client_id = from.string(FIXED)?;
     if header.version >= api.flexible {
         from.tagged(|_, _| Ok(false))?;
@@ -66,8 +65,8 @@ pub fn read_header(frame: &[u8]) -> Result<RequestStart<'_>, DecodeError> {
     Ok(RequestStart::Known(header, api, from))
 }
 
-/// Writes what stands before the response to a request. That to ApiVersions is never flexible: the
-/// client may not know that yet.
+/// Writes the header of a response. That of ApiVersions is never flexible, since the client may not
+/// know the supported versions yet.
 pub fn write_header(to: &mut Writer, api: &Api, version: i16, correlation_id: i32) {
     to.put(&correlation_id.to_be_bytes());
     if version >= api.flexible && api.key != API_VERSIONS {
@@ -75,7 +74,7 @@ pub fn write_header(to: &mut Writer, api: &Api, version: i16, correlation_id: i3
     }
 }
 
-/// Writes what stands before a request: the part of a client.
+/// Writes the header of a request, as a client.
 pub(crate) fn write_request_header(
     to: &mut Writer,
     api: &Api,
@@ -93,7 +92,7 @@ pub(crate) fn write_request_header(
     }
 }
 
-/// Reads what stands before a response, and returns its correlation id.
+/// Reads the header of a response and returns its correlation ID.
 pub(crate) fn read_response_header(
     from: &mut Reader<'_>,
     api: &Api,

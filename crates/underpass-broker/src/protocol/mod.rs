@@ -1,11 +1,11 @@
-//! Kafka's protocol: bytes in, borrowed structures out, and back.
+//! Kafka's protocol: decodes bytes into borrowed structures, and encodes them.
 //!
 //! ```text
 //!  frame ─► header: key, version ─► the table of that message ─► structure
 //!  structure ─► the same table ─► bytes, with gaps for records that stay in files
 //! ```
 //!
-//! The tables are made from the schemas that Kafka publishes (`cargo xtask kafka-tables`).
+//! The tables are generated from the schemas that Kafka publishes (`cargo xtask kafka-tables`).
 
 pub mod apis;
 pub(crate) mod error_code;

@@ -1,47 +1,47 @@
-//! Reads what a peer has sent. Nothing is allocated on its word: a count is compared with the bytes
-//! that are left, and all elements of a message together are bounded.
+//! Decodes messages of a peer. Allocates nothing based on lengths alone: counts are compared with
+//! the remaining bytes, and the number of elements in a message is limited.
 
 use thiserror::Error;
 
-/// The most elements that the arrays of one message may have together.
+/// The largest number of array elements in a message.
 const ELEMENTS_MAX: usize = 1 << 20;
 
-/// How much of an array is allocated before its first element was read.
+/// The number of array elements for which memory is reserved before the first one was read.
 const CAPACITY_MAX: usize = 64;
 
-/// The longest string: lengths of variable size could say more, but what they say is written again
-/// where lengths have two bytes.
+/// The longest string: variable lengths could be larger, but the strings are also written with
+/// lengths of two bytes.
 const STRING_BYTES_MAX: usize = i16::MAX as usize;
 
-/// The most bytes that the tagged fields of a structure may have.
+/// The largest size of the tagged fields of a structure, in bytes.
 const TAGGED_BYTES_MAX: usize = 128 * 1024;
 
-/// Why bytes are no message, and where.
+/// The reason why a message is invalid, and the position.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("{fault} at byte {at}")]
 pub struct DecodeError {
-    /// What is wrong.
+    /// The kind of error.
     pub fault: DecodeFault,
-    /// How many bytes were read before.
+    /// The number of bytes read before the error.
     pub at: usize,
 }
 
-/// What is wrong with bytes.
+/// The kinds of decoding errors.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum DecodeFault {
-    /// They end too early.
+    /// The message is truncated.
     #[error("the message is cut off")]
     CutOff,
-    /// There are more than the message has.
+    /// Bytes follow the message.
     #[error("there are bytes behind the message")]
     Trailing,
-    /// A length or a count is negative, or larger than what is left.
+    /// A length or a count is negative, or larger than the rest.
     #[error("a length is wrong")]
     Length,
-    /// There is nothing where something has to be.
+    /// A required value is null.
     #[error("a value is null that must not be")]
     Null,
-    /// A number of variable length does not end.
+    /// A variable-length number is too long.
     #[error("a variable-length number is too long")]
     Varint,
     /// The message does not have this version.
@@ -50,12 +50,12 @@ pub enum DecodeFault {
     /// A string is not UTF-8.
     #[error("a string is not UTF-8")]
     Utf8,
-    /// Arrays have too many elements together.
+    /// The arrays have too many elements in total.
     #[error("the message has too many elements")]
     Elements,
 }
 
-/// The version of a message, and whether lengths are variable and fields may be tagged (KIP-482).
+/// The version of a message, and whether it has variable lengths and tagged fields (KIP-482).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MessageVersion {
     /// The number.
@@ -64,7 +64,7 @@ pub struct MessageVersion {
     pub flexible: bool,
 }
 
-/// Bytes that are being read.
+/// A decoder of bytes.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -73,7 +73,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the beginning.
+    /// Starts at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader {
             bytes,
@@ -82,17 +82,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An error at this place.
+    /// Makes an error at the current position.
     pub fn error(&self, fault: DecodeFault) -> DecodeError {
         DecodeError { fault, at: self.at }
     }
 
-    /// What is left.
+    /// Returns the remaining bytes.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Nothing must be left.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
     /// `Trailing`.
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next bytes.
+    /// Returns the next `count` bytes.
     ///
     /// # Errors
     /// `CutOff`.
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next bytes as an array.
+    /// Returns the next bytes as an array.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let bytes = self.take(N)?;
         bytes
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| self.error(DecodeFault::CutOff))
     }
 
-    /// A number in groups of seven bits, the lowest first.
+    /// Reads a variable-length number: groups of seven bits, lowest first.
     pub(crate) fn varint(&mut self) -> Result<u32, DecodeError> {
         let mut number = 0u64;
         for shift in (0..35).step_by(7) {
@@ -135,8 +135,8 @@ impl<'a> Reader<'a> {
         Err(self.error(DecodeFault::Varint))
     }
 
-    /// A length of one more than there is, or 0 for null; of a fixed size where the encoding is not
-    /// flexible, −1 for null.
+    /// Reads a length: in the flexible encoding a varint of the length plus one, 0 for null;
+    /// otherwise of a fixed size, −1 for null.
     fn length(
         &mut self,
         version: MessageVersion,
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A string, or null.
+    /// Reads a string, or null.
     pub(crate) fn string(
         &mut self,
         version: MessageVersion,
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         text.map(Some).map_err(|_| self.error(DecodeFault::Utf8))
     }
 
-    /// Bytes, or null.
+    /// Reads bytes, or null.
     pub(crate) fn bytes(
         &mut self,
         version: MessageVersion,
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The elements of an array, or null.
+    /// Reads the elements of an array, or null.
     pub(crate) fn elements<T>(
         &mut self,
         version: MessageVersion,
@@ -206,8 +206,8 @@ impl<'a> Reader<'a> {
         Ok(Some(elements))
     }
 
-    /// Visits the tagged fields behind a structure; each has to read all of its bytes. Unknown ones
-    /// are skipped by returning `Ok(false)`.
+    /// Visits the tagged fields after a structure. The visitor must read all bytes of a field, or
+    /// return `Ok(false)` to skip it.
     pub(crate) fn tagged(
         &mut self,
         mut field: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,

@@ -1,4 +1,4 @@
-//! The tables against another implementation of the protocol, and against what nobody should send.
+//! Tests the tables against another implementation of the protocol and with invalid messages.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages as oracle;
@@ -9,7 +9,7 @@ use crate::protocol::header::{RequestStart, read_header, write_header};
 use crate::protocol::wire::{Message, Records, Uuid};
 use crate::protocol::{DecodeFault, Reader, Writer, tables};
 
-/// Numbers that look random.
+/// Pseudorandom numbers.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Something with random content.
+/// A type with random samples.
 pub(crate) trait Sample {
     fn sample(random: &mut Random) -> Self;
 }
@@ -104,7 +104,7 @@ fn encoded<'a, M: Message<'a>>(message: &M, number: i16) -> Vec<u8> {
     bytes
 }
 
-/// What we write is read there, and written there as the same bytes, which we read.
+/// Checks that the other implementation reads our bytes and writes the same, and that we read them.
 fn check<'a, M, O>(_of: &M, bytes: &'a [u8], number: i16, what: &str)
 where
     M: Message<'a>,
@@ -114,7 +114,7 @@ where
     let mut from = Reader::new(bytes);
     let ours = match M::read(&mut from, version) {
         Ok(ours) => ours,
-        // The sample is one of a later version.
+        // The sample is from a later version.
         Err(error) if error.fault == DecodeFault::Null => return,
         Err(error) => panic!("{what}: {error}"),
     };
@@ -302,7 +302,7 @@ fn headers_are_those_of_their_versions() {
     assert!(read_header(&[0; 7]).is_err());
 }
 
-/// Reads anything as anything.
+/// Reads any bytes as any message.
 fn read_all(bytes: &[u8]) {
     macro_rules! read {
         ($($module:ident $message:ident),*) => {$(
@@ -312,7 +312,7 @@ fn read_all(bytes: &[u8]) {
                 let read: Result<tables::$module::$message, _> =
                     crate::protocol::wire::Wire::read(&mut from, version);
                 if let (Ok(read), Ok(())) = (read, from.end()) {
-                    // What is read is written, and read again as the same.
+                    // A message that was read is written and read again unchanged.
                     let again = encoded(&read, number);
                     let mut from = Reader::new(&again);
                     let same: Result<tables::$module::$message, _> =
@@ -362,7 +362,7 @@ fn lengths_are_not_believed() {
     assert_eq!(read(&[0x7f, 0xff, 0xff, 0xff]), Err(DecodeFault::Length));
     assert_eq!(read(&[0xff, 0xff, 0xff, 0xfe]), Err(DecodeFault::Length));
     assert_eq!(read(&[0, 0, 0]), Err(DecodeFault::CutOff));
-    // As many elements as there are bytes, of which each would take more in memory.
+    // As many elements as bytes, each of which would take more memory.
     let many = [&0x0020_0000i32.to_be_bytes()[..], &vec![0; 0x0020_0000]].concat();
     assert_eq!(read(&many), Err(DecodeFault::Elements));
     let mut flexible = Reader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);

@@ -1,30 +1,30 @@
-//! What fields of messages are made of, and tables of them.
+//! Types of message fields, and the macros for tables of fields.
 
 pub(crate) use crate::protocol::reader::{DecodeError, DecodeFault, MessageVersion, Reader};
 pub(crate) use crate::protocol::writer::Writer;
 
-/// Something that is read from a message and written to one.
+/// A type that can be read from and written to a message.
 pub trait Wire<'a>: Sized {
-    /// Reads it.
+    /// Reads a value.
     ///
     /// # Errors
     /// [`DecodeError`].
     fn read(from: &mut Reader<'a>, version: MessageVersion) -> Result<Self, DecodeError>;
 
-    /// Writes it.
+    /// Writes the value.
     fn write(&self, to: &mut Writer, version: MessageVersion);
 }
 
-/// A message: the fields of its versions, by the table of Kafka.
+/// A message: the fields of its versions, from Kafka's table.
 pub trait Message<'a>: Wire<'a> {
-    /// The number of the request; that of a response is the same. None of what is no request.
+    /// The API key of the request or response; `None` for other messages.
     const KEY: Option<i16>;
-    /// The versions that the table has.
+    /// The versions in the table.
     const VERSIONS: std::ops::RangeInclusive<i16>;
     /// The first version with the flexible encoding.
     const FLEXIBLE: i16;
 
-    /// A version of it; nothing if the table does not have it.
+    /// Returns a version of the message; `None` if the table does not have it.
     fn version(number: i16) -> Option<MessageVersion> {
         let flexible = number >= Self::FLEXIBLE;
         Self::VERSIONS
@@ -33,19 +33,19 @@ pub trait Message<'a>: Wire<'a> {
     }
 }
 
-/// 16 bytes that name something.
+/// A UUID, in 16 bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Uuid(pub [u8; 16]);
 
-/// Record batches: in memory, or somewhere else.
+/// Record batches, in memory or in files.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Records<'a> {
-    /// There are none, and cannot be.
+    /// Null.
     #[default]
     Null,
     /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// So many bytes, for which the message gets a gap.
+    /// The number of bytes for which the message gets a gap.
     Elsewhere(u32),
 }
 
@@ -178,9 +178,9 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<Vec<T>> {
     }
 }
 
-/// A structure of a message, as a table: a name, a type, the versions that have it, those in which
-/// it may be null if not all, and what it is in the others. Fields with a tag are left out where
-/// they have that value.
+/// Defines a structure of a message from a table: name, type and versions of each field, the
+/// versions in which it may be null if not all, and its value in other versions. Tagged fields are
+/// omitted if they have that value.
 macro_rules! table {
     (
         $(#[$meta:meta])*
@@ -285,7 +285,7 @@ macro_rules! is_tagged {
     };
 }
 
-/// What a table is the beginning of.
+/// Implements `Message` for the root table of a message.
 macro_rules! message {
     ($table:ident $(<$life:lifetime>)?, $key:expr, $versions:expr, $flexible:expr) => {
         impl<'a> Message<'a> for $table $(<$life>)? {

@@ -1,8 +1,8 @@
-//! Writes what a peer gets: bytes, and gaps that the ranges of files fill.
+//! Encodes messages, with gaps that are filled from file ranges.
 
 use crate::protocol::reader::MessageVersion;
 
-/// A message that is being written.
+/// An encoder of a message.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -12,19 +12,19 @@ pub struct Writer {
 /// A place for bytes that are not in memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Gap {
-    /// How many bytes of the message in memory stand before it.
+    /// The number of bytes in memory before the gap.
     pub at: usize,
-    /// How many bytes come from elsewhere.
+    /// The number of bytes from elsewhere.
     pub length: u32,
 }
 
 impl Writer {
-    /// What was written, and the gaps in it.
+    /// Returns the encoded bytes and the gaps in them.
     pub fn into_parts(self) -> (Vec<u8>, Vec<Gap>) {
         (self.bytes, self.gaps)
     }
 
-    /// How long the message is, gaps included.
+    /// Returns the length of the message, including gaps.
     pub fn length(&self) -> u64 {
         let gaps: u64 = self.gaps.iter().map(|gap| u64::from(gap.length)).sum();
         self.bytes.len() as u64 + gaps
@@ -35,7 +35,7 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Leaves room for bytes from elsewhere.
+    /// Adds a gap for bytes from elsewhere.
     pub fn gap(&mut self, length: u32) {
         let at = self.bytes.len();
         self.gaps.push(Gap { at, length });
@@ -49,7 +49,7 @@ impl Writer {
         self.bytes.push(number as u8);
     }
 
-    /// The length of a string, or null.
+    /// Writes the length of a string, or null.
     pub(crate) fn string_length(&mut self, version: MessageVersion, length: Option<usize>) {
         match (version.flexible, length) {
             (true, length) => self.varint(length.map_or(0, |length| length as u32 + 1)),
@@ -60,7 +60,7 @@ impl Writer {
         }
     }
 
-    /// The length of bytes or the count of an array, or null.
+    /// Writes the length of bytes or the count of an array, or null.
     pub(crate) fn length_of(&mut self, version: MessageVersion, length: Option<usize>) {
         match (version.flexible, length) {
             (true, length) => self.varint(length.map_or(0, |length| length as u32 + 1)),
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// The tagged fields behind a structure, in the order of their tags. None of them has a gap.
+    /// Writes the tagged fields after a structure, in tag order. They must not have gaps.
     pub(crate) fn tagged(&mut self, fields: &[(u32, Writer)]) {
         self.varint(fields.len() as u32);
         for (tag, field) in fields {

@@ -40,12 +40,12 @@ use crate::protocol::tables::sync_group::{SyncGroupRequest, SyncGroupResponse};
 const GROUP_KEY: i8 = 0;
 const TRANSACTION_KEY: i8 = 1;
 
-/// The reason why there is no coordinator of transactions.
+/// The reason why transactions have no coordinator.
 pub(crate) const NO_TRANSACTIONS: &str =
     "transactions are not supported by this broker; remove transactional.id";
 
-/// More offsets than are in one batch of `max.message.bytes`, however short the names are: such a
-/// commit is refused before anything is made of it.
+/// The largest number of offsets that may fit in a batch of `max.message.bytes`, however short the
+/// names are. A larger commit is rejected before it is processed.
 const OFFSETS_PER_COMMIT_MAX: usize = 24_000;
 
 /// Whether a request is for the coordinator of a transaction.
@@ -53,11 +53,11 @@ pub(crate) fn asks_for_transaction(request: &FindCoordinatorRequest<'_>) -> bool
     request.key_type == TRANSACTION_KEY
 }
 
-/// This broker coordinates every group. Makes the topic that remembers them.
+/// Answers that this broker coordinates every group. Creates the topic that stores groups.
 ///
-/// For a transaction, librdkafka asks by version 2 at most, and of all errors gives up at
-/// TRANSACTIONAL_ID_AUTHORIZATION_FAILED only; it retries others until its timeout, without a word.
-/// Java asks by version 4 and later, and shows the message of other errors only.
+/// For a transaction, librdkafka sends version 2 or lower, and of all errors fails only for
+/// TRANSACTIONAL_ID_AUTHORIZATION_FAILED; it silently retries others until its timeout. Java sends
+/// version 4 or higher, and shows the message of other errors only.
 pub(crate) async fn find_coordinator<'a>(
     request: &FindCoordinatorRequest<'a>,
     version: i16,
@@ -100,7 +100,7 @@ pub(crate) async fn find_coordinator<'a>(
     response
 }
 
-/// Makes the topic of offsets where there is none.
+/// Creates the topic of offsets if it does not exist.
 async fn ready(broker: &Arc<Broker>) -> Result<(), ErrorCode> {
     if broker.groups.is_ready() {
         return Ok(());
@@ -127,7 +127,7 @@ async fn ready(broker: &Arc<Broker>) -> Result<(), ErrorCode> {
             broker.groups.set_topic(topic);
             Ok(())
         }
-        // Another request is making it: clients ask again.
+        // Another request is creating it: clients retry.
         Ok(Err(TopicError::Exists)) => Err(ErrorCode::CoordinatorNotAvailable),
         Ok(Err(error)) => {
             tracing::warn!("{OFFSETS_TOPIC} cannot be made: {error}");
@@ -141,7 +141,7 @@ fn milliseconds(time: i32) -> Duration {
     Duration::from_millis(u64::try_from(time).unwrap_or(0))
 }
 
-/// What a JoinGroup request asks of the coordinator. It may wait for long, and keeps only this.
+/// Converts a JoinGroup request for the coordinator. It may wait for long, and keeps only this.
 pub(crate) fn join_request(
     request: &JoinGroupRequest<'_>,
     version: i16,
@@ -169,7 +169,7 @@ pub(crate) fn join_request(
     }
 }
 
-/// What the coordinator says to it.
+/// Returns the answer of the coordinator to a JoinGroup request.
 pub(crate) async fn join(request: JoinRequest, broker: &Broker) -> Result<Joined, JoinRejected> {
     let member_id = request.member_id.clone();
     let joined = broker.groups.join(request).await;
@@ -204,7 +204,7 @@ pub(crate) fn join_response(
         },
         Err(rejected) => JoinGroupResponse {
             error_code: rejected.error.code(),
-            // Before version 7 there has to be a name.
+            // Before version 7 the name must not be null.
             protocol_name: (version < 7).then_some(""),
             member_id: &rejected.member_id,
             ..JoinGroupResponse::default()
@@ -307,7 +307,7 @@ pub(crate) fn leave<'a>(
     }
 }
 
-/// Commits offsets, behind the records that they are of. The turn ends when the coordinator has the
+/// Commits offsets after their records are durable. Releases the turn when the coordinator has the
 /// commit.
 pub(crate) async fn commit<'a>(
     request: &OffsetCommitRequest<'a>,
@@ -380,7 +380,7 @@ pub(crate) async fn commit<'a>(
 }
 
 /// Waits until the records before these offsets are as safe as the commit will be: a consumer may
-/// have read them before they were synced. Where they cannot be synced, the commit fails, too.
+/// have read them before they were synced. If they cannot be synced, the commit fails, too.
 async fn records_safe(offsets: &[OffsetToCommit], broker: &Broker, topics: &TopicMap) {
     let waited_for = offsets.iter().filter_map(|one| {
         let log = topics.named(&one.topic)?.partition(one.partition)?;
@@ -401,7 +401,7 @@ pub(crate) struct FetchedTopic<'a> {
     partitions: Vec<FetchedOffset>,
 }
 
-/// An offset that was committed, or that none was.
+/// A committed offset, or none.
 #[derive(Clone, Debug)]
 struct FetchedOffset {
     partition: i32,
@@ -410,11 +410,11 @@ struct FetchedOffset {
     metadata: String,
 }
 
-/// Topics and partitions that are asked for, each once.
+/// The requested topics and partitions, without duplicates.
 type AskedOffsets<'a> = BTreeMap<&'a str, BTreeSet<i32>>;
 
-/// The offsets of each group of a request, in its order; by topic. What is asked for many times is
-/// answered once: a request could make a response of any size otherwise.
+/// Returns the offsets of each group of a request, in its order, by topic. Duplicates are answered
+/// once: otherwise a request could make a response of any size.
 pub(crate) fn fetched<'a>(
     request: &OffsetFetchRequest<'a>,
     version: i16,

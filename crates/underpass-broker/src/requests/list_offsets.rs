@@ -1,5 +1,5 @@
-//! ListOffsets and OffsetForLeaderEpoch: the first offset, the last, those of times, and the ends
-//! of epochs.
+//! ListOffsets and OffsetForLeaderEpoch: first offsets, last offsets, offsets for timestamps, and
+//! the ends of epochs.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 /// The record with the largest timestamp (KIP-734).
 const MAX_TIMESTAMP: i64 = -3;
-/// The first one on this broker, which is the first one.
+/// The first offset on this broker, which is the first of the log.
 const EARLIEST_LOCAL: i64 = -4;
-/// The last one that was moved elsewhere, of which there is none.
+/// The last offset in tiered storage, which is not supported.
 const LATEST_TIERED: i64 = -5;
 
 pub(crate) async fn list_offsets<'a>(
@@ -89,7 +89,7 @@ async fn of_partition(
     answer
 }
 
-/// The first version that has the meaning of a negative timestamp.
+/// Returns the first version in which a negative timestamp has its meaning.
 fn first_version(timestamp: i64) -> i16 {
     match timestamp {
         LATEST | EARLIEST | 0.. => 1,
@@ -100,7 +100,7 @@ fn first_version(timestamp: i64) -> i16 {
     }
 }
 
-/// An offset and its timestamp, looked for on a thread that may wait for the disk.
+/// Looks up an offset and its timestamp, on a thread that may wait for the disk.
 async fn found(log: &Arc<PartitionLog>, timestamp: i64) -> Result<Option<(i64, i64)>, ErrorCode> {
     let (searched, name) = (Arc::clone(log), log.name().clone());
     let search = move || match timestamp {
@@ -115,7 +115,7 @@ async fn found(log: &Arc<PartitionLog>, timestamp: i64) -> Result<Option<(i64, i
     })
 }
 
-/// Says where epochs end, so that consumers notice when what they have read is there no more
+/// Returns the ends of epochs, so that consumers notice when records that they have read are lost
 /// (KIP-320).
 pub(crate) fn ends_of_epochs<'a>(
     request: &OffsetForLeaderEpochRequest<'a>,

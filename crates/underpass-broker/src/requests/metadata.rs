@@ -1,4 +1,4 @@
-//! Metadata: which topics there are, and that this broker leads all of them.
+//! Metadata: the existing topics, and this broker as the leader of all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::protocol::tables::metadata::{
 };
 use crate::protocol::wire::Uuid;
 
-/// Makes the topics of a request that do not exist, if that is configured and the client allows it.
+/// Creates missing topics of a request, if the configuration and the client allow it.
 pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<Broker>) {
     if !broker.options.topics.auto_create || !request.allow_auto_topic_creation {
         return;
@@ -42,17 +42,17 @@ pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<B
                 config: BTreeMap::new(),
             };
             match broker.topics.create(&new) {
-                // Several clients may ask for a topic at once.
+                // Several clients may ask for a topic concurrently.
                 Ok(_) | Err(TopicError::Exists) => {}
                 Err(error) => tracing::warn!("topic {} cannot be made: {error}", new.name),
             }
         }
     };
-    // A panic in there leaves the topics missing, which the response says.
+    // After a panic the topics are missing, which the response shows.
     let _ = tokio::task::spawn_blocking(create).await;
 }
 
-/// Answers what there is.
+/// Answers with the existing topics.
 pub(crate) fn metadata<'a>(
     request: &MetadataRequest<'a>,
     version: i16,
@@ -62,9 +62,9 @@ pub(crate) fn metadata<'a>(
 ) -> MetadataResponse<'a> {
     let node = broker.options.node_id;
     let topics = match &request.topics {
-        // In version 0 an empty list is all.
+        // In version 0 an empty list means all topics.
         Some(topics) if !topics.is_empty() || version > 0 => {
-            // What is asked for many times is described once, as by Kafka.
+            // Duplicates are described once, as by Kafka.
             let mut seen = BTreeSet::new();
             let topics = topics
                 .iter()

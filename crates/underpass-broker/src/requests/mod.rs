@@ -1,4 +1,4 @@
-//! Requests, each by its kind.
+//! Handlers of requests by their kind.
 
 mod groups;
 mod list_offsets;
@@ -37,42 +37,41 @@ use crate::protocol::tables::produce::ProduceRequest;
 use crate::protocol::wire::{Message, Wire};
 use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
 
-/// Requests that are not answered, of clients with a setting that a broker without SASL cannot
-/// meet.
+/// An unsupported request, sent by clients with settings that a broker without SASL cannot satisfy.
 const SASL_HANDSHAKE: i16 = 17;
 const SASL_AUTHENTICATE: i16 = 36;
 
-/// The requests of a connection.
+/// The handler of the requests of a connection.
 pub(crate) struct BrokerRequests {
     worker: Rc<BrokerWorker>,
     route: ClientRoute,
 }
 
-/// How a client has reached the broker, and so how others do.
+/// The address by which a client reached the broker, for directing others to it.
 #[derive(Debug)]
 struct ClientRoute {
     host: String,
     port: u16,
-    /// The client's own address, and as Kafka's tools show it.
+    /// The address of the client, and its form in Kafka's tools.
     peer: PeerAddress,
     client: String,
-    /// Held by one request of a group at a time, in their order: a commit waits before the
-    /// coordinator has it.
+    /// Held by one group request at a time, in order: a commit waits before it reaches the
+    /// coordinator.
     group_turn: Mutex<()>,
-    /// Held by one Produce request at a time, in their order, until its batches are queued: they
-    /// are decompressed before.
+    /// Held by one Produce request at a time, in order, until its batches are queued: decompression
+    /// comes before.
     produce_turn: Mutex<()>,
 }
 
 /// A request whose header was read.
 struct Understood<'a> {
-    /// What its response begins with.
+    /// The data that the response needs.
     responder: Responder,
     client_id: &'a str,
     body: Reader<'a>,
 }
 
-/// What the response to a request needs of it.
+/// The data of a request that its response needs.
 #[derive(Clone, Copy)]
 struct Responder {
     api: &'static Api,
@@ -80,10 +79,10 @@ struct Responder {
     correlation_id: i32,
 }
 
-/// What becomes of a request whose body was read.
+/// The outcome of a request after its body was read.
 enum BegunResponse {
     Made(RequestOutcome),
-    /// It waits for others, and does not need the request any more.
+    /// The response waits for other events and no longer needs the request.
     Waits(PendingResponse),
 }
 
@@ -117,7 +116,7 @@ impl Requests for BrokerRequests {
             let BrokerRequests { worker, route } = &*requests;
             let request = Arc::new(request);
             let begun = worker.respond(&request, route).await;
-            // The memory is free once the response is made, or waits without it.
+            // Release the memory once the response is made or no longer needs it.
             drop(request);
             match begun {
                 Ok(BegunResponse::Made(outcome)) => outcome,
@@ -135,7 +134,7 @@ impl Requests for BrokerRequests {
 }
 
 impl ClientRoute {
-    /// Where clients find the broker that come by this connection.
+    /// Determines the address by which clients of this connection find the broker.
     fn of(advertised: Option<&AdvertisedAddress>, connection: &Connection) -> ClientRoute {
         let port = match connection.listener().map(|listener| listener.address()) {
             Some(Address::Tcp(address)) => address.port(),
@@ -162,7 +161,7 @@ impl ClientRoute {
     }
 }
 
-/// The reason why there is no answer to a request that the client would understand.
+/// Returns the reason why a request gets no response that the client would understand.
 fn not_supported(header: &RequestHeader<'_>) -> String {
     let (key, version) = (header.key, header.version);
     match (find(key), key) {
@@ -225,7 +224,7 @@ impl BrokerWorker {
         }
     }
 
-    /// Logs that a client has asked for something that is not supported.
+    /// Logs that a client asked for an unsupported feature.
     fn report_unsupported(&self, (route, client_id): (&ClientRoute, &str), what: &str) {
         let (unsupported, client) = (&self.broker.unsupported, (route.peer, client_id));
         unsupported.report(client, what, &self.disconnections);
@@ -300,7 +299,7 @@ impl BrokerWorker {
         Ok(BegunResponse::Made(outcome))
     }
 
-    /// Requests of members of groups.
+    /// Answers requests of group members.
     async fn respond_to_group(
         &self,
         request: Understood<'_>,
@@ -365,8 +364,8 @@ impl BrokerWorker {
 }
 
 impl<'a> Understood<'a> {
-    /// The body, by its table. Bytes behind it are ignored, as Kafka does: librdkafka 2.12 leaves
-    /// some behind Metadata 13.
+    /// Decodes the body. Ignores bytes after it, as Kafka does: librdkafka 2.12 leaves some after
+    /// Metadata 13.
     fn body<M: Message<'a>>(&self) -> Result<M, DecodeError> {
         let mut from = self.body.clone();
         match M::version(self.responder.version) {
@@ -377,7 +376,7 @@ impl<'a> Understood<'a> {
 }
 
 impl Responder {
-    /// The frame of a response, with what fills its gaps.
+    /// Returns the frame of a response, with the file ranges that fill its gaps.
     fn response<'r, M: Message<'r>>(self, response: &M, ranges: Vec<FileRange>) -> RequestOutcome {
         let mut to = begun();
         write_header(&mut to, self.api, self.version, self.correlation_id);
@@ -386,7 +385,7 @@ impl Responder {
     }
 }
 
-/// A frame with room for its length.
+/// Starts a frame, with space for its length.
 fn begun() -> Writer {
     let mut to = Writer::default();
     to.put(&[0; 4]);
@@ -399,7 +398,7 @@ fn write<'r, M: Message<'r>>(response: &M, version: i16, to: &mut Writer) {
     }
 }
 
-/// The pieces of a frame: bytes, and ranges of files between them.
+/// Returns the pieces of a frame: bytes, and file ranges between them.
 fn framed(to: Writer, ranges: Vec<FileRange>) -> RequestOutcome {
     let length = i32::try_from(to.length() - 4).unwrap_or(i32::MAX);
     let (mut bytes, gaps) = to.into_parts();

@@ -1,4 +1,4 @@
-//! Produce: batches are checked here, appended by the log, and answered when it has.
+//! Produce: batches are checked here, appended by the log, and then answered.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,10 +23,10 @@ use crate::protocol::tables::produce::{
 };
 use crate::protocol::wire::Records;
 
-/// zstd is for clients that know this version of Produce (KIP-110).
+/// The version of Produce from which clients may use zstd (KIP-110).
 const ZSTD_VERSION: i16 = 7;
 
-/// What becomes of a partition of the request.
+/// The outcome for a partition of the request.
 enum PartitionOutcome {
     Waiting(
         Arc<PartitionLog>,
@@ -35,12 +35,12 @@ enum PartitionOutcome {
     Refused(ErrorCode, String),
 }
 
-/// Appends what a client sends. Everything is queued before this waits for the first time; the
-/// batches of a connection are appended in its order. Nothing is returned where the client wants no
-/// answer and everything was appended.
+/// Appends the batches of a request. Queues all of them before the first wait, so the batches of a
+/// connection are appended in order. Returns `None` if the client wants no response and everything
+/// was appended.
 ///
 /// # Errors
-/// The client wants no answer, and something was not appended.
+/// The client wants no response, and a batch was not appended.
 pub(crate) async fn produce<'a>(
     request: &ProduceRequest<'a>,
     frame: &Arc<RequestFrame>,
@@ -105,10 +105,10 @@ pub(crate) async fn produce<'a>(
     }
 }
 
-/// Why a batch is not appended.
+/// The reason why a batch is rejected.
 type RefusedBatch = (ErrorCode, String);
 
-/// Returns the log of a partition, and the batch for it, if that can be appended.
+/// Returns the log of a partition and its batch, if the batch can be appended.
 async fn checked<'t>(
     partition: &ProducePartitionProduceData<'_>,
     version: i16,
@@ -155,7 +155,7 @@ async fn checked<'t>(
     Ok((of, batch))
 }
 
-/// Checks compressed records: small ones here, others on a thread that nobody else waits for.
+/// Checks compressed records: small ones on this thread, others on a blocking thread.
 async fn decompressed(
     bytes: &[u8],
     header: BatchHeader,
@@ -183,8 +183,8 @@ fn refused_batch(bad: BadBatch) -> RefusedBatch {
     (code_of_batch(bad), bad.to_string())
 }
 
-/// Whether no retention by time would ever delete it. As much as `message.timestamp.after.max.ms`
-/// of Kafka is.
+/// Whether a timestamp is so far in the future that retention would never delete its record. The
+/// limit is Kafka's `message.timestamp.after.max.ms`.
 fn is_of_the_future(timestamp: i64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let latest = now.unwrap_or_default() + TIMESTAMP_AHEAD_MAX;
@@ -202,13 +202,13 @@ fn queue(
         log: Arc::clone(of),
         batch,
         acks,
-        // Who asked may have gone.
+        // The client may be gone.
         done: Box::new(move |outcome| drop(sender.send(outcome))),
     });
     PartitionOutcome::Waiting(Arc::clone(of), answer)
 }
 
-/// The response for a partition, and why its batch is refused if it is.
+/// Returns the response for a partition, and the reason if its batch is rejected.
 async fn answer<'a>(
     index: i32,
     outcome: PartitionOutcome,
@@ -234,8 +234,8 @@ async fn answer<'a>(
     (response, why)
 }
 
-/// As Kafka has it: what is no batch of any format is corrupt; what is cut off, older or more than
-/// one is no batch of this request.
+/// Returns the error code, as in Kafka: corrupt batches are CORRUPT_MESSAGE; truncated, older,
+/// multiple and otherwise invalid ones are INVALID_RECORD.
 fn code_of_batch(bad: BadBatch) -> ErrorCode {
     match bad {
         BadBatch::Crc | BadBatch::Length | BadBatch::Magic(3..) => ErrorCode::CorruptMessage,

@@ -1,4 +1,4 @@
-//! CreateTopics, DeleteTopics, and producer ids: what changes the metadata.
+//! CreateTopics, DeleteTopics and InitProducerId, which change the metadata.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::protocol::tables::delete_topics::{
 use crate::protocol::tables::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use crate::protocol::wire::Uuid;
 
-/// The configuration of topics that goes with the replication factor.
+/// The topic configuration that depends on the replication factor.
 const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";
 
 const TWICE: &str = "the request has this topic twice";
@@ -38,7 +38,7 @@ pub(crate) enum TopicOutcome {
     Refused(ErrorCode, String),
 }
 
-/// Makes topics. A name that a request has twice is refused, once.
+/// Creates topics. A name that occurs twice in a request is rejected once.
 pub(crate) async fn create<'a>(
     request: &CreateTopicsRequest<'a>,
     broker: &Arc<Broker>,
@@ -63,7 +63,7 @@ pub(crate) async fn create<'a>(
     outcomes
 }
 
-/// The response to [`create`].
+/// Returns the response to [`create`].
 pub(crate) fn created<'a>(outcomes: &'a [(&'a str, TopicOutcome)]) -> CreateTopicsResponse<'a> {
     let results = outcomes.iter().map(|(name, outcome)| {
         let result = CreateTopicsResponseCreatableTopicResult {
@@ -134,10 +134,10 @@ async fn create_one(
     })
 }
 
-/// What is asked for of replicas that one broker does not have.
+/// Returns the requested replication settings that are lowered to 1, in words.
 ///
 /// # Errors
-/// It is to be refused, or is no number of replicas.
+/// The policy rejects them, or the replication factor is invalid.
 fn clamped(
     asked: &CreateTopicsCreatableTopic<'_>,
     policy: ReplicationPolicy,
@@ -163,7 +163,7 @@ fn clamped(
     }
 }
 
-/// `min.insync.replicas` above 1.
+/// Returns `min.insync.replicas` if it is above 1.
 fn replicas_in_sync(config: &CreateTopicsCreatableTopicConfig<'_>) -> Option<i32> {
     let value = config.value.filter(|_| config.name == MIN_IN_SYNC_REPLICAS);
     let count = value?.trim().parse().ok();
@@ -196,11 +196,11 @@ fn new_topic(
     })
 }
 
-/// The number of partitions of a topic whose replicas are assigned.
+/// Returns the number of partitions of a topic whose replicas are assigned.
 ///
 /// # Errors
-/// As Kafka's: the request says it in other ways, too; another broker is named; partitions are
-/// missing.
+/// The same as Kafka's: the request also contains counts, names another broker, or omits
+/// partitions.
 fn assigned_partitions(
     asked: &CreateTopicsCreatableTopic<'_>,
     node_id: i32,
@@ -247,7 +247,7 @@ fn code_of(error: &TopicError) -> ErrorCode {
     }
 }
 
-/// Deletes topics. One that a request names in two ways is not deleted.
+/// Deletes topics. A topic that a request lists in two ways is not deleted.
 pub(crate) async fn delete<'a>(
     request: &DeleteTopicsRequest<'a>,
     broker: &Arc<Broker>,
@@ -303,7 +303,7 @@ async fn delete_one(topic: &Arc<Topic>, broker: &Arc<Broker>) -> ErrorCode {
         worker
             .groups
             .event(|coordinator, now| coordinator.topic_deleted(now, &topic.name));
-        // Fetches that wait for records learn that none will come.
+        // Wake fetches that wait for records of the topic.
         let partitions = topic.partitions.iter().map(|log| log.number());
         worker.moved.report(&partitions.collect::<Vec<_>>());
         deleted
@@ -315,7 +315,7 @@ async fn delete_one(topic: &Arc<Topic>, broker: &Arc<Broker>) -> ErrorCode {
     }
 }
 
-/// Hands out an id that no producer has, in an epoch that begins.
+/// Hands out an unused producer ID with a new epoch.
 pub(crate) async fn init_producer_id(
     request: &InitProducerIdRequest<'_>,
     broker: &Arc<Broker>,

@@ -1,4 +1,4 @@
-//! Connections in masses.
+//! Very many connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -6,7 +6,7 @@ use crate::support::broker::BrokerProcess;
 
 const CONNECTIONS: usize = 10_000;
 
-/// What an idle connection may take, and the rest of the broker.
+/// The memory limit for an idle connection in the broker, in bytes.
 const CONNECTION_BYTES_MAX: usize = 16 << 10;
 
 #[test]
@@ -21,7 +21,7 @@ fn ten_thousand_idle_connections_leave_room_for_one_more() {
     let broker = BrokerProcess::start();
     let mut idle: Vec<_> = (0..CONNECTIONS).map(|_| broker.connect()).collect();
     broker.connect().behave();
-    // Those that are still there are served, too.
+    // The idle connections are served, too.
     let mut served = 0;
     for client in idle.iter_mut().rev().take(100) {
         client.behave();

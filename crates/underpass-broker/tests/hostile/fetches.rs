@@ -1,4 +1,4 @@
-//! Fetches of what is not there, of too much, and for too long.
+//! Fetches that ask for missing data, for too much, or wait for too long.
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::FetchPartition;
@@ -29,7 +29,7 @@ fn started() -> (BrokerProcess, Client) {
     (broker, client)
 }
 
-/// The first partition of a response: its error, and how many bytes of records it has.
+/// Returns the error and the number of record bytes of the first partition of a response.
 fn fetched(client: &mut Client, version: i16, request: &FetchRequest) -> (i16, usize) {
     let response = client.ask(version, request);
     let partition = &response.responses[0].partitions[0];
@@ -45,7 +45,7 @@ fn offsets_that_are_not_there_are_out_of_range() {
     let (broker, mut client) = started();
     for offset in [-1, i64::MIN, 101, i64::MAX] {
         let mut request = fetch_request("t", 0, offset);
-        // The error is urgent.
+        // An error is returned without waiting.
         request.max_wait_ms = i32::MAX;
         assert_eq!(
             fetched(&mut client, 11, &request),
@@ -71,7 +71,7 @@ fn offsets_that_are_not_there_are_out_of_range() {
         request.topics[0].partitions[0].current_leader_epoch = epoch;
         assert_eq!(fetched(&mut client, 11, &request).0, expected, "{epoch}");
     }
-    // An epoch becomes an old one with the next start, and that only after a crash.
+    // An epoch becomes outdated at the next start after a crash.
     let mut request = fetch_request("t", 0, 0);
     request.topics[0].partitions[0].current_leader_epoch = 0;
     assert_ne!(fetched(&mut client, 11, &request).0, FENCED_LEADER_EPOCH);
@@ -99,8 +99,8 @@ fn topics_by_their_ids_are_known_or_not() {
     broker.end_well(MEMORY_MAX);
 }
 
-/// Partitions with ten batches, with two and with none, from which consumers read on at an offset,
-/// and what they get.
+/// Makes partitions with ten batches, with two and with none. Returns each with the records from a
+/// fetch offset on and the end offset.
 fn three_partitions(client: &mut Client) -> [(FetchPartition, Vec<u8>, i64); 3] {
     [(0, 10, 53), (1, 2, 0), (2, 0, 0)].map(|(partition, batches, from)| {
         let (mut expected, mut end) = (Vec::new(), 0);
@@ -108,7 +108,7 @@ fn three_partitions(client: &mut Client) -> [(FetchPartition, Vec<u8>, i64); 3] 
             let mut batch = batch(10, 300);
             let placed = client.produce("three", partition, batch.clone());
             assert_eq!(placed, (NONE, end));
-            // What the broker writes into it: the offset, and the epoch.
+            // The broker sets the offset and the epoch.
             batch[..8].copy_from_slice(&end.to_be_bytes());
             batch[12..16].copy_from_slice(&0i32.to_be_bytes());
             end += 10;
@@ -187,7 +187,7 @@ fn sizes_and_times_of_all_values_are_bounds() {
         (request.max_bytes, request.min_bytes) = (max, max);
         request.topics[0].partitions[0].partition_max_bytes = max;
         let (code, bytes) = fetched(&mut client, 11, &request);
-        // One batch is there in any case, so that the consumer gets on.
+        // One batch is always returned, so that the consumer makes progress.
         let expected = match max {
             i32::MAX => 10 * batch(10, 1000).len(),
             _ => batch(10, 1000).len(),
@@ -210,12 +210,12 @@ fn a_fetch_that_waits_for_weeks_ends_with_a_record() {
     assert_eq!(broker.connect().produce("t", 0, batch(1, 10)).0, NONE);
     let response = client.response::<FetchRequest>(11);
     assert_eq!(response.responses[0].partitions[0].high_watermark, 101);
-    // The one that nothing ends goes with the broker.
+    // A fetch that waits forever ends with the broker.
     client.send_request(11, &request.with_min_bytes(i32::MAX));
     broker.end_well(MEMORY_MAX);
 }
 
-/// The last file has more records, and the others get none any more.
+/// The last file has more records, and the other partitions get none.
 #[test]
 fn a_fetch_does_not_wait_at_the_end_of_a_file_nor_for_more_than_it_may_have() {
     let broker = BrokerProcess::start();

@@ -1,4 +1,4 @@
-//! Frames that are none, or none yet.
+//! Invalid and incomplete frames.
 
 use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
 
@@ -18,7 +18,7 @@ fn lengths_that_no_request_has_end_the_connection_with_a_line_in_the_log() {
         client.expect_end();
         broker.hear(&format!("{length} is not the length of a request"));
     }
-    // Those of other protocols.
+    // Greetings of other protocols.
     for hello in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01"] {
         let mut client = broker.connect();
         client.write(hello);
@@ -35,8 +35,7 @@ fn a_frame_that_is_too_short_for_a_header_ends_the_connection_with_a_line_in_the
     for length in 1..whole.len() {
         let mut client = broker.connect();
         client.send(&whole[..length]);
-        // The client's name is the last part of the header, and no body of ApiVersions is looked
-        // at.
+        // The client ID is the last part of the header, and the body of ApiVersions is not checked.
         if length < whole.len() - 3 {
             client.expect_end();
             broker.hear("cannot be read");
@@ -53,7 +52,7 @@ fn a_frame_may_arrive_byte_by_byte() {
         client.write(&[byte]);
     }
     client.response::<MetadataRequest>(9);
-    // The next one has begun in the same packet.
+    // The next request starts in the same packet.
     let two = framed(&encoded(9, &MetadataRequest::default())).repeat(2);
     let (first, rest) = two.split_at(two.len() / 2 + 2);
     client.write(first);
@@ -79,7 +78,7 @@ fn half_frames_take_what_has_arrived_and_no_more() {
         .collect();
     broker.connect().behave();
     assert!(broker.peak_bytes() < MEMORY_MAX);
-    // Half of them end what they send, the others are gone.
+    // Half of these clients shut down their sending side, the others disconnect.
     for (number, mut client) in half.into_iter().enumerate() {
         if number % 2 == 1 {
             client.finish();
@@ -100,7 +99,7 @@ fn a_connection_may_be_cut_anywhere_in_a_produce_request() {
         let mut client = broker.connect();
         client.write(&frame[..cut]);
     }
-    // The answer goes to nobody: nothing but whole batches is in the log.
+    // The responses are not received, but the log contains only whole batches.
     for _ in 0..20 {
         broker.connect().write(&frame);
     }

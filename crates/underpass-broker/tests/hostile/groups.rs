@@ -1,4 +1,4 @@
-//! Members that are none, and groups that are too much.
+//! Invalid members and excessive groups.
 
 use bytes::Bytes;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -33,7 +33,7 @@ const MEMBER_ID_REQUIRED: i16 = 79;
 const GROUP_MAX_SIZE_REACHED: i16 = 81;
 const FENCED_INSTANCE_ID: i16 = 82;
 
-/// The longest that is taken: half an hour.
+/// The longest session timeout that is accepted: half an hour.
 const SESSION_TIMEOUT_MAX_MS: i32 = 30 * 60 * 1000;
 
 fn text(text: &str) -> StrBytes {
@@ -52,14 +52,13 @@ fn started() -> (BrokerProcess, Client) {
     (broker, client)
 }
 
-/// Makes the topic of offsets.
+/// Asks for a coordinator, which creates the topic of offsets.
 fn find_coordinator(client: &mut Client) {
     let request = FindCoordinatorRequest::default().with_key(text("g"));
     assert_eq!(client.ask(3, &request).error_code, NONE);
 }
 
-/// A JoinGroup request of a consumer with one protocol, whose member stays for longer than any
-/// test takes.
+/// A JoinGroup request of a consumer with one protocol and a session longer than any test.
 fn join_request(group_id: &str, member_id: &str) -> JoinGroupRequest {
     JoinGroupRequest::default()
         .with_group_id(group(group_id))
@@ -76,7 +75,7 @@ fn protocol(name: &str, bytes: usize) -> JoinGroupRequestProtocol {
         .with_metadata(Bytes::from(vec![b'm'; bytes]))
 }
 
-/// Joins a group with a protocol, with the id that the broker assigns.
+/// Joins a group with the ID that the broker assigns.
 fn join(client: &mut Client, request: &JoinGroupRequest) -> JoinGroupResponse {
     let assigned = client.ask(6, request);
     assert_eq!(assigned.error_code, MEMBER_ID_REQUIRED);
@@ -95,7 +94,7 @@ fn sync_request(joined: &JoinGroupResponse, assignments: usize) -> SyncGroupRequ
         .with_assignments(vec![one; assignments])
 }
 
-/// A commit of offset 5 in a partition, by nobody's member.
+/// A commit of offset 5 in a partition, without a group member.
 fn commit_request(partition: i32, metadata: &str) -> OffsetCommitRequest {
     let partition = OffsetCommitRequestPartition::default()
         .with_partition_index(partition)
@@ -133,7 +132,7 @@ fn members_that_wait_for_others_keep_no_request() {
         while client.ask(3, &heartbeat).error_code != REBALANCE_IN_PROGRESS {}
         second
     });
-    // What the groups keep, and the latest request.
+    // The state of the groups, and the latest request.
     broker.end_well((waiting.len() + 2) * BYTES + MEMORY_MAX);
 }
 
@@ -282,7 +281,7 @@ fn commits_of_a_connection_are_made_in_its_order() {
     for round in 0..20 {
         assert_eq!(client.produce("t", 0, batch(1, 10)).0, NONE);
         assert_eq!(client.produce_with(1, "t", 1, batch(1, 10)).0, NONE);
-        // The first one waits for a record that is not synced, the second one for none.
+        // The first commit waits for an unsynced record, the second does not wait.
         let (mut first, mut second) = (commit_request(0, ""), commit_request(0, ""));
         let mut unsynced = first.topics[0].partitions[0].clone();
         (unsynced.partition_index, unsynced.committed_offset) = (1, round + 1);
@@ -304,7 +303,7 @@ fn commits_of_a_connection_are_made_in_its_order() {
 #[test]
 fn a_coordinator_of_no_group_is_not_found() {
     let (broker, mut client) = started();
-    // That of a transaction has an error of its own.
+    // The type of transactions has a different error.
     for kind in [2, -1, i8::MAX] {
         let request = FindCoordinatorRequest::default()
             .with_key(text("g"))
@@ -325,7 +324,7 @@ fn a_member_may_name_thousands_of_protocols() {
     let request = join_request("g", "").with_protocols(protocols.collect());
     let joined = join(&mut client, &request);
     assert_eq!(joined.error_code, NONE);
-    // Each assignment of the leader is for itself, and the last one counts.
+    // The leader assigns to the same member several times, and the last assignment counts.
     let synced = client.ask(4, &sync_request(&joined, 20_000));
     assert_eq!(
         (synced.error_code, &synced.assignment[..]),
@@ -350,7 +349,7 @@ fn what_members_bring_is_kept_up_to_a_limit() {
         codes,
         [NONE, NONE, GROUP_MAX_SIZE_REACHED, GROUP_MAX_SIZE_REACHED]
     );
-    // Others still come and go.
+    // Other members can still join and leave.
     assert_eq!(
         join(&mut broker.connect(), &join_request("small", "")).error_code,
         NONE
@@ -361,7 +360,7 @@ fn what_members_bring_is_kept_up_to_a_limit() {
 #[test]
 fn names_of_any_length_that_a_frame_can_carry_come_back_whole() {
     let (broker, mut client) = started();
-    // A member id is the client's name and more: it has to be a string again.
+    // A member ID is the client's name with a suffix, and must be a valid string.
     let name = "n".repeat(32_767);
     let long = join_request("g", "").with_group_instance_id(Some(text(&name)));
     for version in [5, 6] {
@@ -372,7 +371,7 @@ fn names_of_any_length_that_a_frame_can_carry_come_back_whole() {
     let group_id = "g".repeat(32_767);
     let joined = join(&mut client, &join_request(&group_id, ""));
     assert_eq!(joined.error_code, NONE);
-    // Kafka's strings are not longer, however their length is written.
+    // Kafka's strings are no longer than that in any encoding.
     for length in [32_768, 100_000] {
         let mut client = broker.connect();
         client.send_request(6, &join_request(&"g".repeat(length), ""));

@@ -1,4 +1,4 @@
-//! Data folders of which parts are lost: what is there is served, and nothing is skipped unsaid.
+//! Data folders with lost parts: the rest is served, and every gap is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn segments(folder: &Path) -> Vec<(i64, PathBuf)> {
     segments
 }
 
-/// What a fetch is answered with: an error, and the first offset of its records.
+/// Returns the error of a fetch and the first offset of its records.
 fn fetched(client: &mut Client, partition: i32, offset: i64) -> (i16, Option<i64>) {
     let response = client.ask(11, &fetch_request("t", partition, offset));
     let partition = &response.responses[0].partitions[0];
@@ -107,7 +107,7 @@ fn a_partition_whose_folder_is_gone_is_reported_and_made_again() {
     for offset in 0..10 {
         assert_eq!(client.produce("t", 1, batch(1, 10)), (NONE, offset));
     }
-    // Who had read further in the epoch before does not go on here.
+    // A consumer that had read further in the previous epoch gets an error.
     let mut request = fetch_request("t", 1, 5);
     request.topics[0].partitions[0].current_leader_epoch = 0;
     let response = client.ask(11, &request);
@@ -121,7 +121,7 @@ fn a_partition_whose_folder_is_gone_is_reported_and_made_again() {
     ] {
         assert!(log.contains(warning), "{log}");
     }
-    // The next start does not warn again.
+    // The next start does not repeat the warnings.
     let (_, log) = BrokerProcess::start_in(folder).stop_and_read();
     assert!(!log.contains("WARN"), "{log}");
 }
@@ -147,7 +147,7 @@ fn damage_in_the_topic_of_offsets_keeps_nobody_from_the_rest() {
     fs::write(&largest, content).unwrap();
     let broker = BrokerProcess::start_in(folder);
     let mut client = broker.connect();
-    // The one behind the damage is there.
+    // The commit after the damage is present.
     assert_eq!(client.committed("one", "t", 0), 5);
     assert_eq!(client.committed("two", "t", 0), 2);
     assert_eq!(client.committed("three", "t", 0), 3);

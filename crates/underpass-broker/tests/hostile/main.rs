@@ -1,5 +1,5 @@
-//! Clients that mean harm, or do it: whatever they send, the broker answers others, does not panic,
-//! takes a bounded amount of memory, and says what was wrong as Kafka does, or ends the connection.
+//! Hostile and faulty clients: whatever they send, the broker serves others, does not panic, takes
+//! a bounded amount of memory, and returns the same error as Kafka, or closes the connection.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,7 +18,7 @@ mod timestamps;
 mod topics;
 mod unsupported;
 
-/// What a broker may take that has been sent nothing large. It runs without optimizations.
+/// The memory limit of an unoptimized broker without large requests, in bytes.
 const MEMORY_MAX: usize = 128 << 20;
 
 /// The broker of the other tests.

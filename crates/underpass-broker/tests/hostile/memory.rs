@@ -1,4 +1,4 @@
-//! Requests that are small, and would make something large.
+//! Small requests that could take a lot of memory.
 
 use std::thread;
 
@@ -21,7 +21,7 @@ use crate::support::batch::batch;
 use crate::support::broker::BrokerProcess;
 use crate::support::client::{Client, encoded, fetch_request, framed, topic_name};
 
-/// What a broker may take that works on some requests with as many elements as there may be.
+/// The memory limit of a broker with some requests of the largest number of elements, in bytes.
 const ELEMENTS_MEMORY_MAX: usize = 1 << 30;
 
 #[test]
@@ -40,7 +40,7 @@ fn a_topic_that_is_asked_for_many_times_is_described_once() {
 fn the_name_of_a_topic_is_kept_once_for_all_partitions_whose_offsets_are_asked_for() {
     let broker = BrokerProcess::start();
     let mut client = broker.connect();
-    // Were it kept for each, it would be 30 GB.
+    // If it were kept for each partition, it would take 30 GB.
     let topic = OffsetFetchRequestTopic::default()
         .with_name(topic_name(&"t".repeat(30_000)))
         .with_partition_indexes((0..1_000_000).collect());
@@ -72,7 +72,7 @@ fn offsets_that_are_asked_for_many_times_are_answered_once() {
         .with_generation_id_or_member_epoch(-1)
         .with_topics(vec![topic]);
     assert_eq!(client.ask(6, &commit).topics[0].partitions[3].error_code, 0);
-    // Were they answered each time, it would be 4 GB and 16 GB.
+    // If every duplicate were answered, it would take 4 GB and 16 GB.
     let topic = OffsetFetchRequestTopic::default()
         .with_name(topic_name("t"))
         .with_partition_indexes(vec![0; 1_000_000]);
@@ -98,7 +98,7 @@ fn a_group_with_a_long_name_commits_no_more_than_a_batch() {
     client.create_topic("t");
     let find = FindCoordinatorRequest::default().with_key("g".into());
     assert_eq!(client.ask(3, &find).error_code, 0);
-    // Each offset is a record that has the name of the group: 3 GB of them.
+    // Each offset is a record with the name of the group: 3 GB in total.
     let partition = OffsetCommitRequestPartition::default();
     let topic = OffsetCommitRequestTopic::default()
         .with_name(topic_name("t"))
@@ -112,7 +112,7 @@ fn a_group_with_a_long_name_commits_no_more_than_a_batch() {
     broker.end_well(4 * MEMORY_MAX);
 }
 
-/// A Metadata request for topics that are not there and are not made.
+/// A Metadata request for topics that do not exist and are not created.
 fn many_topics() -> Vec<u8> {
     let topics = (0..100_000).map(|number| {
         MetadataRequestTopic::default().with_name(Some(topic_name(&format!("{number}"))))
@@ -129,7 +129,7 @@ fn answers_that_wait_for_an_earlier_one_take_a_bounded_amount_of_memory() {
     let broker = BrokerProcess::start();
     let mut client = broker.connect();
     client.create_topic("t");
-    // Nothing follows the answer to this one before there is a record.
+    // No further response follows until there is a record.
     let wait = fetch_request("t", 0, 0).with_max_wait_ms(i32::MAX);
     client.send_request(11, &wait);
     let mut writer = client.another();
@@ -216,7 +216,7 @@ fn requests_that_stop_half_way_leave_memory_for_one_after_the_other() {
     let broker = BrokerProcess::start();
     let mut client = broker.connect();
     client.create_topic("t");
-    // The third of them does not fit.
+    // The third request does not fit.
     let stopped = [(); 3].map(|()| {
         let mut client = broker.connect();
         client.write(&(100_i32 << 20).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Null where the schemas of Kafka do not allow it.
+//! Null where Kafka's schemas do not allow it.
 
 use crate::MEMORY_MAX;
 use crate::support::broker::BrokerProcess;
@@ -19,17 +19,17 @@ const CREATE_TOPICS: i16 = 19;
 const DELETE_TOPICS: i16 = 20;
 const OFFSET_FOR_LEADER_EPOCH: i16 = 23;
 
-/// A length of null, or a number of −1.
+/// The length of null, or the number −1.
 const NULL: [u8; 4] = [0xff; 4];
 
 /// A name, and the count of an array with one element.
 const NAME: &[u8] = b"\0\x01t";
 const ONE: &[u8] = b"\0\0\0\x01";
 
-/// What stands before a field that must not be null: the parts of the body.
+/// The parts of a body before a field that must not be null.
 type Before = &'static [&'static [u8]];
 
-/// In the encoding with lengths of two and four bytes.
+/// Fields in the encoding with lengths of two and four bytes.
 const FIXED: &[(i16, i16, Before)] = &[
     (PRODUCE, 3, &[&[0xff; 2], &[0; 6]]),
     (PRODUCE, 3, &[&[0xff; 2], &[0; 6], ONE]),
@@ -87,7 +87,7 @@ const FIXED: &[(i16, i16, Before)] = &[
     (OFFSET_FOR_LEADER_EPOCH, 2, &[ONE, NAME]),
 ];
 
-/// In the flexible encoding, where null is 0 and everything else has a length of one more.
+/// Fields in the flexible encoding, where null is 0 and lengths are one larger.
 const FLEXIBLE: &[(i16, i16, Before)] = &[
     (PRODUCE, 9, &[b"\0", &[0; 6], b"\x02"]),
     (FETCH, 12, &[&[0; 25], b"\x02"]),

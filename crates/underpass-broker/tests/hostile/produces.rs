@@ -1,4 +1,4 @@
-//! Batches that are none, or not the next ones.
+//! Invalid batches, and batches out of order.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,7 @@ fn started() -> (BrokerProcess, Client) {
     (broker, client)
 }
 
-/// Nothing that was refused is in the log.
+/// Checks that no rejected batch is in the log.
 #[track_caller]
 fn assert_empty(client: &mut Client) {
     let fetched = client.fetch("t", 0, 0);
@@ -145,7 +145,7 @@ fn what_is_too_large_or_goes_nowhere_is_refused() {
         let code = response.responses[0].partition_responses[0].error_code;
         assert_eq!(code, INVALID_REQUIRED_ACKS, "{acks}");
     }
-    // zstd in a version that does not know it.
+    // zstd in a version that does not support it.
     let zstd = changed(ATTRIBUTES, &[0, 4]);
     let response = client.ask(6, &produce_request(-1, &[("t", 0, Some(zstd))]));
     let code = response.responses[0].partition_responses[0].error_code;
@@ -200,7 +200,7 @@ fn producers_go_on_with_the_next_sequence_number_in_the_latest_epoch() {
     let (broker, mut client) = started();
     let out_of_order = (OUT_OF_ORDER_SEQUENCE_NUMBER, -1);
     let mut produce = |id, epoch, sequence| client.produce("t", 0, batch_of(id, epoch, sequence));
-    // An id that nobody has handed out is taken, as by Kafka, with any number.
+    // An ID that was never handed out is accepted with any sequence number, as by Kafka.
     assert_eq!(produce(1 << 40, 3, 1000), (NONE, 0));
     assert_eq!(produce(1 << 40, 3, 1002), out_of_order);
     assert_eq!(produce(1 << 40, 3, 5), out_of_order);
@@ -226,7 +226,7 @@ fn producers_go_on_with_the_next_sequence_number_in_the_latest_epoch() {
     broker.end_well(MEMORY_MAX);
 }
 
-/// A client has up to five requests under way, and repeats all of them when the connection ends.
+/// A client has up to five requests in flight, and repeats all of them when the connection ends.
 #[test]
 fn the_last_five_batches_of_a_producer_are_known_after_another_start() {
     for is_killed in [false, true] {
@@ -273,7 +273,7 @@ fn records_that_no_consumer_could_read_are_refused() {
     broker.end_well(MEMORY_MAX);
 }
 
-/// Microseconds for milliseconds, say. Nothing would ever delete them.
+/// For example microseconds instead of milliseconds. Retention would never delete these records.
 #[test]
 fn records_of_the_future_are_refused() {
     let (broker, mut client) = started();

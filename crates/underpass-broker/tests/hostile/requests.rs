@@ -29,7 +29,7 @@ const OFFSET_FETCH: i16 = 9;
 const JOIN_GROUP: i16 = 11;
 const API_VERSIONS: i16 = 18;
 
-/// Bytes that are no request end the connection, and the log says why.
+/// Checks that an invalid request closes the connection, and that the log shows the reason.
 #[track_caller]
 fn assert_unreadable(broker: &BrokerProcess, frame: &[u8], why: &str) {
     let mut client = broker.connect();
@@ -74,7 +74,7 @@ fn api_versions_of_an_unknown_version_are_answered_in_version_0() {
         );
         let count = frame.get_i32();
         assert_eq!(frame.len(), count as usize * 6);
-        // The client goes on with a version that it has found there.
+        // The client continues with a version from the response.
         client.ask(0, &ApiVersionsRequest::default());
         client.ask(3, &ApiVersionsRequest::default());
     }
@@ -101,7 +101,7 @@ fn counts_are_not_believed() {
             assert!(why.iter().any(|why| line.contains(why)), "{line}");
         }
     }
-    // As many elements as there are bytes, each of which is larger in memory.
+    // As many elements as bytes, each of which is larger in memory.
     let many = 2 << 20;
     let body = [&(many as i32).to_be_bytes()[..], &vec![0; many + 1]].concat();
     assert_unreadable(&broker, &raw(METADATA, 1, &body), "too many elements");
@@ -115,7 +115,7 @@ fn numbers_of_variable_length_end() {
         (&[0xff; 5][..], "too long"),
         (&[0xff; 200], "too long"),
         (&[0x80; 40], "too long"),
-        // 2^32 and more.
+        // 2^32 and larger.
         (&[0xff, 0xff, 0xff, 0xff, 0x1f], "too long"),
         (&[0xff, 0xff, 0xff, 0xff, 0x0f], "a length is wrong"),
         (&[0x80], "cut off"),
@@ -145,10 +145,10 @@ fn tagged_fields_have_the_size_that_they_claim() {
         assert_unreadable(&broker, &metadata(tagged), why);
     }
     let mut client = broker.connect();
-    // What is behind the message is ignored, as by Kafka.
+    // Bytes after the message are ignored, as by Kafka.
     client.send(&metadata(b"\x02\x07\x03abc\xff\xff\xff\xff\x0f\0rest"));
     client.response::<MetadataRequest>(9);
-    // A known field (the cluster id of Fetch) whose size is not that of its content.
+    // A known field (the cluster ID of Fetch) whose size does not match its content.
     let fetch = |tagged: &[u8]| {
         let before = [&[0; 25][..], &[1, 1, 1], tagged].concat();
         raw_flexible(FETCH, 12, &before)
@@ -192,7 +192,7 @@ fn names_that_are_no_text_end_the_connection() {
     for name in [&b"\xff"[..], b"a\xc3", b"\xed\xa0\x80", b"\xc0\xaf"] {
         assert_unreadable(&broker, &named(name), "not UTF-8");
         assert_unreadable(&broker, &compact(name), "not UTF-8");
-        // What the client calls itself.
+        // The client ID.
         let length = (name.len() as i16).to_be_bytes();
         let head = [&[0, 3, 0, 1, 0, 0, 0, 77], &length[..], name].concat();
         assert_unreadable(&broker, &[&head[..], &[0; 9]].concat(), "not UTF-8");
@@ -200,7 +200,7 @@ fn names_that_are_no_text_end_the_connection() {
     broker.end_well(MEMORY_MAX);
 }
 
-/// Names that no topic has.
+/// Invalid topic names.
 fn bad_names() -> Vec<String> {
     let names = [
         "",
@@ -304,7 +304,7 @@ fn requests_for_nothing_are_answered_with_nothing() {
     for version in [3, 9] {
         let produced = client.ask(version, &ProduceRequest::default().with_acks(-1));
         assert_eq!(produced.responses.len(), 0);
-        // No answer to that one.
+        // This request gets no response.
         client.send_request(version, &ProduceRequest::default());
     }
     let fetch = FetchRequest::default()
@@ -345,7 +345,7 @@ fn a_partition_that_is_named_twice_has_an_answer_each_time() {
     assert_eq!(Vec::from_iter(offsets), [(0, 0), (0, 1)]);
     let request = DeleteTopicsRequest::default().with_topic_names(vec![topic_name("twice"); 2]);
     let deleted = client.ask(5, &request);
-    // It is refused, once, as by Kafka.
+    // A duplicate is rejected once, as by Kafka.
     let codes = deleted.responses.iter().map(|it| it.error_code);
     assert_eq!(Vec::from_iter(codes), [INVALID_REQUEST]);
     let topic = CreatableTopic::default()
@@ -491,7 +491,7 @@ fn bytes_of_every_kind_in_every_version_leave_the_broker_as_it_was() {
             let length = cases.below(60) as usize;
             let body: Vec<u8> = (0..length).map(|_| cases.below(256) as u8).collect();
             client.send(&raw(key, version, &body));
-            // Whether it is an answer or the end depends on the bytes.
+            // Depending on the bytes, the broker responds or closes the connection.
             client.send_or_end(&good);
             client.finish();
             while client.receive().is_some() {}

@@ -1,5 +1,5 @@
-//! Timestamps in the headers of batches that are not those of their records. Segments are deleted
-//! and records are found by them.
+//! Timestamps in the headers of batches that differ from those of their records. Retention and
+//! lookups by time depend on them.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +39,7 @@ fn varint(number: i64, out: &mut Vec<u8>) {
     out.push(left as u8);
 }
 
-/// Records with these distances from the timestamp of their batch, and a value of so many bytes.
+/// Encodes records with these timestamp deltas and values of `value_bytes` bytes.
 fn records(deltas: &[i64], value_bytes: usize) -> Vec<u8> {
     let mut records = Vec::new();
     for (offset, delta) in (0..).zip(deltas) {
@@ -93,7 +93,7 @@ fn forged(codec: i16, count: i32, records: &[u8]) -> Vec<u8> {
     forged
 }
 
-/// The first record of the partition since a time: its offset and its timestamp.
+/// Returns the offset and timestamp of the first record since a time.
 fn found(client: &mut Client, partition: i32, timestamp: i64) -> (i64, i64) {
     let partition = ListOffsetsPartition::default()
         .with_partition_index(partition)
@@ -123,7 +123,7 @@ fn the_largest_timestamp_of_a_batch_is_that_of_its_records_in_every_codec() {
     let (broker, mut client) = started();
     let now = now();
     for (number, codec) in (0..).zip(CODECS) {
-        // Small ones, and those that a worker does not decompress itself.
+        // Small batches, and batches that a worker does not decompress itself.
         for (nth, value_bytes) in [10, 300_000].into_iter().enumerate() {
             let records = records(&[0, now + number - OLD, 5], value_bytes);
             let base = 6 * number + 3 * nth as i64;
@@ -182,7 +182,7 @@ fn compressed_records_are_checked_as_others_are() {
     broker.end_well(MEMORY_MAX);
 }
 
-/// A kilobyte that would be more than a gibibyte.
+/// A kilobyte that decompresses to more than a gibibyte.
 #[test]
 fn a_batch_that_decompresses_to_very_much_is_refused_in_bounded_memory() {
     let (broker, mut client) = started();
@@ -204,7 +204,7 @@ fn a_batch_that_decompresses_to_very_much_is_refused_in_bounded_memory() {
     broker.end_well(MEMORY_MAX);
 }
 
-/// The first one takes longer to be decompressed than the others.
+/// The first batch takes longer to decompress than the others.
 #[test]
 fn batches_of_a_connection_are_appended_in_its_order_whatever_their_codec() {
     let (broker, mut client) = started();

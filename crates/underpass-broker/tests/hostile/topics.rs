@@ -22,7 +22,7 @@ const FENCED_LEADER_EPOCH: i16 = 74;
 const UNKNOWN_LEADER_EPOCH: i16 = 75;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 
-/// A topic whose replicas are assigned: partitions, and the brokers of each.
+/// A topic with assigned replicas: partitions, and the brokers of each.
 fn assigned(name: &str, partitions: &[(i32, &[i32])]) -> CreatableTopic {
     let assignments = partitions.iter().map(|(number, brokers)| {
         let brokers = brokers.iter().map(|id| BrokerId(*id));

@@ -1,4 +1,4 @@
-//! Requests that this broker does not support: the client gets a reason, and the log a line.
+//! Requests that this broker does not support: the client gets a reason, and the log a warning.
 
 use kafka_protocol::messages::{FindCoordinatorRequest, InitProducerIdRequest, TransactionalId};
 

@@ -1,5 +1,5 @@
-//! A broker that is killed under load again and again: no batch that was acknowledged is lost, none
-//! is there twice, and each partition has them in the order of their producer.
+//! A broker that is repeatedly killed under load: no acknowledged batch is lost or duplicated, and
+//! each partition has the batches in the order of their producer.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,10 +27,10 @@ fn broker_process() {
 const TOPIC: &str = "killed";
 const PARTITIONS: i32 = 4;
 
-/// As many as clients of Kafka have on their way where order matters.
+/// The number of requests that Kafka clients have in flight if order matters.
 const UNANSWERED_MAX: usize = 5;
 
-/// The version of Produce that is sent.
+/// The version of the Produce requests.
 const PRODUCE: i16 = 9;
 
 /// An idempotent producer of batches with one record, to one partition.
@@ -39,7 +39,7 @@ struct KilledProducer {
     id: i64,
     next: i32,
     unanswered: VecDeque<i32>,
-    /// The offsets of what was acknowledged, by sequence number.
+    /// The offsets of acknowledged batches, by sequence number.
     acknowledged: HashMap<i32, i64>,
 }
 
@@ -74,8 +74,8 @@ impl KilledProducer {
     }
 }
 
-/// Sends what is unanswered again, and more, until so many answers have come and much is on its
-/// way; where nothing is said, no more, until everything is answered.
+/// Repeats unanswered batches, then sends new ones until `answers` answers have arrived and others
+/// are pending. With `None`, sends no new ones and waits for all answers.
 fn produce(client: &mut Client, producers: &mut [KilledProducer], answers: Option<usize>) {
     let mut sent = VecDeque::new();
     for (number, producer) in producers.iter().enumerate() {
@@ -108,7 +108,7 @@ fn produce(client: &mut Client, producers: &mut [KilledProducer], answers: Optio
     }
 }
 
-/// Every batch of a partition, from its beginning on.
+/// Returns every batch of a partition.
 fn read(client: &mut Client, partition: i32) -> Vec<BatchHeader> {
     let mut headers: Vec<BatchHeader> = Vec::new();
     loop {
@@ -129,7 +129,7 @@ fn read(client: &mut Client, partition: i32) -> Vec<BatchHeader> {
     }
 }
 
-/// What a broker says its cluster is.
+/// Returns the cluster ID that a broker reports.
 fn cluster_id(broker: &BrokerProcess) -> String {
     let answer = broker.connect().ask(9, &MetadataRequest::default());
     answer.cluster_id.unwrap().to_string()
@@ -151,7 +151,7 @@ fn every_folder_has_a_cluster_id_and_keeps_it() {
     );
     let broker = BrokerProcess::start_in(folder);
     assert_eq!(cluster_id(&broker), id);
-    // As another one has made it.
+    // As if another broker had created the folder.
     let folder = broker.stop();
     let path = folder.path().join("meta.properties");
     fs::write(&path, properties.replace(&id, "4L6g3nShT-eMCtK--X86sw")).unwrap();

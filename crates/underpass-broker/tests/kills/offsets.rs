@@ -14,7 +14,7 @@ const TOPIC: &str = "committed";
 const PARTITIONS: i32 = 4;
 const ROUNDS: usize = 20;
 
-/// What was committed last, by group and partition.
+/// The latest commits, by group and partition.
 type Commits = BTreeMap<(&'static str, i32), i64>;
 
 fn assert_committed(client: &mut Client, commits: &Commits) {
@@ -52,13 +52,13 @@ fn committed_offsets_are_there_after_every_kill() {
     broker.stop();
 }
 
-/// How many bytes a partition of the topic of offsets has.
+/// Returns the size of a partition of the topic of offsets, in bytes.
 fn bytes_of_offsets(folder: &Path, partition: usize) -> u64 {
     let log = folder.join(format!("__consumer_offsets-{partition}/{:020}.log", 0));
     fs::metadata(log).unwrap().len()
 }
 
-/// As a folder of Kafka has it, whose `offsets.topic.num.partitions` is 4.
+/// A folder of Kafka whose `offsets.topic.num.partitions` is 4.
 #[test]
 fn groups_are_where_kafka_looks_for_them_in_a_topic_of_four_partitions() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn groups_are_where_kafka_looks_for_them_in_a_topic_of_four_partitions() {
     client.create_topic(TOPIC);
     client.find_coordinator();
     assert_eq!(client.produce(TOPIC, 0, batch(10, 10)).0, 0);
-    // The hash of one letter is its number: 97, 98, 99 and 100.
+    // The hash of a single letter is its code: 97, 98, 99 and 100.
     let groups = [("a", 1), ("b", 2), ("c", 3), ("d", 0)];
     let data = broker.folder();
     for (offset, (group, partition)) in (1..).zip(groups) {

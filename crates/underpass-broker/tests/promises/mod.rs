@@ -1,7 +1,7 @@
-//! What holds for any bytes that a connection may receive: a function that panics where its promise
-//! is broken, for the tests below and for the fuzzer (`fuzz/` in the repository).
+//! A property that holds for any bytes that a connection receives: a function that panics if it is
+//! violated, for the tests below and for the fuzzer (`fuzz/` in the repository).
 //!
-//! This is no interface: it is a part of the crate in its tests, and with the feature `fuzz`.
+//! This is not a public interface: it is included in tests and with the feature `fuzz`.
 
 use std::future::Future;
 use std::io::{ErrorKind, Write};
@@ -22,34 +22,34 @@ use underpass_net::{
 use crate::connection::frame::{FrameError, IdleWait, IncomingFrame, RequestMemory};
 use crate::limits::FRAME_BYTES_MAX;
 
-/// More than the kernel needs for a connection on this machine.
+/// Longer than the kernel needs for a local connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a frame may take before anything of it has arrived: what is read at once, twice.
+/// The memory for a frame before any of it has arrived, in bytes: twice the size of one read.
 const FRAME_BYTES_FREE: usize = 16 << 10;
 
-/// What is read of a stream.
+/// The frames received from a stream.
 #[derive(Debug, Default, PartialEq)]
 struct Received {
     frames: Vec<Vec<u8>>,
     end: StreamEnd,
 }
 
-/// How a stream ends.
+/// The end of a stream.
 #[derive(Debug, Default, PartialEq)]
 enum StreamEnd {
     /// Between two frames, or in the length of one.
     #[default]
     Between,
-    /// In a frame of this length.
+    /// Within a frame of this length.
     Within(usize),
-    /// With a length that no frame has.
+    /// At an invalid length.
     Length(i32),
 }
 
-/// However a stream of frames is split over reads, the frames are those that a plainer reading
-/// finds, and so is the end; a frame takes no more memory than what has arrived of it vouches for.
-/// The first four bytes say how it is split.
+/// Checks that the frames and the end of a stream do not depend on how it is split over reads, and
+/// that the memory for a frame is bounded by the bytes that have arrived. The first four bytes
+/// define the split.
 pub fn frames(data: &[u8]) {
     let (cuts, stream) = data.split_at(data.len().min(4));
     let cuts: Vec<_> = cuts.iter().map(|&cut| usize::from(cut) + 1).collect();
@@ -80,7 +80,7 @@ fn plainly(mut stream: &[u8]) -> Received {
     received
 }
 
-/// What a connection receives of a stream in pieces of these sizes, over and over.
+/// Returns the frames that a connection receives if the stream arrives in pieces of these sizes.
 fn received(stream: &[u8], cuts: &[usize]) -> Received {
     connected(stream, cuts, async |connection| {
         let memory = RequestMemory::new(0);
@@ -91,7 +91,7 @@ fn received(stream: &[u8], cuts: &[usize]) -> Received {
             match next.await {
                 Ok(frame) => {
                     assert!(!incoming.has_begun(), "the next one is not asked for");
-                    // The buffer may be that of an earlier one.
+                    // The buffer may be reused from an earlier frame.
                     let bytes = frame.as_ref().to_vec();
                     longest = longest.max(bytes.len());
                     let room = frame.capacity();
@@ -114,7 +114,7 @@ fn received(stream: &[u8], cuts: &[usize]) -> Received {
     })
 }
 
-/// A frame that does not end takes what has arrived, and a little more.
+/// Checks that an incomplete frame takes little more memory than its bytes.
 fn unfinished(part: &[u8], cuts: &[usize], length: usize) {
     connected(part, cuts, async |connection| {
         let mut frame = FrameBuffer::new(length);
@@ -127,7 +127,7 @@ fn unfinished(part: &[u8], cuts: &[usize], length: usize) {
     });
 }
 
-/// Does something with a connection whose peer sends this stream, and ends it.
+/// Runs `work` with a connection whose peer sends this stream and then closes it.
 fn connected<T>(stream: &[u8], cuts: &[usize], work: impl AsyncFnOnce(&mut Connection) -> T) -> T {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -136,7 +136,7 @@ fn connected<T>(stream: &[u8], cuts: &[usize], work: impl AsyncFnOnce(&mut Conne
         let mut worked = pin!(work(&mut connection));
         let mut is_sent = false;
         std::future::poll_fn(|task| {
-            // It waits for what is sent next before that is sent.
+            // The receiver runs first, so it waits for each piece.
             if let Poll::Ready(done) = worked.as_mut().poll(task) {
                 return Poll::Ready(done);
             }
@@ -147,7 +147,7 @@ fn connected<T>(stream: &[u8], cuts: &[usize], work: impl AsyncFnOnce(&mut Conne
     })
 }
 
-/// Both ends of a connection.
+/// Makes both ends of a connection.
 async fn pair() -> (Connection, UnixStream) {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -163,7 +163,7 @@ async fn pair() -> (Connection, UnixStream) {
     (connection, peer)
 }
 
-/// Sends a stream in pieces, and lets the other end read each before the next one comes.
+/// Sends a stream in pieces, and lets the other end read each before the next.
 async fn send(mut peer: UnixStream, mut stream: &[u8], cuts: &[usize]) {
     for cut in cuts.iter().cycle() {
         let mut piece = &stream[..stream.len().min(*cut)];
@@ -172,7 +172,7 @@ async fn send(mut peer: UnixStream, mut stream: &[u8], cuts: &[usize]) {
             match peer.write(piece) {
                 Ok(count) => piece = &piece[count..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The other end has seen enough.
+                // The other end closed the connection.
                 Err(_) => return,
             }
             yield_now().await;

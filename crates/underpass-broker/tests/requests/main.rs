@@ -1,4 +1,4 @@
-//! Requests that are damaged, or random: what is read of them is what another implementation reads.
+//! Damaged and random requests: both this and another implementation read the same.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,7 +14,7 @@ fn requests_of_every_kind_and_version_are_read_as_they_were_meant() {
     for (name, frame) in seeds::seeds() {
         println!("{name}");
         promise::requests(&frame);
-        // Bytes behind it change nothing.
+        // Bytes after the request change nothing.
         promise::requests(&[&frame[..], &[0; 9]].concat());
     }
 }
@@ -33,8 +33,8 @@ fn every_byte_of_a_request_may_be_wrong() {
     }
 }
 
-/// What a fuzzer has found: each time the other implementation is the one that is less strict, or
-/// does not write what it has read.
+/// Inputs found by a fuzzer: in each, the other implementation is less strict, or does not write
+/// the message that it has read.
 #[test]
 fn nulls_and_tags_of_all_values_are_no_disagreement() {
     let metadata = |version: u8, body: &[u8]| {

@@ -1,5 +1,5 @@
-//! What holds for any bytes that somebody may send as a request: a function that panics where its
-//! promise is broken, for the tests beside it and for the fuzzer (`fuzz/` in the repository).
+//! A property that holds for any bytes sent as a request: a function that panics if it is violated,
+//! for the tests of this program and for the fuzzer (`fuzz/` in the repository).
 
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::messages as oracle;
@@ -8,21 +8,21 @@ use underpass_broker::protocol::header::{RequestHeader, RequestStart, read_heade
 use underpass_broker::protocol::wire::Message;
 use underpass_broker::protocol::{DecodeError, DecodeFault, Reader, Writer, tables};
 
-/// The most counts and lengths in a message that the other implementation is given if ours rejects
-/// it: that one allocates what they say before it looks for it.
+/// The largest count or length in a message for which the other implementation is called if ours
+/// rejects it: that one allocates memory before it checks for the data.
 const ORACLE_COUNT_MAX: i32 = 1 << 12;
 
 const METADATA: i16 = 3;
 const OFFSET_FETCH: i16 = 9;
 
-/// A body that was read and written again, and how many bytes were left behind it.
+/// A body that was decoded and encoded again, and the number of bytes left after it.
 #[derive(Debug, PartialEq)]
 struct Recoded {
     bytes: Vec<u8>,
     left: usize,
 }
 
-/// A kind of request, for two implementations.
+/// The codecs of two implementations for a kind of request.
 struct Codec {
     key: i16,
     ours: fn(&[u8], i16) -> Result<Recoded, DecodeError>,
@@ -30,17 +30,17 @@ struct Codec {
     header_version: fn(i16) -> i16,
 }
 
-/// What another implementation makes of a body.
+/// The result of the other implementation for a body.
 #[derive(Debug)]
 enum OracleReading {
     Rejected,
-    /// It has read all but so many bytes, and may not be able to write it again.
+    /// The number of bytes left, and the body encoded again, if possible.
     Accepted(usize, Option<Vec<u8>>),
 }
 
-/// Bytes are a request or an error. A request is written again as the same one, no longer than it
-/// was, and no part of it is a whole one; another implementation reads the same, and rejects what
-/// ours does, unless ours is known to be stricter.
+/// Checks that bytes are a request or an error. A request is encoded again without getting longer,
+/// and no part of it is a whole request. Another implementation decodes the same, and rejects what
+/// ours rejects, unless ours is known to be stricter.
 pub(crate) fn requests(data: &[u8]) {
     let (header, body) = match read_header(data) {
         Ok(RequestStart::Known(header, _, body)) => (header, body.rest()),
@@ -90,8 +90,8 @@ fn agrees(codec: &Codec, body: &[u8], version: i16, read: &Recoded) {
         OracleReading::Accepted(0, Some(theirs)) => assert_eq!(&theirs, bytes),
         other => panic!("what we write is not read: {other:?}"),
     }
-    // What was sent may have tagged fields that are unknown: they are kept there, and written again
-    // unless their number is negative as one of 32 bits with a sign.
+    // The other implementation keeps unknown tagged fields and writes them again, unless their
+    // number is negative as a signed 32-bit one.
     let mut tags = body.windows(4);
     if tags.all(|bytes| bytes.iter().any(|byte| byte & 0x80 == 0))
         && let OracleReading::Accepted(left, Some(theirs)) = (codec.oracle)(body, version)
@@ -106,12 +106,12 @@ fn rejected(codec: &Codec, body: &[u8], version: i16, error: DecodeError) {
         return;
     }
     let theirs = (codec.oracle)(body, version);
-    // There, a number of variable length may go on, or say more than 32 bits; the size of a tagged
-    // field that is known is ignored, and neither it nor a string is limited.
+    // The other implementation accepts varints that are too long or exceed 32 bits. It ignores the
+    // sizes of known tagged fields, and limits neither these nor strings.
     let is_stricter = match error.fault {
         DecodeFault::Varint | DecodeFault::Trailing => true,
         DecodeFault::CutOff | DecodeFault::Length => (codec.header_version)(version) == 2,
-        // What may be null in one version may be there in all.
+        // The other implementation allows null in all versions if it is allowed in one.
         DecodeFault::Null => matches!((codec.key, version), (METADATA, ..10) | (OFFSET_FETCH, 1)),
         _ => false,
     };
@@ -119,7 +119,7 @@ fn rejected(codec: &Codec, body: &[u8], version: i16, error: DecodeError) {
     assert!(is_stricter || is_rejected, "{error}, but not there");
 }
 
-/// Whether no four bytes, and no number of variable length, say more than a small count.
+/// Whether all aligned and unaligned 32-bit numbers and all varints are small.
 fn counts_are_small(body: &[u8]) -> bool {
     let mut fixed = body.windows(4).filter_map(<[u8]>::first_chunk);
     let mut variable = body.windows(3);

@@ -1,5 +1,5 @@
-//! A request of every kind and version, made by another implementation of the protocol: what
-//! damaged requests, and a fuzzer, begin with.
+//! Requests of every kind and version, made by another implementation of the protocol: the seeds
+//! for damaged requests and for a fuzzer.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::create_topics_request::{
@@ -26,8 +26,8 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Encodable, Request, StrBytes};
 use underpass_broker::protocol::apis::APIS;
 
-/// The bytes of a request with its header, by the name of its kind and version: two for each, of
-/// which one has nothing in it.
+/// Returns requests with headers, by the name of their kind and version: two for each, one of them
+/// empty.
 pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     let mut seeds = Vec::new();
     for api in APIS {
@@ -84,7 +84,7 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// The frames of a request without content, and of this one.
+/// Returns the frames of an empty request and of this one.
 fn encoded<R: Request + Default>(version: i16, request: &R) -> (Vec<u8>, Vec<u8>) {
     let frame = |request: &R| {
         let header = RequestHeader::default()
@@ -114,7 +114,7 @@ fn topic() -> TopicName {
     TopicName(text("orders"))
 }
 
-/// The name of the topic in versions that have names.
+/// Returns the name of the topic in versions that have names.
 fn name_in(version: i16, last: i16) -> TopicName {
     match version <= last {
         true => topic(),

@@ -1,5 +1,5 @@
-//! Writes a request of every kind and version into a folder, for the fuzz target
-//! `broker_requests` to begin with.
+//! Writes a request of every kind and version into a folder, as seeds for the fuzz target
+//! `broker_requests`.
 
 mod seeds;
 

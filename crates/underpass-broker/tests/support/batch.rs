@@ -1,10 +1,10 @@
-//! Record batches, right ones and wrong ones.
+//! Valid and invalid record batches.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use underpass_log::batch::BatchRecord;
 
-/// The places of the fields in a batch.
+/// The positions of the fields in a batch.
 pub(crate) const BASE_OFFSET: usize = 0;
 pub(crate) const LENGTH: usize = 8;
 pub(crate) const MAGIC: usize = 16;
@@ -20,13 +20,13 @@ pub(crate) const COUNT: usize = 57;
 
 pub(crate) const RECORDS: usize = 61;
 
-/// A batch of `count` records without keys, with `value_bytes` bytes each. They are of this moment:
-/// old ones are deleted at any time.
+/// A batch of `count` records without keys, with values of `value_bytes` bytes. The timestamps are
+/// current, because retention may delete old records at any time.
 pub(crate) fn batch(count: i32, value_bytes: usize) -> Vec<u8> {
     batch_with(count, &vec![b'v'; value_bytes])
 }
 
-/// The same with a value for all of them.
+/// A batch with the same value for all records.
 pub(crate) fn batch_with(count: i32, value: &[u8]) -> Vec<u8> {
     let mut batch = vec![0; RECORDS];
     for number in 0..count {
@@ -64,7 +64,7 @@ pub(crate) fn batch_of(producer_id: i64, epoch: i16, sequence: i32) -> Vec<u8> {
     batch
 }
 
-/// A good batch in which one field has other bytes, with the checksum of what it is now.
+/// A valid batch except that one field has other bytes, with a correct checksum.
 pub(crate) fn changed(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut batch = batch(3, 10);
     put(&mut batch, at, bytes);

@@ -1,5 +1,5 @@
-//! A broker in a process of its own, which is the test program once more: a panic ends it, and its
-//! memory is its own.
+//! A broker in a separate process of the test program, so that a panic ends it and its memory can
+//! be measured.
 
 use std::io::{PipeWriter, pipe};
 use std::net::SocketAddr;
@@ -14,11 +14,11 @@ use underpass_testkit::ChildProcess;
 
 use crate::support::client::Client;
 
-/// The test that is the broker, if this variable names its folder.
+/// The test that runs the broker if this variable names its folder.
 const TEST: &str = "broker_process";
 const FOLDER: &str = "UNDERPASS_TEST_BROKER_FOLDER";
 
-/// What the broker says before its address.
+/// The text that the broker prints before its address.
 const GREETING: &str = "listening on ";
 
 /// A running broker. Dropping it kills it.
@@ -26,7 +26,7 @@ const GREETING: &str = "listening on ";
 pub(crate) struct BrokerProcess {
     process: ChildProcess,
     pub(crate) address: SocketAddr,
-    /// The broker ends when it is closed.
+    /// The broker stops when this is closed.
     stop: PipeWriter,
     folder: TempDir,
 }
@@ -37,7 +37,7 @@ impl BrokerProcess {
         BrokerProcess::start_in(tempfile::tempdir().expect("a folder"))
     }
 
-    /// Starts a broker on a folder that another one has left.
+    /// Starts a broker on the folder of an earlier one.
     #[track_caller]
     pub(crate) fn start_in(folder: TempDir) -> BrokerProcess {
         let (input, stop) = pipe().expect("a pipe");
@@ -73,7 +73,7 @@ impl BrokerProcess {
         self.process.hear(words)
     }
 
-    /// The most memory that it has had, in bytes.
+    /// Returns its peak memory, in bytes.
     #[track_caller]
     pub(crate) fn peak_bytes(&self) -> usize {
         let status = format!("/proc/{}/status", self.process.pid().as_raw_nonzero());
@@ -84,8 +84,8 @@ impl BrokerProcess {
         kibibytes.expect("a number") << 10
     }
 
-    /// Checks that a client that behaves is answered, that the broker has had at most so much
-    /// memory, and that it ends as it should, without a panic.
+    /// Checks that a well-behaved client is served, that the peak memory is at most `bytes_max`,
+    /// and that the broker ends cleanly without a panic.
     #[track_caller]
     pub(crate) fn end_well(self, bytes_max: usize) {
         self.connect().behave();
@@ -106,7 +106,7 @@ impl BrokerProcess {
         self.stop_and_read().0
     }
 
-    /// Stops it; returns its folder, and what it has logged.
+    /// Stops it; returns its folder and its log output.
     #[track_caller]
     pub(crate) fn stop_and_read(self) -> (TempDir, String) {
         drop(self.stop);
@@ -117,7 +117,7 @@ impl BrokerProcess {
     }
 }
 
-/// Runs a broker until its standard input is closed, if it was started for that.
+/// Runs a broker until its standard input is closed, if the environment asks for it.
 pub(crate) fn run_if_asked() {
     let Some(folder) = env::var_os(FOLDER) else {
         return;

@@ -1,4 +1,4 @@
-//! A client that sends what it is given, and says what has come back.
+//! A client that sends any bytes and returns the responses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -22,10 +22,10 @@ use underpass_testkit::WAIT_MAX;
 #[derive(Debug)]
 pub(crate) struct Client<S = TcpStream>(S);
 
-/// The correlation id of all requests.
+/// The correlation ID of all requests.
 const CORRELATION_ID: i32 = 77;
 
-/// The bytes of a request, with those of its header, and without its length.
+/// Returns the bytes of a request with its header, without the length.
 pub(crate) fn encoded<R: Request>(version: i16, request: &R) -> Vec<u8> {
     let header = RequestHeader::default()
         .with_request_api_key(R::KEY)
@@ -39,7 +39,7 @@ pub(crate) fn encoded<R: Request>(version: i16, request: &R) -> Vec<u8> {
     frame.to_vec()
 }
 
-/// A request header of version 1, and what follows.
+/// Returns a request with a header of version 1 and this body.
 pub(crate) fn raw(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
     let mut frame = [key.to_be_bytes(), version.to_be_bytes()].concat();
     frame.extend_from_slice(&CORRELATION_ID.to_be_bytes());
@@ -48,12 +48,12 @@ pub(crate) fn raw(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The same of version 2, for flexible requests.
+/// Returns a request with a header of version 2, for flexible requests.
 pub(crate) fn raw_flexible(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
     raw(key, version, &[&[0], body].concat())
 }
 
-/// A frame: the length, and the bytes.
+/// Returns a frame: the length, and the bytes.
 pub(crate) fn framed(bytes: &[u8]) -> Vec<u8> {
     let length = i32::try_from(bytes.len()).expect("a frame");
     [&length.to_be_bytes()[..], bytes].concat()
@@ -68,24 +68,24 @@ impl Client {
         Client(stream)
     }
 
-    /// Another handle of the same connection.
+    /// Returns another handle to the same connection.
     pub(crate) fn another(&self) -> Client {
         Client(self.0.try_clone().expect("a descriptor"))
     }
 
-    /// Ends what is sent.
+    /// Shuts down the sending side.
     pub(crate) fn finish(&self) {
         let _may_be_closed = self.0.shutdown(Shutdown::Write);
     }
 }
 
 impl<S: Read + Write> Client<S> {
-    /// A client that speaks on a stream of another kind.
+    /// Makes a client on a stream of another kind.
     pub(crate) fn over(stream: S) -> Client<S> {
         Client(stream)
     }
 
-    /// Sends bytes as they are. The broker may have closed the connection.
+    /// Sends raw bytes. The broker may have closed the connection.
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.0.write_all(bytes)
     }
@@ -104,12 +104,12 @@ impl<S: Read + Write> Client<S> {
         let _may_be_closed = self.try_write(&framed(frame));
     }
 
-    /// Waits for some bytes of whatever comes.
+    /// Waits for this many bytes of any response.
     pub(crate) fn read_some(&mut self, count: usize) {
         self.try_read(count).expect("it is sent");
     }
 
-    /// The same, where the broker may end the connection.
+    /// Waits for bytes; the broker may close the connection.
     pub(crate) fn try_read(&mut self, count: usize) -> std::io::Result<()> {
         self.0.read_exact(&mut vec![0; count])
     }
@@ -118,19 +118,19 @@ impl<S: Read + Write> Client<S> {
         self.send(&encoded(version, request));
     }
 
-    /// Sends a request, and waits for the response.
+    /// Sends a request and waits for the response.
     pub(crate) fn ask<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         self.send_request(version, request);
         self.response::<R>(version)
     }
 
-    /// The response to a request of this kind.
+    /// Receives the response to a request of this kind.
     pub(crate) fn response<R: Request>(&mut self, version: i16) -> R::Response {
         let frame = self.receive().expect("a response");
         response_of::<R>(version, frame)
     }
 
-    /// The next frame; nothing once the broker has closed the connection.
+    /// Receives the next frame; `None` if the broker has closed the connection.
     pub(crate) fn receive(&mut self) -> Option<Bytes> {
         let mut length = [0; 4];
         self.read(&mut length)?;
@@ -148,7 +148,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Waits until the broker has closed the connection without another response.
+    /// Expects the broker to close the connection without another response.
     #[track_caller]
     pub(crate) fn expect_end(&mut self) {
         let frame = self.receive();
@@ -160,7 +160,7 @@ impl<S: Read + Write> Client<S> {
         self.produce_with(-1, topic, partition, batch)
     }
 
-    /// The same with another number of acks, which is not 0.
+    /// Appends a batch with another number of acks, which must not be 0.
     pub(crate) fn produce_with(
         &mut self,
         acks: i16,
@@ -174,7 +174,7 @@ impl<S: Read + Write> Client<S> {
         (answer.error_code, answer.base_offset)
     }
 
-    /// Makes a topic with the partitions of the broker's defaults.
+    /// Creates a topic with the default number of partitions.
     pub(crate) fn create_topic(&mut self, name: &str) {
         let topic = kafka_protocol::messages::metadata_request::MetadataRequestTopic::default();
         let topic = topic.with_name(Some(topic_name(name)));
@@ -185,7 +185,7 @@ impl<S: Read + Write> Client<S> {
         assert_eq!(response.topics[0].error_code, 0);
     }
 
-    /// Has the topic of offsets made.
+    /// Asks for a coordinator, which creates the topic of offsets.
     #[track_caller]
     pub(crate) fn find_coordinator(&mut self) {
         let request = FindCoordinatorRequest::default().with_key("g".into());
@@ -222,7 +222,7 @@ impl<S: Read + Write> Client<S> {
         committed.committed_offset
     }
 
-    /// Does what a producer and a consumer do.
+    /// Does what producers and consumers usually do.
     #[track_caller]
     pub(crate) fn behave(&mut self) {
         let versions = self.ask(3, &ApiVersionsRequest::default());
@@ -242,11 +242,11 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// The topic of clients that behave.
+/// The topic of well-behaved clients.
 const GOOD_TOPIC: &str = "good";
 
 pub(crate) fn response_of<R: Request>(version: i16, mut frame: Bytes) -> R::Response {
-    // A header: the correlation id, and perhaps tagged fields.
+    // The header: the correlation ID, and tagged fields in flexible versions.
     let is_flexible = R::Response::header_version(version) == 1;
     assert_eq!(&frame[..4], CORRELATION_ID.to_be_bytes());
     let _header = frame.split_to(4 + usize::from(is_flexible));

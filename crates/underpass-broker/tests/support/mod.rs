@@ -1,4 +1,4 @@
-//! What tests that talk to a broker share: a broker in a process of its own, and clients.
+//! Support for tests with a broker: a broker in a separate process, and clients.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 

@@ -1,5 +1,4 @@
-//! The arguments of `underpass broker`, and the options they make. Flags override the
-//! configuration.
+//! The arguments of `underpass broker`, converted to its options. Flags override the configuration.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -100,7 +99,7 @@ impl From<SyncMoment> for FsyncPolicy {
 }
 
 impl BrokerArguments {
-    /// The options, as they are now.
+    /// Reads the configuration, and returns the options.
     pub(super) fn options(&self) -> Result<BrokerOptions, String> {
         let mut options = match &self.config {
             Some(file) => read(file)?,
@@ -142,7 +141,7 @@ impl BrokerArguments {
         }
         let mut listeners = Vec::new();
         for text in &self.listen {
-            // An address with a port of its own contradicts --port only.
+            // An address with a port contradicts --port.
             let is_whole = text.parse::<ListenAt>().is_ok() || text.contains(':');
             let port = match self.port {
                 None if is_whole => None,

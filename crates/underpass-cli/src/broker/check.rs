@@ -1,4 +1,4 @@
-//! `underpass broker check HOST:PORT`: does what a client does, and says which step fails.
+//! `underpass broker check HOST:PORT`: acts like a client, and reports which step fails.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) struct CheckArguments {
 pub(super) fn run(arguments: &CheckArguments) -> Result<(), String> {
     let timeout = Duration::from_secs(arguments.timeout);
     let checked = check(&arguments.bootstrap, timeout, &mut |step| {
-        // A closed standard output is no reason to stop: the exit code says it too.
+        // Continues if standard output is closed: the exit code reports the result too.
         let _ = print(&format!("ok: {step}\n"));
     });
     checked.map_err(|CheckFailure { step, why, advice }| {

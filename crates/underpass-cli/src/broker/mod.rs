@@ -1,4 +1,4 @@
-//! `underpass broker [DIR]`: starts the Kafka-compatible broker and waits for its end.
+//! `underpass broker [DIR]`: runs the Kafka-compatible broker until it ends.
 
 use std::error::Error;
 use std::io;
@@ -20,7 +20,7 @@ use arguments::BrokerTool;
 use crate::console::say;
 use crate::layout::{counted, monitoring};
 
-/// How often the files of certificates are read again.
+/// The interval at which certificate files are read again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Serves until a signal ends it.

@@ -1,14 +1,15 @@
-//! For people, from what was measured: how each file was copied (`--explain`, and `--debug` in the
-//! terms of GNU's), and what it came to.
+//! Descriptions of measured results: how each file was copied (`--explain`, and `--debug` in GNU's
+//! terms), and the totals.
 
 use underpass::{Account, Cause, Mechanism, Reason};
 use underpass_copy::{
-    CopyEnd, CopySummary, EntryKind, EntryOutcome, Finished, HoleDetection, TransferReport,
+    CopyEnd, CopyMode, CopyOptions, CopySummary, EntryKind, EntryOutcome, Finished, HoleDetection,
+    TransferReport,
 };
 
 use crate::layout::counted;
 
-/// Below the line with the names.
+/// Returns the lines below the one with the names.
 pub(super) fn lines(finished: &Finished) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(travel) = &finished.travel {
@@ -27,38 +28,38 @@ pub(super) fn lines(finished: &Finished) -> Vec<String> {
     lines
 }
 
-/// All together.
+/// Returns the line with the totals.
 pub(super) fn summary(summary: &CopySummary) -> String {
     format!("summary: {}; {}", counts(summary), summary.account)
 }
 
-/// Files of which a part was copied.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct IncompleteFiles {
-    /// Because the copy was stopped.
-    pub(super) stopped: u64,
-    /// Of all of them.
-    pub(super) bytes: u64,
-}
-
-/// What is said at the end of a copy with errors. Bytes of incomplete files count, too: messages
-/// name them.
-pub(super) fn ended(summary: &CopySummary, incomplete: IncompleteFiles) -> String {
+/// The last line of a copy with errors, or one that was stopped and left so many files incomplete.
+pub(super) fn ended(summary: &CopySummary, stopped: u64, options: &CopyOptions) -> String {
     let how = match summary.ended {
         CopyEnd::Stopped => "stopped",
         CopyEnd::ByItself => "not all could be copied",
     };
-    let IncompleteFiles { stopped, bytes } = incomplete;
     let others = CopySummary {
         errors: summary.errors.saturating_sub(stopped),
         ..summary.clone()
+    };
+    let bytes = summary.account.bytes() + summary.incomplete_bytes;
+    let is_left = bytes > 0 && options.copy_mode == CopyMode::Copy;
+    let advice = match summary.ended {
+        CopyEnd::Stopped if is_left && !options.resume && !options.atomic => {
+            "; --resume continues it"
+        }
+        _ => "",
     };
     let stopped = match stopped {
         0 => String::new(),
         _ => format!(", {} incomplete", counted(stopped, "file")),
     };
-    let bytes = counted(summary.account.bytes().saturating_add(bytes), "byte");
-    format!("{how}: {}{stopped}, {bytes}", counts(&others))
+    format!(
+        "{how}: {}{stopped}, {}{advice}",
+        counts(&others),
+        counted(bytes, "byte")
+    )
 }
 
 fn counts(summary: &CopySummary) -> String {
@@ -76,7 +77,10 @@ fn counts(summary: &CopySummary) -> String {
         false => format!("{} copied", copied.join(", ")),
     };
     let state = |number, state| (number > 0).then(|| format!("{number} {state}"));
+    let there = summary.resumed_bytes + summary.skipped_bytes;
+    let there = (there > 0).then(|| counted(there, "byte") + " already there");
     let rest = [
+        there,
         state(summary.verified, "verified"),
         state(summary.skipped, "skipped"),
         count(summary.errors, "error"),
@@ -86,7 +90,7 @@ fn counts(summary: &CopySummary) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The line of a regular file that was copied; other things have none.
+/// Returns the line of a regular file that was copied; other entries have none.
 pub(super) fn debug_line(finished: &Finished) -> Option<String> {
     if finished.kind != EntryKind::File || finished.outcome != EntryOutcome::Copied {
         return None;
@@ -105,7 +109,7 @@ pub(super) fn debug_line(finished: &Finished) -> Option<String> {
     ))
 }
 
-/// Whether `copy_file_range` did it.
+/// Returns whether `copy_file_range` moved bytes, in GNU's words.
 fn offload(travel: &TransferReport) -> &'static str {
     let account = &travel.account;
     if account.of(Mechanism::CopyRange).bytes > 0 {
@@ -115,13 +119,13 @@ fn offload(travel: &TransferReport) -> &'static str {
         _ if was_refused(account, Mechanism::CopyRange) => "unsupported",
         Some(Reason::Refused(..) | Reason::NotRegular(_)) => "unsupported",
         Some(reason) if is_unwanted(reason) || reason == Reason::CopiesBytes => "avoided",
-        // Nothing was left for it to do: what was shared, holes, or nothing at all.
+        // It had nothing to do: all blocks are shared, or holes, or the file is empty.
         _ if account.bytes() == account.of(Mechanism::Clone).bytes => "unknown",
         _ => "no",
     }
 }
 
-/// Whether blocks are shared.
+/// Returns whether blocks are shared, in GNU's words.
 fn reflink(travel: &TransferReport) -> &'static str {
     let account = &travel.account;
     if account.of(Mechanism::Clone).bytes > 0 {
@@ -135,7 +139,7 @@ fn reflink(travel: &TransferReport) -> &'static str {
     }
 }
 
-/// Whether it was left out because of an option.
+/// Returns whether a mechanism was left out because of an option.
 fn is_unwanted(reason: Reason) -> bool {
     matches!(
         reason,
@@ -148,7 +152,7 @@ fn left_out(travel: &TransferReport, mechanism: Mechanism) -> Option<Reason> {
     left_out.find_map(|(out, reason)| (out == mechanism).then_some(reason))
 }
 
-/// Whether it was tried, and could not be done.
+/// Returns whether a mechanism was tried and refused.
 fn was_refused(account: &Account, mechanism: Mechanism) -> bool {
     account
         .refusals
@@ -174,21 +178,24 @@ mod tests {
             ..CopySummary::default()
         };
         assert_eq!(
-            ended(&some, IncompleteFiles::default()),
+            ended(&some, 0, &CopyOptions::default()),
             "not all could be copied: 3 files, 1 folder copied, 1 error, 0 bytes"
         );
         let stopped = CopySummary {
             errors: 1,
             ended: CopyEnd::Stopped,
+            incomplete_bytes: 67_108_864,
+            skipped_bytes: 5,
             ..CopySummary::default()
         };
-        let incomplete = IncompleteFiles {
-            stopped: 1,
-            bytes: 67_108_864,
+        let line =
+            "stopped: nothing copied, 5 bytes already there, 1 file incomplete, 67108864 bytes";
+        let resuming = CopyOptions {
+            resume: true,
+            ..CopyOptions::default()
         };
-        assert_eq!(
-            ended(&stopped, incomplete),
-            "stopped: nothing copied, 1 file incomplete, 67108864 bytes"
-        );
+        assert_eq!(ended(&stopped, 1, &resuming), line);
+        let advised = format!("{line}; --resume continues it");
+        assert_eq!(ended(&stopped, 1, &CopyOptions::default()), advised);
     }
 }

@@ -1,4 +1,4 @@
-//! Splits a command line as getopt_long does, and finds the same faults in it.
+//! Splits a command line as getopt_long does, and reports the same errors.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -8,8 +8,8 @@ use super::request::{ArgumentOrder, CalledAs, CpEnvironment, CpRequest, Draft, c
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 use super::words::UsageError;
 
-/// Reads a command line. `warn` receives what is ignored. An option that asks for information ends
-/// the reading.
+/// Parses a command line. `warn` receives the options that are ignored. An option that requests
+/// information ends the parsing.
 pub(super) fn parse(
     words: impl IntoIterator<Item = OsString>,
     environment: &CpEnvironment,
@@ -39,15 +39,15 @@ pub(super) enum ParsedWord {
     Operand(OsString),
 }
 
-/// A command line that is being read.
+/// A command line that is being parsed.
 #[derive(Debug)]
 pub(super) struct Getopt {
     rest: VecDeque<OsString>,
-    /// Letters left of a bundle (`-abc`).
+    /// The remaining letters of a bundle (`-abc`).
     letters: VecDeque<u8>,
     called_as: CalledAs,
     order: ArgumentOrder,
-    /// Only operands follow.
+    /// Whether only operands follow.
     only_operands: bool,
 }
 
@@ -141,8 +141,8 @@ impl Iterator for Getopt {
     }
 }
 
-/// The long option that a name, or the beginning of one, means. Ours are considered only where none
-/// of GNU's begins so: an abbreviation of GNU's stays one.
+/// Finds the long option for a name or a prefix of one. Ours are considered only if no option of
+/// GNU's has the prefix, so that abbreviations of GNU's stay valid.
 fn find(
     name: &[u8],
     word: &OsStr,
@@ -174,7 +174,7 @@ fn find(
     if others.is_empty() {
         return Ok(first);
     }
-    // GNU's messages name GNU's options only.
+    // GNU's messages list only GNU's options.
     let ours = ours.iter().filter(|_| called_as == CalledAs::Underpass);
     let longs = std::iter::once(first).chain(others).chain(ours);
     let longs: String = longs

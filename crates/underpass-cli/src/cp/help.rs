@@ -1,4 +1,4 @@
-//! The table of options as `--help`, as a man page and as completions, by clap.
+//! The option table as `--help`, a man page and completions, by clap.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ValueHint};
@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ValueHint};
 use super::request::CalledAs;
 use super::table::{OPTIONS, OptionArgument, OptionDefinition, OptionGroup};
 
-/// Columns on a wide terminal, and where there is none.
+/// The width on a wide terminal, and without a terminal.
 const WIDTH: usize = 100;
 
 const BACKUPS: &str = "\
@@ -26,7 +26,7 @@ otherwise.
 const ABOUT: &str =
     "Copy files and folders as GNU cp does, in parallel, and report how the bytes travelled";
 
-/// `--help`, for a program that is called so.
+/// Returns the text of `--help`, for a program of this name.
 pub(super) fn text(called: &str) -> String {
     let mut command = command()
         .max_term_width(WIDTH)
@@ -50,7 +50,7 @@ pub(super) fn version(called_as: CalledAs) -> String {
     }
 }
 
-/// For help, the man page and completions. It does not parse: it can't do what getopt does.
+/// Returns the command for help, man page and completions. clap cannot parse as getopt does.
 pub(crate) fn command() -> clap::Command {
     let operands = Arg::new("SOURCE")
         .num_args(1..)

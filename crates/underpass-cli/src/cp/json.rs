@@ -1,4 +1,4 @@
-//! `--json`: one object per line. `docs/cp-json.md` says what is in them.
+//! `--json`: one object per line. `docs/cp-json.md` documents the fields.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use serde_json::{Value, json};
 use underpass_copy::{CopySummary, EntryKind, Finished, Problem};
 
-/// Grows when something that was there changes its meaning.
+/// Increased when an existing field changes its meaning.
 const VERSION: u32 = 1;
 
-/// A name that is done with.
+/// Returns the line of a finished entry.
 pub(super) fn finished(finished: &Finished) -> String {
     let travel = finished.travel.as_deref();
     let facts = json!({
@@ -29,7 +29,7 @@ pub(super) fn finished(finished: &Finished) -> String {
     line("name", facts)
 }
 
-/// Something that went wrong.
+/// Returns the line of a problem.
 pub(super) fn problem(problem: &Problem) -> String {
     let facts = json!({
         "path": problem.path.to_string_lossy(),
@@ -45,12 +45,12 @@ pub(super) fn problem(problem: &Problem) -> String {
     line("problem", facts)
 }
 
-/// The sum: the last line.
+/// Returns the line of the totals, the last one.
 pub(super) fn summary(summary: &CopySummary) -> String {
     line("summary", json!(summary))
 }
 
-/// Members without a value are left out.
+/// Formats a line, without members that have no value.
 fn line(kind: &str, mut facts: Value) -> String {
     facts["version"] = VERSION.into();
     facts["type"] = kind.into();
@@ -60,8 +60,8 @@ fn line(kind: &str, mut facts: Value) -> String {
     facts.to_string()
 }
 
-/// A name that is not UTF-8 can't be a string of JSON: what can be shown of it is, and all of it
-/// comes beside it in hexadecimal.
+/// Returns a name in hexadecimal if it is not UTF-8: a JSON string can then only hold an
+/// approximation, and this is added to it.
 fn hex(name: &OsStr) -> Option<String> {
     let hex = name.as_bytes().iter().map(|byte| format!("{byte:02x}"));
     name.to_str().is_none().then(|| hex.collect())

@@ -1,7 +1,7 @@
 //! `underpass cp`: GNU's `cp` with additions; under the name `cp`, GNU's.
 //!
 //! ```text
-//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ explain, json
+//!  words ─▶ getopt ─▶ table ─▶ request ─▶ copy ─▶ printer ─▶ explain, totals, json
 //!                       │                   └─▶ CopyProgress ─▶ progress
 //!                       └──▶ help, man page, completions
 //! ```
@@ -14,6 +14,7 @@ mod printer;
 mod progress;
 mod request;
 mod table;
+mod totals;
 mod words;
 
 use std::ffi::OsString;
@@ -31,13 +32,13 @@ use underpass_copy::{CopyContext, CopyEnd, CopyProgress, CopySummary};
 use getopt::parse;
 use printer::{EventPrinter, Messages};
 use request::{CopyCommand, CpEnvironment, CpRequest, Dialect, OutputDetail};
-use words::When;
+use words::{Explains, When};
 
 pub(crate) use help::command;
 pub(crate) use request::CalledAs;
 
-/// Copies. `called` precedes messages, `words` are the arguments. Exit codes: 0 all done; 1 an
-/// error, which standard error reports; 128 and the number of the signal that stopped it.
+/// Runs a copy. `called` precedes messages, `words` are the arguments. Exit codes: 0 for success;
+/// 1 after an error, reported on standard error; 128 plus the number of the signal that stopped it.
 pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -> ExitCode {
     let environment = CpEnvironment::read(called_as);
     let messages = Messages::new(called, &environment);
@@ -57,7 +58,7 @@ pub(crate) fn run(called_as: CalledAs, called: OsString, words: Vec<OsString>) -
 }
 
 fn carry_out(command: &CopyCommand, messages: &Messages) -> ExitCode {
-    // Under the name `cp` signals are left as they are, unless our options are used.
+    // Under the name `cp` signal handling is unchanged, unless our options are used.
     let stop = match (messages.called_as, command.dialect) {
         (CalledAs::Cp, Dialect::Gnu) => StopSignal::default(),
         _ => match StopSignal::on_signals() {
@@ -104,7 +105,10 @@ fn conclude(
 ) -> ExitCode {
     match command.detail {
         OutputDetail::Json => printer.line(json::summary(summary)),
-        OutputDetail::Explain => printer.line(explain::summary(summary)),
+        _ if command.explains != Explains::Nothing => {
+            printer.totals().iter().for_each(|line| printer.line(line));
+            printer.line(explain::summary(summary));
+        }
         _ => {}
     }
     let written = printer.finish();
@@ -115,17 +119,18 @@ fn conclude(
         messages.complain(format!("no space left for {} more", printer.unreported()));
     }
     if messages.called_as == CalledAs::Underpass && needs_summary(command, summary) {
-        messages.complain(explain::ended(summary, printer.incomplete()));
+        let line = explain::ended(summary, printer.stopped(), &command.options);
+        messages.complain(line);
     }
     match (summary.ended, stop.signal()) {
         (CopyEnd::Stopped, Some(signal)) => ExitCode::from(128 + signal),
-        // A declined question is a failure, as with GNU's since 9.2.
+        // A declined question is a failure, as in GNU cp since 9.2.
         _ if summary.errors + summary.declined > 0 || written.is_err() => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }
 }
 
-/// After many names with errors the counts are reported at the end: the messages may be far above.
+/// Returns whether to report counts at the end: after many names, messages may have scrolled away.
 fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
     let is_many = command.options.recursive || command.operands.len() > 2;
     match summary.ended {
@@ -135,24 +140,24 @@ fn needs_summary(command: &CopyCommand, summary: &CopySummary) -> bool {
     }
 }
 
-/// Whether a signal has stopped a copy, or a measurement: the first Ctrl-C or SIGTERM does, the
-/// second one ends the process. By default signals are left as they are.
+/// Whether a signal has stopped a copy or a measurement: the first Ctrl-C or SIGTERM does, the
+/// second one ends the process. By default signal handling is unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     flag: Arc<AtomicBool>,
-    /// Its number; 0 is none.
+    /// The number of the signal, or 0.
     signal: Arc<AtomicUsize>,
 }
 
 impl StopSignal {
-    /// Catches signals from now on. One that was ignored at the start stays so: a script's
-    /// background job does not end by the Ctrl-C that is meant for its foreground.
+    /// Catches signals from now on, except those that were ignored at the start: a script's
+    /// background job must not end by the Ctrl-C for its foreground.
     ///
     /// # Errors
     /// A message for the user.
     pub(crate) fn on_signals() -> Result<Self, String> {
         let stop = Self::default();
-        // Until all is in place, a signal ends the process, as before.
+        // Until all handlers are installed, a signal ends the process, as before.
         stop.flag.store(true, Ordering::Relaxed);
         let wanted = [SIGINT, SIGTERM].into_iter();
         let mut caught = wanted

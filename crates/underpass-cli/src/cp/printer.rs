@@ -15,35 +15,37 @@ use underpass_copy::{
     Problem, ProblemKind, Quoted,
 };
 
-use super::explain::{self, IncompleteFiles};
+use super::explain;
 use super::json;
 use super::request::{CalledAs, CopyCommand, CpEnvironment, OutputDetail};
+use super::totals::TravelTotals;
+use super::words::Explains;
 use crate::layout::counted;
 
 pub(super) struct EventPrinter<'a> {
     messages: &'a Messages,
     detail: OutputDetail,
+    /// Of all files, where they are explained together.
+    totals: Option<Mutex<TravelTotals>>,
     copy_mode: CopyMode,
-    /// A copy that fails leaves what it has written.
+    /// Whether a failed copy leaves the part that it has written.
     leaves_parts: bool,
-    /// Is drawn where problems are written, and suspended meanwhile.
+    /// Drawn where problems are written, and suspended meanwhile.
     bar: ProgressBar,
     out: Mutex<StandardOutput>,
-    /// A full disk was reported.
+    /// Whether a full disk was reported.
     disk_full: AtomicBool,
-    /// Files for which it was not reported again.
+    /// Further files without space, which were not reported.
     unreported: AtomicU64,
     /// Files that the end of the copy left incomplete.
     stopped: AtomicU64,
-    /// Bytes of all files that are incomplete.
-    moved: AtomicU64,
 }
 
 /// Standard output, written line by line on a terminal and otherwise in large pieces.
 struct StandardOutput {
     to: BufWriter<Stdout>,
     is_terminal: bool,
-    /// Why nothing more is written; reported at the end.
+    /// The error after which nothing more is written; reported at the end.
     failed: Option<io::Error>,
 }
 
@@ -56,6 +58,7 @@ impl<'a> EventPrinter<'a> {
                 true => command.detail.max(OutputDetail::Names),
                 false => command.detail,
             },
+            totals: (command.explains == Explains::Summary).then(Mutex::default),
             copy_mode: options.copy_mode,
             leaves_parts: !options.atomic || options.resume,
             bar,
@@ -67,20 +70,23 @@ impl<'a> EventPrinter<'a> {
             disk_full: AtomicBool::new(false),
             unreported: AtomicU64::new(0),
             stopped: AtomicU64::new(0),
-            moved: AtomicU64::new(0),
         }
     }
 
-    /// Files for which a full disk was not reported again.
+    /// Returns the number of files without space that were not reported.
     pub(super) fn unreported(&self) -> u64 {
         self.unreported.load(Relaxed)
     }
 
-    pub(super) fn incomplete(&self) -> IncompleteFiles {
-        IncompleteFiles {
-            stopped: self.stopped.load(Relaxed),
-            bytes: self.moved.load(Relaxed),
-        }
+    /// Files that the end of the copy left incomplete.
+    pub(super) fn stopped(&self) -> u64 {
+        self.stopped.load(Relaxed)
+    }
+
+    /// How the bytes of all files travelled, where that is explained.
+    pub(super) fn totals(&self) -> Vec<String> {
+        let totals = self.totals.as_ref();
+        totals.map_or(Vec::new(), |totals| locked(totals).lines())
     }
 
     /// Writes a line to standard output.
@@ -93,33 +99,29 @@ impl<'a> EventPrinter<'a> {
         }
     }
 
-    /// Writes the rest.
+    /// Flushes standard output.
     ///
     /// # Errors
-    /// The first one of all writing.
+    /// The first error of all writes.
     pub(super) fn finish(&self) -> io::Result<()> {
         self.flush();
         self.out().failed.take().map_or(Ok(()), Err)
     }
 
     fn out(&self) -> MutexGuard<'_, StandardOutput> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.out)
     }
 
-    /// Writes what precedes a problem or a question.
+    /// Flushes lines that must precede a problem or a question.
     fn flush(&self) {
         self.out().flush(self.messages);
     }
 
     fn problem(&self, problem: &Problem) {
-        let (stopped, moved) = match problem.kind {
-            ProblemKind::Stopped(bytes) => (1, bytes),
-            _ => (0, problem.moved.unwrap_or(0)),
-        };
-        self.stopped.fetch_add(stopped, Relaxed);
-        self.moved.fetch_add(moved, Relaxed);
+        let is_stopped = matches!(problem.kind, ProblemKind::Stopped(_));
+        self.stopped.fetch_add(u64::from(is_stopped), Relaxed);
         let leaves_part = self.leaves_parts && problem.moved.is_some();
-        // Of many files without room those that are cut off are named.
+        // After the first full disk, only files left incomplete are reported.
         let is_short =
             problem.found_no_space() && self.disk_full.swap(true, Relaxed) && !leaves_part;
         let is_short = is_short && self.messages.called_as == CalledAs::Underpass;
@@ -134,6 +136,10 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn finished(&self, finished: &Finished) {
+        if let Some(totals) = &self.totals {
+            let shown = || self.messages.quoted(&finished.source);
+            locked(totals).add(finished, shown);
+        }
         match self.detail {
             OutputDetail::Nothing | OutputDetail::Names => {}
             OutputDetail::Debug => {
@@ -148,7 +154,7 @@ impl<'a> EventPrinter<'a> {
         }
     }
 
-    /// GNU shows these names as they are, whatever is in them.
+    /// GNU cp prints these names unquoted.
     fn made_parent(&self, source: &OsStr, dest: &OsStr) {
         match self.messages.called_as {
             CalledAs::Underpass => self.arrow(source, dest, None),
@@ -203,7 +209,7 @@ impl Observer for EventPrinter<'_> {
         self.bar.suspend(|| {
             self.messages.ask(&question);
             let mut answer = Vec::new();
-            // Without an answer nothing is overwritten.
+            // Without a response nothing is overwritten.
             let _ = io::stdin().lock().read_until(b'\n', &mut answer);
             matches!(answer.first(), Some(b'y' | b'Y'))
         })
@@ -211,6 +217,7 @@ impl Observer for EventPrinter<'_> {
 
     fn event_detail(&self) -> EventDetail {
         match self.detail {
+            _ if self.totals.is_some() => EventDetail::Everything,
             OutputDetail::Nothing => EventDetail::Problems,
             OutputDetail::Names => EventDetail::Changes,
             OutputDetail::Debug | OutputDetail::Explain | OutputDetail::Json => {
@@ -218,6 +225,10 @@ impl Observer for EventPrinter<'_> {
             }
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StandardOutput {
@@ -253,7 +264,7 @@ impl StandardOutput {
     }
 }
 
-/// The program's name in front of messages, and their charset.
+/// The program's name, which precedes messages, and their charset.
 #[derive(Debug)]
 pub(super) struct Messages {
     pub(super) called_as: CalledAs,
@@ -278,12 +289,12 @@ impl Messages {
         Quoted(name.as_bytes(), self.charset).to_string()
     }
 
-    /// Writes a line with the program's name in front.
+    /// Writes a line after the program's name.
     pub(super) fn complain(&self, message: impl AsRef<[u8]>) {
         write_error(&[self.called.as_bytes(), b": ", message.as_ref(), b"\n"]);
     }
 
-    /// Writes a question: the same without the end of the line.
+    /// Writes a question after the program's name, without a newline.
     pub(super) fn ask(&self, question: &str) {
         write_error(&[self.called.as_bytes(), b": ", question.as_bytes()]);
     }
@@ -293,7 +304,7 @@ impl Messages {
         write_error(&[b"Try '", called, b" --help' for more information.\n"]);
     }
 
-    /// Writes a problem in GNU's words; as `underpass cp` with the details behind it.
+    /// Writes a problem in GNU's words; `underpass cp` appends the details.
     pub(super) fn problem(&self, problem: &Problem) {
         let mut message = problem.message(self.charset).to_string();
         if self.called_as == CalledAs::Underpass {
@@ -302,7 +313,7 @@ impl Messages {
         self.complain(message);
     }
 
-    /// The call that failed and the name of the errno; of an incomplete copy also the other file
+    /// Returns the failed call and the name of the errno; of an incomplete copy also the other file
     /// and the bytes that had moved.
     fn details(&self, problem: &Problem) -> String {
         let errno = problem.errno.map(underpass::errno::name);
@@ -317,7 +328,7 @@ impl Messages {
             OtherEnd::From(source) => format!("from {}", self.quoted(source)),
             OtherEnd::To(dest) => format!("to {}", self.quoted(dest)),
         });
-        // The words of that kind have them.
+        // The message of that kind includes them.
         let moved = problem
             .moved
             .filter(|_| !matches!(problem.kind, ProblemKind::Stopped(_)));
@@ -337,7 +348,7 @@ impl Messages {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => ExitCode::SUCCESS,
-            // The reader has seen enough: `--help | head`.
+            // The reader has closed the pipe, as in `--help | head`.
             Err(error)
                 if error.kind() == io::ErrorKind::BrokenPipe
                     && self.called_as == CalledAs::Underpass =>
@@ -351,8 +362,8 @@ impl Messages {
         }
     }
 
-    /// Standard output could not be written. Under the name `cp` a closed pipe ends the program, as
-    /// every program that leaves SIGPIPE as it is.
+    /// Reports that standard output could not be written. Under the name `cp` a closed pipe ends
+    /// the program, like every program that does not change SIGPIPE.
     pub(super) fn write_error(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             self.die_of_broken_pipe();
@@ -362,17 +373,17 @@ impl Messages {
         self.complain(format!("write error: {meaning}"));
     }
 
-    /// Under the name `cp` only.
+    /// Ends the process by SIGPIPE, under the name `cp` only.
     pub(super) fn die_of_broken_pipe(&self) {
         if self.called_as == CalledAs::Cp {
-            // If the signal does not end the process, the copy goes on.
+            // If the signal does not end the process, the copy continues.
             let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
         }
     }
 }
 
-/// Writes in one call, so that lines of several programs don't mix. A failure is ignored: there is
-/// nowhere to report it.
+/// Writes in one call, so that lines of several programs do not mix. Ignores failures, which cannot
+/// be reported.
 fn write_error(parts: &[&[u8]]) {
     let _ = io::stderr().write_all(&parts.concat());
 }
@@ -392,7 +403,7 @@ fn question(overwriting: &OverwriteQuestion, messages: &Messages) -> String {
     }
 }
 
-/// As `ls` shows them.
+/// Formats permissions like `ls`.
 fn permissions(mode: u32) -> String {
     let letter = |bit: u32, letter: char| if mode & bit != 0 { letter } else { '-' };
     let special = |special: u32, execute: u32, both: char| match (mode & special, mode & execute) {

@@ -11,18 +11,18 @@ use underpass_copy::CopyProgress;
 use super::words::When;
 use crate::layout::{columns, counted};
 
-/// Time between two looks.
+/// The interval between updates.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What ends earlier has no bar.
+/// The time after which a bar is shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// Columns of the bar, and of a terminal that has room for one.
+/// The width of the bar, and of a terminal that has room for one.
 const BAR_COLUMNS: usize = 23;
 const BAR_TERMINAL_COLUMNS_MIN: usize = 60;
 
-/// Runs `act` and shows its progress by `bar`, which is hidden until it is due; then `survey`
-/// finds how much there is to do, until its flag is set.
+/// Runs `act` and shows its progress in `bar`, which is hidden until it is due; then `survey`
+/// counts the bytes to copy, until its flag is set.
 pub(super) fn watch<T>(
     bar: &ProgressBar,
     when: When,
@@ -78,7 +78,7 @@ fn draw(
     bar.finish_and_clear();
 }
 
-/// There are no colours, with or without NO_COLOR.
+/// Sets a style without colours.
 fn style(bar: &ProgressBar, template: &str) {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
@@ -88,7 +88,7 @@ fn style(bar: &ProgressBar, template: &str) {
 fn sample(bar: &ProgressBar, progress: &CopyProgress) {
     let found = progress.bytes_found.load(Relaxed);
     let mut columns = columns(stderr(), 80);
-    // While more is found, a bar would run backwards.
+    // While more is found, a bar would move backwards.
     if progress.all_found.load(Relaxed) != 0 {
         bar.set_length(found.max(bar.position()));
         if columns >= BAR_TERMINAL_COLUMNS_MIN {
@@ -101,7 +101,7 @@ fn sample(bar: &ProgressBar, progress: &CopyProgress) {
     bar.set_message(line(bar, progress, columns));
 }
 
-/// Rate and time come first; what the terminal has no room for is left out.
+/// Returns the line after the bar: rate and time first, then as much as fits.
 fn line(bar: &ProgressBar, progress: &CopyProgress, columns: usize) -> String {
     let read = |counter: &AtomicU64| counter.load(Relaxed);
     let rate = bar.per_sec() as u64;
@@ -120,7 +120,7 @@ fn line(bar: &ProgressBar, progress: &CopyProgress, columns: usize) -> String {
     fitted(parts, columns)
 }
 
-/// As many parts, from the first one, as fit into a line.
+/// Joins as many parts, from the first one, as fit into a line.
 fn fitted(parts: Vec<String>, columns: usize) -> String {
     let mut line = String::new();
     for part in parts {
@@ -133,8 +133,8 @@ fn fitted(parts: Vec<String>, columns: usize) -> String {
     line
 }
 
-/// Where lines can't be overwritten, only the end is shown. What was found is left out, since it
-/// may not be all.
+/// Shows only the final state, for output that cannot overwrite lines. The bytes found are left
+/// out, since the survey may be incomplete.
 fn report_at_end(bar: &ProgressBar, progress: &CopyProgress, until: &Receiver<()>) {
     while until.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         bar.set_position(progress.bytes_done.load(Relaxed));

@@ -1,5 +1,5 @@
-//! What a command line asks for: its options, read into a draft, the environment, and the copy that
-//! they make. The last option counts, except where GNU's does not.
+//! The request of a command line: options, parsed into a draft, are combined with the environment
+//! into a copy. The last option counts, except where GNU's does not.
 
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
@@ -13,10 +13,10 @@ use underpass_copy::{
 };
 
 use super::words::{
-    self, BACKUPS, BackupNames, Choices, PreservedAttribute, UsageError, When, choose,
+    self, BACKUPS, BackupNames, Choices, Explains, PreservedAttribute, UsageError, When, choose,
 };
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Debug)]
 pub(super) enum CpRequest {
     ShowHelp,
@@ -24,18 +24,19 @@ pub(super) enum CpRequest {
     Copy(Box<CopyCommand>),
 }
 
-/// A copy, and what is shown of it.
+/// A copy, and the output to show.
 #[derive(Debug)]
 pub(super) struct CopyCommand {
     pub(super) operands: Vec<OsString>,
     pub(super) options: CopyOptions,
     pub(super) detail: OutputDetail,
+    pub(super) explains: Explains,
     pub(super) progress: When,
-    /// Whether an option was used that `cp` does not have.
+    /// Whether an option was used that GNU's `cp` does not have.
     pub(super) dialect: Dialect,
 }
 
-/// The checks come in GNU's order, since the first fault is the one that is reported.
+/// Builds the request. The checks are in GNU's order, since only the first error is reported.
 pub(super) fn command(
     draft: Draft,
     environment: &CpEnvironment,
@@ -70,7 +71,11 @@ pub(super) fn command(
     });
     Ok(CopyCommand {
         operands: draft.operands,
-        detail: draft.detail,
+        detail: match draft.explains {
+            Explains::Files => draft.detail.max(OutputDetail::Explain),
+            Explains::Nothing | Explains::Summary => draft.detail,
+        },
+        explains: draft.explains,
         progress,
         dialect: draft.dialect,
         options: CopyOptions {
@@ -134,7 +139,7 @@ fn backup(draft: &Draft, environment: &CpEnvironment) -> Result<Backup, UsageErr
     })
 }
 
-/// Our options that contradict each other.
+/// Rejects options of ours that contradict each other.
 fn contradictions(options: &CopyOptions) -> Result<(), UsageError> {
     let Some(only) = options.only else {
         return Ok(());
@@ -186,13 +191,13 @@ fn target(draft: &Draft) -> Result<CopyTarget, UsageError> {
     })
 }
 
-/// What was read so far. Facts that belong together are combined when all is read.
+/// The options parsed so far. Dependent ones are combined at the end.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) charset: Charset,
     pub(super) has_selinux: bool,
     pub(super) operands: Vec<OsString>,
-    /// What a single option decides.
+    /// Options that need no combination.
     pub(super) options: CopyOptions,
     pub(super) hard_links: bool,
     pub(super) symbolic_links: bool,
@@ -207,8 +212,9 @@ pub(super) struct Draft {
     pub(super) demands_context: bool,
     pub(super) progress: Option<When>,
     pub(super) detail: OutputDetail,
+    pub(super) explains: Explains,
     pub(super) dialect: Dialect,
-    /// What is asked for instead of a copy.
+    /// The request that replaces a copy.
     pub(super) shows_only: Option<CpRequest>,
     pub(super) warnings: Vec<&'static str>,
 }
@@ -222,7 +228,7 @@ pub(super) enum Clobber {
     No,
 }
 
-/// What standard output gets; the most that was asked for.
+/// The detail of standard output; the highest requested level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum OutputDetail {
     #[default]
@@ -237,7 +243,7 @@ pub(super) enum OutputDetail {
     Json,
 }
 
-/// Whose options were used.
+/// The set of options that was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Dialect {
     #[default]
@@ -251,7 +257,7 @@ impl Draft {
         self.options.dereference = Dereference::Never;
         let Preserve { context, xattr, .. } = self.options.preserve;
         self.preserve(PreservedAttribute::All, PreserveLevel::Required);
-        // Where these can't be preserved, -a is silent.
+        // If these can't be preserved, -a does not report it.
         self.options.preserve.context = context.max(PreserveLevel::BestEffort);
         self.options.preserve.xattr = xattr.max(PreserveLevel::BestEffort);
     }
@@ -337,8 +343,8 @@ impl Draft {
         Ok(())
     }
 
-    /// `all` only warns where the context or the extended attributes can't be preserved; naming
-    /// one of them makes that an error.
+    /// `all` only warns if the context or the extended attributes can't be preserved; naming one of
+    /// them makes that an error.
     fn preserve(&mut self, attribute: PreservedAttribute, level: PreserveLevel) {
         let preserve = &mut self.options.preserve;
         match attribute {
@@ -365,7 +371,7 @@ impl Draft {
         }
     }
 
-    /// What a word means as an argument of the option `about`.
+    /// Returns the meaning of a word as an argument of the option `about`.
     pub(super) fn choose<T: Copy + PartialEq>(
         &self,
         word: &OsStr,
@@ -375,7 +381,7 @@ impl Draft {
         choose(word, about, choices, self.charset)
     }
 
-    /// What an optional argument means; `unless_given` where there is none.
+    /// Returns the meaning of an optional argument, or `unless_given` without one.
     pub(super) fn choose_or<T: Copy + PartialEq>(
         &self,
         word: Option<OsString>,
@@ -406,7 +412,7 @@ impl Draft {
     }
 }
 
-/// The name that the program was called by.
+/// The name by which the program was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CalledAs {
     /// `cp`: the caller expects GNU's.
@@ -418,13 +424,13 @@ pub(crate) enum CalledAs {
 /// Whether options may follow operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArgumentOrder {
-    /// They may.
+    /// Options may follow operands.
     Permuted,
     /// The first operand ends the options (`POSIXLY_CORRECT`).
     OptionsFirst,
 }
 
-/// What decides what a command line means, read once.
+/// The environment of a command line, read once.
 #[derive(Clone, Debug)]
 pub(super) struct CpEnvironment {
     pub(super) called_as: CalledAs,
@@ -454,7 +460,7 @@ impl CpEnvironment {
     }
 }
 
-/// The charset of the locale: of the first of three variables that is set.
+/// Returns the charset of the locale, from the first of three variables that is set.
 ///
 /// A charset other than UTF-8 counts as ASCII. Whether the locale is installed is not checked.
 fn charset(variable: impl Fn(&str) -> Option<OsString>) -> Charset {

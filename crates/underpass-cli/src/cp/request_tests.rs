@@ -98,7 +98,7 @@ fn which_links_are_followed() {
     }
 }
 
-/// Mode, ownership, timestamps, links, context, xattr.
+/// The levels of mode, ownership, timestamps, links, context, xattr.
 #[test]
 fn what_goes_along() {
     use PreserveLevel::{BestEffort as T, Never as N, Required as R, Unset as U, Warn as W};
@@ -325,6 +325,9 @@ fn what_is_shown() {
         ("-v --debug a b", OutputDetail::Debug),
         ("--debug -v a b", OutputDetail::Debug),
         ("--explain a b", OutputDetail::Explain),
+        ("--explain=files a b", OutputDetail::Explain),
+        ("--explain --explain=summary a b", OutputDetail::Nothing),
+        ("-v --explain=s a b", OutputDetail::Names),
         ("--json --explain -v a b", OutputDetail::Json),
     ] {
         let detail = parsed(words, CalledAs::Cp).map(|copying| copying.detail);

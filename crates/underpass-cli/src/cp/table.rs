@@ -1,4 +1,4 @@
-//! Every option of `cp`, once: what it does, `--help`, the man page and completions.
+//! The table of all options of `cp`: their effects, `--help`, the man page and completions.
 
 use std::ffi::OsString;
 
@@ -8,9 +8,9 @@ use underpass_copy::{
 };
 
 use super::request::{Clobber, CpRequest, Dialect, Draft, OutputDetail};
-use super::words::{self, UsageError, When, names};
+use super::words::{self, Explains, UsageError, When, names};
 
-/// What follows an option, and what it then does.
+/// The argument of an option, with the option's effect.
 #[derive(Clone, Copy)]
 pub(super) enum OptionArgument {
     None(fn(&mut Draft)),
@@ -18,30 +18,30 @@ pub(super) enum OptionArgument {
         &'static str,
         fn(&mut Draft, OsString) -> Result<(), UsageError>,
     ),
-    /// Follows `=`; a letter has none.
+    /// Follows `=`; a short option has none.
     Optional(
         &'static str,
         fn(&mut Draft, Option<OsString>) -> Result<(), UsageError>,
     ),
 }
 
-/// Whose option it is.
+/// The origin of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OptionGroup {
     Gnu,
-    /// Another name of the option before it, which GNU does not document.
+    /// An alias of the preceding option, which GNU does not document.
     GnuHidden,
     Underpass,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct OptionDefinition {
-    /// The letters; the first one is the usual one.
+    /// The short options; the first one is the usual one.
     pub(super) short: &'static str,
     pub(super) long: Option<&'static str>,
     pub(super) argument: OptionArgument,
     pub(super) group: OptionGroup,
-    /// The possible arguments, where there is a list of them.
+    /// The possible arguments, if they are a fixed list.
     pub(super) words: fn() -> Vec<&'static str>,
     pub(super) help: &'static str,
 }
@@ -107,12 +107,12 @@ impl OptionDefinition {
         self.group != OptionGroup::Underpass
     }
 
-    /// The long name, or the letters where there is none.
+    /// Returns the long name, or the letters if it has none.
     pub(super) fn name(&self) -> &'static str {
         self.long.unwrap_or(self.short)
     }
 
-    /// Does what the option asks for. One that requires an argument has one.
+    /// Applies the option. A required argument must be present.
     pub(super) fn apply(
         &self,
         draft: &mut Draft,
@@ -132,7 +132,7 @@ impl OptionDefinition {
     }
 }
 
-/// In GNU's order, which messages about abbreviations show; ours follow.
+/// In GNU's order, as messages about abbreviations show it, followed by ours.
 pub(super) const OPTIONS: &[OptionDefinition] = &[
     gnu("a", "archive")
         .help("copy trees as they are: -dR --preserve=all")
@@ -156,7 +156,7 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
     gnu("f", "force")
         .help("remove a destination that can't be opened for writing, and try again")
         .flag(|draft| match &mut draft.options.remove_existing {
-            // What is always removed is removed where it can't be written, too.
+            // `Always` also covers files that can't be written.
             RemoveExisting::Always => (),
             other => *other = RemoveExisting::IfUnwritable,
         }),
@@ -324,8 +324,17 @@ pub(super) const OPTIONS: &[OptionDefinition] = &[
         })
         .words(|| names(words::MECHANISMS)),
     ours("", "explain")
-        .help("show for each file what was planned, what was refused and how its bytes moved")
-        .flag(|draft| draft.show(OutputDetail::Explain)),
+        .help(
+            "show what was planned, what was refused and how bytes moved. files (also without \
+             WHAT): for each file; summary: for all together, with a few examples",
+        )
+        .optional("WHAT", |draft, word| {
+            let word = word.filter(|word| !word.is_empty());
+            let (about, choices) = ("--explain", words::EXPLAINS);
+            draft.explains = draft.choose_or(word, about, choices, Explains::Files)?;
+            Ok(())
+        })
+        .words(|| names(words::EXPLAINS)),
     ours("", "json")
         .help("report copies, errors and the sum on standard output as JSON, one object per line")
         .flag(|draft| draft.show(OutputDetail::Json)),

@@ -1,4 +1,4 @@
-//! The values of options: one word of a few, and rates; what is wrong with them and with options.
+//! The values of options: words and rates, and errors of values and options.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
@@ -8,10 +8,10 @@ use bytesize::ByteSize;
 use underpass::{Cloning, Holes, Mechanism};
 use underpass_copy::{Charset, Fsync, OverwritePolicy, QuotedWord};
 
-/// Words and their meanings. Neighbours with the same meaning are listed on one line.
+/// Words and their meanings. Adjacent words with the same meaning are listed on one line.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
 
-/// How backups are named.
+/// The naming of backups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BackupNames {
     None,
@@ -20,7 +20,7 @@ pub(super) enum BackupNames {
     Numbered,
 }
 
-/// What `--preserve` can name.
+/// The attributes that `--preserve` accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PreservedAttribute {
     Mode,
@@ -30,6 +30,17 @@ pub(super) enum PreservedAttribute {
     Context,
     Xattr,
     All,
+}
+
+/// What is explained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Explains {
+    #[default]
+    Nothing,
+    /// Each file, and the sum.
+    Files,
+    /// All files together.
+    Summary,
 }
 
 /// Whether something is done.
@@ -92,6 +103,9 @@ pub(super) const FSYNC: Choices<Fsync> = &[
     ("end", Fsync::End),
 ];
 
+pub(super) const EXPLAINS: Choices<Explains> =
+    &[("files", Explains::Files), ("summary", Explains::Summary)];
+
 pub(super) const MECHANISMS: Choices<Mechanism> = &[
     ("clone", Mechanism::Clone),
     ("copy_range", Mechanism::CopyRange),
@@ -100,7 +114,7 @@ pub(super) const MECHANISMS: Choices<Mechanism> = &[
     ("read_write", Mechanism::ReadWrite),
 ];
 
-/// What a word, or the beginning of one, means. `about` is what it is an argument of.
+/// Returns the meaning of a word, or of a unique prefix. `about` names the option.
 pub(super) fn choose<T: Copy + PartialEq>(
     word: &OsStr,
     about: &str,
@@ -130,7 +144,7 @@ pub(super) fn choose<T: Copy + PartialEq>(
     )))
 }
 
-/// The words alone.
+/// Returns only the words.
 pub(super) fn names<T>(choices: Choices<T>) -> Vec<&'static str> {
     choices.iter().map(|(name, _)| *name).collect()
 }
@@ -150,9 +164,9 @@ fn list<T: PartialEq>(choices: Choices<T>, charset: Charset) -> String {
     list
 }
 
-/// Reads bytes per second, as rsync's users write them: a number of KiB, or one with a suffix.
-/// `K`, `KiB`, `M`, `G`, `T` are powers of 1024, `KB`, `MB`, `GB`, `TB` powers of 1000, `B` is
-/// single bytes. 0 is no limit. `None` where it is invalid.
+/// Parses bytes per second, in rsync's format: a number of KiB, or one with a suffix. `K`, `KiB`,
+/// `M`, `G`, `T` are powers of 1024, `KB`, `MB`, `GB`, `TB` powers of 1000, `B` is single bytes. 0
+/// means no limit. `None` if it is invalid.
 pub(super) fn read_rate(rate: &OsStr) -> Option<Option<u64>> {
     let rate = rate.to_str()?;
     let unit = match rate.bytes().last()? {
@@ -165,16 +179,16 @@ pub(super) fn read_rate(rate: &OsStr) -> Option<Option<u64>> {
     Some((!is_zero).then_some(bytes.max(1)))
 }
 
-/// An invalid command line. The message shows words as they were given, which need not be UTF-8.
+/// An invalid command line. The message quotes the given words, which need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UsageError {
     pub(super) message: OsString,
-    /// A hint at `--help` follows the message.
+    /// Whether a hint at `--help` follows the message.
     pub(super) has_hint: bool,
 }
 
 impl UsageError {
-    /// A misuse of options, with a hint at `--help`.
+    /// Creates an error about misused options, with a hint at `--help`.
     pub(super) fn with_hint(message: impl fmt::Display) -> Self {
         Self {
             message: message.to_string().into(),
@@ -182,7 +196,7 @@ impl UsageError {
         }
     }
 
-    /// An error that `--help` does not explain.
+    /// Creates an error that `--help` does not explain.
     pub(super) fn without_hint(message: impl fmt::Display) -> Self {
         Self {
             has_hint: false,
@@ -190,7 +204,7 @@ impl UsageError {
         }
     }
 
-    /// A misuse, with a word as it was given in the middle.
+    /// Creates an error about misused options that quotes a given word.
     pub(super) fn about(before: &str, word: &OsStr, after: &str) -> Self {
         let mut message = OsString::from(before);
         message.push(word);

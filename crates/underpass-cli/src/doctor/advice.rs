@@ -13,13 +13,16 @@ use crate::layout::grouped;
 /// A connection of `serve` needs a socket and a file, and with splice both ends of a pipe.
 const OPEN_FILES_WISHED: u64 = 8192;
 
-/// A busy listener needs this much; the kernel's default since 5.4 is 4096.
+/// Number of descriptors that suffices for all tests.
+const OPEN_FILES_TESTED: u64 = 32;
+
+/// The queue that a busy listener needs; the kernel's default since 5.4 is 4096.
 const ACCEPT_QUEUE_WISHED: u64 = 1024;
 
-/// With a round-trip time of 100 ms this allows 10 MiB/s on one connection.
+/// At a round-trip time of 100 ms, this buffer allows 10 MiB/s on one connection.
 const SEND_BUFFER_WISHED: u64 = 1 << 20;
 
-/// The most urgent first.
+/// Returns all advice, the most urgent first.
 pub(super) fn on(report: &DoctorReport) -> Vec<Advice> {
     let mut all = Vec::new();
     let mut add = |about, texts: Vec<String>| {
@@ -32,9 +35,9 @@ pub(super) fn on(report: &DoctorReport) -> Vec<Advice> {
     add("user-space", user_space(&report.pairs));
     add("no-clone", no_clone(report));
     let single = [
+        ("open-files", open_files(&report.open_files)),
         ("kernel-tls", kernel_tls(&report.kernel_tls)),
         ("pipe-size", pipe_size(&report.pipes)),
-        ("open-files", open_files(&report.open_files)),
         ("accept-queue", accept_queue(&report.tcp)),
         ("send-buffer", send_buffer(&report.tcp)),
     ];
@@ -119,7 +122,7 @@ fn user_space(pairs: &[PairResults]) -> Vec<String> {
     )]
 }
 
-/// One line per type of file system.
+/// Returns one line per type of file system.
 fn no_clone(report: &DoctorReport) -> Vec<String> {
     let name = |row: &PairResults| {
         let path = report.paths.iter().find(|path| path.id == row.source);
@@ -138,16 +141,11 @@ fn no_clone(report: &DoctorReport) -> Vec<String> {
     named.into_iter().map(line).collect()
 }
 
-/// Only copies can be refused a clone, so equal ends are one path.
+/// Returns whether a path refuses clones within itself. Only copies clone: equal ends are a path.
 fn refuses_clone_within(row: &PairResults) -> bool {
-    let refused = |outcome: &TrialOutcome| {
-        matches!(
-            outcome,
-            TrialOutcome::Refused {
-                scope: Scope::Devices | Scope::Kernel,
-                ..
-            }
-        )
+    let refused = |outcome: &TrialOutcome| match outcome {
+        TrialOutcome::Refused { scope, .. } => *scope != Scope::Once,
+        _ => false,
     };
     row.source == row.sink && row.mechanisms.get(&Mechanism::Clone).is_some_and(refused)
 }
@@ -164,11 +162,14 @@ fn kernel_tls(tls: &KernelTls) -> Option<String> {
         (_, TlsModule::NotLoaded) => Some(format!(
             "the kernel TLS module is not loaded: {user_space}; load it with modprobe tls"
         )),
-        (TlsAnswer::Refused { errno, .. }, TlsModule::NotFound) => Some(format!(
-            "kernel TLS is not available ({errno}): {user_space}; it needs a kernel with CONFIG_TLS"
-        )),
-        (TlsAnswer::Refused { errno, meaning }, TlsModule::Present) => Some(format!(
-            "kernel TLS is present but refuses ({errno}: {meaning}): {user_space}"
+        (TlsAnswer::Refused { errno, .. }, TlsModule::NotFound) if errno == "ENOENT" => {
+            let why = "kernel TLS is not available (ENOENT)";
+            Some(format!(
+                "{why}: {user_space}; it needs a kernel with CONFIG_TLS"
+            ))
+        }
+        (TlsAnswer::Refused { errno, meaning }, _) => Some(format!(
+            "kernel TLS refuses ({errno}: {meaning}): {user_space}"
         )),
         (TlsAnswer::NotTried { reason } | TlsAnswer::Failed { why: reason }, _) => Some(format!(
             "kernel TLS could not be tried ({reason}): {user_space}"
@@ -177,26 +178,32 @@ fn kernel_tls(tls: &KernelTls) -> Option<String> {
 }
 
 fn pipe_size(pipes: &PipeLimits) -> Option<String> {
-    let granted = pipes.granted_bytes.unwrap_or(0);
-    if granted >= pipes.asked_bytes {
-        return None;
-    }
-    Some(match pipes.max_bytes {
-        Some(max) if max < pipes.asked_bytes => format!(
+    let (asked, refusal) = (pipes.asked_bytes, pipes.refusal.as_deref());
+    let refusal = refusal.unwrap_or("no reason given");
+    let why = match refusal.starts_with("EPERM") {
+        true => "this user's pipes exceed pipe-user-pages-soft; close some, or raise the limit",
+        false => "splice needs more calls",
+    };
+    Some(match (pipes.granted_bytes, pipes.max_bytes) {
+        (Some(granted), _) if granted >= asked => return None,
+        (None, _) => format!("no pipe can be created ({refusal}): splice cannot be used"),
+        (Some(_), Some(max)) if max < asked => format!(
             "pipe-max-size is {max}, less than 1 MiB: splice needs more calls; raise it with \
-             sysctl fs.pipe-max-size={}",
-            pipes.asked_bytes
+             sysctl fs.pipe-max-size={asked}"
         ),
-        _ => format!(
-            "a new pipe was granted {granted} bytes instead of 1 MiB ({}): this user's pipes \
-             exceed pipe-user-pages-soft; close some, or raise the limit",
-            pipes.refusal.as_deref().unwrap_or("no reason given")
-        ),
+        (Some(granted), _) => {
+            format!("a new pipe was granted {granted} bytes instead of 1 MiB ({refusal}): {why}")
+        }
     })
 }
 
-/// `serve` raises its soft limit itself, so only the hard limit matters.
+/// `serve` raises its soft limit itself, so only the hard limit matters to it; these tests do not.
 fn open_files(limits: &DescriptorLimits) -> Option<String> {
+    if let Some(soft) = limits.soft.filter(|soft| *soft < OPEN_FILES_TESTED) {
+        return Some(format!(
+            "limit of {soft} open files: too few for these tests (EMFILE); raise it with ulimit -n"
+        ));
+    }
     let hard = limits.hard.filter(|hard| *hard < OPEN_FILES_WISHED)?;
     let connections = hard / 2;
     Some(format!(

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use underpass::errno::{self, Named};
 use underpass::{Cause, Mechanism, Scope};
 
-/// The name of an errno (`EXDEV`), or `0 bytes` where the call moved nothing.
+/// Returns the name of an errno (`EXDEV`), or `0 bytes` if the call moved nothing.
 pub(super) fn name(cause: Cause) -> String {
     match cause {
         Cause::Errno(errno) => errno::name(errno).into_owned(),
@@ -14,7 +14,7 @@ pub(super) fn name(cause: Cause) -> String {
     }
 }
 
-/// The scope of a refusal.
+/// Describes the scope of a refusal.
 pub(super) const fn reach(scope: Scope) -> &'static str {
     match scope {
         Scope::Kernel => "for all files on this machine",
@@ -23,7 +23,7 @@ pub(super) const fn reach(scope: Scope) -> &'static str {
     }
 }
 
-/// Why the kernel refused a mechanism.
+/// Explains why the kernel refused a mechanism.
 pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
     let Cause::Errno(errno) = cause else {
         return "the call moved nothing before the end of the file: only read/write works"
@@ -33,7 +33,10 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         (Scope::Kernel, _, Errno::NOSYS) => {
             "not built into this kernel, or blocked by a seccomp filter"
         }
-        (Scope::Kernel, ..) => "not permitted for this process, most likely by a seccomp filter",
+        (Scope::Kernel, _, Errno::PERM | Errno::ACCESS) => {
+            "not permitted for this process, most likely by a seccomp filter"
+        }
+        (Scope::Kernel, ..) => "the call fails whatever the files are; a filter may forbid it",
         (_, Mechanism::Clone, Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => {
             "the file system has no reflinks: files cannot share blocks"
         }
@@ -46,11 +49,10 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
         (_, Mechanism::CopyRange, Errno::XDEV) => {
             "two file systems: since Linux 5.19 this call works within one only"
         }
-        (_, Mechanism::CopyRange, Errno::INVAL) => "not supported between these files",
         (_, Mechanism::Clone | Mechanism::CopyRange, Errno::PERM | Errno::ACCESS) => {
             "the file is immutable, or a security policy forbids it"
         }
-        (.., Errno::INVAL) => "the file system cannot pass pages on: only read/write works",
+        (.., Errno::INVAL) => "the call does not work between these ends",
         (.., Errno::OPNOTSUPP | Errno::NOSYS) => "the file system does not support it",
         (.., Errno::PERM | Errno::ACCESS) => "the file is sealed, or a security policy forbids it",
         _ => return errno::meaning(errno),
@@ -58,7 +60,7 @@ pub(super) fn of(mechanism: Mechanism, cause: Cause, scope: Scope) -> String {
     known.to_owned()
 }
 
-/// An error with the name of its errno, as users search for it.
+/// Formats an error with the name of its errno, which users search for.
 pub(super) fn of_error(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(code) => Named(Errno::from_raw_os_error(code)).to_string(),

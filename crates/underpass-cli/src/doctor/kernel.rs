@@ -8,9 +8,10 @@ use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use underpass::errno::Named;
 use underpass::limits::PIPE_BYTES;
-use underpass::{Cause, Endpoint, EndpointKind, Kernel, Mechanism};
+use underpass::{Cause, Endpoint, EndpointKind, Kernel, Mechanism, Scope};
 
 use super::explanation;
+use super::trial::TrialOutcome;
 
 /// The kernel, as this process sees it.
 #[derive(Clone, Debug, Serialize)]
@@ -54,6 +55,20 @@ impl KernelReport {
             calls_missing: calls_missing(&Kernel::probe()),
         }
     }
+
+    /// Says of a refusal that it applies everywhere if the call is not available at all.
+    pub(super) fn explain(&self, of: Mechanism, outcome: &mut TrialOutcome) {
+        let mut missing = self.calls_missing.iter();
+        if let TrialOutcome::Refused {
+            errno,
+            meaning,
+            scope,
+        } = outcome
+            && let Some(call) = missing.find(|call| call.mechanism == of && call.errno == *errno)
+        {
+            (*meaning, *scope) = (call.meaning.clone(), Scope::Kernel);
+        }
+    }
 }
 
 impl Seccomp {
@@ -81,7 +96,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(value).map(str::trim)
 }
 
-/// The mechanisms that the kernel refuses between any ends.
+/// Returns the mechanisms that the kernel refuses between any ends.
 fn calls_missing(kernel: &Kernel) -> Vec<MissingCall> {
     let file = Endpoint::sample(EndpointKind::File);
     let missing = |mechanism| {
@@ -202,7 +217,7 @@ const TCP: [(&str, &str); 6] = [
     ),
 ];
 
-/// The TCP settings that affect throughput.
+/// Returns the TCP settings that affect throughput.
 pub(super) fn tcp() -> Vec<KernelSetting> {
     let setting = |(name, why): (&str, &'static str)| KernelSetting {
         name: name.to_owned(),

@@ -25,7 +25,8 @@ mod tls;
 mod trial;
 mod trial_ends;
 
-use path::Usable;
+use crate::layout::{complain, print};
+use path::{TestedPath, Usable};
 use report::DoctorReport;
 
 /// Each path has a letter, and every pair takes time.
@@ -51,13 +52,12 @@ pub(crate) struct DoctorArguments {
 pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     let mut report = DoctorReport::new(&arguments.paths);
     report.advice = advice::on(&report);
-    for path in report
-        .paths
-        .iter()
-        .filter(|path| path.usable == Usable::Nothing)
-    {
+    let is_useless = |path: &&TestedPath| path.usable == Usable::Nothing;
+    for path in report.paths.iter().filter(is_useless) {
         let (given, notes) = (path.given.escape_debug(), path.notes.join("; "));
-        eprintln!("underpass doctor: {given} was not tried: {notes}");
+        complain(&format!(
+            "underpass doctor: {given} was not tried: {notes}\n"
+        ));
     }
     let text = if arguments.json {
         let json = serde_json::to_string_pretty(&report);
@@ -65,10 +65,10 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     } else {
         text::render(&report)
     };
-    match crate::layout::print(&text) {
+    match print(&text) {
         Ok(()) => report.exit_code(),
-        Err(error) => {
-            eprintln!("underpass doctor: cannot write the report: {error}");
+        Err(why) => {
+            complain(&format!("underpass doctor: {why}\n"));
             ExitCode::FAILURE
         }
     }

@@ -51,13 +51,13 @@ impl MountedFileSystem {
         })
     }
 
-    /// Whether the kernel generates its files on reading.
+    /// Returns whether the kernel generates its files on reading.
     pub(super) fn is_pseudo(&self) -> bool {
         let name = self.magic_name.unwrap_or_default();
         PSEUDO.split(' ').any(|pseudo| pseudo == name)
     }
 
-    /// `ext4 on /dev/vda, mounted at /: rw,relatime`.
+    /// Formats as `ext4 on /dev/vda, mounted at /: rw,relatime`.
     pub(super) fn describe(&self) -> String {
         match &self.mount {
             None => format!("{}, magic number {}", self.name, self.magic),
@@ -72,17 +72,13 @@ impl MountedFileSystem {
     }
 }
 
-/// The options of the mount, and the options of the file system that differ from them.
+/// Returns the mount's options, and those of the file system that differ from them.
 fn merged(options: &str, super_options: &str) -> String {
     let own: Vec<_> = options.split(',').collect();
-    let more = super_options
-        .split(',')
-        .filter(|option| !own.contains(option) && !matches!(*option, "rw" | "ro"));
-    own.iter()
-        .copied()
-        .chain(more)
-        .collect::<Vec<_>>()
-        .join(",")
+    let more = super_options.split(',');
+    let more = more.filter(|option| !own.contains(option) && !matches!(*option, "rw" | "ro"));
+    let all = own.iter().copied().chain(more);
+    all.collect::<Vec<_>>().join(",")
 }
 
 fn mount_id(directory: &Path) -> Option<u64> {
@@ -90,7 +86,7 @@ fn mount_id(directory: &Path) -> Option<u64> {
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
-/// `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
+/// Parses `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
 fn parse(line: &str, id: u64) -> Option<Mount> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mount: Vec<_> = mount.split(' ').collect();
@@ -128,7 +124,7 @@ fn magic_name(magic: u32) -> Option<&'static str> {
 const PSEUDO: &str = "bpf cgroup cgroup2 configfs debugfs devpts efivarfs proc securityfs \
                       selinuxfs sysfs tracefs";
 
-/// linux/magic.h and the sources of file systems outside of the kernel's tree.
+/// The names in linux/magic.h and in the sources of file systems outside of the kernel's tree.
 const MAGICS: &[(u32, &str)] = &[
     (0x0000_1cd1, "devpts"),
     (0x0000_3434, "nilfs2"),

@@ -13,6 +13,7 @@ use super::trial::{TrialOutcome, TrialResult, attempt};
 use super::trial_ends::{
     StreamKind, TRIAL_TIME_MAX, TRIALS_TIME_MAX, TrialSink, TrialSource, within,
 };
+use crate::layout::complain;
 
 /// With more paths than this, copies are tested only within each path, and to and from the first.
 const ALL_PAIRS_PATHS_MAX: usize = 4;
@@ -31,12 +32,12 @@ pub(super) struct PairResults {
 }
 
 impl PairResults {
-    /// `A → TCP`.
+    /// Formats as `A → TCP`.
     pub(super) fn label(&self) -> String {
         format!("{} → {}", self.source, self.sink)
     }
 
-    /// All results, the one with all mechanisms allowed last.
+    /// Returns all results, the one with all mechanisms allowed last.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &TrialOutcome> {
         self.mechanisms.values().chain([&self.auto.outcome])
     }
@@ -48,13 +49,14 @@ pub(super) fn try_all(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<PairResult
     let watched = std::io::stderr().is_terminal();
     let results = pairs(paths, bytes).into_iter().map(|pair| {
         if watched && begun.elapsed().as_secs() >= 1 {
-            eprint!("\r\x1b[Ktesting {} → {}", pair.source.0, pair.sink.0);
+            let (from, to) = (&pair.source.0, &pair.sink.0);
+            complain(&format!("\r\x1b[Ktesting {from} → {to}"));
         }
         pair.run(begun)
     });
     let results = results.collect();
     if watched && begun.elapsed().as_secs() >= 1 {
-        eprint!("\r\x1b[K");
+        complain("\r\x1b[K");
     }
     results
 }
@@ -100,21 +102,17 @@ impl TrialPair {
     }
 }
 
-/// Every path with every path, every path with every kind of stream, and TCP with TCP.
+/// Returns the pairs: each path with each path, each path with each kind of stream, TCP with TCP.
 fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
     let sources: Vec<_> = paths
         .iter()
         .filter_map(|path| Some((path.id.clone(), TrialSource::File(path.original.clone()?))))
         .collect();
-    let sinks: Vec<_> = paths
-        .iter()
-        .filter_map(|path| {
-            Some((
-                path.id.clone(),
-                TrialSink::Directory(path.writable.clone()?),
-            ))
-        })
-        .collect();
+    let sink = |path: &TestedPath| {
+        let directory = path.writable.clone()?;
+        Some((path.id.clone(), TrialSink::Directory(directory)))
+    };
+    let sinks: Vec<_> = paths.iter().filter_map(sink).collect();
     let streams = [StreamKind::Tcp, StreamKind::Unix, StreamKind::Pipe].map(|kind| {
         let name = kind.name().to_owned();
         let source = TrialSource::Stream(kind, Arc::clone(bytes));
@@ -139,10 +137,9 @@ fn pairs(paths: &[TestedPath], bytes: &Arc<[u8]>) -> Vec<TrialPair> {
     }
     for (at, (from_stream, to_stream)) in streams.iter().enumerate() {
         let command = (at == 0).then_some("serve");
-        sources
-            .iter()
-            .for_each(|from| add(from, to_stream, command));
-        sinks.iter().for_each(|to| add(from_stream, to, None));
+        let (from_files, to_files) = (sources.iter(), sinks.iter());
+        from_files.for_each(|from| add(from, to_stream, command));
+        to_files.for_each(|to| add(from_stream, to, None));
     }
     let [(from_tcp, to_tcp), ..] = &streams;
     add(from_tcp, to_tcp, None);

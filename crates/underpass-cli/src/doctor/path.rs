@@ -1,4 +1,4 @@
-//! A path of the command line: its directory, its file system, and what can be tested there.
+//! A path of the command line: its directory, its file system, and the possible tests.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -16,10 +16,10 @@ use super::trial_ends::{SampleFile, TRIAL_TIME_MAX, within};
 /// Directory entries examined to find a readable file.
 const ENTRIES_MAX: usize = 256;
 
-/// A path of the command line, and what it can be used for.
+/// A path of the command line, and its possible uses.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TestedPath {
-    /// The letter that stands for it in the report.
+    /// The letter that represents it in the report.
     pub(super) id: String,
     pub(super) given: String,
     pub(super) directory: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct TestedPath {
     pub(super) writable: Option<PathBuf>,
 }
 
-/// What can be tested at a path.
+/// The possible uses of a path in tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Usable {
@@ -68,7 +68,7 @@ impl TestedPath {
         })
     }
 
-    /// Fills in what can be found out. The error is the last note.
+    /// Fills in all information that can be found. The error becomes the last note.
     fn look(&mut self, path: &Path, bytes: Arc<[u8]>) -> Result<(), String> {
         let metadata = std::fs::metadata(path).map_err(|error| explanation::of_error(&error))?;
         let directory =
@@ -95,7 +95,7 @@ impl TestedPath {
         }
     }
 
-    /// No file can be created here: uses an existing file as a source.
+    /// Uses an existing file as a source, since no file can be created here.
     fn read_only(&mut self, file: Option<&Path>, directory: &Path) -> Result<(), String> {
         let system = self.file_system.as_ref();
         let found = match file {

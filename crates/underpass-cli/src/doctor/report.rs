@@ -36,7 +36,7 @@ pub(super) struct CommandUse {
     pub(super) command: &'static str,
     pub(super) source: String,
     pub(super) sink: String,
-    /// As in an outcome.
+    /// The same as in an outcome.
     pub(super) result: Value,
     /// Empty unless it works.
     pub(super) uses: Vec<Mechanism>,
@@ -60,7 +60,9 @@ impl DoctorReport {
             .zip(paths_or_default(paths))
             .map(|(id, path)| TestedPath::inspect(id, &path, &bytes))
             .collect();
-        let pairs = pair::try_all(&tested, &bytes);
+        let mut pairs = pair::try_all(&tested, &bytes);
+        let outcomes = pairs.iter_mut().flat_map(|pair| &mut pair.mechanisms);
+        outcomes.for_each(|(mechanism, outcome)| kernel.explain(*mechanism, outcome));
         Self {
             schema: "underpass.doctor/1",
             version: env!("CARGO_PKG_VERSION"),
@@ -80,15 +82,12 @@ impl DoctorReport {
         let unusable = self.paths.iter().any(|path| path.usable == Usable::Nothing);
         let mut outcomes = self.pairs.iter().flat_map(PairResults::outcomes);
         let alarms = |outcome: &TrialOutcome| {
-            matches!(
-                outcome,
-                TrialOutcome::WrongBytes { .. } | TrialOutcome::NotTried { .. }
-            )
+            use TrialOutcome::{NotTried, WrongBytes};
+            matches!(outcome, WrongBytes { .. } | NotTried { .. })
         };
-        if unusable || outcomes.any(alarms) {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
+        match unusable || outcomes.any(alarms) {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
         }
     }
 }
@@ -102,7 +101,7 @@ fn paths_or_default(paths: &[PathBuf]) -> Vec<PathBuf> {
     }
 }
 
-/// How a command moves bytes between the ends of a pair, where one does.
+/// Returns how a command moves bytes between the ends of a pair, if one does.
 fn command_use(pair: &PairResults) -> Option<CommandUse> {
     Some(CommandUse {
         command: pair.command?,

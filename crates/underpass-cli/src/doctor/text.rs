@@ -1,4 +1,4 @@
-//! The report as text of 80 columns.
+//! The report as text in 80 columns.
 
 use clap::builder::styling::{AnsiColor, Effects, Style};
 use underpass::Mechanism;
@@ -45,20 +45,14 @@ pub(super) fn render(report: &DoctorReport) -> String {
 
 fn head(report: &DoctorReport) -> String {
     let kernel = &report.kernel;
-    let mut facts = vec![kernel.seccomp.words().to_owned()];
-    if kernel.no_new_privileges == Some(true) {
-        facts.push("no new privileges".to_owned());
-    }
-    let mut text = wrap(
-        "",
-        &format!(
-            "underpass {} on Linux {}, {}; {}",
-            report.version,
-            kernel.release,
-            kernel.architecture,
-            facts.join(", ")
-        ),
-    );
+    let privileges = match kernel.no_new_privileges {
+        Some(true) => ", no new privileges",
+        _ => "",
+    };
+    let (release, architecture) = (&kernel.release, &kernel.architecture);
+    let (version, seccomp) = (report.version, kernel.seccomp.words());
+    let line = format!("underpass {version} on Linux {release}, {architecture}; {seccomp}");
+    let mut text = wrap("", &(line + privileges));
     for call in &kernel.calls_missing {
         let missing = format!("{}: {}", call.errno, call.meaning);
         text += &wrap(&format!("no {}: ", call.mechanism), &missing);
@@ -67,11 +61,8 @@ fn head(report: &DoctorReport) -> String {
 }
 
 fn path(tested: &TestedPath) -> String {
-    let resolved = tested
-        .directory
-        .as_ref()
-        .filter(|path| **path != tested.given);
-    let named = match resolved {
+    let directory = tested.directory.as_ref();
+    let named = match directory.filter(|path| **path != tested.given) {
         Some(directory) => format!("{} ({directory})", tested.given),
         None => tested.given.clone(),
     };
@@ -83,11 +74,8 @@ fn path(tested: &TestedPath) -> String {
         Usable::Nothing => "     not tried: ",
         _ => "     ",
     };
-    text + &tested
-        .notes
-        .iter()
-        .map(|note| wrap(head, note))
-        .collect::<String>()
+    let notes = tested.notes.iter().map(|note| wrap(head, note));
+    text + &notes.collect::<String>()
 }
 
 fn table(rows: &[PairResults]) -> String {
@@ -99,9 +87,8 @@ fn table(rows: &[PairResults]) -> String {
     for row in rows {
         let mut line = format!("  {:<PAIR_COLUMNS$}", row.label());
         for (mechanism, outcome) in &row.mechanisms {
-            let used = row.auto.uses.contains(mechanism);
             let (mut word, style) = cell(outcome);
-            if used {
+            if row.auto.uses.contains(mechanism) {
                 word += " *";
             }
             let padding = " ".repeat(CELL_COLUMNS.saturating_sub(word.chars().count()));
@@ -169,14 +156,13 @@ fn failures(rows: &[PairResults]) -> String {
     grouped(met).into_iter().map(line).collect()
 }
 
-/// One line per command and mechanism, with its pairs.
+/// Returns one line per command and mechanism, with its pairs.
 fn commands(report: &DoctorReport) -> String {
     let met = report.commands.iter().map(|used| {
         let names: Vec<_> = used.uses.iter().map(|mechanism| mechanism.name()).collect();
-        let names = if names.is_empty() {
-            used.result.as_str().unwrap_or_default().replace('_', " ")
-        } else {
-            names.join(", ")
+        let names = match names.is_empty() {
+            true => used.result.as_str().unwrap_or_default().replace('_', " "),
+            false => names.join(", "),
         };
         let pair = format!("{} → {}", used.source, used.sink);
         ((used.command, names), pair)
@@ -205,11 +191,9 @@ fn kernel_tls(report: &DoctorReport) -> String {
         (answer(&tried.answer), name)
     });
     for (answer, ciphers) in grouped(met) {
-        let all = ciphers.len() == tls.ciphers.len();
-        let ciphers = if all {
-            vec!["all of TLS 1.2 and 1.3".to_owned()]
-        } else {
-            ciphers
+        let ciphers = match ciphers.len() == tls.ciphers.len() {
+            true => vec!["all of TLS 1.2 and 1.3".to_owned()],
+            false => ciphers,
         };
         text += &wrap("  ciphers             ", &answer);
         text += &wrap_list("                      for ", &ciphers);
@@ -267,16 +251,10 @@ fn setting(setting: &KernelSetting) -> String {
 fn open_files(report: &DoctorReport) -> String {
     let limits = &report.open_files;
     let limit = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
-    wrap(
-        "  ",
-        &format!(
-            "soft {}, hard {}; fs.nr_open {}, fs.file-max {}",
-            limit(limits.soft),
-            limit(limits.hard),
-            number(limits.nr_open),
-            number(limits.file_max)
-        ),
-    )
+    let (soft, hard) = (limit(limits.soft), limit(limits.hard));
+    let (one, all) = (number(limits.nr_open), number(limits.file_max));
+    let line = format!("soft {soft}, hard {hard}; fs.nr_open {one}, fs.file-max {all}");
+    wrap("  ", &line)
 }
 
 fn advice(report: &DoctorReport) -> String {

@@ -1,5 +1,5 @@
 //! Kernel TLS: whether it can be attached to a connection, which ciphers it accepts, whether it can
-//! replace a key and whether what it encrypts is right; and how fast this program encrypts.
+//! replace a key and whether its output is correct; and the encryption speed of this program.
 
 use std::fs;
 use std::io;
@@ -7,9 +7,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use serde::Serialize;
-use underpass::kernel_tls::{
-    Cipher, Rekeying, SendingSupport, Version, attach, probe_sending, try_keys,
-};
+use underpass::kernel_tls::{Cipher, Rekeying, Version, attach, probe_sending, try_keys};
 use underpass::tcp::loopback_pair;
 use underpass::{Cause, Endpoint, EndpointKind, Side, errno};
 
@@ -24,15 +22,15 @@ pub(super) struct KernelTls {
     #[serde(flatten)]
     pub(super) attached: TlsAnswer,
     pub(super) ciphers: Vec<CipherResult>,
-    /// Whether a connection of TLS 1.3 takes a second key for sending.
+    /// Whether a TLS 1.3 connection accepts a second key for sending.
     pub(super) second_key: TlsAnswer,
-    /// Whether everything that it encrypts can be decrypted, and is what was sent.
+    /// Whether everything that it encrypts decrypts to the original data.
     pub(super) self_test: TlsAnswer,
     /// Empty in a program that was built without TLS.
     pub(super) user_space: Vec<CipherSpeed>,
 }
 
-/// How fast this program encrypts.
+/// The encryption speed of this program.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CipherSpeed {
     pub(super) cipher: &'static str,
@@ -143,6 +141,7 @@ impl TlsAnswer {
         match result {
             Ok(()) => Self::Works,
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::MFILE) => Self::not_tried(explanation::of_error(&error)),
                 Some(errno) => Self::Refused {
                     errno: explanation::name(Cause::Errno(errno)),
                     meaning: explained(errno, missing),
@@ -188,7 +187,7 @@ fn try_cipher(version: Version, cipher: Cipher) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a key for sending can be replaced, and the self-test.
+/// Tests whether a key for sending can be replaced, and runs the self-test.
 fn try_sending() -> (TlsAnswer, TlsAnswer) {
     let support = match probe_sending() {
         Ok(support) => support,
@@ -200,19 +199,13 @@ fn try_sending() -> (TlsAnswer, TlsAnswer) {
     let second_key = match support.rekeying {
         Rekeying::Works => TlsAnswer::Works,
         Rekeying::Absent => {
-            let why = "a connection ends with its key; Linux replaces it since 6.14";
-            TlsAnswer::Failed {
-                why: why.to_owned(),
-            }
+            let why = "a connection ends with its key; Linux replaces it since 6.14".to_owned();
+            TlsAnswer::Failed { why }
         }
     };
-    (second_key, self_test(&support))
-}
-
-fn self_test(support: &SendingSupport) -> TlsAnswer {
-    match underpass_net::kernel_tls_self_test(support) {
-        Ok(()) => TlsAnswer::Works,
-        Err(why) => TlsAnswer::Failed { why },
+    match underpass_net::kernel_tls_self_test(&support) {
+        Ok(()) => (second_key, TlsAnswer::Works),
+        Err(why) => (second_key, TlsAnswer::Failed { why }),
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) enum TrialOutcome {
     },
     /// Nothing was tested: the kernel has no such call between these ends.
     NotApplicable { reason: String },
-    /// The transfer started and failed.
+    /// The transfer failed after it had started.
     Failed { error: String },
     /// The bytes that arrived differ from the bytes sent.
     WrongBytes { error: String },
@@ -54,12 +54,9 @@ impl TrialResult {
 /// Moves the bytes once, with an unprobed `Kernel`, so that no mechanism is left out.
 pub(super) fn attempt(source: &TrialSource, sink: &TrialSink, policy: Policy) -> TrialResult {
     try_once(source, sink, policy).unwrap_or_else(|error| {
-        TrialResult::of(TrialOutcome::NotTried {
-            reason: format!(
-                "cannot open the two ends: {}",
-                explanation::of_error(&error)
-            ),
-        })
+        let error = explanation::of_error(&error);
+        let reason = format!("cannot open the two ends: {error}");
+        TrialResult::of(TrialOutcome::NotTried { reason })
     })
 }
 
@@ -81,10 +78,10 @@ fn try_once(source: &TrialSource, sink: &TrialSink, policy: Policy) -> io::Resul
         Ok(account) => account,
     };
     let wrong = match arrived {
-        Err(error) => Some(format!(
-            "cannot read the copy: {}",
-            explanation::of_error(&error)
-        )),
+        Err(error) => {
+            let error = explanation::of_error(&error);
+            Some(format!("cannot read the copy: {error}"))
+        }
         Ok(arrived) => difference(expected, &arrived),
     };
     Ok(match (wrong, source) {
@@ -113,12 +110,10 @@ fn run<F: AsFd, G: AsFd>(
     (plan, driver.run(source, sink))
 }
 
-/// The bytes are intact; checks that the account names the requested mechanism alone.
+/// Judges a transfer whose bytes are intact: the account must name only the requested mechanism.
 fn judged(account: &Account, policy: Policy) -> TrialResult {
-    let uses: Vec<_> = Mechanism::ALL
-        .into_iter()
-        .filter(|mechanism| account.of(*mechanism).bytes > 0)
-        .collect();
+    let mut uses = Mechanism::ALL.to_vec();
+    uses.retain(|mechanism| account.of(*mechanism).bytes > 0);
     let outcome = match policy.choice {
         Choice::Only(only) if uses != [only] => TrialOutcome::Failed {
             error: account.to_string(),

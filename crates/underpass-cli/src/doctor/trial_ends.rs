@@ -1,5 +1,5 @@
-//! The ends of trials: files with known bytes, and local connections of which a thread serves the
-//! other end; and the time that trials may take.
+//! The ends of trials: files with known bytes, and local connections whose other end is served by a
+//! thread; and the time limits of trials.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -17,7 +17,7 @@ use underpass::{Owed, Source};
 /// More than one page, buffer and pipe for every mechanism, and an odd remainder.
 pub(super) const SAMPLE_BYTES: usize = (1 << 20) + 4321;
 
-/// At most this much of an existing file is moved: whole blocks, so that it can be cloned.
+/// The maximum moved of an existing file: whole blocks, so that it can be cloned.
 const FOREIGN_BYTES_MAX: usize = 1 << 20;
 
 /// The limit for inspecting one path, and for one trial.
@@ -98,7 +98,7 @@ impl TrialSource {
 }
 
 impl TrialSink {
-    /// Opens an end that accepts bytes. What reads them back returns all, up to one more than
+    /// Opens an end that accepts bytes. The returned function reads them back, up to one more than
     /// expected, once the end is closed.
     pub(super) fn open(&self, expected: usize) -> io::Result<(OwnedFd, ReadBack)> {
         match self {
@@ -125,7 +125,7 @@ impl TrialSink {
 /// Returns the bytes that arrived.
 pub(super) type ReadBack = Box<dyn FnOnce() -> io::Result<Vec<u8>>>;
 
-/// Pseudo-random bytes: neither swapped nor repeated blocks compare as equal.
+/// Returns pseudo-random bytes: neither swapped nor repeated blocks compare as equal.
 pub(super) fn bytes() -> Arc<[u8]> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -145,8 +145,7 @@ pub(super) struct SampleFile {
 }
 
 impl SampleFile {
-    /// Creates a file without a name that holds the sample. It disappears with this process,
-    /// however it ends.
+    /// Creates an unnamed file with the sample. It disappears with this process, however it ends.
     pub(super) fn create(directory: &Path, bytes: Arc<[u8]>) -> io::Result<Self> {
         let mut file = tempfile::tempfile_in(directory)?;
         file.write_all(&bytes)?;
@@ -154,7 +153,7 @@ impl SampleFile {
         Ok(Self { file, bytes })
     }
 
-    /// Uses an existing file; its beginning is read for the comparison.
+    /// Uses an existing file; its start is read for the comparison.
     pub(super) fn of_foreign(file: File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         (&file)
@@ -168,7 +167,7 @@ impl SampleFile {
         Ok(Self { file, bytes })
     }
 
-    /// The known bytes as a source; a file without a size (procfs) is moved to its end.
+    /// Returns the known bytes as a source; a file without a size (procfs) is moved to its end.
     pub(super) fn source(&self) -> Result<Source<Arc<File>>, Errno> {
         let mut source = Source::whole(Arc::clone(&self.file))?;
         if source.end.size > 0 {
@@ -177,13 +176,13 @@ impl SampleFile {
         Ok(source)
     }
 
-    /// Whether the file still has the content it had first.
+    /// Returns whether the file still has its original content.
     pub(super) fn is_unchanged(&self) -> bool {
         read_all(&self.file, self.bytes.len()).is_ok_and(|now| *now == *self.bytes)
     }
 }
 
-/// Reads the beginning of a file, up to one byte more than expected.
+/// Reads the start of a file, up to one byte more than expected.
 fn read_all(mut file: &File, expected: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.rewind()?;

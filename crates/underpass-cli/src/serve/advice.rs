@@ -6,14 +6,14 @@ use rustix::io::Errno;
 use underpass_net::{Error as Net, TlsError};
 use underpass_serve::Error;
 
-/// Whether a folder was meant to be a port, as of `python -m http.server`.
+/// Returns whether the folder looks like a port, as in `python -m http.server PORT`.
 fn is_port(folder: &Path) -> bool {
     folder
         .to_str()
         .is_some_and(|name| name.parse::<u16>().is_ok())
 }
 
-/// The message of an error, followed by what to try.
+/// Formats an error, followed by advice.
 pub(super) fn with_advice(error: &Error) -> String {
     if let Error::OnlyCertificates(error) = error {
         return only_certificates(&with_advice(error));
@@ -88,12 +88,12 @@ fn net_advice(error: &Net) -> Option<&'static str> {
     })
 }
 
-/// Why a reload has failed that has renewed the certificates.
+/// Returns the message of a failed reload that renewed only the certificates.
 pub(super) fn only_certificates(why: &str) -> String {
     format!("only the certificates were renewed: {why}")
 }
 
-/// What to try where HTTPS cannot be spoken.
+/// Returns advice for errors of HTTPS.
 fn tls_advice(error: &TlsError) -> Option<&'static str> {
     Some(match error {
         TlsError::NoCertificate => {

@@ -1,5 +1,5 @@
-//! The arguments of `underpass serve`, and the options they make. Precedence, highest first: flags
-//! with a name, `--set`, environment variables, the configuration.
+//! The arguments of `underpass serve`, converted to its options. Precedence, highest first: named
+//! flags, `--set`, environment variables, the configuration.
 
 use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
@@ -19,7 +19,7 @@ use underpass_serve::rules::{
 };
 use underpass_serve::{
     Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, HttpListen, LogFormat,
-    OneLogin, ServerOptions, SiteOptions, StatusAddress,
+    OneLogin, ServerOptions, SiteOptions, StatusAddress, UploadOptions,
 };
 
 use super::advice::with_advice;
@@ -136,7 +136,7 @@ pub(crate) struct ServeArguments {
     pub(super) reporting: ReportingArguments,
 }
 
-/// Who may read what is served; for every site.
+/// Access control, for every site.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Access")]
 struct AccessArguments {
@@ -173,12 +173,12 @@ struct AccessArguments {
     #[arg(long, value_name = "NAME", requires = "asked")]
     at: Option<String>,
 
-    /// What was typed at the start: a reload asks nobody.
+    /// The password typed at the start, since a reload cannot ask for it.
     #[arg(skip)]
     typed: OnceLock<OneLogin>,
 }
 
-/// How paths map to files, and the header fields of files; for every site.
+/// The mapping of paths to files, and the header fields of files, for every site.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Files")]
 struct FileArguments {
@@ -202,6 +202,13 @@ struct FileArguments {
     /// request. Note: a request of one line makes the server read a whole file
     #[arg(long)]
     hashes: bool,
+
+    /// Take files in by PUT and from the page; separated by commas: a folder of the site that they
+    /// are limited to, `overwrite` to let them replace others, `delete` to let clients remove and
+    /// rename [--upload=/incoming,overwrite]
+    #[arg(long, short_alias = 'u', value_name = "WHAT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_parser = UploadOptions::parse)]
+    upload: Option<UploadOptions>,
 
     /// Serve precompressed copies beside files (app.js.br for app.js) to clients that accept these
     /// codings; the first is preferred [br, zstd, gzip]
@@ -270,13 +277,13 @@ pub(super) struct ReportingArguments {
     pub(super) verbose: bool,
 }
 
-/// A connection with a slow peer holds this much memory. Larger responses gain nothing.
+/// The memory that a connection with a slow peer holds. Larger responses gain nothing.
 const JOIN_MAX: u64 = 1 << 20;
 
 /// Reads the configuration and merges everything into the options to serve with.
 ///
 /// # Errors
-/// A message for the user: which file, what is wrong and where.
+/// A message for the user: the file, the mistake and its position.
 pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, String> {
     let mut options = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
@@ -307,7 +314,7 @@ pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, Strin
 }
 
 impl ServeArguments {
-    /// Drops values from the environment that a `--set` of the same key overrides. clap ranks only
+    /// Drops values from the environment that a `--set` of the same key overrides. clap only ranks
     /// variables and flags of the same argument.
     pub(crate) fn rank(&mut self, matches: &ArgMatches) {
         let set = self.set.clone();
@@ -328,12 +335,12 @@ impl ServeArguments {
         files.cors.take_if(|_| is_set("cors", "site.cors.origins"));
     }
 
-    /// What `--as` asks of a configuration, if it does.
+    /// Returns the question of `--as`, if there is one.
     pub(super) fn question(&self) -> Result<Option<AccessQuestion>, String> {
         self.access.question()
     }
 
-    /// The options of a configuration.
+    /// Returns the options of a configuration.
     pub(super) fn configured(file: Option<&Path>) -> Result<ServerOptions, String> {
         let options = ServerOptions::load_with(file, &[]);
         let mut options = options.map_err(|error| with_advice(&error))?;
@@ -341,7 +348,7 @@ impl ServeArguments {
         Ok(options)
     }
 
-    /// All addresses that --listen and --port name; none without them.
+    /// Returns all addresses of --listen and --port; none without these options.
     fn listen(&self) -> Result<Vec<HttpListen>, String> {
         let mut all = Vec::new();
         let alone = self.port.filter(|_| self.listen.is_empty());
@@ -362,7 +369,7 @@ impl ServeArguments {
     }
 }
 
-/// Rejects what can't be listened on; resolved again at each reload.
+/// Rejects invalid addresses; valid ones are resolved again at each reload.
 fn resolvable(text: &str) -> Result<String, BadListenAt> {
     HttpListen::resolve(text, None).map(|_| text.to_owned())
 }
@@ -410,7 +417,7 @@ pub(super) fn choose_folder(
 }
 
 impl AccessArguments {
-    /// The only user, if there is one.
+    /// Returns the user of --auth, if given.
     fn login(&self) -> Result<Option<OneLogin>, String> {
         let Some(user) = &self.auth else {
             return Ok(None);
@@ -446,7 +453,7 @@ impl AccessArguments {
         }
     }
 
-    /// What `--as` asks.
+    /// Returns the question of `--as`.
     ///
     /// # Errors
     /// A message for the user.
@@ -473,7 +480,7 @@ impl AccessArguments {
 
 const PASSWORD_VARIABLE: &str = "UNDERPASS_PASSWORD";
 
-/// Rejects a password, without repeating it: others see the arguments of processes.
+/// Rejects an argument with a password, without repeating it: other users see process arguments.
 fn check_user(text: &str) -> Result<(), String> {
     match text.split_once(':') {
         Some((user, _)) => Err(format!(
@@ -502,6 +509,10 @@ impl FileArguments {
             site.archives = Some(false);
         }
         site.hashes |= self.hashes;
+        if let Some(upload) = &self.upload {
+            site.uploads.retain(|other| other.path != upload.path);
+            site.uploads.push(upload.clone());
+        }
         site.pretty |= self.pretty;
         site.immutable |= self.immutable;
         Ok(())
@@ -509,7 +520,7 @@ impl FileArguments {
 }
 
 impl ReportingArguments {
-    /// Either of the log options enables the log.
+    /// Applies these options. Either of the log options enables the log.
     fn override_in(&self, options: &mut ServerOptions) {
         let output = self.log.map(|_| Access::Output);
         let access = self.log_file.clone().map(Access::from).or(output);

@@ -12,7 +12,7 @@ use underpass_serve::{CertificatePin, FileServer, Scheme, ServeSummary, ServerOp
 
 use crate::layout::{counted, monitoring};
 
-/// Where it listens, what is unsafe about that, and how to stop it; between them the details.
+/// Returns the message at the start: the addresses, warnings, the details, and how to stop.
 pub(super) fn greeting(
     options: &ServerOptions,
     server: &FileServer,
@@ -46,7 +46,7 @@ pub(super) fn greeting(
     lines.join("\n")
 }
 
-/// The number of workers, their confinement, and how bodies are sent.
+/// Returns the number of workers, their confinement, and how bodies are sent.
 pub(super) fn details(options: &ServerOptions, confinement: &Confinement, bodies: &str) -> String {
     let workers = options.workers;
     let workers = workers.map_or_else(underpass_net::cores, NonZeroUsize::get);
@@ -54,7 +54,7 @@ pub(super) fn details(options: &ServerOptions, confinement: &Confinement, bodies
     format!("{workers}\n{confinement}\n{bodies}")
 }
 
-/// Every address in a form that a browser, or curl with `--unix-socket`, accepts.
+/// Formats each address for use in a browser, or in curl with `--unix-socket`.
 pub(super) fn place(addresses: &[(Scheme, Address)]) -> String {
     let mut seen = HashSet::new();
     let mut shown: Vec<String> = addresses
@@ -75,7 +75,7 @@ pub(super) fn url(scheme: Scheme, address: &SocketAddr) -> String {
     format!("{}://{address}/", scheme.name())
 }
 
-/// How clients recognise the certificate that was made.
+/// Returns how clients recognise the generated certificate.
 pub(super) fn self_signed(pin: &CertificatePin, url: Option<&str>, user: Option<&str>) -> String {
     let CertificatePin {
         fingerprint,
@@ -89,13 +89,13 @@ pub(super) fn self_signed(pin: &CertificatePin, url: Option<&str>, user: Option<
     )
 }
 
-/// The number of requests, and how all bodies were sent.
+/// Returns the number of requests, and how all bodies were sent.
 pub(super) fn farewell(summary: &ServeSummary) -> String {
     let requests = counted(summary.requests, "request");
     format!("stopped after {requests}: {summary}")
 }
 
-/// The addresses that reach `listening`, the best first; itself unless it is a wildcard.
+/// Returns the addresses that reach `listening`, the best first; itself unless it is a wildcard.
 pub(super) fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     match listening.ip().is_unspecified() {
         true => of_all(listening, &machine_addresses()),
@@ -103,8 +103,8 @@ pub(super) fn reachable(listening: SocketAddr) -> Vec<SocketAddr> {
     }
 }
 
-/// Addresses that others reach come first, loopback last. Link-local ones need a zone: they are
-/// left out.
+/// Returns addresses that other machines reach first, loopback last. Link-local ones need a zone
+/// and are left out.
 fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
     let is_reachable = |address: &&IpAddr| match address {
         IpAddr::V4(four) => !four.is_loopback() && !four.is_link_local(),
@@ -117,7 +117,7 @@ fn of_all(listening: SocketAddr, machine: &[IpAddr]) -> Vec<SocketAddr> {
         .copied()
         .filter(|ip| is_reachable(&ip))
         .collect();
-    // Version 4 first: shorter to type.
+    // IPv4 first: shorter to type.
     found.sort_by_key(IpAddr::is_ipv6);
     found.push(Ipv4Addr::LOCALHOST.into());
     let port = listening.port();

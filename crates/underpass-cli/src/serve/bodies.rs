@@ -1,6 +1,6 @@
-//! How bodies are sent: what the plan says, and what a trial with a served file shows.
+//! The mechanisms that send bodies: by the plan, and by a trial with a served file.
 //!
-//! A plan cannot know what the file system of a file refuses.
+//! A plan cannot know what a file's file system refuses.
 
 use std::fs::{self, File};
 use std::io;
@@ -57,7 +57,7 @@ impl BodyPlans {
         ))
     }
 
-    /// How bodies are sent: as a trial has shown, or as planned if there was none.
+    /// Describes how bodies are sent: by the result of a trial, or by the plan without one.
     pub(super) fn describe(&self, tried: Option<&BodyTrial>) -> String {
         let moved = |mechanism: &Mechanism| {
             tried.is_some_and(|trial| trial.account.of(*mechanism).bytes > 0)
@@ -100,7 +100,7 @@ impl BodyPlans {
     }
 }
 
-/// A file of which the beginning was sent over loopback, and how.
+/// A file whose start was sent over loopback, with the result.
 #[derive(Debug)]
 pub(super) struct BodyTrial {
     name: String,
@@ -108,7 +108,7 @@ pub(super) struct BodyTrial {
 }
 
 impl BodyTrial {
-    /// Tries the first file at the top of the folder. `None` if there is none or loopback fails.
+    /// Tries the first file in the folder. `None` if it has no files or loopback fails.
     pub(super) fn run(folder: &Path) -> Option<Self> {
         let entries = fs::read_dir(folder).ok()?.take(ENTRIES_MAX).flatten();
         let mut files = entries.filter(|entry| {
@@ -123,7 +123,7 @@ impl BodyTrial {
     }
 }
 
-/// `tried with NAME`, and the refusals of the trial.
+/// Formats as `tried with NAME`, and the refusals of the trial.
 impl std::fmt::Display for BodyTrial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // A file name may contain control characters, and this is a terminal.
@@ -133,7 +133,7 @@ impl std::fmt::Display for BodyTrial {
     }
 }
 
-/// Returns `None` for an empty file.
+/// Sends the start of a file. Returns `None` for an empty file.
 fn send(path: &Path) -> io::Result<Option<Account>> {
     // The file may have been replaced by a FIFO.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;

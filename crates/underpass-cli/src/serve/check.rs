@@ -9,7 +9,7 @@ use underpass_serve::{
 use super::advice::with_advice;
 use super::arguments::{ServeArguments, choose_folder};
 
-/// Returns what would be served, or every mistake, a paragraph each.
+/// Returns a description of the server, or every mistake, a paragraph each.
 pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, String> {
     let mut options = arguments.load(Some(file))?;
     choose_folder(&mut options.sites, None)?;
@@ -30,7 +30,7 @@ pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, S
     Err(lines.join("\nunderpass: "))
 }
 
-/// Who gets what, and by which rule.
+/// Describes the outcome of a request, and the rule that decided.
 fn describe_decision(question: &AccessQuestion, decided: &AccessDecision) -> String {
     let outcome = match decided.is_granted {
         true => "granted",

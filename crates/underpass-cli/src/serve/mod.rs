@@ -1,4 +1,4 @@
-//! `underpass serve [DIR]`: starts the HTTP file server and waits for its end.
+//! `underpass serve [DIR]`: runs the HTTP file server until it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,8 +23,8 @@ use bodies::{BodyPlans, BodyTrial};
 use crate::console::{OUTPUT_IS_LOG, say};
 use crate::layout::print_result;
 
-/// Serves until a signal ends it. Prints to standard output where it listens, and at the end what
-/// was sent.
+/// Serves until a signal ends it. Prints the addresses to standard output at the start, and a
+/// summary at the end.
 ///
 /// # Errors
 /// A message for the user: what failed, why and what to try.

@@ -15,13 +15,13 @@ use super::banner::place;
 use crate::console::say;
 use crate::layout::monitoring;
 
-/// Reloads and upgrades that may wait for the one in progress. More of the same add nothing.
+/// The maximum number of queued reloads and upgrades. More of the same add nothing.
 const QUEUE_MAX: usize = 8;
 
 /// Handles signals from now on. `options` reads the configuration again.
 ///
-/// A stop takes effect at once, even during a reload or an upgrade; these run one after another on
-/// a separate thread.
+/// A stop takes effect immediately, even during a reload or an upgrade; these run one after another
+/// on a separate thread.
 pub(super) fn handle(
     server: &Arc<FileServer>,
     notifier: &Arc<Notifier>,
@@ -49,7 +49,7 @@ pub(super) fn handle(
     watch_signals(dispatch(server, notifier, sender)).map_err(|error| with_advice(&error.into()))
 }
 
-/// What takes longer than a signal may wait.
+/// An action that takes too long for the signal thread.
 enum SlowAction {
     Reload,
     Upgrade,
@@ -62,7 +62,7 @@ fn dispatch(
 ) -> impl FnMut(SignalAction) + Send + 'static {
     let shutdown = server.running().shutdown();
     let (server, notifier) = (Arc::downgrade(server), Arc::clone(notifier));
-    // A full queue holds the same actions already.
+    // A full queue already has the same actions.
     let enqueue = move |action| drop(sender.try_send(action));
     move |action| match action {
         SignalAction::Stop => {
@@ -92,7 +92,7 @@ fn reload(
     notifier.reloading();
     let outcome = match options() {
         Ok(options) => server.reload(&options).map_err(|error| with_advice(&error)),
-        // Certificates do not wait for a configuration without mistakes.
+        // Certificates are renewed even if the configuration has mistakes.
         Err(why) => Err(match server.reload_certificates() {
             Ok(Refreshed::Changed) => only_certificates(&why),
             Ok(Refreshed::Same) | Err(_) => why,
@@ -109,7 +109,7 @@ fn reload(
 }
 
 /// Starts the program's file, which may have been replaced, with the same arguments. Returns the
-/// new process, once that serves.
+/// new process once it is serving.
 fn upgrade(server: &FileServer, notifier: &Notifier) -> Option<u32> {
     let mut arguments = env::args_os();
     let mut command = Command::new(arguments.next().unwrap_or_else(|| "underpass".into()));
@@ -133,7 +133,7 @@ fn upgrade(server: &FileServer, notifier: &Notifier) -> Option<u32> {
     taken_over
 }
 
-/// Where files are served, and metrics and health.
+/// Returns the addresses of files, and of metrics and health.
 pub(super) fn status(server: &FileServer) -> String {
     let mut status = format!("serving on {}", place(&server.addresses()));
     if let Some(monitoring) = monitoring(&server.running().operator_addresses()) {

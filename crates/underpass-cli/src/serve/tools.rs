@@ -1,5 +1,5 @@
-//! `underpass serve hash` and `underpass serve sign`: what password files, token files and links
-//! hold.
+//! `underpass serve hash` and `underpass serve sign`: create the contents of password files and
+//! token files, and links.
 
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::advice::with_advice;
 
 use crate::layout::print_result;
 
-/// A command beside the server.
+/// A command that does not serve.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(super) enum ServeTool {
     /// Print a line for a password file or a token file
@@ -80,7 +80,7 @@ pub(super) struct SignArguments {
     base: Option<String>,
 }
 
-/// Runs one; `configured` reads a configuration.
+/// Runs a tool; `configured` reads a configuration.
 ///
 /// # Errors
 /// A message for the user.
@@ -92,7 +92,7 @@ pub(super) fn run(
         ServeTool::Hash(arguments) if arguments.token => {
             let expires = arguments.lifetime.map(later).transpose()?;
             let made = new_token(&arguments.name, expires)?;
-            // So that `>> tokens` appends the line, and the token is seen.
+            // Separate streams, so that `>> tokens` appends only the line, and the token is shown.
             eprintln!("{}", made.token);
             print_result(&made.line)?;
         }
@@ -142,12 +142,12 @@ impl SignArguments {
     }
 }
 
-/// Reads a time span.
+/// Parses a time span.
 fn lifetime(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "expected for example 1h, 24h or 7d".to_owned())
 }
 
-/// Reads a date, with or without a time of the day.
+/// Parses a date, with or without a time of day.
 fn date(text: &str) -> Result<SystemTime, String> {
     let whole = match text.len() {
         10 => format!("{text} 00:00:00"),
@@ -157,7 +157,7 @@ fn date(text: &str) -> Result<SystemTime, String> {
         .map_err(|_| "expected for example 2030-01-31 or '2030-01-31 18:00:00'".to_owned())
 }
 
-/// Reads the beginning of a URL.
+/// Checks the start of a URL.
 fn base(text: &str) -> Result<String, String> {
     match text.starts_with("https://") || text.starts_with("http://") {
         true => Ok(text.to_owned()),
@@ -165,8 +165,8 @@ fn base(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the path as it stands in a URL: a file that has exactly this name on the disk is meant
-/// where the name has characters with a meaning there.
+/// Encodes a path for a URL: characters with a meaning there are escaped if a file has exactly this
+/// name on the disk.
 fn path_in_url(root: &Path, path: &str) -> String {
     let is_there = |name: &str| !name.is_empty() && root.join(name).symlink_metadata().is_ok();
     let whole = path.trim_start_matches('/');
@@ -194,7 +194,7 @@ fn later(lifetime: Duration) -> Result<SystemTime, String> {
 
 const LIFETIME_MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// A password that is typed twice without being shown, or the first line of standard input.
+/// Reads a password, typed twice without echo, or the first line of standard input.
 pub(super) fn typed_password(user: &str) -> Result<Vec<u8>, String> {
     if !io::stdin().is_terminal() {
         let mut line = Vec::new();
@@ -213,7 +213,7 @@ pub(super) fn typed_password(user: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The first line of a file.
+/// Reads the first line of a file.
 pub(super) fn password_file(path: &Path) -> Result<Vec<u8>, String> {
     let content = std::fs::read(path);
     let content = content.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -221,7 +221,7 @@ pub(super) fn password_file(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn first_line(mut content: Vec<u8>) -> Vec<u8> {
-    // The mark by which editors of Windows begin files.
+    // The byte order mark that some Windows editors write.
     if content.starts_with("\u{feff}".as_bytes()) {
         content.drain(.."\u{feff}".len());
     }

@@ -1,5 +1,5 @@
-//! Every call that fails, one at a time: the broker does not start and says why, or it serves; it
-//! does not panic or hang, and what it has acknowledged is there when it is started again.
+//! Each failing system call, one at a time: the broker fails to start and says why, or it serves;
+//! it neither panics nor hangs, and acknowledged records survive a restart.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ use crate::support::client::{
 
 const TOPICS: [&str; 2] = ["before", "made"];
 
-/// Calls, what they fail with, and which of them do.
+/// System calls, the errnos injected into them, and the invocations that fail (`when` of strace).
 const FAULTS: [(&str, &[&str], &[&str]); 14] = [
     (
         "openat",
@@ -56,20 +56,20 @@ const FAULTS: [(&str, &[&str], &[&str]); 14] = [
     ("unlink", &["EIO"], &["1", "2", "3"]),
     ("mkdir", &["ENOSPC"], &["1"]),
     ("fallocate", &["ENOSPC", "EOPNOTSUPP"], &["1+"]),
-    // The first ones are of the program itself.
+    // The first calls belong to the start of the program.
     ("pread64", &["EIO"], &["4", "5", "4+"]),
     ("sendfile", &["EIO", "EINVAL", "EAGAIN"], &["1", "2", "1+"]),
     ("splice", &["EIO", "EINVAL"], &["1", "2", "1+"]),
     ("clone3", &["EAGAIN"], &["1", "2", "3", "4", "5", "6"]),
 ];
 
-/// Sends a request on a new connection; returns nothing where the broker ends it, or has ended.
+/// Sends a request on a new connection; returns `None` if the broker closes it or has ended.
 fn ask<R: kafka_protocol::protocol::Request>(
     at: SocketAddr,
     version: i16,
     request: &R,
 ) -> Option<R::Response> {
-    // A start may fail when it listens already.
+    // The start may fail even though it already listens.
     let stream = TcpStream::connect(at).ok()?;
     stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
     let mut client = Client::over(stream);
@@ -93,14 +93,14 @@ fn make(at: SocketAddr, topic: &str) {
     ask(at, 9, &request);
 }
 
-/// Returns whether the fault came to pass, and what was wrong then.
+/// Returns whether the fault was injected, and a description of the failure, if any.
 fn play(call: &str, errno: &str, when: &str) -> (bool, Option<String>) {
     let (folder, mut counts) = prepared();
     let at = free_address();
     let inject = format!("inject={call}:error={errno}:when={when}");
     let log = folder.path().join("calls");
     let mut tool = strace(&log, &[&format!("trace={call}"), &inject]);
-    // The loader would look for libraries in many folders.
+    // With this variable the loader would search many folders for libraries.
     tool.env_remove("LD_LIBRARY_PATH");
     tool.args([BINARY, "broker", "-l", &at.to_string(), "--workers", "1"]);
     let mut process =
@@ -131,7 +131,7 @@ fn play(call: &str, errno: &str, when: &str) -> (bool, Option<String>) {
     let has_come = fs::read_to_string(&log).unwrap().contains("INJECTED");
     let is_wrong = report.errors.contains("panicked")
         || report.code.is_some_and(|code| code > 1)
-        // A start that has not come to signals is ended by one.
+        // A start that does not handle signals yet is ended by one.
         || report.signal.is_some_and(|signal| signal != Signal::TERM.as_raw())
         || !is_up && report.errors.is_empty();
     match is_wrong {
@@ -140,7 +140,7 @@ fn play(call: &str, errno: &str, when: &str) -> (bool, Option<String>) {
     }
 }
 
-/// Returns what is missing of the records that were acknowledged, or does not work any more.
+/// Returns a description of acknowledged records that are missing, or of what no longer works.
 fn loss(folder: TempDir, counts: [usize; 2]) -> Option<String> {
     let broker = Broker::start_in(folder, &[]);
     for (topic, count) in TOPICS.iter().zip(counts) {
@@ -149,7 +149,7 @@ fn loss(folder: TempDir, counts: [usize; 2]) -> Option<String> {
         let fetched = client.fetch(topic, 0, 0);
         let partition = &fetched.responses[0].partitions[0];
         let there = partition.records.as_ref().unwrap().len() / batch(1, 100).len();
-        // What was not acknowledged may be there, too.
+        // Unacknowledged records may be present, too.
         if there < count {
             return Some(format!("{topic}: {count} acknowledged, {there} there"));
         }
@@ -161,7 +161,7 @@ fn loss(folder: TempDir, counts: [usize; 2]) -> Option<String> {
     (end.code != Some(0)).then(|| format!("{end:?}"))
 }
 
-/// A folder whose first topic has a record. It was not left in order.
+/// Returns a folder whose first topic has one record, left by a broker that was killed.
 fn prepared() -> (TempDir, [usize; 2]) {
     let broker = Broker::start(&[]);
     let mut client = broker.connect();

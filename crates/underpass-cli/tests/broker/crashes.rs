@@ -1,5 +1,5 @@
-//! What a power failure leaves: the file system under the broker is shut down, which drops
-//! whatever it has not written yet, its journal included.
+//! Power failures: the file system under the broker is shut down, which drops everything it has not
+//! written yet, its journal included.
 
 use std::fs::{self, File};
 use std::ops::{Range, RangeInclusive};
@@ -28,13 +28,13 @@ const TOPIC: &str = "crashed";
 const FENCED_LEADER_EPOCH: i16 = 74;
 const UNKNOWN_LEADER_EPOCH: i16 = 75;
 
-/// How often power fails.
+/// Number of power failures.
 const ROUNDS: usize = 10;
 
-/// Records that are acknowledged before power fails.
+/// Records acknowledged before each power failure.
 const RECORDS: usize = 50;
 
-/// A file system of its own.
+/// A separate file system on a loop device.
 struct Disk {
     image: NamedTempFile,
     at: TempDir,
@@ -58,7 +58,7 @@ impl Disk {
         mount(&["-o", "loop", image], self.at.path());
     }
 
-    /// Drops what is not on the disk. Every call fails from here on.
+    /// Drops everything not yet on the disk. Every call fails from here on.
     fn lose_power(&self) {
         let mut shutdown = Command::new("xfs_io");
         shutdown.args(["-x", "-c", "shutdown"]).arg(self.at.path());
@@ -74,7 +74,7 @@ impl Disk {
         start_in(self.at.path(), fsync)
     }
 
-    /// Returns up to which offset the topic is synced, as the broker has written it down.
+    /// Returns the offset up to which the topic is synced, as recorded by the broker.
     fn synced(&self) -> usize {
         let points = self.at.path().join("data/recovery-point-offset-checkpoint");
         let points = fs::read_to_string(points).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What a failed test has left mounted ends with its namespace.
+        // A mount left by a failed test ends with its namespace.
         let _ = Command::new("umount")
             .arg("-l")
             .arg(self.at.path())
@@ -101,7 +101,7 @@ fn record(number: usize) -> Vec<u8> {
     )
 }
 
-/// Appends records behind those in `acknowledged`, until one fails.
+/// Appends records after the acknowledged ones until one fails.
 fn produce(client: &mut Client, acknowledged: &Mutex<usize>) {
     let mut next = *acknowledged.lock().unwrap();
     while let (0, offset) = client.produce(TOPIC, 0, record(next)) {
@@ -111,7 +111,7 @@ fn produce(client: &mut Client, acknowledged: &Mutex<usize>) {
     }
 }
 
-/// Returns how many records there are. They have to be the first ones that were sent, in order.
+/// Returns the number of records. They must be the first ones that were sent, in order.
 fn read(client: &mut Client) -> usize {
     let mut count = 0;
     loop {
@@ -133,7 +133,7 @@ fn read(client: &mut Client) -> usize {
     }
 }
 
-/// Appends the records of these numbers, acknowledged before they are synced.
+/// Appends the records with these numbers, acknowledged before they are synced.
 fn append(client: &mut Client, numbers: Range<usize>) {
     for number in numbers {
         assert_eq!(client.produce_with(1, TOPIC, 0, record(number)).0, 0);
@@ -149,8 +149,8 @@ fn lose_end(folder: &Path, records: usize) {
     log.set_len(log.metadata().unwrap().len() - lost).unwrap();
 }
 
-/// Returns the folder of a broker that has appended 20 records and lost the last five of them,
-/// after `use_all` was called with a client.
+/// Returns the folder of a broker that appended 20 records, called `use_all` with a client, and
+/// then lost the last five records.
 fn lost_end(use_all: impl Fn(&mut Client)) -> TempDir {
     let folder = disk_folder();
     let (broker, mut client) = start_in(folder.path(), "never");
@@ -172,10 +172,10 @@ fn leader_epoch(client: &mut Client) -> i32 {
     metadata.topics[0].partitions[0].leader_epoch
 }
 
-/// Has a producer append until power fails, some records after `wait` has returned. Returns how
-/// many records were acknowledged before, and how many there may be. A sync that is under way
-/// while the file system is shut down may succeed without a reason (ext4 drops what it learns of
-/// blocks then), which no power failure lets anybody see.
+/// Has a producer append until power fails, some records after `wait` has returned. Returns the
+/// range from the number of records acknowledged before to the highest possible number. A sync in
+/// progress while the file system is shut down may wrongly report success (ext4 drops errors of
+/// blocks then); a real power failure would show this to nobody.
 fn fail_under_load(
     disk: &Disk,
     fsync: &str,
@@ -199,7 +199,7 @@ fn fail_under_load(
     broker.signal(Signal::KILL);
     broker.end();
     disk.come_back();
-    // The one that was under way may be there as well.
+    // The record that was being appended may be present as well.
     safe..=count() + 1
 }
 
@@ -223,8 +223,8 @@ fn what_is_acknowledged_survives_power_failures() {
     }
 }
 
-/// With `interval` all is synced by and by, without being asked for: what was synced is there
-/// after a power failure, and behind it the log ends somewhere, with no gap.
+/// With `interval` everything is synced periodically: synced records survive a power failure, and
+/// after them the log ends somewhere, without a gap.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4 and XFS; run by cargo xtask test"]
 fn what_an_interval_has_synced_survives_power_failures() {
@@ -251,7 +251,7 @@ fn what_an_interval_has_synced_survives_power_failures() {
     }
 }
 
-/// A record that is read may be unsynced, and its consumer commits at once.
+/// A record may be read before it is synced, and its consumer commits immediately.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4 and XFS; run by cargo xtask test"]
 fn committed_offsets_are_not_ahead_of_the_log_after_power_failures() {
@@ -270,7 +270,7 @@ fn committed_offsets_are_not_ahead_of_the_log_after_power_failures() {
         disk.come_back();
         let (broker, mut client) = disk.start("acks");
         let there = i64::try_from(read(&mut client)).unwrap();
-        // What it has committed is there, and so is what it was of.
+        // The committed offset survives, and so do the records before it.
         assert_eq!(client.committed("g", TOPIC, 0), end, "round {round}");
         assert!(there >= end, "round {round}: {there}, {end}");
         broker.stop().assert_success();
@@ -288,7 +288,7 @@ fn committed_offsets_go_back_with_the_end_of_the_log() {
     assert_eq!(read(&mut client), 15);
     assert_eq!(client.committed("ahead", TOPIC, 0), 15);
     assert_eq!(client.committed("behind", TOPIC, 0), 10);
-    // That is remembered when the log has gone on to where it had been.
+    // The reset is logged and remembered even when the log has grown past the old end again.
     append(&mut client, 15..40);
     broker.signal(Signal::KILL);
     let warnings = broker.end().errors;
@@ -306,8 +306,8 @@ fn committed_offsets_go_back_with_the_end_of_the_log() {
     broker.stop().assert_clean();
 }
 
-/// Fetches as a consumer that knows this epoch; returns the error, and how many bytes of records
-/// there are.
+/// Fetches as a consumer that knows this epoch; returns the error and the number of bytes of
+/// records.
 fn fetch_in_epoch(client: &mut Client, offset: i64, epoch: i32) -> (i16, usize) {
     let mut request = fetch_request(TOPIC, 0, offset);
     request.topics[0].partitions[0].current_leader_epoch = epoch;
@@ -317,7 +317,7 @@ fn fetch_in_epoch(client: &mut Client, offset: i64, epoch: i32) -> (i16, usize) 
     (partition.error_code, records.map_or(0, |bytes| bytes.len()))
 }
 
-/// Asks where an epoch ends, as a client that knows the epoch `current`; returns the error, the
+/// Asks for the end of an epoch, as a client that knows the epoch `current`; returns the error, the
 /// epoch and its end.
 fn end_of_epoch(client: &mut Client, version: i16, current: i32, epoch: i32) -> (i16, i32, i64) {
     let partition = OffsetForLeaderPartition::default()
@@ -332,8 +332,8 @@ fn end_of_epoch(client: &mut Client, version: i16, current: i32, epoch: i32) -> 
     (end.error_code, end.leader_epoch, end.end_offset)
 }
 
-/// A consumer that has read what a crash has taken would go on behind what is written in its place
-/// (KIP-320).
+/// A consumer that has read records lost in a crash would otherwise skip the records written at
+/// their offsets (KIP-320).
 #[test]
 fn consumers_that_are_ahead_of_the_log_are_sent_back() {
     let old = Mutex::new(0);
@@ -360,13 +360,13 @@ fn consumers_that_are_ahead_of_the_log_are_sent_back() {
         assert_eq!(end(old, old).0, FENCED_LEADER_EPOCH);
         assert_eq!(end(present + 1, old).0, UNKNOWN_LEADER_EPOCH);
     }
-    // There it goes on, with all that it would have skipped.
+    // It resumes at offset 15, with every record that it would have skipped.
     let new = 3 * record(0).len();
     assert_eq!(fetch_in_epoch(&mut client, 15, present), (0, new));
     broker.stop().assert_clean();
 }
 
-/// Only the process ends: what it has written is the kernel's.
+/// Only the process ends: written data is already in the kernel's page cache.
 #[test]
 fn a_kill_loses_nothing_that_was_acknowledged() {
     for fsync in ["acks", "interval", "never"] {

@@ -1,4 +1,4 @@
-//! What the broker does when the disk, or the kernel, fails.
+//! The behaviour of the broker when the disk or the kernel fails.
 
 use std::fs;
 use std::process::Command;
@@ -18,7 +18,7 @@ const POLICY_VIOLATION: i16 = 44;
 const TOPIC: &str = "faulty";
 const FIRST_LOG: &str = "data/faulty-0/00000000000000000000.log";
 
-/// A folder with a topic of two partitions, whose first has one record.
+/// Returns a folder with a topic of two partitions, the first of which has one record.
 fn prepared() -> TempDir {
     let broker = Broker::start(&["--partitions", "2"]);
     let mut client = broker.connect();
@@ -50,7 +50,7 @@ fn append(client: &mut Client, partition: i32) -> Result<i64, i16> {
     }
 }
 
-/// Reads the first partition, and checks that it has so many records.
+/// Reads the first partition and checks its number of records.
 #[track_caller]
 fn assert_count(client: &mut Client, count: i64) {
     let expected = batch(1, 100);
@@ -80,7 +80,7 @@ fn a_write_that_fails_is_an_error_to_its_producer_and_to_nobody_else() {
             assert_count(&mut client, 2);
             assert_eq!(append(&mut client, 1), Ok(number), "{errno}");
         }
-        // It is the next offset, and nothing is between.
+        // It gets the next offset, without a gap.
         assert_eq!(append(&mut client, 0), Ok(2), "{errno}");
         let broker = Broker::start_in(broker.kill(), &[]);
         assert_count(&mut broker.connect(), 3);
@@ -92,14 +92,14 @@ fn a_write_that_fails_is_an_error_to_its_producer_and_to_nobody_else() {
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn a_sync_that_fails_ends_appending_until_a_restart() {
-    // The third one of a thread: there are eight that sync.
+    // The third sync of a thread: eight threads sync.
     let broker = injected(prepared(), "fdatasync:error=EIO:when=3");
     let mut client = broker.connect();
     let appended = (1..40).map(|_| append(&mut client, 0));
     let appended = Vec::from_iter(appended);
     let failed = appended.iter().position(Result::is_err).unwrap();
     assert!(failed > 0, "{appended:?}");
-    // The next sync would succeed, and would say nothing of what the one before has lost.
+    // The next sync would succeed and would not report the data lost by the one before.
     assert!(
         appended[failed..]
             .iter()
@@ -114,7 +114,7 @@ fn a_sync_that_fails_ends_appending_until_a_restart() {
     let mut client = broker.connect();
     let read = client.fetch(TOPIC, 0, 0);
     let end = read.responses[0].partitions[0].high_watermark;
-    // What was written and not acknowledged may be there.
+    // Written but unacknowledged records may be present.
     assert!((count..=count + 1).contains(&end), "{end}");
     assert_count(&mut client, end);
     assert_eq!(append(&mut client, 0), Ok(end));
@@ -126,7 +126,7 @@ fn a_sync_that_fails_ends_appending_until_a_restart() {
 fn a_sync_that_fails_at_the_start_is_named() {
     for call in ["fsync", "fdatasync"] {
         let folder = prepared();
-        // As after a crash: the start has something to write.
+        // As after a crash, so that the start has something to write.
         fs::remove_file(folder.path().join("data/.kafka_cleanshutdown")).unwrap();
         let inject = format!("inject={call}:error=EIO:when=1+");
         let trace = format!("trace={call}");
@@ -171,7 +171,7 @@ fn a_full_disk_is_left_behind_once_there_is_room() {
     fs::write(at.join("more"), vec![1; 1 << 20]).unwrap_err();
     assert_eq!(create(&mut client, "later", 3), STORAGE_ERROR);
 
-    // Stopped, and started where there is no room.
+    // Stopped, and started while the disk is full.
     let report = broker.stop();
     report.assert_failed(1, &["No space left on device"]);
     let mut again = Command::new(BINARY);
@@ -203,7 +203,7 @@ fn too_few_descriptors_close_idle_connections_and_refuse_topics() {
     client.create_topic(TOPIC);
     drop(crowd);
 
-    // Topics leave room for connections; those that are refused leave nothing.
+    // Topics leave descriptors for connections; rejected ones leave no files.
     let mut codes = (0..10).map(|number| create(&mut client, &format!("more{number}"), 10));
     assert_eq!(codes.find(|code| *code != 0), Some(POLICY_VIOLATION));
     assert_eq!(append(&mut client, 0), Ok(0));

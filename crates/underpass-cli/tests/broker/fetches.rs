@@ -1,4 +1,4 @@
-//! Which calls records travel by to consumers.
+//! The system calls that move records to consumers.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::batch::batch_with;
 use crate::support::client::Client;
 use crate::tls::{Identity, connect};
 
-/// Every call by which payload could travel, and mmap.
+/// Every call that could move payload, and mmap.
 const PAYLOAD_CALLS: &str = "trace=read,readv,pread64,preadv,preadv2,write,writev,pwrite64,\
      pwritev,pwritev2,sendto,sendmsg,sendmmsg,recvfrom,recvmsg,recvmmsg,sendfile,splice,\
      vmsplice,tee,copy_file_range,mmap";
@@ -19,16 +19,16 @@ const READS: [&str; 5] = ["read", "readv", "pread64", "preadv", "preadv2"];
 const RECEIVES: [&str; 5] = ["recvfrom", "recvmsg", "recvmmsg", "read", "readv"];
 const SENDS: [&str; 5] = ["sendto", "sendmsg", "sendmmsg", "write", "writev"];
 
-/// Batches of a producer, and the bytes of the record in each.
+/// Batches of a producer, and the size of the record in each.
 const BATCHES: u64 = 8;
 const RECORD_BYTES: usize = 500_000;
 
-/// More than all heads, requests and looks at files take; less than a batch.
+/// More than all headers, requests and file look-ups take; less than a batch.
 const HEADS_MAX: u64 = 64 << 10;
 
 const TOPIC: &str = "traced";
 
-/// Appends batches of content that does not repeat, and returns them.
+/// Appends batches of non-repeating content and returns them.
 fn produce<S: Read + Write>(client: &mut Client<S>, seeds: std::ops::Range<u64>) -> Vec<Vec<u8>> {
     client.create_topic(TOPIC);
     let batches = seeds.map(|seed| batch_with(1, &content(seed, RECORD_BYTES)));
@@ -39,8 +39,8 @@ fn produce<S: Read + Write>(client: &mut Client<S>, seeds: std::ops::Range<u64>)
     batches
 }
 
-/// Fetches as many batches as were produced, and checks that they are the same, but for what a
-/// broker writes into them: the offset, and behind the length the leader epoch.
+/// Fetches as many batches as were produced, and checks that they are the same except for the
+/// fields that a broker sets: the base offset, and the leader epoch after the length.
 fn fetch<S: Read + Write>(client: &mut Client<S>, produced: &[Vec<u8>]) -> u64 {
     let (mut offset, mut bytes) = (0, 0);
     while offset < produced.len() {
@@ -50,7 +50,7 @@ fn fetch<S: Read + Write>(client: &mut Client<S>, produced: &[Vec<u8>]) -> u64 {
         let records = partition.records.as_ref().unwrap();
         bytes += records.len() as u64;
         let mut rest = &records[..];
-        // The last one may be cut off.
+        // The last batch may be truncated.
         while let Some(expected) = produced.get(offset).filter(|it| it.len() <= rest.len()) {
             let (batch, behind) = rest.split_at(expected.len());
             assert_eq!(batch[..8], (offset as i64).to_be_bytes());
@@ -82,7 +82,7 @@ fn is_log_mapped(calls: &[TracedCall]) -> bool {
     calls.any(|call| call.name == "mmap" && call.arguments.contains(".log>"))
 }
 
-/// Starts a broker that is traced, on a folder with records from before.
+/// Starts a traced broker on a folder that already has records.
 fn traced(log: &Path, options: &[&str]) -> (Broker, Vec<Vec<u8>>) {
     let before = Broker::start(&[]);
     let produced = produce(&mut before.connect(), 0..BATCHES);
@@ -98,7 +98,7 @@ fn no_payload_is_read_on_a_fetch() {
     let log = disk_folder();
     let log = log.path().join("calls");
     let (broker, mut produced) = traced(&log, &[]);
-    // What was there at the start, and what has just been written.
+    // Records present at the start, and records just written.
     produced.extend(produce(&mut broker.connect(), BATCHES..2 * BATCHES));
     let fetched = fetch(&mut broker.connect(), &produced);
     broker.stop().0.assert_success();
@@ -118,8 +118,7 @@ fn no_payload_is_read_on_a_fetch() {
     assert!(received < appended + HEADS_MAX, "{received} received");
 }
 
-/// Without kernel TLS what is sent has to be encrypted in memory: it comes there once, and leaves
-/// once.
+/// Without kernel TLS, payload has to be encrypted in memory: it is read once and sent once.
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn tls_reads_and_sends_each_record_once() {
@@ -147,7 +146,7 @@ fn tls_reads_and_sends_each_record_once() {
         "{read} read"
     );
     let sent = sum(&calls, &SENDS, is_socket);
-    // A record of TLS has at most 16 KiB, and its head and seal about 22 bytes.
+    // A TLS record has at most 16 KiB; its header and tag take about 22 bytes.
     let records = fetched / 200;
     assert!(
         (fetched..fetched + records + HEADS_MAX).contains(&sent),

@@ -1,4 +1,4 @@
-//! Where the broker listens, and where it sends clients.
+//! The addresses the broker listens on, and the ones it advertises to clients.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::support::client::Client;
 use crate::support::client::{encoded, framed};
 use crate::tls::{Identity, connect};
 
-/// Returns where a client is sent; to the coordinator of groups as well.
+/// Returns the advertised address and port; checks that the group coordinator has the same.
 #[track_caller]
 fn place<S: Read + Write>(client: &mut Client<S>) -> (String, i32) {
     let metadata = client.ask(4, &MetadataRequest::default());
@@ -37,7 +37,7 @@ fn assert_sent(to: &str, client: SocketAddr) {
     assert_eq!(format!("{host}:{port}"), to);
 }
 
-/// Starts a broker that reads `underpass.toml` in a folder, where the data is as well.
+/// Starts a broker that reads `underpass.toml` in a folder that also holds the data.
 fn configured(folder: &Path, listeners: &str) -> ServerProcess {
     write_configuration(folder, listeners);
     let mut command = Command::new(BINARY);
@@ -147,7 +147,7 @@ fn a_reload_changes_listeners_and_what_they_advertise() {
     assert_sent("after:1", one);
     assert_sent("added:1", other);
 
-    // A mistake changes nothing, and is named with its place.
+    // A mistake changes nothing, and is reported with its position.
     for (mistake, words) in [
         (
             "fsync = 'sometimes'\n",
@@ -216,7 +216,7 @@ fn a_renewed_certificate_is_used_after_a_reload_and_a_wrong_one_is_not() {
     new.write(folder.path());
     broker.reload();
     connect(&new).behave();
-    // Who is there stays there.
+    // Existing connections are kept.
     connected.behave();
     fs::write(folder.path().join("cert.pem"), "nothing").unwrap();
     broker.signal(Signal::HUP);

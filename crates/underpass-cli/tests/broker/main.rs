@@ -1,5 +1,5 @@
-//! `underpass broker` as a process: which calls records travel by, where it listens, what it does
-//! when the disk or the power fails, and what an operator sees.
+//! `underpass broker` as a process: the calls that move records, listeners, failures of the disk
+//! and of power, and everything an operator sees.
 //!
 //! ```text
 //! fetches  listeners  faults  crashes  metrics  operation

@@ -12,7 +12,7 @@ use crate::server::{BINARY, Broker};
 use crate::support::batch::batch;
 use crate::support::client::produce_request;
 
-/// A Unix socket, in a folder that goes with it: its path has to be short.
+/// A Unix socket in a temporary folder: its path has to be short.
 struct Socket(TempDir);
 
 impl Socket {
@@ -21,7 +21,7 @@ impl Socket {
     }
 }
 
-/// The answer to a request, head included.
+/// Returns the response to a request, headers included.
 fn ask(socket: &Socket, path: &str) -> String {
     let mut stream = UnixStream::connect(socket.path()).unwrap();
     stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
@@ -31,7 +31,7 @@ fn ask(socket: &Socket, path: &str) -> String {
     answer
 }
 
-/// The sum of the samples whose names and labels begin so.
+/// Returns the sum of the samples whose names and labels start with `begin`.
 fn value(page: &str, begin: &str) -> f64 {
     let samples = page.lines().filter(|line| line.starts_with(begin));
     let values = samples.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
@@ -87,7 +87,7 @@ fn metrics_are_what_a_client_has_done() {
     assert_eq!(value(&page, "underpass_broker_offline"), 0.0);
     assert_eq!(value(&page, "underpass_connections_open"), 1.0);
     assert!(value(&page, "process_cpu_seconds_total") > 0.0);
-    // It may change in between.
+    // It may change between the two readings.
     let (resident, seen) = (
         value(&page, "process_resident_memory_bytes"),
         broker.resident_bytes(),
@@ -114,7 +114,7 @@ fn every_metric_is_documented() {
     for name in &names {
         assert!(documented.contains(&format!("`{name}`")), "{name}");
     }
-    // Nothing is documented that is not there.
+    // Every documented metric exists.
     let rows = documented
         .lines()
         .filter(|line| line.starts_with("| `underpass_"));
@@ -164,7 +164,7 @@ fn the_lag_of_groups_and_what_is_unsynced_are_counted_in_records() {
         18.0 + 2.0
     );
     assert_eq!(value(&page, "underpass_broker_group_lags_unlisted"), 0.0);
-    // Those of the groups are records, too.
+    // Records of the internal groups topic count, too.
     assert_eq!(unsynced(), 37.0 + 5.0);
     broker.stop().0.assert_clean();
 }
@@ -192,7 +192,7 @@ fn bytes_that_wait_for_a_slow_disk_are_counted() {
     let queued = |page: &str| value(page, "underpass_broker_queued_bytes");
     let produced = |page: &str| value(page, "underpass_broker_requests_total{api=\"Produce\"}");
     send(batch(1, 1000));
-    // It is queued when it is counted, and then written.
+    // It is queued when it is counted, and written afterwards.
     wait_until("write", || {
         let page = ask(&socket, "/metrics");
         produced(&page) == 1.0 && queued(&page) == 0.0

@@ -1,4 +1,4 @@
-//! What an operator sees: starts that fail, a second broker, ends under load, and `check`.
+//! Operation: failing starts, a second broker, shutdown under load, and `check`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -102,7 +102,7 @@ fn a_folder_that_cannot_be_used_is_named_with_the_reason() {
     start_fails(&file, &[]).assert_failed(1, &["cannot use the data folder", "Not a directory"]);
 }
 
-/// A client sees only that the connection ends, and tries again for ever.
+/// A client sees only that the connection is closed, and retries for ever.
 #[test]
 fn who_speaks_something_else_is_in_the_log_with_what_to_try() {
     let sasl = [0, 0, 0, 12, 0, 17, 0, 1, 0, 0, 0, 7, 0, 2, b'm', b'e'];
@@ -165,7 +165,7 @@ fn a_folder_without_permission_or_room_is_named_with_what_to_try() {
 #[ignore = "needs root and mounts; run by cargo xtask test"]
 fn it_serves_without_proc() {
     assert_private_mounts();
-    // Nothing is to be seen there but an empty folder.
+    // `/proc` is an empty folder there.
     let folder = disk_folder();
     let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
     let mut shell = Command::new("unshare");
@@ -244,7 +244,6 @@ fn an_end_under_load_loses_nothing_and_is_clean() {
     }
 }
 
-/// Returns the milliseconds that a greeting has behind these words, if it has them.
 #[test]
 #[ignore = "needs strace; run by cargo xtask test"]
 fn a_slow_end_says_how_much_is_left_and_may_be_killed() {
@@ -253,7 +252,7 @@ fn a_slow_end_says_how_much_is_left_and_may_be_killed() {
     broker.connect().create_topic("t");
     let (report, folder) = broker.stop();
     report.assert_clean();
-    // One sync of the end takes longer than the test.
+    // One sync of the shutdown takes longer than the test.
     let delay = 10 * WAIT_MAX.as_micros();
     let delay = format!("inject=fdatasync:delay_enter={delay}");
     let mut tool = strace(&folder.path().join("calls"), &["trace=fdatasync", &delay]);
@@ -283,7 +282,7 @@ fn a_slow_end_says_how_much_is_left_and_may_be_killed() {
 fn a_transaction_fails_immediately_with_the_reason() {
     let broker = Broker::start(&[]);
     let mut kcat = Command::new("kcat");
-    // It begins a transaction without a time limit.
+    // It starts a transaction without a time limit.
     kcat.args(["-P", "-t", "t", "-X", "transactional.id=id", "-b"])
         .arg(broker.address().to_string());
     let report = run_with_input(&mut kcat, b"record\n");
@@ -339,7 +338,7 @@ fn producers_that_wait_at_once_share_syncs() {
     const BATCHES: usize = 10;
     let folder = disk_folder();
     let calls = folder.path().join("calls");
-    // While a sync takes so long, all others come to wait for the next one.
+    // While a sync takes this long, all other requests queue for the next one.
     let slow = "inject=fdatasync:delay_enter=100000";
     let tool = Broker::tracer(&calls, &["trace=fdatasync", slow]);
     let broker = Broker::by(tool, folder, &[]);
@@ -430,7 +429,7 @@ fn check_takes_a_tls_listener_for_one() {
     broker.stop().0.assert_success();
 }
 
-/// Makes a topic; returns the error code.
+/// Creates a topic and returns the error code.
 fn create(client: &mut Client, name: &str, replicas: i16, in_sync: Option<&str>) -> i16 {
     let in_sync = in_sync.map(|count| {
         CreatableTopicConfig::default()
@@ -495,12 +494,12 @@ fn replicas_that_one_broker_does_not_have_are_taken_as_one_or_refused() {
         ]) {
             assert_contains(line, &words);
         }
-        // What was kept of it can be read.
+        // The stored configuration can be read.
         Broker::start_in(folder, &[]).stop().0.assert_clean();
     }
 }
 
-/// The configuration in the documentation, at free ports.
+/// The configuration in the documentation, with free ports.
 #[test]
 fn the_documented_configuration_is_accepted() {
     let page = include_str!("../../../../docs/broker.md");

@@ -16,10 +16,10 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 /// The error code of KAFKA_STORAGE_ERROR.
 pub(crate) const STORAGE_ERROR: i16 = 56;
 
-/// Where the records of a batch begin: what is before depends on when it was made.
+/// The offset of the records in a batch; the bytes before them depend on its creation time.
 pub(crate) const RECORDS_AT: usize = 61;
 
-/// `underpass broker` on 127.0.0.1, in a folder that goes with it.
+/// `underpass broker` on 127.0.0.1, in a temporary folder.
 #[derive(Debug)]
 pub(crate) struct Broker {
     process: ServerProcess,
@@ -27,19 +27,19 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// Starts one in a new folder on a disk.
+    /// Starts a broker in a new folder on a disk.
     #[track_caller]
     pub(crate) fn start(options: &[&str]) -> Broker {
         Broker::by(Command::new(BINARY), disk_folder(), options)
     }
 
-    /// Starts one in a folder that another has left.
+    /// Starts a broker in a folder left by another one.
     #[track_caller]
     pub(crate) fn start_in(folder: TempDir, options: &[&str]) -> Broker {
         Broker::by(Command::new(BINARY), folder, options)
     }
 
-    /// Starts one by a program whose arguments end with the path of the binary.
+    /// Starts a broker through a program whose arguments end with the path of the binary.
     #[track_caller]
     pub(crate) fn by(mut tool: Command, folder: TempDir, options: &[&str]) -> Broker {
         tool.arg("broker")
@@ -51,14 +51,14 @@ impl Broker {
         Broker { process, folder }
     }
 
-    /// A program that traces the binary into `log`, with expressions of strace's `-e`.
+    /// Returns a command that traces the binary into `log`, with expressions of strace's `-e`.
     pub(crate) fn tracer(log: &Path, expressions: &[&str]) -> Command {
         let mut tool = strace(log, expressions);
         tool.args(["-yy", BINARY]);
         tool
     }
 
-    /// Returns the first address where it listens.
+    /// Returns the first address it listens on.
     #[track_caller]
     pub(crate) fn address(&self) -> SocketAddr {
         tcp_addresses(self.greeting())[0]
@@ -69,7 +69,7 @@ impl Broker {
         Client::connect(self.address())
     }
 
-    /// Returns how many bytes of its memory are resident.
+    /// Returns its resident memory in bytes.
     #[track_caller]
     pub(crate) fn resident_bytes(&self) -> f64 {
         self.process.resident_bytes() as f64
@@ -79,7 +79,7 @@ impl Broker {
         self.folder.path()
     }
 
-    /// Returns what it has printed at its start.
+    /// Returns its start-up message.
     pub(crate) fn greeting(&self) -> &str {
         self.process.greeting()
     }
@@ -95,7 +95,7 @@ impl Broker {
         self.process.signal(signal);
     }
 
-    /// Stops it, and returns what it has said, and its folder.
+    /// Stops it, and returns its exit report and its folder.
     #[track_caller]
     pub(crate) fn stop(self) -> (ExitReport, TempDir) {
         let report = self.process.stop();
@@ -103,7 +103,7 @@ impl Broker {
         (report, self.folder)
     }
 
-    /// Kills it and its tracer, whose delays would keep it, and returns its folder.
+    /// Kills it and its tracer, whose delays would keep it alive, and returns its folder.
     #[track_caller]
     pub(crate) fn kill_traced(self) -> TempDir {
         let program = format!("/proc/{}/exe", self.process.pid().as_raw_nonzero());

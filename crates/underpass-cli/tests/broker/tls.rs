@@ -14,7 +14,7 @@ use crate::support::client::Client;
 
 pub(crate) type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
 
-/// A certificate that signs itself, with its key.
+/// A self-signed certificate with its key.
 pub(crate) struct Identity {
     pub(crate) certificate: CertificateDer<'static>,
     key: KeyPair,
@@ -44,8 +44,8 @@ impl Identity {
     }
 }
 
-/// Connects as a client that asks for a name and trusts one certificate. It presents another one
-/// if it has that.
+/// Connects as a client that asks for a server name and trusts one certificate, and presents `own`
+/// if it is given.
 pub(crate) fn connect(
     address: SocketAddr,
     name: &str,

@@ -15,14 +15,14 @@ use crate::oracle::{Kafka, faults};
 /// A broker that a test may stop and start.
 #[derive(Debug)]
 pub(crate) enum Broker {
-    /// The one of this tool.
+    /// This project's broker.
     Underpass(Underpass),
-    /// Kafka, where `UNDERPASS_TEST_BROKER` is `kafka`: it shows that the tests ask for what Kafka
-    /// does.
+    /// Kafka, if `UNDERPASS_TEST_BROKER` is `kafka`: it shows that the tests expect Kafka's
+    /// behaviour.
     Kafka(Kafka),
 }
 
-/// The broker of this tool in a temporary folder.
+/// This project's broker in a temporary folder.
 #[derive(Debug)]
 pub(crate) struct Underpass {
     home: TempDir,
@@ -39,19 +39,19 @@ impl Broker {
         }
     }
 
-    /// The broker of this tool with more options.
+    /// Starts this project's broker with more options.
     pub(crate) fn with(options: &[&str]) -> Broker {
         let mut broker = Underpass::new(options);
         broker.resume();
         Broker::Underpass(broker)
     }
 
-    /// The broker of this tool with a copy of another one's folder.
+    /// Starts this project's broker with a copy of another one's folder.
     pub(crate) fn with_folder_of(data: &Path) -> Broker {
         let mut broker = Underpass::new(&[]);
         let mut copy = Command::new("cp");
         run(copy.arg("-r").arg(data).arg(broker.data())).assert_success();
-        // The metadata log of Kafka's controller means nothing to others.
+        // The metadata log of Kafka's controller means nothing to other brokers.
         fs::remove_dir_all(broker.data().join("__cluster_metadata-0")).unwrap();
         broker.resume();
         Broker::Underpass(broker)
@@ -72,7 +72,6 @@ impl Broker {
         }
     }
 
-    /// Kills it.
     pub(crate) fn kill(&mut self) {
         match self {
             Broker::Underpass(broker) => broker.process.take().unwrap().kill(),
@@ -80,7 +79,7 @@ impl Broker {
         }
     }
 
-    /// Starts it again with the same folder and port, and waits for it.
+    /// Restarts it with the same folder and port, and waits until it is up.
     pub(crate) fn resume(&mut self) {
         match self {
             Broker::Underpass(broker) => broker.resume(),
@@ -88,7 +87,7 @@ impl Broker {
         }
     }
 
-    /// Returns the folder with a folder for each partition.
+    /// Returns the folder that has a subfolder for each partition.
     pub(crate) fn data(&self) -> PathBuf {
         match self {
             Broker::Underpass(broker) => broker.data(),
@@ -96,7 +95,7 @@ impl Broker {
         }
     }
 
-    /// Stops it, and has Kafka's own tool look at its files.
+    /// Stops it and has Kafka's own tool check its files.
     pub(crate) fn end(mut self) {
         self.stop();
         assert_eq!(faults(&self.data()), [""; 0]);
@@ -134,8 +133,8 @@ impl Underpass {
         self.process = Some(process);
     }
 
-    /// Ends it with SIGTERM. It must have written no warning, except about adopted topics, and
-    /// about strangers where it has a certificate.
+    /// Ends it with SIGTERM. It must have logged no warning, except about adopted topics and, if it
+    /// has a certificate, about unknown clients.
     fn stop(&mut self) {
         let process = self.process.take().unwrap();
         process.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! The foreign clients: the programs in `clients`, and the tools that are called as they are.
+//! The foreign clients: the programs in `clients`, and tools that are run unmodified.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::records::{Contents, KeyValue, PARTITIONS, Part, Reading, SEED};
 use crate::records::{TIME, of_partition, part, reading, record};
 use crate::running::Running;
 
-/// A program in `clients`; its README describes how they are called.
+/// A program in `clients`; its README describes the arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Program {
     KafkaPython,
@@ -73,7 +73,7 @@ impl Program {
         Running::spawn(&command)
     }
 
-    /// Writes the records of a range; all are acknowledged as far as they can be.
+    /// Writes the records of a range; all are acknowledged where the mode allows it.
     pub(crate) fn produce(self, broker: &str, topic: &str, indexes: Range<u64>, mode: Mode) {
         let first = format!("first={}", indexes.start);
         let time = format!("time={}", *TIME);
@@ -88,7 +88,7 @@ impl Program {
         assert_eq!(acknowledged, Some(count), "{self:?} {mode:?}");
     }
 
-    /// Reads all partitions from a place on, which is written as the option `from`.
+    /// Reads all partitions starting at a position, given as the value of the option `from`.
     pub(crate) fn consume(self, broker: &str, topic: &str, from: &str) -> Reading {
         let from = format!("from={from}");
         let events = self.spawn(broker, "consume", topic, 0, &[&from]).end();
@@ -114,7 +114,7 @@ impl Program {
     }
 }
 
-/// kcat, with what it has to know of a broker.
+/// kcat, with the options for connecting to a broker.
 #[derive(Clone, Debug)]
 pub(crate) struct Kcat(Vec<String>);
 
@@ -123,7 +123,7 @@ impl Kcat {
         Kcat(["-b", broker].map(str::to_owned).into())
     }
 
-    /// One that speaks TLS, and trusts the certificates of a file and no other.
+    /// Returns a kcat that connects over TLS and trusts only the certificates of a file.
     pub(crate) fn over_tls(broker: &str, trusted: &Path) -> Kcat {
         let mut kcat = Kcat::of(broker);
         let trusted = format!("ssl.ca.location={}", trusted.display());
@@ -133,7 +133,7 @@ impl Kcat {
         kcat
     }
 
-    /// Writes the records of a range, to the partitions they belong to.
+    /// Writes the records of a range to the partitions they belong to.
     pub(crate) fn produce(&self, topic: &str, indexes: Range<u64>, mode: Mode) {
         for partition in 0..PARTITIONS {
             let mut kcat = self.command();
@@ -150,8 +150,8 @@ impl Kcat {
         }
     }
 
-    /// Reads a topic from a place on, as its option `-o` names it; a partition of which nothing is
-    /// read is left out.
+    /// Reads a topic starting at a position, in the syntax of kcat's `-o`; partitions without
+    /// records are left out.
     pub(crate) fn consume(&self, topic: &str, from: &str) -> Reading {
         let mut kcat = self.command();
         kcat.args(["-C", "-t", topic, "-o", from, "-e", "-q"])
@@ -159,7 +159,7 @@ impl Kcat {
         tool_reading(&run(&mut kcat))
     }
 
-    /// Reads as a member of a group what is there and new to the group.
+    /// Reads, as a member of a group, the records that are new to the group.
     pub(crate) fn consume_as_member(&self, topic: &str, group: &str) -> Reading {
         let mut kcat = self.command();
         kcat.args(["-G", group, "-X", "auto.offset.reset=earliest"])
@@ -167,7 +167,7 @@ impl Kcat {
         tool_reading(&run(&mut kcat))
     }
 
-    /// Asks for the brokers and topics.
+    /// Requests the list of brokers and topics.
     pub(crate) fn list(&self) -> ExitReport {
         run(self.command().arg("-L"))
     }
@@ -181,19 +181,19 @@ impl Kcat {
 
 const KCAT_FORMAT: &str = "Partition:%p\tOffset:%o\t%k\t%s\n";
 
-/// Kafka's partitioner gives records of this key to [`JAVA_PARTITION`] of four. The console
-/// producer lets nobody choose.
+/// Kafka's partitioner assigns records with this key to [`JAVA_PARTITION`] of four. The console
+/// producer has no option to choose a partition.
 pub(crate) const JAVA_KEY: &str = "java";
 pub(crate) const JAVA_PARTITION: u64 = 3;
 
-/// Kafka's console producer and consumer, of a release.
+/// Kafka's console producer and consumer of one release.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Console {
     Kafka43,
     Kafka39,
 }
 
-/// What the tools of a release are called, and their options for what was renamed since.
+/// The names of the tools of a release, and of the options that were renamed since.
 struct ConsoleNames {
     folder: &'static str,
     producer: &'static str,
@@ -224,7 +224,7 @@ impl Console {
         }
     }
 
-    /// Writes payloads of a range, and returns what it wrote.
+    /// Writes payloads of a range and returns them.
     pub(crate) fn produce(
         self,
         broker: &str,
@@ -251,7 +251,7 @@ impl Console {
         contents
     }
 
-    /// Reads `count` records, from the beginning or from what the group committed.
+    /// Reads `count` records, from the beginning or from the committed offset of the group.
     pub(crate) fn consume(self, broker: &str, topic: &str, group: &str, count: usize) -> Reading {
         let names = self.names();
         let class = "org.apache.kafka.tools.consumer.ConsoleConsumer";
@@ -283,7 +283,7 @@ pub(crate) fn java_offsets(broker: &str, topic: &str, time: &str) -> Vec<String>
         .collect()
 }
 
-/// Runs a tool of Kafka's with arguments after the broker's address, and returns its output.
+/// Runs one of Kafka's tools with arguments after the broker's address, and returns its output.
 pub(crate) fn java_tool(broker: &str, tool: &str, arguments: &[&str]) -> String {
     let mut command = java(&format!("org.apache.kafka.tools.{tool}"));
     let report = run(command.args(["--bootstrap-server", broker]).args(arguments));

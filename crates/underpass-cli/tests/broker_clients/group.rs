@@ -1,4 +1,4 @@
-//! Members of consumer groups, and what they have read together.
+//! Members of consumer groups, and the offsets they have read together.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -45,7 +45,7 @@ impl Member {
         ranges(&self.process.events())
     }
 
-    /// Leaves the group, and returns what it has read.
+    /// Leaves the group, and returns the ranges it has read.
     pub(crate) fn leave(self) -> Vec<PartRange> {
         self.process.stop();
         let events = self.process.end();
@@ -53,7 +53,7 @@ impl Member {
         ranges(&events)
     }
 
-    /// Dies without a word, and returns what it has read.
+    /// Kills the member, and returns the ranges it has read.
     pub(crate) fn die(self) -> Vec<PartRange> {
         ranges(&self.process.kill())
     }
@@ -68,7 +68,7 @@ fn ranges(events: &[Value]) -> Vec<PartRange> {
     ranges.collect()
 }
 
-/// Waits until the members have all partitions, each as many as any other.
+/// Waits until the members share all partitions equally.
 pub(crate) fn wait_for_shares(members: &[&Member]) {
     let share = usize::try_from(PARTITIONS).unwrap() / members.len();
     let all = Vec::from_iter(0..PARTITIONS);
@@ -81,7 +81,7 @@ pub(crate) fn wait_for_shares(members: &[&Member]) {
     });
 }
 
-/// Waits until the members, with what others have read, have read up to an offset everywhere.
+/// Waits until the members, together with `others`, have read every partition up to an offset.
 pub(crate) fn wait_for_reading(members: &[&Member], others: &[PartRange], end: u64) {
     let what = format!("reading of {members:?}");
     wait_until(&what, || {

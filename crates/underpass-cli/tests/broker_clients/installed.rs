@@ -1,4 +1,4 @@
-//! Where `cargo xtask test --install` puts clients, and how what is there is run.
+//! Clients installed by `cargo xtask test --install`, and commands that run them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ pub(crate) fn java(class: &str) -> Command {
     java_by("java", class)
 }
 
-/// Returns a command that runs a class of Kafka's, or of the client in `programs`, by the jars in
-/// a folder. The small heap and the simple compiler make short runs fast.
+/// Returns a command that runs a class of Kafka, or of the client in `programs`, with the jars in a
+/// folder. The small heap and the simple compiler make short runs fast.
 pub(crate) fn java_by(folder: &str, class: &str) -> Command {
     let jars = installed(folder).join("*");
     let mut command = Command::new("java");

@@ -1,4 +1,4 @@
-//! Unmodified clients of Kafka: what each writes, every other reads; groups, topics and restarts.
+//! Unmodified Kafka clients: each reads everything the others write; groups, topics and restarts.
 //!
 //! ```text
 //!                 broker ── oracle ─┐
@@ -30,16 +30,16 @@ use crate::records::{Contents, PARTITIONS, Reading, TIME};
 use crate::running::Running;
 use underpass_testkit::{in_parallel, run, wait_until};
 
-/// How many records a client writes in each mode; the same number to each partition.
+/// Number of records a client writes in each mode; the same number to each partition.
 const COUNT: u64 = 40;
 
-/// How many programs have a producer, or a group, at the same time.
+/// Number of programs that have a producer, or a group, at the same time.
 const AT_ONCE: usize = 4;
 
-/// How the tests write that are not about writing.
+/// The mode of tests that are not about writing.
 const MODE: Mode = MODES[3];
 
-/// One client of each family, for runs that have no time for all.
+/// One client of each family, for runs without time for all of them.
 #[test]
 #[ignore = "needs Kafka and librdkafka; run by cargo xtask test"]
 fn librdkafka_and_java_read_each_other_and_share_a_group() {
@@ -158,12 +158,12 @@ fn members_of_a_group_come_leave_and_die() {
     broker.end();
 }
 
-/// The programs, each in the place of the one before it.
+/// Returns the programs, rotated by one.
 fn rotated() -> impl Iterator<Item = Program> {
     Program::ALL.into_iter().cycle().skip(1)
 }
 
-/// What a member is given before it counts as dead.
+/// Time without a heartbeat after which a member counts as dead.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
 fn group_life(broker: &Broker, one: Program, other: Program) {
@@ -195,7 +195,7 @@ fn group_life(broker: &Broker, one: Program, other: Program) {
     ranges.extend(third.die());
     let died = Instant::now();
     wait_for_shares(&[&first]);
-    // Its last heartbeat was at most half a second old, give or take a slow machine's moment.
+    // Its last heartbeat was at most half a second old, plus a moment on a slow machine.
     assert!(died.elapsed() > SESSION_TIMEOUT / 2, "{one:?} {other:?}");
     ranges.extend(first.leave());
 
@@ -328,8 +328,8 @@ fn live_through_restarts(broker: &mut Broker, programs: &[Program]) {
     });
 }
 
-/// Writes more, and checks that a new member of a group whose members have read so much and left
-/// begins there.
+/// Writes more records, and checks that a new member of a group whose former members have read
+/// `count` records continues there.
 fn go_on_from(program: Program, broker: &str, topic: &str, count: u64) {
     Program::Franz.produce(broker, topic, count..count + COUNT, MODE);
     let end = (count + COUNT) / PARTITIONS;
@@ -340,7 +340,7 @@ fn go_on_from(program: Program, broker: &str, topic: &str, count: u64) {
     assert_each_once(&[before, member.leave()].concat(), end);
 }
 
-/// An idempotent producer and a member of a group that go on while the broker restarts.
+/// An idempotent producer and a group member that keep running while the broker restarts.
 struct Life {
     program: Program,
     topic: String,
@@ -377,8 +377,8 @@ impl Life {
         ranges.iter().map(|(_, range)| range.end).max().unwrap_or(0)
     }
 
-    /// Ends both, and checks that what was acknowledged is there once and in order, and was read.
-    /// Returns how much that is.
+    /// Ends both, and checks that acknowledged records are present once, in order, and were read.
+    /// Returns their number.
     fn end(self, broker: &str) -> (Program, String, u64) {
         self.producer.stop();
         let events = self.producer.end();
@@ -419,7 +419,7 @@ fn kafkas_tool_finds_damage() {
     *torn.last_mut().unwrap() ^= 1;
     fs::write(&log, torn).unwrap();
     assert_ne!(faults(&kafka.data()), [""; 0]);
-    // The second batch has another offset, which is in no checksum.
+    // The second batch gets another offset, which no checksum covers.
     let length = u32::from_be_bytes(intact[8..12].try_into().unwrap());
     let second = 12 + usize::try_from(length).unwrap();
     let mut gap = intact;
@@ -433,10 +433,10 @@ fn kafkas_tool_finds_damage() {
 fn a_folder_of_kafka_is_served_as_it_is() {
     let mut kafka = Kafka::start();
     let mut first = 0;
-    // What is not acknowledged is neither first, which a Kafka that has just started may lose, nor
-    // last, which one that is killed may lose.
+    // Unacknowledged records come neither first, since a Kafka that has just started may lose them,
+    // nor last, since one that is killed may lose them.
     let modes = || MODES.into_iter().cycle().skip(4).take(MODES.len());
-    // What the group has read and committed at Kafka.
+    // The ranges that the group has read and committed at Kafka.
     let mut ranges = Vec::new();
     let reads_up_to = |program, address: &str, ranges: &[PartRange], end| {
         let member = Member::join(program, address, "taken", "readers");

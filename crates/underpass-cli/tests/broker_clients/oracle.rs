@@ -20,7 +20,7 @@ pub(crate) struct Kafka {
 }
 
 impl Kafka {
-    /// Starts a broker with an empty folder, and waits for it.
+    /// Starts a broker with an empty folder, and waits until it is up.
     pub(crate) fn start() -> Kafka {
         let home = tempfile::tempdir().unwrap();
         let [port, controller_port] = free_ports();
@@ -41,19 +41,18 @@ impl Kafka {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Stops it cleanly, so that its files can be looked at; [`Kafka::resume`] starts it again.
+    /// Stops it cleanly, so that its files can be inspected; [`Kafka::resume`] starts it again.
     pub(crate) fn stop(&mut self) {
         let process = self.process.take().unwrap();
         process.signal(Signal::TERM);
         process.end();
     }
 
-    /// Kills it.
     pub(crate) fn kill(&mut self) {
         self.process.take().unwrap().kill();
     }
 
-    /// Starts it again with the same folder and port, and waits for it.
+    /// Restarts it with the same folder and port, and waits until it is up.
     pub(crate) fn resume(&mut self) {
         let mut command = java("kafka.Kafka");
         let process = ChildProcess::spawn(command.arg(self.properties()).stdin(Stdio::null()));
@@ -61,7 +60,7 @@ impl Kafka {
         self.process = Some(process);
     }
 
-    /// Returns the folder with a folder for each partition.
+    /// Returns the folder that has a subfolder for each partition.
     pub(crate) fn data(&self) -> PathBuf {
         self.home.path().join("data")
     }
@@ -88,14 +87,14 @@ impl Kafka {
     }
 }
 
-/// Two ports that were free just now.
+/// Returns two ports that were free just now.
 fn free_ports() -> [u16; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// Runs Kafka's `DumpLogSegments` over the log and index files of every partition below a folder
-/// that no broker has open, and returns what it finds wrong, a line each.
+/// Runs Kafka's `DumpLogSegments` on the log and index files of every partition below a folder that
+/// no broker has open, and returns its complaints, one per line.
 pub(crate) fn faults(data: &Path) -> Vec<String> {
     let logs = files(data, "log");
     assert!(!logs.is_empty(), "no log in {}", data.display());
@@ -106,7 +105,7 @@ pub(crate) fn faults(data: &Path) -> Vec<String> {
     faults
 }
 
-/// The files of partitions whose names end so, but for the metadata log of Kafka's controller.
+/// Returns the partitions' files with this extension, without the controller's metadata log.
 fn files(data: &Path, extension: &str) -> Vec<String> {
     let folders = fs::read_dir(data)
         .unwrap()
@@ -123,7 +122,7 @@ fn files(data: &Path, extension: &str) -> Vec<String> {
     names
 }
 
-/// What the tool prints where something is wrong.
+/// Strings that the tool prints for damaged files.
 const COMPLAINTS: [&str; 8] = [
     "isvalid: false",
     "corrupt",
@@ -135,8 +134,8 @@ const COMPLAINTS: [&str; 8] = [
     "Exception",
 ];
 
-/// What it prints of every segment but the first of a partition: the tool of Kafka 4.3.1 expects
-/// offset 0 at the beginning of each file.
+/// Printed for every segment but the first of a partition: the tool of Kafka 4.3.1 expects offset 0
+/// at the beginning of each file.
 const NO_COMPLAINT: &str = "-1 is followed by ";
 
 fn dump(files: &[String], what: &str) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The records that clients write, and digests of what they read. `clients/README.md` defines both.
+//! Records written by clients, and digests of those they read, both defined in `clients/README.md`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,16 +18,16 @@ pub(crate) static TIME: LazyLock<u64> = LazyLock::new(|| {
     u64::try_from(now.as_millis()).unwrap() - 3_600_000
 });
 
-/// What was read of a partition.
+/// The records read from a partition.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Part {
-    /// The offset where reading began.
+    /// The offset where reading started.
     pub(crate) start: u64,
     pub(crate) count: u64,
     pub(crate) sha256: String,
 }
 
-/// What was read of a topic, by partition.
+/// The records read from a topic, by partition.
 pub(crate) type Reading = BTreeMap<u64, Part>;
 
 /// A key and a payload.
@@ -52,7 +52,7 @@ pub(crate) fn of_partition(partition: u64, indexes: Range<u64>) -> impl Iterator
 pub(crate) struct Contents(BTreeMap<u64, Vec<KeyValue>>);
 
 impl Contents {
-    /// Returns the records of a range, in their partitions.
+    /// Returns the records of a range, by partition.
     pub(crate) fn of(indexes: Range<u64>) -> Contents {
         let mut contents = Contents::default();
         for partition in 0..PARTITIONS {
@@ -75,14 +75,14 @@ impl Contents {
         self.0.values().map(Vec::len).sum()
     }
 
-    /// Returns what a client reads that begins at the same offset in each partition.
+    /// Returns the expected reading of a client that starts at the same offset in each partition.
     pub(crate) fn read_from(&self, start: u64) -> Reading {
         let partitions = self.0.keys();
         let parts = partitions.map(|partition| (*partition, self.part_from(*partition, start)));
         parts.collect()
     }
 
-    /// Returns what a client reads of a partition that begins at this offset.
+    /// Returns the expected reading of a partition that starts at this offset.
     pub(crate) fn part_from(&self, partition: u64, start: u64) -> Part {
         let records = &self.0[&partition];
         let begin = records.len().min(usize::try_from(start).unwrap());
@@ -90,7 +90,7 @@ impl Contents {
     }
 }
 
-/// Sums up the records of a partition from an offset on.
+/// Sums up the records of a partition, starting at an offset.
 pub(crate) fn part(start: u64, records: &[KeyValue]) -> Part {
     let text = records
         .iter()
@@ -102,7 +102,7 @@ pub(crate) fn part(start: u64, records: &[KeyValue]) -> Part {
     }
 }
 
-/// Reads the report of the scenario `consume`.
+/// Parses the report of the scenario `consume`.
 pub(crate) fn reading(report: &Value) -> Reading {
     let parts = report["partitions"].as_object().unwrap();
     let number = |value: &Value| value.as_u64().unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 use underpass_testkit::ChildProcess;
 
-/// A program whose standard output, one event per line, can be read while it goes on.
+/// A running program whose standard output, one event per line, can be read at any time.
 #[derive(Debug)]
 pub(crate) struct Running {
     process: ChildProcess,
@@ -34,7 +34,7 @@ impl Running {
         read_events(&self.output)
     }
 
-    /// Asks it to end; [`Running::end`] waits for that.
+    /// Asks it to end; [`Running::end`] waits until it has ended.
     pub(crate) fn stop(&self) {
         self.process.signal(Signal::TERM);
     }
@@ -57,7 +57,7 @@ impl Running {
 fn read_events(file: &NamedTempFile) -> Vec<Value> {
     let output = fs::read_to_string(file.path()).unwrap();
     let lines = output.split_inclusive('\n');
-    // The last line may be half written.
+    // The last line may be incomplete.
     let whole = lines.filter(|line| line.ends_with('\n'));
     let events = whole.map(|line| serde_json::from_str(line).unwrap());
     events.collect()

@@ -1,5 +1,4 @@
-//! A topic of small segments: they are filled, followed by others and deleted while the broker is
-//! killed.
+//! A topic of small segments, which are filled, rolled and deleted while the broker is killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,20 +12,20 @@ use crate::records::{Contents, PARTITIONS, TIME};
 
 const TOPIC: &str = "segmented";
 
-/// The least that Kafka allows.
+/// The minimum that Kafka allows.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// What is kept of a partition, at least.
+/// Minimum number of bytes kept of a partition.
 const RETENTION_BYTES: u64 = 2 << 20;
 
-/// Records that are written at once. The batches are small enough for some entries in an index.
+/// Records written at a time. The batches are small enough for several entries in an index.
 const AT_ONCE: u64 = 800;
 
 fn folder(broker: &Broker, partition: u64) -> PathBuf {
     broker.data().join(format!("{TOPIC}-{partition}"))
 }
 
-/// Returns the bytes of each segment of a partition, by their first offset.
+/// Returns the size of each segment of a partition, by base offset.
 fn segments(broker: &Broker, partition: u64) -> BTreeMap<u64, u64> {
     let entries = fs::read_dir(folder(broker, partition)).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -48,7 +47,7 @@ fn starts(broker: &Broker) -> Vec<u64> {
     starts.collect()
 }
 
-/// Whether no segment is more than has to be kept.
+/// Returns whether no partition has a segment that could be deleted.
 fn is_retained(broker: &Broker) -> bool {
     (0..PARTITIONS).all(|partition| {
         let segments = segments(broker, partition);
@@ -80,7 +79,7 @@ fn segments_that_are_full_indexed_and_deleted_survive_kills() {
         let before = starts(&broker);
         broker.kill();
         broker.resume();
-        // Retention is looked at soon after a start, and then every few minutes.
+        // Retention runs soon after a start, and then every few minutes.
         wait_until("retention", || {
             let starts = starts(&broker);
             starts.iter().zip(&before).all(|(now, before)| now > before)

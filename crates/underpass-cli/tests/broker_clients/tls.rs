@@ -13,7 +13,7 @@ use crate::records::Contents;
 
 const NAME: &str = "localhost";
 
-/// Writes a certificate for [`NAME`] that signs itself, `NAME.cert`, and its key.
+/// Writes a self-signed certificate for [`NAME`] as `NAME.cert`, and its key.
 fn write_identity(folder: &Path, name: &str) {
     let key = KeyPair::generate().unwrap();
     let parameters = CertificateParams::new(vec![NAME.to_owned()]).unwrap();

@@ -1,4 +1,4 @@
-//! `--atomic`: all of the old file or all of the new one, and nothing beside.
+//! `--atomic`: the whole old file or the whole new one, and no other file left.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -91,7 +91,7 @@ fn the_file_behind_a_symbolic_link_is_replaced_and_not_the_link() {
     symlink("target", path("below/second")).expect("a link");
     symlink("nowhere", path("dangling")).expect("a link");
     for options in [&["--atomic"][..], &["--atomic", "--resume"]] {
-        // A file that is gone may leave its number to a later one.
+        // The inode number of a deleted file may be reused by a later one.
         let before = fs::metadata(&target).expect("there").ino();
         cp(options, &[&source, &path("link")]).succeeded();
         for link in ["link", "below/second"] {
@@ -117,7 +117,7 @@ fn the_file_behind_a_symbolic_link_is_replaced_and_not_the_link() {
     assert!(fs::symlink_metadata(path("link")).expect("there").is_file());
 }
 
-/// What `/dev/stdout` leads to has no name that could be given to another file.
+/// The target of `/dev/stdout` has no name that could be given to another file.
 #[test]
 fn an_open_descriptor_is_written_to() {
     let folder = disk_folder();
@@ -155,7 +155,7 @@ fn a_folder_that_is_missing_is_reported_before_anything_is_copied() {
     }
 }
 
-/// `/dev/stdout` and `/dev/disk/by-id/…` are links, too: who names one means what is behind it.
+/// `/dev/stdout` and `/dev/disk/by-id/…` are links, too: an operand stands for its target.
 #[test]
 fn a_link_that_leads_to_a_device_or_a_fifo_is_written_through() {
     let folder = disk_folder();

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::copying::{CopyReport, MIB, cp, file, len, start_cp};
 use underpass_testkit::{content, disk_folder};
 
-/// Slow enough to be met in the middle.
+/// Slow enough for the copy to be interrupted in the middle.
 const SLOW: [&str; 2] = ["--reflink=never", "--bwlimit=8M"];
 
 #[test]

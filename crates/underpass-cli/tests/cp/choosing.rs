@@ -1,4 +1,4 @@
-//! What takes part, what would be done, and how fast.
+//! Selection of files, dry runs, and rate limits.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -25,7 +25,7 @@ fn sample(root: &Path) {
     symlink("b.c", root.join("link")).expect("a link");
 }
 
-/// Every name below a folder, with all that a copy could change of it.
+/// Returns every name below a folder, with all the metadata that a copy could change.
 fn state(root: &Path) -> Vec<(String, i64, i64, u64)> {
     let stamp = |below: &Path| {
         let now = fs::symlink_metadata(root.join(below)).expect("there");
@@ -63,7 +63,7 @@ fn a_dry_run_reports_what_would_be_done_and_does_nothing() {
         let real = cp(&[options, &["-v"]].concat(), &operands).succeeded();
         let lines = |reported: &str| {
             let names = reported.lines().filter(|line| line.contains(" -> "));
-            // Numbers of backups are known only once they are made.
+            // Numbers of backups are only known once they are made.
             let names = names.map(|line| line.split(" (backup").next().unwrap_or("").to_owned());
             names.collect::<Vec<_>>()
         };

@@ -1,4 +1,4 @@
-//! Signals, a standard output that is gone, and a terminal.
+//! Signals, a closed standard output, and a terminal.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::copying::{MIB, file, len, nameless_len, names, start_cp, underpass};
 use underpass_testkit::{ChildProcess, assert_same_files, content, disk_folder};
 
-/// It ends by the signal, and not by itself: then its code would be another.
+/// Ends a copy by a signal and returns its messages. A copy that ends first has another code.
 #[track_caller]
 fn ends_by(copying: ChildProcess, signal: Signal, code: i32) -> String {
     copying.signal(signal);
@@ -74,7 +74,7 @@ fn ctrl_c_in_an_atomic_copy_leaves_the_old_files_and_nothing_beside() {
     }
     let options = ["-rT", "--atomic", "--reflink=never", "--bwlimit=16M"];
     let mut copying = start_cp(&options, &[path("source"), path("dest")]);
-    // One is complete, another has begun.
+    // One is complete, another has started.
     let replaced = |number: &usize| len(&path(&format!("dest/{number}"))) > 3;
     let process = copying.id();
     copying.until(|| (0..4).any(|number| replaced(&number)) && nameless_len(process) > 0);
@@ -99,7 +99,7 @@ fn ctrl_c_ends_what_has_no_end() {
         let operands = ["/dev/zero", "/dev/null"];
         let mut copying = start_cp(&["--only", only], &operands);
         let process = copying.id();
-        // Signals are caught by then.
+        // Signals are caught from here on.
         copying.until(|| has_open(process, Path::new("/dev/zero")));
         ends_by(copying, Signal::INT, 130);
     }
@@ -121,14 +121,14 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
     file(&source, 1, 100);
     mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).expect("a FIFO");
     for jobs in ["-j1", "-j2"] {
-        // Nobody writes to it.
+        // No writer.
         let mut copying = start_cp(&[jobs], &[&fifo, &dest]);
         let process = copying.id();
         copying.until(|| has_open(process, &fifo));
         ends_by(copying, Signal::INT, 130);
         assert!(!dest.exists(), "nothing came");
 
-        // Somebody does, and then is silent.
+        // A writer that then stays silent.
         let mut copying = start_cp(&[jobs], &[&fifo, &dest]);
         let mut writer = File::options().write(true).open(&fifo).expect("it is read");
         writer.write_all(b"so far").expect("it is read");
@@ -139,7 +139,7 @@ fn ctrl_c_ends_a_copy_that_waits_for_the_other_end_of_a_fifo() {
         drop(writer);
         fs::remove_file(&dest).expect("ours");
 
-        // Nobody reads from it: the source is open by then, and the FIFO is what comes next.
+        // No reader: the source is open already, and opening the FIFO is the next step.
         for options in [&[jobs][..], &[jobs, "-f"], &[jobs, "--atomic"]] {
             let mut copying = start_cp(options, &[&source, &fifo]);
             let process = copying.id();
@@ -193,7 +193,7 @@ fn unread_output_does_not_stop_a_copy() {
     }
 }
 
-/// A terminal: who looks, and what a program is given.
+/// Returns both ends of a terminal: the observer's and the program's.
 fn terminal(columns: u16) -> (File, OwnedFd) {
     let looks = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&looks).expect("ours");
@@ -215,7 +215,7 @@ fn terminal(columns: u16) -> (File, OwnedFd) {
     (looks.into(), program.into())
 }
 
-/// What a terminal of so many columns is shown of a copy of 12 MiB that takes a second and a half.
+/// Returns the output on a terminal with this width during a copy of 12 MiB that takes 1.5 s.
 fn shown_on_terminal(columns: u16) -> String {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);
@@ -227,7 +227,7 @@ fn shown_on_terminal(columns: u16) -> String {
         .args([&source, &path("dest")]);
     command.env("TERM", "xterm").stderr(Stdio::from(program));
     let mut child = command.spawn().expect("the tool starts");
-    // The other end is the program's alone now: reading fails once it has ended.
+    // Only the program has the other end open now: reading fails once it has ended.
     drop(command);
     let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(read @ 1..) = looks.read(&mut piece) {

@@ -12,7 +12,7 @@ use underpass_testkit::{content, disk_folder};
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Data here and there in a file of that length.
+/// Writes data at a few offsets in a file of that length.
 fn islands(path: &Path, len: u64, offsets: &[u64]) {
     let file = File::create_new(path).expect("a new file");
     file.set_len(len).expect("a long one");
@@ -65,7 +65,7 @@ fn more_than_32_bits_of_bytes() {
         ("splice", &["--only=splice", "--verify"]),
         ("atomic", &["--atomic", "--resume", "--verify"]),
     ] {
-        // A copy that moved the holes' bytes would allocate blocks for them, or count them.
+        // A copy that moved the bytes of holes would allocate blocks for them, or count them.
         cp(options, &[path("source"), path(way)]).succeeded();
         has_islands(&path(way), all, &offsets);
     }
@@ -89,7 +89,7 @@ fn ten_tebibytes_of_nothing_take_no_time() {
         cp(options, &[path("source"), path("dest")]).succeeded();
         has_islands(&path("dest"), 10 * TIB, &offsets);
     }
-    // The first island differs: found, cut off, and copied anew.
+    // The first island differs: it is detected, truncated, and copied again.
     let dest = File::options()
         .write(true)
         .open(path("dest"))

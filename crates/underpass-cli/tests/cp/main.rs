@@ -1,5 +1,5 @@
-//! `underpass cp` as a process: what it adds to GNU's, and what it does while files change, end or
-//! are in the way. Nothing here needs more than a folder to write to.
+//! `underpass cp` as a process: its additions to GNU cp, and its behaviour when files change, end
+//! early or are in the way. Nothing here needs more than a folder to write to.
 
 #[path = "../support/copying.rs"]
 mod copying;

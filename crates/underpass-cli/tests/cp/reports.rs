@@ -105,6 +105,40 @@ fn explain_names_the_mechanism_that_was_used() {
 }
 
 #[test]
+fn explain_sums_up_a_tree_in_a_few_lines() {
+    let folder = disk_folder();
+    let path = |name: &str| folder.path().join(name);
+    sample(&path("source"));
+    let options = ["-rT", "--explain=summary", "--only=sendfile", "-j1"];
+    let ran = cp(&options, &[path("source"), path("dest")]).succeeded();
+    let lines: Vec<_> = ran.output.lines().collect();
+    let [moved, clone, range, splice, pipe, summary] = lines[..] else {
+        panic!("{ran:?}");
+    };
+    // The first one in each folder is empty.
+    assert!(moved.starts_with("sendfile: 430 files, "), "{moved}");
+    for (line, name) in [(clone, "clone"), (range, "copy_range"), (splice, "splice")] {
+        let reason = format!("not {name}: another mechanism was requested: 430 files: '");
+        assert!(line.starts_with(&reason), "{line}");
+        assert_eq!(line.matches("/below/f").count(), 3, "{line}");
+        assert!(line.ends_with(", …"), "{line}");
+    }
+    assert!(pipe.starts_with("not read_write: "), "{pipe}");
+    assert!(
+        summary.starts_with("summary: 450 files, 61 folders copied; "),
+        "{summary}"
+    );
+    let ran = cp(
+        &["-v", "--explain=summary"],
+        &[&path("source/1/below/f1"), &path("one")],
+    );
+    assert!(
+        ran.output.starts_with('\''),
+        "names are printed, too: {ran:?}"
+    );
+}
+
+#[test]
 fn problems_are_reported_by_json_and_on_standard_error() {
     let folder = disk_folder();
     let path = |name: &str| folder.path().join(name);

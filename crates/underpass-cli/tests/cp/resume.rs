@@ -1,14 +1,15 @@
-//! `--resume`: bytes that are there and right stay; nothing else is trusted.
+//! `--resume`: bytes that are present and correct stay; nothing else is trusted.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::copying::{CopyReport, MIB, cp, file, len, moved, nameless_len, names, start_cp};
+use crate::copying::{CopyReport, MIB, cp, file, len, moved, nameless_len, names, start_cp, tree};
 use underpass_testkit::{assert_same_files, content, disk_folder, sha256_file};
 
-/// Goes on with `dest`. How many bytes stayed, and how many were copied.
+/// Resumes the copy to `dest`. Returns the bytes that stayed and the bytes that were copied.
 #[track_caller]
 fn go_on(options: &[&str], source: &Path, dest: &Path) -> (u64, u64) {
     let options = [&["--resume", "--json"], options].concat();
@@ -26,7 +27,7 @@ fn a_copy_that_was_killed_is_gone_on_with() {
     let len_all = 24 * MIB + 12_345;
     let source = file(&path("source"), 1, len_all);
     let dest = path("dest");
-    // The first part comes at once, the others after a tenth of a second each.
+    // The first part comes immediately, the others after a tenth of a second each.
     for share in [1, 5, 9, 14, 20] {
         let options = ["--resume", "--reflink=never", "--bwlimit=40M"];
         let mut copying = start_cp(&options, &[&source, &dest]);
@@ -133,4 +134,52 @@ fn a_tree_is_gone_on_with_file_by_file() {
     let summary = ran.objects().pop().expect("a summary");
     assert_eq!(moved(&summary), 200_000);
     assert_eq!(summary["resumed_bytes"], 1_800_000);
+}
+
+#[test]
+fn names_of_one_file_stay_with_their_content_and_no_other_file_gets_it() {
+    for jobs in ["-j1", "-j4"] {
+        let folder = disk_folder();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("source")).expect("a folder");
+        for (one, other) in [("a", "c"), ("b", "d"), ("e", "f")] {
+            file(&path("source").join(one), u64::from(one == "e"), MIB);
+            fs::hard_link(path("source").join(one), path("source").join(other)).expect("a name");
+        }
+        let operands = [path("source"), path("dest")];
+        let resume = || {
+            let ran = cp(&["-aT", "--resume", "--json", jobs], &operands).succeeded();
+            assert!(tree(&path("source")) == tree(&path("dest")), "{jobs}");
+            let inode = |name: &str| fs::metadata(path("dest").join(name)).expect("there").ino();
+            let [a, b, c, d, e, f] = ["a", "b", "c", "d", "e", "f"].map(inode);
+            assert!(a == c && b == d && e == f && a != b, "{jobs}");
+            let summary = ran.objects().pop().expect("a summary");
+            let resumed = summary["resumed_bytes"].as_u64().expect("a number");
+            (moved(&summary) / MIB, resumed / MIB, a)
+        };
+        assert_eq!(resume().0, 3, "all is new");
+        let (copied, resumed, inode) = resume();
+        assert_eq!((copied, resumed), (0, 3), "all is there");
+        assert_eq!(resume().2, inode, "and stays");
+        let ran = cp(&["-aTv", "--resume", jobs], &operands).succeeded();
+        assert!(!ran.output.contains("removed"), "{ran:?}");
+        // Equal content, and another file.
+        for (one, other) in [("a", "b"), ("c", "d")] {
+            fs::remove_file(path("dest").join(other)).expect("a copy");
+            fs::hard_link(path("dest").join(one), path("dest").join(other)).expect("a name");
+        }
+        fs::remove_file(path("dest/c")).expect("a copy");
+        fs::remove_file(path("dest/d")).expect("a copy");
+        // Where a name that is missing comes first, that is the copy.
+        assert!((1..=2).contains(&resume().0), "{jobs}");
+        // What has a name elsewhere keeps its content there.
+        fs::write(path("dest/e"), "other content").expect("room");
+        fs::remove_file(path("dest/f")).expect("a copy");
+        fs::hard_link(path("dest/e"), path("elsewhere")).expect("a name");
+        assert_eq!(resume().0, 1);
+        assert_eq!(
+            fs::read(path("elsewhere")).expect("there"),
+            b"other content"
+        );
+    }
 }

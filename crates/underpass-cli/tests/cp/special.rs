@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use crate::copying::{CopyReport, MIB, cp, file, len, start_cp, tree, underpass};
 use underpass_testkit::{assert_same_files, content, disk_folder};
 
-/// What stays the same while it is looked at twice.
+/// Files that do not change between two reads.
 const PROC: [&str; 4] = [
     "/proc/version",
     "/proc/filesystems",
@@ -19,7 +19,7 @@ const PROC: [&str; 4] = [
     "/proc/sys/kernel/ostype",
 ];
 
-/// Of a page by their size, of less by their content.
+/// Files with the size of a page, but less content.
 const SYS: [&str; 4] = [
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/kernel/profiling",

@@ -5,10 +5,13 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::fs::XattrFlags;
+
 use crate::copying::{CopyReport, cp, file, moved, names, set_mode, tree, underpass};
-use underpass_testkit::{ChildProcess, disk_folder, run};
+use underpass_testkit::{ChildProcess, assert_same_files, disk_folder, run};
 
 #[test]
 fn parents_that_were_there_keep_their_metadata_and_new_ones_get_it() {
@@ -187,6 +190,74 @@ fn the_umask_takes_what_it_takes_from_new_files_alone() {
     }
 }
 
+/// A default access control list whose owner, group and others may read and enter, not write.
+const READ_ONLY_LIST: &[u8] = &[
+    2, 0, 0, 0, 1, 0, 5, 0, 255, 255, 255, 255, 4, 0, 5, 0, 255, 255, 255, 255, 32, 0, 5, 0, 255,
+    255, 255, 255,
+];
+
+/// As GNU's since 9.10, also where the copy is made by an ordinary user.
+#[test]
+fn folders_are_filled_and_have_their_modes_where_the_umask_takes_bits_of_the_owner() {
+    let root = rustix::process::geteuid().is_root();
+    let users = [Some(65_534)].into_iter().filter(|_| root).chain([None]);
+    for user in users {
+        for (umask, options, list, kept) in [
+            (0o222, "-r", false, 0o1555),
+            (0o333, "-r", false, 0o1444),
+            (0o700, "-r", false, 0o1077),
+            (0o777, "-r", false, 0o1000),
+            (0o222, "-r --preserve=ownership", false, 0o1555),
+            (0o700, "-r --preserve=ownership", false, 0o1077),
+            (0o333, "-r --preserve=timestamps", false, 0o1444),
+            (0o700, "-r --no-preserve=mode", false, 0o1077),
+            (0o777, "-a", false, 0o1777),
+            (0o222, "-r --parents", false, 0o1555),
+            (0o700, "-r --parents --preserve=ownership", false, 0o1077),
+            (0o777, "-a --parents", false, 0o1777),
+            (0o777, "-r", true, 0o1555),
+            (0o777, "-r --parents", true, 0o1555),
+        ] {
+            let folder = disk_folder();
+            let path = |name: &str| folder.path().join(name);
+            fs::create_dir_all(path("source/a/b")).expect("folders");
+            file(&path("source/a/b/file"), 1, 10);
+            fs::create_dir(path("dest")).expect("a folder");
+            for name in ["source/a/b", "source/a"] {
+                // What others write to is not theirs to remove.
+                set_mode(&path(name), 0o1777);
+            }
+            set_mode(&path("dest"), 0o777);
+            if list {
+                let (name, flags) = ("system.posix_acl_default", XattrFlags::empty());
+                rustix::fs::setxattr(path("dest"), name, READ_ONLY_LIST, flags).expect("a list");
+            }
+            let script = format!("umask {umask:o}; exec \"$0\" cp {options} source/a dest");
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]);
+            set_mode(folder.path(), 0o755);
+            user.map(|user| shell.uid(user).gid(user));
+            let case = format!("{umask:o} {options} {list} {user:?}");
+            let ran = run(shell.current_dir(folder.path()));
+            assert_eq!((ran.code, &*ran.errors), (Some(0), ""), "{case}");
+            let top = match path("dest/source").exists() {
+                true => ["dest/source", "dest/source/a", "dest/source/a/b"].as_slice(),
+                false => &["dest/a", "dest/a/b"],
+            };
+            for name in top {
+                let mode = fs::metadata(path(name)).expect(name).permissions().mode() & 0o7777;
+                if name.ends_with(['a', 'b']) {
+                    assert_eq!(mode, kept, "{case} {name}");
+                }
+                set_mode(&path(name), 0o755);
+            }
+            let copied = path(top[top.len() - 1]).join("file");
+            set_mode(&copied, 0o644);
+            assert_same_files(&path("source/a/b/file"), &copied);
+        }
+    }
+}
+
 #[test]
 fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
     let folder = disk_folder();
@@ -229,7 +300,7 @@ fn names_of_one_file_in_a_thousand_folders_stay_names_of_one_file() {
     assert_eq!(apart.nlink(), 1, "where nobody asked for links");
 }
 
-/// As GNU's: the other names of the source become names of what was kept, which may be a link.
+/// As in GNU cp: other names of the source become links to the kept file, which may be a symlink.
 #[test]
 fn names_of_a_file_that_is_kept_because_it_is_newer_become_names_of_that() {
     let folder = disk_folder();
@@ -291,7 +362,7 @@ fn a_tree_can_be_copied_from_within_and_onto_itself_it_can_not() {
     assert!(tree(&path("source")) == before);
 }
 
-/// As GNU's does, which opens one folder after the other.
+/// As in GNU cp, which opens one folder after the other.
 #[test]
 fn a_folder_of_two_operands_is_refused_by_the_name_of_its_copy() {
     let folder = disk_folder();
@@ -336,7 +407,7 @@ fn few_descriptors_are_enough_for_a_deep_tree() {
     }
 }
 
-/// GNU's test abuse.sh: a copy would write wherever the link of an earlier operand leads.
+/// GNU's test abuse.sh: a copy would write to the target of a link made for an earlier operand.
 #[test]
 fn nothing_is_copied_through_a_link_that_was_just_made() {
     for leads_to in ["nowhere", "there"] {

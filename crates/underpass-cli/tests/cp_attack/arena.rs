@@ -1,10 +1,10 @@
-//! Where copies are attacked: a source, a destination, and a forbidden place beside them.
+//! The setting of attacks: a source, a destination, and a forbidden folder next to them.
 //!
-//!     src/            what is copied, with folders and files that get swapped
-//!     dst/            where to; dst/src is the copy
-//!     canary          copied first: once its copy is there, cp has begun
-//!     spare/          what the attacker swaps names with: links to the forbidden place
-//!     forbidden/      has the same names as src, and is no operand
+//!     src/            the source, with folders and files that get swapped
+//!     dst/            the destination; dst/src is the copy
+//!     canary          copied first: once its copy exists, cp has started
+//!     spare/          links to the forbidden folder, for the attacker to swap in
+//!     forbidden/      has the same names as src, and is not an operand
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +12,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// In every file of the forbidden place.
+/// The content of every file in the forbidden folder.
 const MARKER: &str = "nobody may see this";
-/// A name that is in the forbidden place only.
+/// A name that exists in the forbidden folder only.
 const TELLTALE: &str = "telltale";
 
 pub(crate) const FOLDERS: [&str; 5] = ["d0", "d0/e0", "d0/e0/g0", "d1", "d2"];
@@ -34,7 +34,7 @@ pub(crate) const FILES: [&str; 12] = [
     "d2/f1",
 ];
 
-/// What is in the place of the copy before cp runs.
+/// The state of the destination before cp runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     New,
@@ -72,13 +72,13 @@ impl Arena {
         self.folder.path()
     }
 
-    /// Whether cp has begun. What was there before is no trick of the attacker's: `cp` writes
-    /// through a link that it finds.
+    /// Returns whether cp has started. A link made earlier would prove nothing: `cp` writes through
+    /// existing links.
     pub(crate) fn has_begun(&self) -> bool {
         self.path("dst/canary").exists()
     }
 
-    /// Makes everything anew but the forbidden place.
+    /// Recreates everything except the forbidden folder.
     pub(crate) fn reset(&self, destination: Destination) {
         for name in ["src", "dst", "spare"] {
             match fs::remove_dir_all(self.path(name)) {
@@ -101,7 +101,7 @@ impl Arena {
         }
     }
 
-    /// What has gone wrong so far.
+    /// Returns a description of the first violation, if any.
     pub(crate) fn breach(&self) -> Option<String> {
         let now = state(&self.path("forbidden"));
         if now != self.forbidden {
@@ -110,7 +110,7 @@ impl Arena {
                 .find(|(path, state)| self.forbidden.get(*path) != Some(state));
             return Some(format!("the forbidden place is another one: {changed:?}"));
         }
-        // What the attacker has taken away is looked at as well.
+        // Entries that the attacker has moved away are searched as well.
         ["dst", "spare", "src"]
             .iter()
             .find_map(|name| leak(&self.path(name)))
@@ -127,7 +127,7 @@ fn plant(tree: &Path, content: impl Fn(&str) -> String) {
     }
 }
 
-/// Every name with its content and all that a copy could set.
+/// Returns every name with its content and all metadata that a copy could set.
 fn state(tree: &Path) -> BTreeMap<PathBuf, String> {
     let mut states = BTreeMap::new();
     let mut waiting = vec![tree.to_owned()];
@@ -154,7 +154,7 @@ fn state(tree: &Path) -> BTreeMap<PathBuf, String> {
     states
 }
 
-/// Something of the forbidden place below a folder.
+/// Returns a file with content of the forbidden folder below a folder, if any.
 fn leak(tree: &Path) -> Option<String> {
     let kind = fs::symlink_metadata(tree).ok()?.file_type();
     if kind.is_file() {

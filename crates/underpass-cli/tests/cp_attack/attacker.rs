@@ -1,4 +1,4 @@
-//! Somebody who swaps names for links to the forbidden place, as fast as he can.
+//! An attacker that swaps names for links to the forbidden folder, as fast as possible.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use rustix::fs::{
 use super::arena::{Arena, FILES, FOLDERS};
 use underpass_testkit::SeededRandom;
 
-/// What the attacker needs to know.
+/// The state shared with the attacker.
 #[derive(Debug)]
 pub(crate) struct Attack<'a> {
     pub(crate) arena: &'a Arena,
-    /// Held for writing while the arena is made anew.
+    /// Held for writing while the arena is recreated.
     pub(crate) peace: &'a RwLock<()>,
     pub(crate) over: &'a AtomicBool,
     pub(crate) swaps: &'a AtomicU64,
 }
 
-/// A name, and what it is swapped with.
+/// A name, and its replacement.
 #[derive(Debug)]
 struct Prey {
     /// The folder it is in, below the arena.
     folder: PathBuf,
     name: &'static str,
     spare: PathBuf,
-    /// Where a link to put there leads.
+    /// The target of the link.
     forbidden: PathBuf,
     place: Place,
 }
@@ -45,7 +45,7 @@ enum Place {
 }
 
 impl Attack<'_> {
-    /// Attacks until it is over.
+    /// Attacks until `over` is set.
     pub(crate) fn run(&self, seed: u64) {
         let mut random = SeededRandom::new(seed);
         let prey = self.prey();
@@ -60,7 +60,7 @@ impl Attack<'_> {
             };
             if self.swap(folder.as_fd(), prey) {
                 self.swaps.fetch_add(1, Ordering::Relaxed);
-                // So long a name leads astray.
+                // The name leads astray for this long.
                 for _ in 0..random.below(4000) {
                     std::hint::spin_loop();
                 }
@@ -79,7 +79,7 @@ impl Attack<'_> {
                     (false, "src") => Place::Source,
                     (false, _) => Place::Destination,
                 };
-                // The operand itself may be a link: then that is meant.
+                // A symbolic link as the operand itself is followed on purpose.
                 if *name == "." && side == "src" {
                     continue;
                 }
@@ -102,8 +102,8 @@ impl Attack<'_> {
         all
     }
 
-    /// The folder of a name, itself and not what somebody has put in its place: this attacker
-    /// leads others astray, and keeps to the path.
+    /// Opens the folder of a name, but not through a link: the attacker must not be misled by its
+    /// own links.
     fn folder(&self, prey: &Prey) -> Option<OwnedFd> {
         let place = OFlags::PATH | OFlags::CLOEXEC;
         let arena = open(self.arena.folder(), place, Mode::empty()).ok()?;
@@ -116,7 +116,7 @@ impl Attack<'_> {
         if exchange(folder, prey) {
             return true;
         }
-        // Nothing is there yet: a link is planted, to a file or to nothing.
+        // Nothing exists yet: a link is planted, to a file or to nothing.
         let new = self.arena.path("forbidden/new");
         let target = if prey.name == "f1" {
             &new
@@ -127,7 +127,7 @@ impl Attack<'_> {
     }
 }
 
-/// What was planted is taken away; what was swapped goes back.
+/// Removes a planted link, or swaps the name back.
 fn restore(folder: BorrowedFd<'_>, prey: &Prey) {
     if !is_link(CWD, &prey.spare) {
         exchange(folder, prey);

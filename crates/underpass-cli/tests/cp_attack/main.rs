@@ -1,10 +1,12 @@
-//! Copies while an attacker swaps folders and files of both trees for symbolic links to a place
-//! that is no operand. As root, so that permissions stop neither side: nothing there may change,
-//! and nothing of it may be copied.
+//! Copies while an attacker swaps folders and files of both trees for symbolic links to a folder
+//! that is not an operand. Both run as root, so that permissions stop neither: nothing in that
+//! folder may change, and nothing of it may be copied.
 
 mod arena;
 mod attacker;
 mod planter;
+#[path = "../support/sshfs.rs"]
+mod sshfs;
 
 use std::fs;
 use std::io;
@@ -16,10 +18,10 @@ use std::time::Instant;
 
 use arena::{Arena, Destination};
 use attacker::Attack;
-use planter::Trap;
+use planter::{Ground, Trap};
 use underpass_testkit::{ExitReport, WAIT_MAX, run};
 
-/// Ways to copy, each of which has its part of the time.
+/// Ways to copy, each of which gets its share of the time.
 const WAYS: [&[&str]; 8] = [
     &["-r", "-j", "1"],
     &["-r", "-j", "4"],
@@ -31,8 +33,8 @@ const WAYS: [&[&str]; 8] = [
     &["-r", "-b", "--fsync"],
 ];
 
-/// How often each way is attacked at least, with a destination that is new and with one that is
-/// there: copies, and swaps during them.
+/// Minimum number of copies for each way, with a new destination and with an existing one, and of
+/// swaps during them.
 const RUNS: usize = 7;
 const SWAPS: u64 = 1_000;
 
@@ -67,7 +69,7 @@ fn nothing_is_written_or_read_outside_of_the_operands() {
     assert!(swaps > runs as u64, "only {swaps} swaps in {runs} runs");
 }
 
-/// Whoever opens a path that he has looked at before loses to this attacker.
+/// A program that opens a path after checking it loses to this attacker.
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn a_copier_that_goes_by_paths_is_led_astray() {
@@ -77,7 +79,7 @@ fn a_copier_that_goes_by_paths_is_led_astray() {
         let until = Instant::now() + WAIT_MAX;
         while breach.is_none() && Instant::now() < until {
             ((), breach) = one(&arena, peace, Destination::New, || {
-                // The attacker is in its way, too.
+                // The attacker hinders this copy, too.
                 let _ = fs::copy(arena.path("canary"), arena.path("dst/canary"));
                 let _ = copy_by_paths(&arena.path("src"), &arena.path("dst/src"));
             });
@@ -86,18 +88,28 @@ fn a_copier_that_goes_by_paths_is_led_astray() {
     assert!(breach.is_some(), "nothing happened in {swaps} swaps");
 }
 
-/// How often a copy over an existing folder is attacked as it begins; `UNDERPASS_CP_PLANTED` sets
-/// another number.
+/// Number of copies over an existing folder that are attacked at the start; `UNDERPASS_CP_PLANTED`
+/// overrides it.
 const PLANTED_RUNS: usize = 40;
 
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn links_planted_as_a_copy_begins_are_not_followed() {
+    planted_links_are_not_followed(Ground::Disk);
+}
+
+#[test]
+#[ignore = "needs root, mounts, sshfs and sftp-server; run by cargo xtask test"]
+fn links_planted_behind_fuse_are_not_followed_either() {
+    planted_links_are_not_followed(Ground::Fuse);
+}
+
+fn planted_links_are_not_followed(ground: Ground) {
     let runs = std::env::var("UNDERPASS_CP_PLANTED");
     let runs = runs.map_or(PLANTED_RUNS, |runs| runs.parse().expect("a number"));
     let (mut planted, mut sprung) = (0, 0);
     for number in 0..runs {
-        let (trap, over) = (Trap::new(), AtomicBool::new(false));
+        let (trap, over) = (Trap::new(ground), AtomicBool::new(false));
         let watch = trap.watch();
         let way = ["-j1", "-j4", "--verify"][number % 3];
         std::thread::scope(|scope| {
@@ -119,12 +131,12 @@ fn links_planted_as_a_copy_begins_are_not_followed() {
     assert_eq!(sprung, 0, "of {runs} runs");
 }
 
-/// A link that was there before is followed, as GNU's does, however short before.
+/// A link that existed before is followed, as GNU cp does, however recently it was made.
 #[test]
 #[ignore = "needs root; run by cargo xtask test"]
 fn links_made_just_before_a_copy_are_followed() {
     for _ in 0..PLANTED_RUNS {
-        let trap = Trap::new();
+        let trap = Trap::new(Ground::Disk);
         fs::rename(trap.path("spare/0"), trap.path("dst/0")).expect("ours");
         let mut cp = Command::new(env!("CARGO_BIN_EXE_underpass"));
         let report = run(cp
@@ -140,7 +152,7 @@ fn copy_by_paths(source: &Path, dest: &Path) -> io::Result<()> {
     for entry in fs::read_dir(source)? {
         let entry = entry?;
         let (from, to) = (entry.path(), dest.join(entry.file_name()));
-        // One that was swapped keeps the others from nothing.
+        // A swapped entry does not stop the others.
         let _ = match entry.file_type()?.is_dir() {
             true => copy_by_paths(&from, &to),
             false => fs::copy(&from, &to).map(drop),
@@ -149,7 +161,7 @@ fn copy_by_paths(source: &Path, dest: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// One copy in an arena that was made anew, and what went wrong; the attacker waits meanwhile.
+/// Makes one copy in a recreated arena and returns any violation; the attacker waits meanwhile.
 fn one<T>(
     arena: &Arena,
     peace: &RwLock<()>,
@@ -165,7 +177,7 @@ fn one<T>(
     (copied, arena.breach())
 }
 
-/// Runs `work` beside two attackers; how often they have swapped something.
+/// Runs `work` while two attackers run; returns the number of swaps.
 fn attacked(arena: &Arena, work: impl FnOnce(&RwLock<()>, &AtomicU64)) -> u64 {
     let (peace, over, swaps) = (RwLock::new(()), AtomicBool::new(false), AtomicU64::new(0));
     arena.reset(Destination::New);
@@ -191,7 +203,7 @@ fn copy(arena: &Arena, way: &[&str]) -> ExitReport {
     run(cp.current_dir(arena.folder()))
 }
 
-/// An attack may make a copy fail, and nothing worse.
+/// Returns a failure other than exit code 1, such as a panic; an attack may make a copy fail.
 fn unseemly(report: &ExitReport) -> Option<String> {
     let is_seemly = matches!(report.code, Some(0 | 1)) && !report.errors.contains("panicked");
     (!is_seemly).then(|| format!("{report:?}"))

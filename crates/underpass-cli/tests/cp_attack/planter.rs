@@ -1,5 +1,5 @@
-//! Somebody who waits for a copy to begin, and then plants links in the existing destination at
-//! once: within the same tick of the clock that stamps inodes.
+//! An attacker that waits until a copy starts, and then plants links in the existing destination
+//! immediately: within the same tick of the clock that stamps inodes.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -9,51 +9,69 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
+use super::sshfs::{Mounted, by_sshfs};
+
 /// The names of the files that are copied.
 const FILES: usize = 24;
 
-/// What nobody may overwrite.
+/// The content that must not be overwritten.
 const SECRET: &str = "secret";
 
-/// A tree that is copied over another one, and what links lead to.
+/// A tree that is copied over another one, and the target of the links.
 pub(crate) struct Trap {
-    folder: tempfile::TempDir,
+    /// Where the folder is mounted, if it is.
+    _mounted: Option<Mounted>,
+    path: PathBuf,
+    _folders: [tempfile::TempDir; 2],
+}
+
+/// Where a trap is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    Disk,
+    Fuse,
 }
 
 impl Trap {
-    pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-        let trap = Self { folder };
+    pub(crate) fn new(ground: Ground) -> Self {
+        let folder = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let folders = [folder(), folder()];
+        let [disk, fuse] = [&folders[0], &folders[1]].map(tempfile::TempDir::path);
+        let trap = Self {
+            _mounted: (ground == Ground::Fuse).then(|| by_sshfs(disk, fuse)),
+            path: match ground {
+                Ground::Disk => disk.to_owned(),
+                Ground::Fuse => fuse.to_owned(),
+            },
+            _folders: folders,
+        };
         for name in ["src", "dst", "spare"] {
             fs::create_dir(trap.path(name)).expect("room");
         }
         for number in 0..FILES {
             fs::write(trap.path("src").join(number.to_string()), "copied").expect("room");
             fs::write(trap.path("dst").join(number.to_string()), "old").expect("room");
-            symlink(
-                trap.path("secret"),
-                trap.path("spare").join(number.to_string()),
-            )
-            .expect("room");
+            let link = trap.path("spare").join(number.to_string());
+            symlink("secret", link).expect("room");
         }
-        fs::write(trap.path("secret"), SECRET).expect("room");
+        fs::write(trap.path("dst/secret"), SECRET).expect("room");
         trap
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.path.join(name)
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+        &self.path
     }
 
-    /// Whether something was written through a link that was planted.
+    /// Returns whether something was written through a planted link.
     pub(crate) fn is_sprung(&self) -> bool {
-        fs::read_to_string(self.path("secret")).expect("it is there") != SECRET
+        fs::read_to_string(self.path("dst/secret")).expect("it is there") != SECRET
     }
 
-    /// Watches both trees: what happens from now on is seen.
+    /// Watches both trees, starting now.
     pub(crate) fn watch(&self) -> OwnedFd {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
         let any = WatchFlags::OPEN | WatchFlags::ACCESS | WatchFlags::MODIFY;
@@ -63,8 +81,8 @@ impl Trap {
         watch
     }
 
-    /// Plants all links as soon as either tree is touched, unless that takes until `over`. Returns
-    /// how many were planted.
+    /// Plants all links as soon as either tree is touched, or gives up when `over` is set. Returns
+    /// the number of links planted.
     pub(crate) fn plant(&self, watch: &OwnedFd, over: &AtomicBool) -> usize {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
         while !over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! A case: a world, who runs cp in it, and with which arguments.
+//! A case: a world, the user that runs cp in it, and the arguments.
 
 use super::options::{self, Drawn};
 use super::trees::{Content, Kind, join};
@@ -15,10 +15,10 @@ pub(crate) struct Case {
     pub(crate) environment: Vec<(&'static str, &'static str)>,
     /// Options and operands; `@/` is replaced by the world's path.
     pub(crate) arguments: Vec<Vec<u8>>,
-    /// What the answers to `-i` are.
+    /// The answers to the questions of `-i`.
     pub(crate) answers: &'static str,
     pub(crate) drawn: Drawn,
-    /// Whether ours copies several files at once.
+    /// Whether our cp copies several files at a time.
     pub(crate) jobs: Jobs,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Jobs {
 }
 
 impl Case {
-    /// The case of a number: always the same one.
+    /// Returns the case with a number, which is always the same.
     pub(crate) fn of(seed: u64, number: u64) -> Self {
         let rng = &mut SeededRandom::of_case(seed, number);
         let user = if rng.chance(65) {
@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// Whether both programs write the lines of standard output in the same order.
+    /// Returns whether both programs write the lines of standard output in the same order.
     pub(crate) fn is_ordered(&self) -> bool {
         !self.drawn.is_recursive()
     }
@@ -93,8 +93,8 @@ fn environment(rng: &mut SeededRandom) -> Vec<(&'static str, &'static str)> {
     environment
 }
 
-/// Reading a FIFO that nobody writes to waits for ever; a few cases see to it that both do. Of
-/// what can't be read there is less, too.
+/// Replaces most FIFOs, since reading one without a writer blocks for ever; a few cases test that
+/// both programs do. Replaces many of the other files that can't be read, too.
 fn unblock(rng: &mut SeededRandom, world: &mut World, drawn: &Drawn) {
     if drawn.is_recursive() && !drawn.has("--copy-contents") {
         return;
@@ -111,7 +111,7 @@ fn unblock(rng: &mut SeededRandom, world: &mut World, drawn: &Drawn) {
     }
 }
 
-/// Options in front, in most cases.
+/// Puts the options before the operands, in most cases.
 fn arguments(rng: &mut SeededRandom, drawn: &Drawn, operands: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut arguments = drawn.arguments.clone();
     if rng.chance(12) && !drawn.has("-S") {
@@ -126,7 +126,7 @@ fn arguments(rng: &mut SeededRandom, drawn: &Drawn, operands: Vec<Vec<u8>>) -> V
     arguments
 }
 
-/// Draws what is copied to where; `-t` and `-T` are added to the options.
+/// Draws sources and destination; `-t` and `-T` are added to the options.
 fn operands(rng: &mut SeededRandom, world: &World, drawn: &mut Drawn) -> Vec<Vec<u8>> {
     let mut sources = sources(rng, world, drawn.is_recursive());
     if rng.chance(1) {
@@ -214,7 +214,7 @@ fn source(rng: &mut SeededRandom, world: &World, is_recursive: bool) -> Vec<u8> 
     }
 }
 
-/// Something deeper down.
+/// Draws a path further down.
 fn below_here(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     let below: Vec<&[u8]> = world
         .nodes
@@ -224,7 +224,7 @@ fn below_here(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     rng.pick(&below).to_vec()
 }
 
-/// A name that looks like an option has `./` in front of it, but in a few cases.
+/// Prefixes a name that looks like an option with `./`, except in a few cases.
 fn undashed(rng: &mut SeededRandom, name: Vec<u8>) -> Vec<u8> {
     match name.first() {
         Some(b'-') if rng.chance(90) => join(b".", &name),
@@ -232,7 +232,7 @@ fn undashed(rng: &mut SeededRandom, name: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// A folder to copy into, or what should have been one.
+/// Draws a folder to copy into, or a name that is not a folder.
 fn folder(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     let folders: [(u32, &[u8]); 11] = [
         (60, b"dst"),
@@ -253,7 +253,7 @@ fn folder(rng: &mut SeededRandom, world: &World) -> Vec<u8> {
     }
 }
 
-/// The name of a copy.
+/// Draws the name of a copy.
 fn target(rng: &mut SeededRandom, world: &World, sources: &[Vec<u8>]) -> Vec<u8> {
     let names: [&[u8]; 6] = [
         b"new",

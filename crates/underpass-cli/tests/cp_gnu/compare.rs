@@ -1,4 +1,4 @@
-//! What two runs of a case differ in.
+//! Differences between two runs of a case.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,21 +7,21 @@ use super::look::{Entry, shown};
 use super::run::Outcome;
 use super::trees::Node;
 
-/// How far numbers of blocks (of 512 bytes) may be apart: what a file system keeps beside data.
+/// Allowed difference in blocks (of 512 bytes), which a file system may use for other than data.
 const BLOCKS_APART: u64 = 32;
 
-/// One thing that differs.
+/// A single difference.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// Below the world; none for output.
+    /// The path below the world; `None` for output.
     pub(crate) path: Option<Vec<u8>>,
-    /// `exit`, `stdout`, `stderr`, `missing`, `extra`, or what of a name it is.
+    /// `exit`, `stdout`, `stderr`, `missing`, `extra`, or an attribute of a name.
     pub(crate) what: String,
     pub(crate) gnu: String,
     pub(crate) ours: String,
 }
 
-/// Everything in which ours differs from GNU's.
+/// Returns all differences between our cp's outcome and GNU's.
 pub(crate) fn compare(case: &Case, gnu: &Outcome, ours: &Outcome) -> Vec<Difference> {
     let mut differences = Vec::new();
     let mut said = |what: &str, gnu: String, ours: String| {
@@ -34,12 +34,12 @@ pub(crate) fn compare(case: &Case, gnu: &Outcome, ours: &Outcome) -> Vec<Differe
             });
         }
     };
-    // What a copy that was stopped would have come to is not known.
+    // The outcome of a copy that was stopped is not known.
     if gnu.end == "it hung" {
         return differences;
     }
     said("exit", gnu.end.clone(), ours.end.clone());
-    // Neither is there an order in which a folder meets its own copy.
+    // The order in which a folder meets its own copy is not defined either.
     if is_unsettled(gnu) && is_unsettled(ours) {
         said("depth", depth(gnu).to_owned(), depth(ours).to_owned());
         return differences;
@@ -69,8 +69,8 @@ pub(crate) fn compare(case: &Case, gnu: &Outcome, ours: &Outcome) -> Vec<Differe
     differences
 }
 
-/// Whether a folder was copied into itself, or would have been: what was copied by then depends
-/// on the order in which the file system lists it.
+/// Returns whether a folder was copied into itself, or would have been: the files copied before
+/// that depend on the order in which the file system lists it.
 fn is_unsettled(outcome: &Outcome) -> bool {
     let said = String::from_utf8_lossy(&outcome.stderr);
     let words = [
@@ -82,7 +82,7 @@ fn is_unsettled(outcome: &Outcome) -> bool {
         || outcome.entries.keys().any(|path| is_nested(path))
 }
 
-/// Whether a file may be read under several names, so that it depends on their order which copy
+/// Returns whether a file may be read under several names: their order then determines which copy
 /// gets the time of the first reading.
 fn reads_twice(case: &Case) -> bool {
     let is_second = |node: &Node| node.path.ends_with(b"/second");
@@ -90,7 +90,7 @@ fn reads_twice(case: &Case) -> bool {
     case.drawn.is_recursive() && (follows || case.world.nodes.iter().any(is_second))
 }
 
-/// Whether a folder was copied into itself until no path could be longer.
+/// Reports whether a folder was copied into itself until no path could be longer.
 fn depth(outcome: &Outcome) -> &'static str {
     match outcome.entries.keys().any(|path| path.len() > 2_500) {
         true => "bottomless",
@@ -98,7 +98,7 @@ fn depth(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Whether a folder contains one of the same name, which no world has.
+/// Returns whether a path repeats a name more often than any world does.
 fn is_nested(path: &[u8]) -> bool {
     let mut times: HashMap<&[u8], usize> = HashMap::new();
     for name in path
@@ -133,8 +133,8 @@ fn are_near(one: &str, other: &str) -> bool {
     }
 }
 
-/// The lines, sorted. A question ends a line too: what follows it on the same line depends on the
-/// order of the file system.
+/// Returns the lines, sorted. A question ends a line too, since the text that follows it depends on
+/// the order of the file system.
 fn sorted(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let mut lines: Vec<&str> = text
@@ -145,7 +145,7 @@ fn sorted(output: &[u8]) -> String {
     lines.join("\n")
 }
 
-/// An entry on one line.
+/// Returns an entry on one line.
 pub(crate) fn of_one(entry: &Entry) -> String {
     let states: Vec<_> = entry
         .iter()

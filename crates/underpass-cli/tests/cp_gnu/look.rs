@@ -1,4 +1,4 @@
-//! The state of a world: every name with all its metadata, never through a link.
+//! The state of a world: every name with all its metadata, without following links.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -12,22 +12,22 @@ use sha2::{Digest, Sha256};
 
 use super::trees::{at, join};
 
-/// What is known of a name: by word, the state.
+/// The state of a name, by attribute.
 pub(crate) type Entry = BTreeMap<String, String>;
-/// By path below the world.
+/// Entries by path below the world.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
 
-/// Times from here on were set by the programs: 2010.
+/// Times from 2010 on were set by the programs.
 const NOW_BEGINS: i64 = 1_262_304_000;
 
-/// Longer paths, which folders that are copied into each other lead to, are not looked at: the
-/// kernel takes 4,095 bytes, those of the world's own path included.
+/// Longer paths, which result from copying folders into each other, are skipped: the kernel allows
+/// 4,095 bytes, including the world's own path.
 const PATH_LEN_MAX: usize = 3_500;
 
-/// What distinguishes an inode from a later one with the same number.
+/// Distinguishes an inode from a later one with the same number.
 type Identity = (u64, i64, u32);
 
-/// What a world was before cp ran in it.
+/// The state of a world before cp ran in it.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     /// The first name of every inode, and its time of last change.
@@ -47,7 +47,7 @@ impl Before {
     }
 }
 
-/// Looks at everything there is.
+/// Returns the state of every name.
 pub(crate) fn look(world: &Path, before: &Before) -> io::Result<Entries> {
     let mut entries = Entries::new();
     let mut first_names: HashMap<u64, Vec<u8>> = HashMap::new();
@@ -98,7 +98,7 @@ pub(crate) fn look(world: &Path, before: &Before) -> io::Result<Entries> {
     Ok(entries)
 }
 
-/// Every name below the world, the world itself first.
+/// Returns every path below the world, the world itself first.
 fn paths(world: &Path) -> io::Result<Vec<Vec<u8>>> {
     let mut paths = Vec::new();
     let mut waiting = vec![Vec::new()];
@@ -185,10 +185,10 @@ fn xattrs(path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(xattrs)
 }
 
-/// Bytes, printable and on one line.
+/// Returns bytes in printable form, on one line.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let shown = bytes.escape_ascii().to_string();
-    // The length of a long name has no meaning.
+    // The length of a long name does not matter.
     if shown.len() > 300 {
         format!("{}…({} bytes)", &shown[..120], bytes.len())
     } else {

@@ -1,11 +1,11 @@
-//! The options of cp, how often each is drawn, and how it may be spelt.
+//! The options of cp, their frequencies, and their spellings.
 
 use underpass_testkit::SeededRandom;
 
-/// One option, of which one spelling is drawn; a spelling is one argument.
+/// An option, of which one spelling is drawn; a spelling is one argument.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// What coverage is counted by.
+    /// The name by which coverage is counted.
     pub(crate) name: &'static str,
     percent: usize,
     spellings: &'static [&'static str],
@@ -19,7 +19,7 @@ const fn choice(name: &'static str, percent: usize, spellings: &'static [&'stati
     }
 }
 
-/// Those that the operands decide (`-t`, `-T`) are not drawn here.
+/// Options that depend on the operands (`-t`, `-T`) are not drawn here.
 pub(crate) const CHOICES: [Choice; 26] = [
     choice("-a", 12, &["-a", "-a", "--archive"]),
     choice("-b", 8, &["-b"]),
@@ -119,10 +119,10 @@ pub(crate) const CHOICES: [Choice; 26] = [
     choice("-v", 25, &["-v", "-v", "--verbose"]),
 ];
 
-/// `-x` is drawn apart: a world is on one file system.
+/// `-x` is drawn separately: a world is on one file system.
 pub(crate) const BORDER: Choice = choice("-x", 8, &["-x", "--one-file-system"]);
 
-/// Options that were drawn: their names, and the arguments in some order.
+/// The drawn options: their names, and the arguments in some order.
 #[derive(Debug, Default)]
 pub(crate) struct Drawn {
     pub(crate) names: Vec<&'static str>,
@@ -161,7 +161,7 @@ pub(crate) fn draw(rng: &mut SeededRandom) -> Drawn {
     drawn
 }
 
-/// Most of what is an error of usage in any case.
+/// Returns whether to skip an option that is a usage error with the drawn ones; a few are kept.
 fn is_pointless(rng: &mut SeededRandom, drawn: &Drawn, name: &str) -> bool {
     let clash = match name {
         "-s" => drawn.has("-l"),
@@ -171,7 +171,7 @@ fn is_pointless(rng: &mut SeededRandom, drawn: &Drawn, name: &str) -> bool {
     clash && rng.chance(80)
 }
 
-/// `-r -p -v` becomes `-rpv`.
+/// Joins short options: `-r -p -v` becomes `-rpv`.
 fn cluster(arguments: &mut Vec<Vec<u8>>) {
     let mut clustered: Vec<Vec<u8>> = Vec::new();
     for argument in arguments.drain(..) {
@@ -185,7 +185,7 @@ fn cluster(arguments: &mut Vec<Vec<u8>>) {
     *arguments = clustered;
 }
 
-/// Whether an argument is short options without a value.
+/// Returns whether an argument consists of short options without a value.
 fn are_letters(argument: &[u8]) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() && *byte != b'S';
     matches!(argument, [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(is_letter))

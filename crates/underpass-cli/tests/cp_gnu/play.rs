@@ -10,15 +10,16 @@ use std::sync::Mutex;
 
 use super::cases::Case;
 use super::compare::{Difference, compare, of_one};
-use super::differences::{DIFFERENCES, unexplained};
+use super::differences::{DIFFERENCES, Known, unexplained};
+use super::gnu_version;
 use super::look::{Entries, shown};
 use super::run::{Outcome, Program, arguments, line, run};
 use underpass_testkit::{Cases, in_parallel};
 
-/// So many failures are shown with all that is known of them; `UNDERPASS_CP_SHOWN` for more.
+/// Number of failures shown in full, unless `UNDERPASS_CP_SHOWN` sets another.
 const SHOWN: usize = 20;
 
-/// Where worlds are made, open to every user.
+/// A folder for worlds, open to every user.
 pub(crate) struct Ground {
     folder: tempfile::TempDir,
 }
@@ -31,15 +32,18 @@ impl Ground {
         Self { folder }
     }
 
+    /// The machine's, or the one that `UNDERPASS_GNU_CP` names.
     pub(crate) fn gnu() -> Program {
+        let path = env::var_os("UNDERPASS_GNU_CP").unwrap_or("/usr/bin/cp".into());
+        let folder = Path::new(&path).parent().expect("the path of a file");
         Program {
-            folder: "/usr/bin".into(),
+            folder: folder.to_owned(),
             first: Vec::new(),
             knows_jobs: false,
         }
     }
 
-    /// Ours, under the name `cp`, executable by every user.
+    /// Installs our cp under the name `cp`, executable by every user.
     pub(crate) fn ours(&self) -> Program {
         let folder = self.folder.path().join("bin");
         fs::create_dir(&folder).expect("a folder");
@@ -56,22 +60,22 @@ impl Ground {
         }
     }
 
-    /// GNU's, but for the simple backups, which are gone when it ends.
+    /// Installs a GNU cp that deletes its simple backups when it ends.
     pub(crate) fn without_backups(&self) -> Program {
         let folder = self.folder.path().join("without-backups");
         fs::create_dir(&folder).expect("a folder");
-        let script = "#!/bin/sh\n/usr/bin/cp \"$@\"\nended=$?\n\
-                      /usr/bin/find .. -name '*~' -delete\nexit $ended\n";
+        let gnu = Self::gnu();
+        let script = format!(
+            "#!/bin/sh\n{} \"$@\"\nended=$?\n/usr/bin/find .. -name '*~' -delete\nexit $ended\n",
+            gnu.folder.join("cp").display()
+        );
         fs::write(folder.join("cp"), script).expect("room");
         let anybody = fs::Permissions::from_mode(0o755);
         fs::set_permissions(folder.join("cp"), anybody).expect("permissions");
-        Program {
-            folder,
-            ..Self::gnu()
-        }
+        Program { folder, ..gnu }
     }
 
-    /// Plays cases, two at a time on two processors; the failures, in the order of numbers.
+    /// Plays cases, one per processor at a time; failures are sorted by number.
     pub(crate) fn play(&self, cases: &Cases, programs: [&Program; 2]) -> Played {
         let played = Mutex::new(Played::new(cases.seed));
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -87,7 +91,7 @@ impl Ground {
     }
 }
 
-/// A disk, if every user may write to it.
+/// Returns a folder on a disk, if every user may write to it.
 fn roomy() -> PathBuf {
     let disk = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let is_open = |folder: &Path| {
@@ -133,15 +137,16 @@ pub(crate) struct Failure {
     outcomes: [Outcome; 2],
 }
 
-/// What came of all cases.
+/// The results of all cases.
 pub(crate) struct Played {
     seed: u64,
+    version: (u32, u32),
     pub(crate) cases: usize,
-    /// Cases that ended well, and that hung, by GNU's account.
+    /// Cases that succeeded, and that hung, with GNU cp.
     pub(crate) succeeded: usize,
     pub(crate) hung: usize,
     pub(crate) failures: Vec<Failure>,
-    /// How often each known difference was seen.
+    /// Number of occurrences of each known difference.
     pub(crate) seen: Vec<usize>,
 }
 
@@ -150,6 +155,7 @@ impl Played {
         let seen = vec![0; DIFFERENCES.len()];
         Self {
             seed,
+            version: gnu_version(),
             cases: 0,
             succeeded: 0,
             hung: 0,
@@ -162,7 +168,7 @@ impl Played {
         self.cases += 1;
         self.succeeded += usize::from(one.gnu.end == "exit code 0");
         self.hung += usize::from(one.gnu.end == "it hung");
-        let differences = unexplained(&one.case, one.differences, &mut self.seen);
+        let differences = unexplained(&one.case, one.differences, self.version, &mut self.seen);
         if !differences.is_empty() {
             self.failures.push(Failure {
                 seed: self.seed,
@@ -174,6 +180,12 @@ impl Played {
         }
     }
 
+    /// The known differences of this version, and how often each was seen.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&'static Known, usize)> {
+        let known = DIFFERENCES.iter().zip(self.seen.iter().copied());
+        known.filter(|(known, _)| known.versions.contain(self.version))
+    }
+
     /// Counts, and the first failures in full.
     pub(crate) fn report(&self) -> String {
         let mut report = format!(
@@ -183,7 +195,7 @@ impl Played {
             self.hung,
             self.failures.len()
         );
-        for (known, seen) in DIFFERENCES.iter().zip(&self.seen) {
+        for (known, seen) in self.known() {
             let _ = write!(report, "\n  known: {} ({seen} times)", known.name);
         }
         for (what, count) in self.counts() {
@@ -205,7 +217,7 @@ impl Played {
         report
     }
 
-    /// In how many cases something differs, the most frequent first.
+    /// Returns the number of cases for each kind of difference, the most frequent first.
     fn counts(&self) -> Vec<(String, usize)> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for failure in &self.failures {

@@ -1,4 +1,4 @@
-//! Runs a case by one cp: a world is made, cp runs in it, and the world is looked at.
+//! Runs a case with one cp: makes a world, runs cp in it, and records the state of the world.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,26 +15,26 @@ use super::cases::{Case, Jobs};
 use super::look::{Before, Entries, look};
 use super::trees::{build, placed};
 
-/// After this long a cp hangs, which some cases are made for: how both end is compared. GNU's
-/// copies a folder into itself for seconds before no path can be longer, on a busy machine for
-/// more.
+/// After this time a cp counts as hung, on which some cases rely: both must end alike. GNU cp
+/// copies a folder into itself for seconds before no path can be longer, and takes more on a busy
+/// machine.
 const HANG: Timespec = Timespec {
     tv_sec: 20,
     tv_nsec: 0,
 };
 
-/// A program that is run under the name `cp`.
+/// A program that runs under the name `cp`.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The folder it is found in.
+    /// The folder that contains it.
     pub(crate) folder: PathBuf,
-    /// Arguments in front of a case's own.
+    /// Arguments before those of a case.
     pub(crate) first: Vec<String>,
     /// Whether it knows `-j`.
     pub(crate) knows_jobs: bool,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// An exit code or a signal.
@@ -67,7 +67,7 @@ pub(crate) fn run(folder: &Path, case: &Case, program: &Program) -> io::Result<O
     Ok(outcome)
 }
 
-/// By a program that holds no stack for every folder: some are thousands deep.
+/// Removes a world with `rm`, which needs no stack per level: some trees are thousands deep.
 fn remove(world: &Path) -> io::Result<()> {
     let status = Command::new("/bin/rm").arg("-rf").arg(world).status()?;
     match status.success() {
@@ -76,7 +76,7 @@ fn remove(world: &Path) -> io::Result<()> {
     }
 }
 
-/// The arguments as they are given, with the world's path in them.
+/// Returns the arguments with the world's path inserted.
 pub(crate) fn arguments(world: &Path, case: &Case, program: &Program) -> Vec<OsString> {
     let jobs: &[&str] = match case.jobs {
         Jobs::Four if program.knows_jobs => &["-j", "4"],
@@ -93,7 +93,7 @@ pub(crate) fn arguments(world: &Path, case: &Case, program: &Program) -> Vec<OsS
     first.map(OsString::from).chain(own).collect()
 }
 
-/// Also behind `--target-directory=` and `-t`.
+/// Inserts the world's path, also after `--target-directory=` and `-t`.
 fn inserted(world: &Path, argument: &[u8]) -> OsString {
     let at = argument
         .windows(2)
@@ -103,7 +103,7 @@ fn inserted(world: &Path, argument: &[u8]) -> OsString {
     OsString::from_vec([before, &placed(world, text)].concat())
 }
 
-/// The shell sets what the standard library can't: a umask.
+/// The shell sets the umask, which the standard library can't.
 fn command(world: &Path, case: &Case, program: &Program) -> Command {
     let mut command = Command::new("/bin/sh");
     command
@@ -145,7 +145,7 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// A line for a shell.
+/// Returns a command line for a shell.
 pub(crate) fn line(arguments: &[OsString]) -> String {
     let mut line = "cp".to_owned();
     for argument in arguments {

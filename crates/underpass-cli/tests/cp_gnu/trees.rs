@@ -1,4 +1,4 @@
-//! What a world is made of, and how it is put on disk: the same at any time, to the nanosecond.
+//! The contents of a world, and their creation on disk: always the same, to the nanosecond.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,17 +12,17 @@ use rustix::fs::{
     lsetxattr, makedev, mknodat, utimensat,
 };
 
-/// Stands for the world's own path, at the beginning of an operand or of what a link leads to.
+/// Stands for the world's own path, at the beginning of an operand or of a link target.
 pub(crate) const HERE: &[u8] = b"@/";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// Below the world.
+    /// The path below the world.
     pub(crate) path: Vec<u8>,
     pub(crate) kind: Kind,
     pub(crate) mode: u32,
     pub(crate) owner: (u32, u32),
-    /// Of last access and of last change.
+    /// The times of last access and of last change.
     pub(crate) times: [(i64, i64); 2],
     pub(crate) xattrs: Vec<(&'static str, Vec<u8>)>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     Folder,
     File(Content),
-    /// Where it leads, which may begin with [`HERE`].
+    /// The target, which may begin with [`HERE`].
     Symlink(Vec<u8>),
     /// Another name of this node.
     HardLink(Vec<u8>),
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Block,
 }
 
-/// The content of a file: what no piece covers is a hole.
+/// The content of a file; ranges that no piece covers are holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) len: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Piece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// Bytes none of which is 0, from this seed on.
+    /// Bytes other than 0, generated from this seed.
     Noise(u8),
     Zeros,
 }
@@ -91,7 +91,7 @@ impl Piece {
     }
 }
 
-/// Where something below the world is.
+/// Returns the path on disk of a path below the world.
 pub(crate) fn at(world: &Path, path: &[u8]) -> PathBuf {
     match path {
         [] => world.to_owned(),
@@ -99,7 +99,7 @@ pub(crate) fn at(world: &Path, path: &[u8]) -> PathBuf {
     }
 }
 
-/// A path below the world, one name longer.
+/// Appends a name to a path below the world.
 pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     match folder {
         [] => name.to_vec(),
@@ -107,7 +107,7 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Puts the world's path in the place of [`HERE`].
+/// Replaces a leading [`HERE`] by the world's path.
 pub(crate) fn placed(world: &Path, text: &[u8]) -> Vec<u8> {
     match text.strip_prefix(HERE) {
         Some(rest) => [world.as_os_str().as_bytes(), b"/", rest].concat(),
@@ -115,7 +115,7 @@ pub(crate) fn placed(world: &Path, text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Makes a world, as root: its files have any owner, its devices any number.
+/// Makes a world, as root, since its files have any owner and its devices any number.
 pub(crate) fn build(world: &Path, nodes: &[Node]) -> io::Result<()> {
     for node in nodes {
         create(world, node).map_err(|error| reported(node, "make", error))?;
@@ -123,7 +123,7 @@ pub(crate) fn build(world: &Path, nodes: &[Node]) -> io::Result<()> {
     for node in nodes {
         dress(world, node).map_err(|error| reported(node, "dress", error))?;
     }
-    // Those inside of a folder first: they would touch its times.
+    // Children first: setting them up changes the times of their folder.
     for node in nodes.iter().rev() {
         date(&at(world, &node.path), node.times).map_err(|error| reported(node, "date", error))?;
     }
@@ -159,7 +159,7 @@ fn create(world: &Path, node: &Node) -> io::Result<()> {
     Ok(())
 }
 
-/// Owner first, which takes set-id bits and capabilities away.
+/// Sets the owner first, which clears set-id bits and capabilities.
 fn dress(world: &Path, node: &Node) -> io::Result<()> {
     let path = at(world, &node.path);
     if matches!(node.kind, Kind::HardLink(_)) {

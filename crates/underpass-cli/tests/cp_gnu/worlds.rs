@@ -1,6 +1,6 @@
-//! Random worlds: sources of every kind, and destinations with something in the way.
+//! Random worlds: sources of every kind, and destinations with existing files.
 //!
-//!     WORLD/here/        where cp runs
+//!     WORLD/here/        the working directory of cp
 //!               SOURCE…  three to six
 //!               dst      a folder, in which some of the sources' names are taken
 //!               to-…     one destination of every kind
@@ -11,7 +11,7 @@ use super::xattrs::{self, Bearer};
 
 use underpass_testkit::SeededRandom;
 
-/// Who runs cp.
+/// The user that runs cp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Root,
@@ -30,9 +30,9 @@ impl User {
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
-    /// Names in `here`, the first one of which is a file, the second a folder.
+    /// Names in `here`; the first is a file, the second a folder.
     pub(crate) sources: Vec<Vec<u8>>,
-    /// Names in `here` to copy to.
+    /// Destinations, as names in `here`.
     pub(crate) targets: Vec<Vec<u8>>,
 }
 
@@ -61,7 +61,7 @@ const NAMES: [&[u8]; 22] = [
     b"a~",
 ];
 
-/// The range of times in a world: long ago, so that every newer time was set by cp.
+/// The times in a world are long ago, so that every newer time was set by cp.
 const EPOCH: i64 = 1_000_000_000;
 
 pub(crate) fn generate(rng: &mut SeededRandom, user: User) -> World {
@@ -197,7 +197,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Many folders in each other.
+    /// Adds deeply nested folders.
     fn deep(&mut self, path: &[u8]) {
         let mut path = path.to_vec();
         for _ in 0..40 {
@@ -239,7 +239,7 @@ impl Maker<'_> {
         self.add(path, kind);
     }
 
-    /// Second names of files, in other folders too.
+    /// Adds second names of files, in other folders too.
     fn links_across(&mut self) {
         for _ in 0..self.rng.below(4) {
             let is_file = |node: &&Node| !matches!(node.kind, Kind::Folder | Kind::HardLink(_));
@@ -265,7 +265,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The folder `dst`, where some of the sources' names are taken.
+    /// Adds the folder `dst`, where some of the sources' names are taken.
     fn destination(&mut self, sources: &[Vec<u8>]) {
         self.add(b"here/dst", Kind::Folder);
         let dst = self.nodes.len() - 1;
@@ -293,7 +293,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Something where `source` would go; folders are often met by folders.
+    /// Adds a file at the destination of `source`; for folders often a folder.
     fn in_the_way(&mut self, source: &[u8], path: &[u8]) {
         let below = join(source, b"");
         let inside: Vec<Vec<u8>> = self
@@ -337,7 +337,7 @@ impl Maker<'_> {
         self.add(path, kind);
     }
 
-    /// One of every kind that can be in the way of a single source.
+    /// Adds a destination of every kind for a single source.
     fn targets(&mut self, sources: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let first = join(b"here", &sources[0]);
         let kinds: [(&[u8], Kind); 9] = [
@@ -370,7 +370,7 @@ impl Maker<'_> {
         self.nodes.iter().any(|node| node.path == path)
     }
 
-    /// A folder that every user of cp may use.
+    /// Adds a folder that every user of cp may use.
     fn plain_folder(&mut self, path: &[u8]) {
         self.add(path, Kind::Folder);
         let id = self.user.id();
@@ -423,7 +423,7 @@ impl Maker<'_> {
             .weighted(&[(70, (id, id)), (15, (other, group)), (15, (id, group))])
     }
 
-    /// One of few seconds, so that some are equal.
+    /// Draws one of a few seconds, so that some times are equal.
     fn time(&mut self) -> (i64, i64) {
         let second = EPOCH + 1000 * self.rng.below(4) as i64;
         let nanosecond = self.rng.pick(&[0, 0, 1, 123_456_789, 999_999_999]);

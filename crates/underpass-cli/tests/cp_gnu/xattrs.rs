@@ -6,18 +6,18 @@ use underpass_testkit::SeededRandom;
 pub(crate) const ACL: &str = "system.posix_acl_access";
 pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
 
-/// What the attributes are put on.
+/// The kind of file that has the attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bearer {
     File,
     Folder,
-    /// Only `trusted.*` there.
+    /// Only `trusted.*`.
     Symlink,
-    /// A FIFO, socket or device: only `trusted.*` and lists.
+    /// A FIFO, socket or device: only `trusted.*` and access control lists.
     Special,
 }
 
-/// A few attributes, often none.
+/// Draws a few attributes, often none.
 pub(crate) fn some(
     rng: &mut SeededRandom,
     bearer: Bearer,
@@ -53,7 +53,7 @@ fn capability() -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A list of a named user, sometimes a named group, and the mask that goes with them.
+/// Draws a list with a named user, sometimes a named group, and the required mask.
 pub(crate) fn list(rng: &mut SeededRandom, mode: u32) -> Vec<u8> {
     const NOBODY_IN_PARTICULAR: u32 = u32::MAX;
     let bits = |shift: u32| (mode >> shift & 7) as u16;
@@ -68,7 +68,7 @@ pub(crate) fn list(rng: &mut SeededRandom, mode: u32) -> Vec<u8> {
     raw(&entries)
 }
 
-/// Tag, permissions, whose: in the order of tags.
+/// Encodes entries of tag, permissions and id, which must be in the order of tags.
 fn raw(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut value = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, whose) in entries {

@@ -13,7 +13,7 @@ use underpass_testkit::{WAIT_MAX, assert_same_files, content, run};
 
 const MIB: u64 = 1 << 20;
 
-/// Whether any of its extents has another owner, as FIEMAP says.
+/// Returns whether any extent is shared, according to FIEMAP.
 fn is_shared(path: &Path) -> bool {
     let report = run(Command::new("filefrag").args(["-v", "-s"]).arg(path));
     report.assert_success();
@@ -21,7 +21,7 @@ fn is_shared(path: &Path) -> bool {
 }
 
 fn allocated(path: &Path) -> u64 {
-    // Blocks that are put off to later are counted in various ways.
+    // Delayed allocation would make the number of blocks unreliable.
     File::open(path)
         .and_then(|file| file.sync_all())
         .expect("synced");
@@ -124,7 +124,7 @@ fn shared_blocks_are_no_bytes_to_a_limit() {
         let at = mounted(family, 320);
         let path = |name: &str| at.join(name);
         let source = file(&path("source"), 1, 32 * MIB);
-        // At that rate the bytes would take twice as long as a test waits.
+        // At that rate the bytes would take at least twice as long as a test waits.
         let options = ["--reflink=always", "--bwlimit=256K"];
         const { assert!(32 * MIB / (256 << 10) >= 2 * WAIT_MAX.as_secs()) };
         cp(&options, &[&source, &path("dest")]).succeeded();

@@ -1,4 +1,4 @@
-//! No room: on the disk, or in what a process may write.
+//! No space: on the disk, or within the file size limit of a process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use underpass_testkit::{ExitReport, assert_same_files, content, run};
 
 const MIB: u64 = 1 << 20;
 
-/// A file system with a folder in it, and room for less than 16 MiB.
+/// Mounts a file system with a folder in it, and less than 16 MiB free.
 fn nearly_full(family: Family) -> PathBuf {
     let mib = match family {
         Family::Tmpfs | Family::Ext4 => 24,
@@ -71,7 +71,7 @@ fn a_full_disk_is_reported_once_per_file_and_atomic_leaves_nothing_partial() {
         for small in ["a", "z"] {
             assert_same_files(&sources[0].with_file_name(small), &dest.join(small));
         }
-        // Without `a`, which could find the disk full of `big`.
+        // Without `a`, whose copy could fail because of `big`.
         let json = into(&dest, &["-j2", "--atomic", "--json"], &sources[1..2]);
         let objects = json.objects();
         let problems = objects.iter().filter(|object| object["type"] == "problem");
@@ -129,7 +129,7 @@ fn every_file_that_a_full_disk_cuts_off_is_named_with_its_bytes() {
         for name in &left {
             let len = fs::metadata(dest.join(name)).expect("a part").len();
             assert!(len > 0 || options == in_place, "{name:?}: {ran:?}");
-            // A part is called otherwise than its file.
+            // An unfinished file has another name than the final one.
             let name = match options == in_place {
                 true => name.to_string_lossy(),
                 false => "".into(),
@@ -192,8 +192,8 @@ fn a_limit_to_the_size_of_files_is_reported_and_kills_no_process() {
                 .args([env!("CARGO_BIN_EXE_underpass"), only, placement])
                 .args([&source, &dest]);
             let ran = run(&mut limited);
-            // "File too large" may mean that another mechanism can; where none may, it means what
-            // it says.
+            // "File too large" may mean that another mechanism works; if none does, it is the real
+            // error.
             let wrote = format!("error writing '{}': File too large", dest.display());
             let from = format!("; from '{}'; ", source.display());
             let ran = ran.failed_with(&[said, &wrote, &from, " bytes had moved)"]);

@@ -1,4 +1,4 @@
-//! File systems of a test's own, gone with the namespace.
+//! Separate file systems for tests, which end with the namespace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ impl Family {
     }
 }
 
-/// An empty folder on a tmpfs that all tests share.
+/// Returns an empty folder on a tmpfs that all tests share.
 pub(crate) fn spot() -> PathBuf {
     static BASE: OnceLock<PathBuf> = OnceLock::new();
     static NAMES: AtomicU32 = AtomicU32::new(0);
@@ -40,7 +40,7 @@ pub(crate) fn spot() -> PathBuf {
     spot
 }
 
-/// A new file system of about so many MiB; XFS takes no less than 300.
+/// Mounts a new file system of about so many MiB; XFS needs at least 300.
 pub(crate) fn mounted(family: Family, mib: u64) -> PathBuf {
     let at = spot();
     let make: &[&str] = match family {

@@ -1,13 +1,14 @@
-//! Across file systems, overlays, and up to the borders of a file system.
+//! Copies across file systems, on overlays, and up to the mount points of a file system.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
-use crate::copying::{CopyReport, cp, file, names, set_mode, tree};
+use crate::copying::{CopyReport, cp, file, len, names, set_mode, start_cp, tree};
 use crate::ground::{FAMILIES, Family, mounted, spot};
-use underpass_testkit::{assert_same_files, content, mount, run, sha256_file, wait_until};
+use crate::sshfs::by_sshfs;
+use underpass_testkit::{assert_same_files, content, mount, run, sha256_file};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a name of letters")
@@ -24,7 +25,7 @@ fn sample(root: &Path) {
     set_mode(&root.join("a/b"), 0o2751);
 }
 
-/// As `tree`, with owners, times and numbers of names.
+/// Like `tree`, with owners, times and link counts.
 fn whole(root: &Path) -> Vec<(std::path::PathBuf, u32, u32, i64, i64, u64)> {
     let of = |below: &std::path::PathBuf| {
         let now = fs::symlink_metadata(root.join(below)).expect("there");
@@ -55,33 +56,6 @@ fn overlay() -> [std::path::PathBuf; 2] {
     [lower, at]
 }
 
-/// Ends a process when it is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ended = self.0.kill();
-        let _status = self.0.wait();
-    }
-}
-
-/// Mounts a folder by sshfs, which has another inode number for each name of a file.
-fn by_sshfs(folder: &Path, at: &Path) -> [Running; 2] {
-    let (from_server, to_sshfs) = std::io::pipe().expect("a pipe");
-    let (from_sshfs, to_server) = std::io::pipe().expect("a pipe");
-    let mut server = Command::new("sftp-server");
-    let server = server.stdin(from_sshfs).stdout(to_sshfs).spawn();
-    let mut sshfs = Command::new("sshfs");
-    sshfs.args(["-f", "-o", "passive", "-o", "cache=no"]);
-    sshfs.arg(format!("x:{}", text(folder))).arg(at);
-    let sshfs = sshfs.stdin(from_server).stdout(to_server).spawn();
-    let running = [server, sshfs].map(|started| Running(started.expect("it starts")));
-    let device = |path: &Path| fs::metadata(path).map(|there| there.dev()).ok();
-    let outside = device(at.parent().expect("a folder above"));
-    wait_until("sshfs is mounted", || device(at) != outside);
-    running
-}
-
 #[test]
 #[ignore = "needs root, mounts, sshfs and sftp-server; run by cargo xtask test"]
 fn names_of_one_file_are_one_where_each_has_its_own_inode_number() {
@@ -99,7 +73,26 @@ fn names_of_one_file_are_one_where_each_has_its_own_inode_number() {
     assert!(tree(&source.join("s")) == tree(&behind.join("s")));
     let names = fs::metadata(behind.join("s/one")).expect("a copy").nlink();
     assert_eq!(names, 2);
-    run(Command::new("umount").arg(&at)).assert_success();
+}
+
+#[test]
+#[ignore = "needs root, mounts, sshfs and sftp-server; run by cargo xtask test"]
+fn a_file_that_takes_the_place_of_a_copy_is_noticed_behind_fuse_too() {
+    let [source, behind, at] = [spot(), spot(), spot()];
+    let _running = by_sshfs(&behind, &at);
+    for (name, options) in [("dest", "--bwlimit=8M"), ("source", "--bwlimit=7M")] {
+        file(&source.join("source"), 1, 4 << 20);
+        file(&at.join("source"), 1, 4 << 20);
+        file(&at.join("other"), 2, 4 << 20);
+        let from = if name == "dest" { &source } else { &at };
+        let operands = [from.join("source"), at.join("dest")];
+        let mut copying = start_cp(&["--verify", options], &operands);
+        copying.until(|| len(&behind.join("dest")) >= 1 << 20);
+        fs::rename(at.join("other"), at.join(name)).expect("ours");
+        let said = format!("{}', as it was replaced", at.join(name).display());
+        copying.end().failed_with(&[&said]);
+        fs::remove_file(at.join("dest")).expect("a copy");
+    }
 }
 
 #[test]
@@ -189,7 +182,7 @@ fn one_file_system_ends_at_mounts_which_become_empty_folders() {
         "it keeps what -a keeps"
     );
     cp(&["-a"], &[&source, &spot().join("all")]).succeeded();
-    // A mount that is named is where it begins.
+    // With `-x`, an operand that is itself a mount point is copied.
     let named = spot().join("named");
     cp(&["-ax"], &[&border, &named]).succeeded();
     assert_eq!(names(&named), ["beyond"]);
@@ -258,7 +251,7 @@ fn what_replaces_a_file_has_its_owner() {
     }
 }
 
-/// A chroot often has no `/proc`, and only there a nameless file finds its name.
+/// A chroot often lacks `/proc`, which is needed to give a nameless file its name.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn atomic_copies_need_no_proc() {

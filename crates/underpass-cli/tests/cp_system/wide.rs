@@ -1,4 +1,4 @@
-//! Trees deeper than descriptors and paths reach, and folders wider than memory.
+//! Trees deeper than descriptors and paths allow, and folders larger than memory.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,9 +14,9 @@ use crate::ground::spot;
 use underpass_testkit::content;
 
 const LEVELS: usize = 100_000;
-/// A folder's names, and four times as many.
+/// Number of names in a folder, and four times as many.
 const FILES: [usize; 2] = [50_000, 200_000];
-/// What four times as many names may take more: 28 bytes for each of those beyond the first.
+/// Additional memory allowed for four times as many names: 28 bytes for each additional name.
 const MORE_KIB: u64 = 4 << 10;
 
 const PART: &str = "UNDERPASS_TEST_WIDE_FOLDER";
@@ -36,7 +36,7 @@ fn new_file(folder: &OwnedFd, name: &str) -> File {
     File::from(openat(folder, name, flags, mode).expect("a new file"))
 }
 
-/// Names in a folder, without `.` and `..`.
+/// Counts the names in a folder, without `.` and `..`.
 fn count(folder: &OwnedFd) -> usize {
     let names = rustix::fs::Dir::read_from(folder).expect("a folder to read");
     let names = names.map(|name| name.expect("a name"));
@@ -93,7 +93,7 @@ fn a_hundred_thousand_levels_with_few_descriptors() {
     assert_eq!(count(&at), 2);
 }
 
-/// What the copy of a folder takes is bounded, and does not grow with the names in it.
+/// Memory for copying a folder is bounded, and does not grow with the number of names.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn a_wide_folder_takes_little_memory() {
@@ -118,7 +118,7 @@ fn a_wide_folder_takes_little_memory() {
     assert!(many < few + MORE_KIB, "{few} KiB, then {many} KiB");
 }
 
-/// Runs this test in a separate process that copies the folder, and returns its memory in KiB.
+/// Runs this test in a separate process that copies the folder, and returns its peak memory in KiB.
 fn copied_by_itself(root: &Path) -> u64 {
     let output = Command::new(std::env::current_exe().expect("this test"))
         .args([

@@ -1,5 +1,4 @@
-//! Command lines and environments, what `cp` makes of each, and the record of what GNU cp 9.1 made
-//! of them.
+//! Command lines and environments for `cp`, and the record of their results with GNU cp 9.1.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,13 +13,13 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Relative to the package.
+/// The path of the record, relative to the package.
 pub(crate) const RECORD: &str = "tests/data/gnu-cp-9.1.json";
 
-/// A longer output is recorded by its hash.
+/// Longer output is recorded by its hash.
 const RECORDED_BYTES_MAX: usize = 16 << 10;
 
-/// By [`UsageCase::name`].
+/// Results by [`UsageCase::name`].
 pub(crate) type UsageRecord = BTreeMap<String, Ended>;
 
 /// A command line with its environment.
@@ -46,7 +45,7 @@ impl UsageCase {
     }
 }
 
-/// Every command line whose result is GNU's.
+/// Returns every command line that must have GNU's result.
 pub(crate) fn cases() -> Vec<UsageCase> {
     let mut cases = Vec::new();
     let mut add = |lines: &[Vec<OsString>], environment: &[(&'static str, &'static str)]| {
@@ -104,7 +103,7 @@ pub(crate) fn cases() -> Vec<UsageCase> {
     cases
 }
 
-/// Names that don't exist, with every byte alone, between letters and beside a quote.
+/// Names that don't exist, with every byte alone, between letters and next to a quote.
 fn every_byte() -> Vec<OsString> {
     let mut line: Vec<_> = ["-t", "d", "--"].map(OsString::from).into();
     for byte in (1..=255).filter(|byte| *byte != b'/') {
@@ -123,7 +122,7 @@ fn every_byte() -> Vec<OsString> {
 }
 
 impl Ended {
-    /// As it is in the record.
+    /// Returns it in the form of the record.
     pub(crate) fn recorded(mut self) -> Self {
         if self.stderr.len() > RECORDED_BYTES_MAX {
             let hash = Sha256::digest(&self.stderr);
@@ -134,8 +133,8 @@ impl Ended {
     }
 }
 
-/// Words between blanks; `''` is an empty one. Of both it is the same folder that is copied in:
-/// files `a` and `b`, folders `d` (with `d/x`) and `e`, links `l` (to `a`) and `dangling`.
+/// Words separated by blanks; `''` is an empty one. Both programs copy in the same folder, which
+/// has files `a` and `b`, folders `d` (with `d/x`) and `e`, links `l` (to `a`) and `dangling`.
 const SAME: &[&str] = &[
     // Operands
     "",
@@ -187,7 +186,7 @@ const SAME: &[&str] = &[
     "-T d e",
     "-rT a d",
     "-rT d a",
-    // Unknown and short for something
+    // Unknown options and abbreviations
     "--foo",
     "--foo=bar a b",
     "-y a c",
@@ -242,7 +241,7 @@ const SAME: &[&str] = &[
     "--S",
     "--R d c",
     "--Recursive d c",
-    // Arguments that are missing, or too many
+    // Missing or superfluous arguments
     "-S",
     "--suffix",
     "--suffix= a b",
@@ -265,7 +264,7 @@ const SAME: &[&str] = &[
     "--parents=a",
     "--path=a",
     "--p=x",
-    // Words that are none
+    // Invalid words
     "--preserve= a c",
     "--preserve=foo a c",
     "--preserve=m a c",
@@ -334,7 +333,7 @@ const SAME: &[&str] = &[
     "--backup=x --preserve=context a c",
     "--backup=x --sparse=x a c",
     "--sparse=x --backup=x a c",
-    // Done
+    // Successful
     "-v a c",
     "-v a d",
     "-v a b d",
@@ -371,7 +370,7 @@ const SAME: &[&str] = &[
     "-vRL d c",
     "-vR d c",
     "-vr d/. c",
-    // Refused
+    // Rejected
     "a a",
     "a l",
     "l a",
@@ -411,7 +410,7 @@ const SAME: &[&str] = &[
     "d nox c",
 ];
 
-/// Words in which not every byte is a letter.
+/// Words with bytes other than letters.
 const ODD: &[&[&[u8]]] = &[
     &["--fo\no".as_bytes(), b"a"],
     &[b"-\x01"],
@@ -443,7 +442,7 @@ pub(crate) struct Ended {
     left: BTreeMap<PathBuf, String>,
 }
 
-/// All files have the same modification time, as they had for the record: `-u` compares it.
+/// All files have the same modification time, as in the record, since `-u` compares it.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = |name: &str| folder.path().join(name);
@@ -461,7 +460,7 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     folder
 }
 
-/// What is in a folder, and below it.
+/// Collects the contents of a folder and its subfolders.
 fn contents(folder: &Path, below: &Path, found: &mut BTreeMap<PathBuf, String>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let entry = entry.expect("an entry");

@@ -1,4 +1,4 @@
-//! `underpass cp` as a process, and what is needed to judge what it has done.
+//! `underpass cp` as a process, and helpers to check its results.
 
 #![allow(dead_code, reason = "every test target uses its own part")]
 
@@ -20,15 +20,15 @@ pub(crate) fn underpass() -> Command {
     command
 }
 
-/// How a copy is expected to end.
+/// Expectations on the end of a copy.
 pub(crate) trait CopyReport: Sized {
-    /// Success without output.
+    /// Expects success without output.
     fn succeeded(self) -> Self;
-    /// Exit code 1, and every one of `words` on standard error.
+    /// Expects exit code 1, and each of `words` on standard error.
     fn failed_with(self, words: &[&str]) -> Self;
-    /// The objects of `--json`, the summary last.
+    /// Returns the objects of `--json`, the summary last.
     fn objects(&self) -> Vec<Value>;
-    /// The only name that `--json` reports, and the summary.
+    /// Returns the only name that `--json` reports, and the summary.
     fn one_name(&self) -> (Value, Value);
 }
 
@@ -69,13 +69,13 @@ pub(crate) fn cp<A: AsRef<OsStr>>(options: &[&str], operands: &[A]) -> ExitRepor
     run(underpass().args(options).args(operands))
 }
 
-/// Starts a copy that goes on.
+/// Starts a copy without waiting for its end.
 #[track_caller]
 pub(crate) fn start_cp<A: AsRef<OsStr>>(options: &[&str], operands: &[A]) -> ChildProcess {
     ChildProcess::spawn(underpass().args(options).args(operands))
 }
 
-/// What a process has open without a name, as `--atomic` has: how long that is by now.
+/// Returns the current length of the nameless file that a process has open, as `--atomic` does.
 pub(crate) fn nameless_len(process: u32) -> u64 {
     let open = fs::read_dir(format!("/proc/{process}/fd"));
     let open = open.into_iter().flatten().flatten();
@@ -88,7 +88,7 @@ pub(crate) fn nameless_len(process: u32) -> u64 {
     lens.max().unwrap_or(0)
 }
 
-/// A new file with content that follows the seed.
+/// Writes a new file with content derived from the seed.
 pub(crate) fn file(path: &Path, seed: u64, len: u64) -> PathBuf {
     fs::write(path, content(seed, len)).expect("room");
     path.to_owned()
@@ -98,7 +98,7 @@ pub(crate) fn len(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// Names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<OsString> {
     let entries = fs::read_dir(folder).expect("a folder");
     let mut names: Vec<_> = entries
@@ -108,7 +108,7 @@ pub(crate) fn names(folder: &Path) -> Vec<OsString> {
     names
 }
 
-/// What a tree is: of every name its kind and mode, and its content or where it leads to.
+/// Returns mode and content, or link target, of every name in a tree.
 pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut tree = BTreeMap::new();
     let mut left = vec![PathBuf::new()];
@@ -136,7 +136,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
 }
 
-/// The bytes that an account of `--json` names.
+/// Returns the number of bytes in a report of `--json`.
 #[track_caller]
 pub(crate) fn moved(reported: &Value) -> u64 {
     reported["account"]["bytes"].as_u64().expect("a number")

@@ -13,17 +13,17 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 pub(crate) const MECHANISMS: [&str; 5] =
     ["clone", "copy_range", "sendfile", "splice", "read_write"];
 
-/// Runs it for people.
+/// Runs it with text output.
 pub(crate) fn doctor(paths: &[&Path]) -> ExitReport {
     run(Command::new(BINARY).arg("doctor").args(paths))
 }
 
-/// Runs it for programs: the report, and the exit code.
+/// Runs it with `--json`; returns the report and the exit code.
 pub(crate) fn json(paths: &[&Path]) -> (Value, i32) {
     json_of(Command::new(BINARY).args(["doctor", "--json"]).args(paths))
 }
 
-/// Runs it in a way of one's own.
+/// Runs a custom command; returns the report and the exit code.
 pub(crate) fn json_of(command: &mut Command) -> (Value, i32) {
     let done = run(command);
     let report = serde_json::from_str(&done.output);
@@ -39,7 +39,7 @@ pub(crate) fn pairs(report: &Value) -> &[Value] {
     report["pairs"].as_array().expect("pairs")
 }
 
-/// The row of `A → TCP`.
+/// Returns the row with a label such as `A → TCP`.
 pub(crate) fn pair<'a>(report: &'a Value, label: &str) -> &'a Value {
     let (source, sink) = label.split_once(" → ").expect("two ends");
     let row = pairs(report)

@@ -18,12 +18,12 @@ pub(crate) fn underpass() -> Command {
     Command::new(BINARY)
 }
 
-/// Runs `underpass serve`, which has to end by itself.
+/// Runs `underpass serve`, which must end without a signal.
 pub(crate) fn serve(arguments: &[&str]) -> ExitReport {
     run(underpass().arg("serve").args(arguments))
 }
 
-/// Runs curl silently, with what else it is given.
+/// Runs curl silently, with additional arguments.
 pub(crate) fn curl(arguments: &[&str]) -> ExitReport {
     let limit = WAIT_MAX.as_secs().to_string();
     run(Command::new("curl")
@@ -31,7 +31,7 @@ pub(crate) fn curl(arguments: &[&str]) -> ExitReport {
         .args(arguments))
 }
 
-/// An example of the library: cargo puts it beside the tool.
+/// Returns an example of the library, which cargo puts next to the tool.
 pub(crate) fn example(name: &str) -> PathBuf {
     let example = Path::new(BINARY).with_file_name("examples").join(name);
     let missing = format!("{name} is missing: cargo build -p underpass --examples");
@@ -43,8 +43,8 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a name of letters")
 }
 
-/// Runs the sampled cases, each with its number, on two threads. `run` returns an error message,
-/// and whether the fault occurred, which it has to in nearly all cases.
+/// Runs the sampled cases, each with its number, on two threads. `run` returns an error message, if
+/// any, and whether the fault was injected, which must be true for nearly all cases.
 pub(crate) fn run_faults<C: Debug + Sync>(
     cases: &[C],
     run: impl Fn(usize, &C) -> (Option<String>, bool) + Sync,
@@ -80,12 +80,12 @@ impl Server {
         Server::with(&[])
     }
 
-    /// With more options.
+    /// Starts a server with more options.
     pub(crate) fn with(options: &[&str]) -> Server {
         Server::by(underpass(), options)
     }
 
-    /// Started by another program, whose arguments end with the path of the binary.
+    /// Starts a server through a program whose arguments end with the path of the binary.
     pub(crate) fn by(command: Command, options: &[&str]) -> Server {
         let folder = tempfile::tempdir().expect("a folder");
         let options = [&["--workers", "1"], options].concat();
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Under strace, which writes into `log`, with expressions of its `-e`.
+    /// Starts a server under strace, which writes to `log`, with expressions of its `-e`.
     pub(crate) fn traced(log: &Path, expressions: &[&str], options: &[&str]) -> Server {
         let mut strace = strace(log, expressions);
         strace.arg(BINARY);
@@ -110,7 +110,7 @@ impl Server {
         fs::write(self.path(name), content).expect("room");
     }
 
-    /// Lowers or raises its limit on descriptors while it runs.
+    /// Changes its limit on descriptors while it runs.
     pub(crate) fn limit_descriptors(&self, count: u64) {
         let limit = Rlimit {
             current: Some(count),
@@ -119,7 +119,7 @@ impl Server {
         prlimit(Some(self.pid()), Resource::Nofile, limit).expect("a process of ours");
     }
 
-    /// Waits for the end that the test has caused.
+    /// Waits for its end, which the test has caused.
     pub(crate) fn end(self) -> ExitReport {
         self.process.end()
     }

@@ -1,23 +1,21 @@
-//! The content hash of a file that was verified.
+//! The content hash of a verified file.
 //!
-//! Content is seen as stretches of 16 MiB, the last one shorter:
+//! Content is divided into stretches of 16 MiB, the last one shorter:
 //!
-//! - Where no whole stretch is zeros, the hash is the BLAKE3 hash of the bytes, as `b3sum` prints
-//!   it.
-//! - Otherwise it is the BLAKE3 hash, in the mode to derive keys with the context [`CONTEXT`], of:
-//!   the BLAKE3 hash of the bytes without those stretches (32 bytes); for each longest run of them
-//!   its offset and its length; and the length of the content. Numbers are of 8 bytes, little
-//!   endian.
+//! - If no whole stretch is zeros, the hash is the BLAKE3 hash of the bytes, as `b3sum` prints it.
+//! - Otherwise it is the BLAKE3 hash, in key derivation mode with the context [`CONTEXT`], of: the
+//!   BLAKE3 hash of the bytes without those stretches (32 bytes); for each longest run of them its
+//!   offset and its length; and the length of the content. Numbers have 8 bytes, little endian.
 //!
-//! So a file of terabytes that is nearly all hole has a hash within milliseconds, and it has the
-//! same one where the zeros are written out: they are compared, but not hashed.
+//! So a file of terabytes that is nearly all hole is hashed within milliseconds, with the same
+//! result as if the zeros were written out: they are compared, but not hashed.
 
 use blake3::Hasher;
 
-/// What is left out if it is all zeros, and begins at a multiple of it.
+/// The unit of zeros that is left out, at multiples of this offset.
 pub(super) const STRETCH_BYTES: u64 = 16 << 20;
 
-/// Names this definition. Another one gets another name.
+/// The name of this definition. A new definition gets a new name.
 const CONTEXT: &str = "underpass 2026 content with stretches of zeros left out";
 
 static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
@@ -27,10 +25,10 @@ static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 pub(super) struct ContentHash {
     hasher: Hasher,
     at: u64,
-    /// Zeros that this stretch began with, not hashed yet: as many as it has bytes so far where it
-    /// is all zeros, and none where it isn't.
+    /// Zeros at the beginning of this stretch, not hashed yet: its length so far if it is all
+    /// zeros, otherwise 0.
     held: u64,
-    /// Whole stretches of zeros: the offset and the length of each run.
+    /// Offset and length of each run of whole stretches of zeros.
     left_out: Vec<(u64, u64)>,
 }
 
@@ -44,7 +42,7 @@ impl ContentHash {
         }
     }
 
-    /// As [`Self::data`] of so many zeros, sooner.
+    /// Adds zeros, faster than [`Self::data`].
     pub(super) fn zeros(&mut self, mut bytes: u64) {
         while bytes > 0 {
             let into = self.at % STRETCH_BYTES;
@@ -77,7 +75,7 @@ impl ContentHash {
         outer.finalize().to_hex().to_string()
     }
 
-    /// A piece of one stretch.
+    /// Adds a piece of one stretch.
     fn piece(&mut self, piece: &[u8]) {
         let bytes = piece.len() as u64;
         if self.is_zero_so_far() && is_zero(piece) {
@@ -107,13 +105,13 @@ impl ContentHash {
         self.held == self.at % STRETCH_BYTES
     }
 
-    /// Hashes what was held: the stretch is not all zeros, or not whole.
+    /// Hashes the held zeros: the stretch is not all zeros, or not whole.
     fn release(&mut self) {
         hash_zeros(&mut self.hasher, self.held);
         self.held = 0;
     }
 
-    /// Passes over stretches of zeros.
+    /// Skips stretches of zeros.
     fn leave_out(&mut self, len: u64) {
         match self.left_out.last_mut() {
             Some((offset, before)) if *offset + *before == self.at => *before += len,
@@ -151,7 +149,7 @@ mod tests {
         hash.finish()
     }
 
-    /// As the module's words have it.
+    /// Computes the hash as the module documentation defines it.
     fn by_definition(content: &[u8]) -> String {
         let mut kept = Vec::new();
         let mut runs: Vec<(u64, u64)> = Vec::new();
@@ -181,7 +179,7 @@ mod tests {
 
     #[test]
     fn short_content_has_its_blake3_hash() {
-        // The known hash of nothing.
+        // The known hash of empty input.
         let nothing = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
         assert_eq!(ContentHash::default().finish(), nothing);
         for content in [&b"abc"[..], &[0; 5000], &[7; 70_000]] {

@@ -21,7 +21,7 @@ fn file(folder: &Path, name: &str, content: &[u8]) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// A file of this length that is all hole but for these bytes.
+/// Creates a sparse file of this length with these bytes as its only data.
 fn sparse(folder: &Path, name: &str, len: u64, bytes: &[(u64, u8)]) -> File {
     let file = file(folder, name, b"");
     file.set_len(len).unwrap();
@@ -75,7 +75,7 @@ fn bytes_that_lack_differ() {
     assert_eq!(compared(&short, &long, 100), different);
     assert_eq!(compared(&short, &short, 100), different);
     assert!(matches!(compared(&short, &long, 40), Comparison::Equal(_)));
-    // As holes they lack just as much.
+    // Missing bytes count as a difference in holes too.
     let long = sparse(folder.path(), "long", 9 * MIB, &[]);
     let short = sparse(folder.path(), "short", 3 * MIB + 1, &[]);
     let different = Comparison::DifferentAt(3 * MIB + 1);

@@ -1,4 +1,4 @@
-//! What becomes of an entry: a pure table, from facts and options to an action.
+//! Decides the action for an entry: a pure table, from facts and options.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::entry::DestinationFacts;
 use crate::entry::same_file::{Sameness, sameness};
-use crate::fs::folder::{file_type, is_folder};
+use crate::fs::folder::{endpoint, file_type, is_folder};
 use crate::metadata::PreserveLevel;
 use crate::options::{
     AskWhen, Backup, CopyMode, CopyOptions, Dereference, OverwritePolicy, RemoveExisting,
@@ -14,15 +14,32 @@ use crate::options::{
 use crate::report::problem::ProblemKind;
 use crate::tree::level::Role;
 
-/// What the options say of one entry.
+/// The options that apply to one entry.
 impl CopyOptions {
-    /// Whether symbolic links are followed on the way to a source.
+    /// Returns whether symbolic links to a source are followed.
     pub(crate) fn follows(&self, role: Role) -> bool {
         match self.dereference {
             Dereference::Never => false,
             Dereference::CommandLine => role != Role::Inside,
             Dereference::Always => true,
             Dereference::Default => !self.recursive || self.copy_mode == CopyMode::HardLink,
+        }
+    }
+
+    /// Whether other names of this file may follow that are to become names of its copy.
+    pub(crate) fn keeps_links_of(&self, source: &Stat, role: Role) -> bool {
+        self.preserve.links.is_wanted()
+            && self.copy_mode != CopyMode::HardLink
+            && (source.st_nlink > 1 || self.follows(role))
+    }
+
+    /// The bytes that a copy of a file moves, as far as its size and its blocks tell: holes are
+    /// left out. Small files may have no blocks.
+    pub(crate) fn bytes_to_move(&self, source: &Stat) -> u64 {
+        let file = endpoint(source);
+        match self.copy_mode {
+            CopyMode::Copy => file.size.min(file.allocated.max(file.block_bytes)),
+            _ => 0,
         }
     }
 
@@ -34,7 +51,7 @@ impl CopyOptions {
         }
     }
 
-    /// Whether a special file becomes a regular one.
+    /// Returns whether a special file becomes a regular one.
     pub(crate) fn reads_specials(&self) -> bool {
         !self.recursive || self.copy_contents
     }
@@ -43,8 +60,8 @@ impl CopyOptions {
         self.remove_existing == RemoveExisting::Always
     }
 
-    /// Whether a symbolic link in the place of the copy is taken for what it leads to: where the
-    /// copy is written through it.
+    /// Returns whether an existing symbolic link is replaced by its target as the destination,
+    /// because the copy is written through it.
     pub(crate) fn follows_destination(&self, source: &Stat, role: Role) -> bool {
         let becomes_file = match file_type(source) {
             FileType::RegularFile => true,
@@ -58,43 +75,44 @@ impl CopyOptions {
             && !self.removes_first()
     }
 
-    /// Whether the complete copy is renamed over what is there, which need not make way before.
+    /// Returns whether the complete copy is renamed over the existing destination.
     fn renames_over(&self, source: &Stat, role: Role) -> bool {
         let can_be = match file_type(source) {
             FileType::RegularFile => true,
             FileType::Symlink => *self.backup_of(role) == Backup::None,
+            FileType::Directory => false,
             _ => self.reads_specials(),
         };
         can_be && self.atomic && self.copy_mode == CopyMode::Copy
     }
 }
 
-/// What becomes of an entry.
+/// The action for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Write to what is there, or enter it.
+    /// Write to the existing file, or enter the existing folder.
     Write,
-    /// Remove what is there, then create the copy.
+    /// Remove the existing destination, then create the copy.
     Remove,
-    /// Rename what is there, then create the copy.
+    /// Rename the existing destination, then create the copy.
     BackUp,
-    /// Rename the complete copy over what is there.
+    /// Rename the complete copy over the existing destination.
     Replace,
-    /// Back up what is there, then rename the complete copy over it.
+    /// Back up the existing destination, then rename the complete copy over it.
     BackUpAndReplace,
-    /// The destination stays.
+    /// Keep the destination.
     Keep,
-    /// The destination stays, as one of the names of its file.
+    /// Keep the destination, as one of the names of its file.
     KeepLinked,
-    /// Source and destination are the same, as it is wanted.
+    /// Do nothing: source and destination are the same, as requested.
     Nothing,
-    /// Nothing is done, which is an error.
+    /// Do nothing, and report an error.
     Refuse(ProblemKind),
-    /// If the user agrees this action, otherwise the destination stays.
+    /// Take this action if the user agrees, otherwise keep the destination.
     Ask(Box<Action>),
 }
 
-/// What forbids copying a source, whatever the destination is.
+/// Returns the reason not to copy a source, regardless of the destination.
 pub(crate) fn refuse_source(
     source: &Stat,
     is_repeated: bool,
@@ -107,7 +125,7 @@ pub(crate) fn refuse_source(
     }
 }
 
-/// What becomes of a source whose destination is as `facts` say.
+/// Decides the action for a source with an existing destination described by `facts`.
 pub(crate) fn decide(
     source: &Stat,
     facts: &DestinationFacts,
@@ -140,19 +158,21 @@ pub(crate) fn decide(
     }
 }
 
-/// How a source gets into the place of an existing destination.
+/// Decides how a source replaces an existing destination.
 fn overwrite(source: &Stat, facts: &DestinationFacts, options: &CopyOptions, role: Role) -> Action {
     match (is_folder(source), is_folder(&facts.dest.stat)) {
         (true, true) => return Action::Write,
-        (true, false) => return Action::Refuse(ProblemKind::OverNonDirectory),
+        (true, false) if *options.backup_of(role) == Backup::None => {
+            return Action::Refuse(ProblemKind::OverNonDirectory);
+        }
         (false, true) => return Action::Refuse(ProblemKind::OverDirectory),
-        (false, false) if facts.is_just_created => {
+        (_, false) if facts.is_just_created => {
             return Action::Refuse(match facts.dest.link {
                 Some(_) => ProblemKind::ThroughJustCreated,
                 None => ProblemKind::JustCreated,
             });
         }
-        (false, false) => (),
+        (_, false) => (),
     }
     let renames_over = options.renames_over(source, role);
     if *options.backup_of(role) != Backup::None {
@@ -173,8 +193,8 @@ fn overwrite(source: &Stat, facts: &DestinationFacts, options: &CopyOptions, rol
     }
 }
 
-/// Compares the destination's time of change with the source's. Where times go along, a
-/// destination whose time was cut by its file system when it was copied is not older for that.
+/// Compares the destination's modification time with the source's. If times are preserved, a
+/// destination whose time was only truncated by its file system is not older.
 fn newer(dest: &Stat, source: &Stat, timestamps: PreserveLevel) -> Ordering {
     let step = if timestamps.is_wanted() {
         granularity(dest)
@@ -186,8 +206,8 @@ fn newer(dest: &Stat, source: &Stat, timestamps: PreserveLevel) -> Ordering {
     seconds.then(ours.cmp(&(theirs - theirs % step)))
 }
 
-/// How finely the destination's time seems to be kept, in nanoseconds: the largest power of ten
-/// that divides it, as a file system that keeps microseconds has no other times.
+/// Returns the apparent granularity of the destination's time in nanoseconds: the largest power of
+/// ten that divides it, since a file system that keeps microseconds has no other times.
 fn granularity(stat: &Stat) -> u64 {
     let (fraction, second) = (nanoseconds(stat), 1_000_000_000);
     let mut step = 1;
@@ -233,7 +253,7 @@ mod tests {
     const FILE: FileType = FileType::RegularFile;
     const FOLDER: FileType = FileType::Directory;
 
-    /// What becomes of a file or folder in the place of another one.
+    /// Decides the action for a file or folder with an existing destination.
     fn action(source: FileType, facts: &DestinationFacts, options: &CopyOptions) -> Action {
         decide(&stat(source), facts, options, Role::Operand)
     }

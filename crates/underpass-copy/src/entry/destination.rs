@@ -1,4 +1,4 @@
-//! The file that is written: created, or opened without harm to anything else.
+//! The file that is written: created, or opened without harm to any other file.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,26 +21,26 @@ use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::{DestinationOrigin, Role};
 
-/// Symbolic links on the way to a file; so many the kernel follows, too.
+/// The maximum number of symbolic links followed to a file; the kernel has the same limit.
 const LINKS_MAX: usize = 40;
 
 /// A destination that is open for writing.
 pub(crate) struct OpenDestination {
     pub(crate) fd: OwnedFd,
-    /// What it is now.
+    /// The state of the file now.
     pub(crate) stat: Stat,
     pub(crate) creation: Creation,
-    /// How it gets its name, if it hasn't got it yet.
+    /// How the file gets its name, if it has none yet.
     pending: Option<PendingName>,
 }
 
-/// How a complete file gets its name.
+/// The naming of a complete file.
 struct PendingName {
     file: AtomicFile,
     folder: Folder,
     name: CString,
     over: CommitMode,
-    /// What it replaces is backed up first.
+    /// Whether to back up the file that it replaces.
     backs_up: bool,
 }
 
@@ -55,7 +55,7 @@ impl OpenDestination {
         })
     }
 
-    /// Where it has its name, if it has one yet.
+    /// Returns folder and name of the file, if it has a name yet.
     pub(crate) fn named<'t>(&self, entry: &Entry<'t>) -> Option<(&'t Folder, &'t CStr)> {
         let task = entry.task;
         self.pending
@@ -63,15 +63,15 @@ impl OpenDestination {
             .then_some((&task.folders.dest, &task.dest))
     }
 
-    /// Closes a complete file, and gives it its name if it hasn't got it yet.
+    /// Closes a complete file, and gives it its name if it has none yet.
     pub(crate) fn commit(self, entry: &Entry<'_>) -> Result<(), Problem> {
         let at_close = |errno| entry.at_dest(ProblemKind::Close, errno);
         let Some(pending) = self.pending else {
             return close(self.fd).map_err(at_close);
         };
         let (file, folder, name) = (pending.file, pending.folder.fd(), &pending.name);
-        // A nameless file must be open to get its name, and what closing reports be known before;
-        // without a descriptor to spare it is known after that.
+        // A nameless file must be open to get its name, and errors of closing be known before that;
+        // without a spare descriptor they are known only after it.
         let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).ok();
         let was_closed = duplicate.is_some();
         let closed = duplicate.map_or(Ok(()), close);
@@ -91,9 +91,9 @@ impl OpenDestination {
         }
     }
 
-    /// The copy failed. What `cp` leaves in such a case stays: a part under its own name, but
-    /// nothing of a clone that was demanded and refused, and no new file for which the disk was
-    /// full from the start: that has no bytes to speak of.
+    /// Handles a failed copy. As with `cp`, a partial file stays under its own name, but not a
+    /// clone that was demanded and refused, nor a new file for which the disk was full from the
+    /// start: it has no bytes worth keeping.
     pub(crate) fn discard(self, entry: &Entry<'_>, mut problem: Problem) -> Problem {
         let (folder, name) = (&entry.task.folders.dest, &entry.task.dest);
         let is_refused = matches!(problem.kind, ProblemKind::Clone | ProblemKind::Refused);
@@ -129,7 +129,7 @@ fn close(fd: OwnedFd) -> Result<(), Errno> {
     nix::unistd::close(fd).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
-/// Opens the destination, empty unless what is in it is resumed.
+/// Opens the destination, truncated unless its content is resumed.
 pub(crate) fn open(
     entry: &Entry<'_>,
     source: &Stat,
@@ -170,7 +170,7 @@ pub(crate) fn open(
     }
 }
 
-/// What a real run would fail with, as far as nothing has to be changed to know it (`--dry-run`).
+/// Returns the error a real run would meet, as far as known without changes (`--dry-run`).
 pub(crate) fn foresee(entry: &Entry<'_>, dest: &Destination) -> Result<(), Problem> {
     let (task, options) = (entry.task, entry.run.options);
     let source = &task.folders.source;
@@ -203,7 +203,7 @@ pub(crate) fn foresee(entry: &Entry<'_>, dest: &Destination) -> Result<(), Probl
     writable.map_err(|errno| entry.at_dest(ProblemKind::CreateFile, errno))
 }
 
-/// Reading is needed where the copy is compared with its source.
+/// Returns the access mode: reading is needed if the copy is compared with its source.
 fn access(entry: &Entry<'_>) -> OFlags {
     let options = entry.run.options;
     let reads = options.verify || options.resume;
@@ -211,7 +211,7 @@ fn access(entry: &Entry<'_>) -> OFlags {
     access | OFlags::NOCTTY | OFlags::CLOEXEC
 }
 
-/// The permission bits to create a copy with.
+/// Returns the permission bits to create a copy with.
 fn first_mode(entry: &Entry<'_>, source: &Stat) -> u32 {
     metadata::mode_at_first(source, &entry.run.options.preserve, &entry.run.process)
 }
@@ -236,11 +236,11 @@ fn create(entry: &Entry<'_>, source: &Stat) -> Result<OpenDestination, Problem> 
         created => created,
     };
     let failed = |errno| entry.at_dest(ProblemKind::CreateFile, errno);
-    OpenDestination::new(created.map_err(failed)?, Creation::New(mode))
+    OpenDestination::new(created.map_err(failed)?, Creation::new(mode))
         .map_err(|errno| failed(errno).by_call("fstat"))
 }
 
-/// Why a symbolic link keeps a file from being created.
+/// Returns the problem if a symbolic link keeps a file from being created.
 fn link_in_the_way(entry: &Entry<'_>) -> Option<Problem> {
     let task = entry.task;
     let link = task.folders.dest.look_at(&task.dest).ok()?;
@@ -249,13 +249,14 @@ fn link_in_the_way(entry: &Entry<'_>) -> Option<Problem> {
     }
     let is_fresh = task.folders.origin == DestinationOrigin::Fresh;
     let kind = match task.role {
-        Role::Inside if is_fresh || entry.run.is_newer_than_run(&link) => ProblemKind::Planted,
+        Role::Inside if is_fresh => ProblemKind::Planted,
+        _ if entry.may_be_planted(&link) => ProblemKind::Planted,
         _ => ProblemKind::Dangling,
     };
     Some(Problem::new(kind, entry.dest_shown()))
 }
 
-/// Opens what was seen, and nothing that has taken its place since; empties it only then.
+/// Opens only the file that was seen, not one that has replaced it since; then truncates it.
 fn open_existing(
     entry: &Entry<'_>,
     there: &ExistingDestination,
@@ -289,20 +290,20 @@ fn open_existing(
     Ok(opened)
 }
 
-/// Whether the link that was followed is the one that was seen: one that was renamed away and back
-/// has another time of change.
+/// Returns whether the followed link is the one that was seen: one that was renamed away and back
+/// has another change time.
 fn is_the_link(entry: &Entry<'_>, there: &ExistingDestination) -> bool {
     let Some(link) = &there.link else { return true };
     let now = entry.task.folders.dest.look_at(&entry.task.dest);
     now.is_ok_and(|now| identity(&now) == identity(link) && changed_at(&now) == changed_at(link))
 }
 
-/// The folder and the name that a file is to be replaced in: those of the file behind a symbolic
-/// link that is followed. `None` where the link leads to an open descriptor (`/dev/stdout`), which
-/// can only be written to.
+/// Returns the folder and the name that a file is to be replaced in: those of the target of a
+/// symbolic link that is followed. `None` if the link leads to an open descriptor (`/dev/stdout`),
+/// which can only be written to.
 ///
 /// # Errors
-/// Why no file can be created there.
+/// The reason why no file can be created there.
 fn place(entry: &Entry<'_>, dest: &Destination) -> Result<Option<(Folder, CString)>, Errno> {
     let (mut folder, mut name) = (entry.task.folders.dest.clone(), entry.task.dest.clone());
     let followed = match dest {
@@ -314,7 +315,7 @@ fn place(entry: &Entry<'_>, dest: &Destination) -> Result<Option<(Folder, CStrin
         return Err(Errno::NOTDIR);
     }
     if !prefix.is_empty() {
-        // Its folder could not be opened: now it is known why.
+        // Its folder could not be opened: this returns the reason.
         Folder::place(folder.fd(), prefix, OFlags::empty())?;
     }
     for _ in 0..LINKS_MAX {
@@ -341,8 +342,8 @@ fn place(entry: &Entry<'_>, dest: &Destination) -> Result<Option<(Folder, CStrin
     Err(Errno::LOOP)
 }
 
-/// Creates a file beside the destination, with what of the old one stays where a file is
-/// overwritten in place: owner and mode.
+/// Creates a file in the folder of the destination, with the attributes that overwriting in place
+/// keeps: owner and mode.
 fn create_nameless(
     entry: &Entry<'_>,
     source: &Stat,
@@ -371,7 +372,7 @@ fn create_nameless(
         )?,
         false => AtomicFile::create(folder.fd(), bits).map_err(failed)?,
     };
-    let mut opened = OpenDestination::new(fd, Creation::New(mode))
+    let mut opened = OpenDestination::new(fd, Creation::new(mode))
         .map_err(|errno| failed(errno).by_call("fstat"))?;
     if let Some(there) = existing.filter(|there| there.replaced == Replaced::KeepsAttributes) {
         let old = MetadataTarget::Named(folder.fd(), &name);
@@ -399,7 +400,7 @@ fn inherit(entry: &Entry<'_>, old: (MetadataTarget<'_>, &Stat), opened: &mut Ope
     let (old, stat) = old;
     let new = MetadataTarget::Open(opened.fd.as_fd());
     let process = &entry.run.process;
-    // An ordinary user can't give files away; the new one is then their own, as a new file is.
+    // An ordinary user cannot give files away; the file is then their own, as a new file is.
     let _tried = metadata::preserve(old, stat, new, opened.creation, &keep, process);
     opened.creation = Creation::Existing;
 }

@@ -1,7 +1,8 @@
-//! Copies one entry: looks, decides, makes way, creates the copy, and reports.
+//! Copies one entry: queries, decides, removes obstacles, creates the copy, and reports.
 
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -13,7 +14,7 @@ use crate::entry::{
 };
 use crate::fs::atomic_file::replace;
 use crate::fs::backup;
-use crate::fs::folder::{file_type, identity, is_folder, is_link, size};
+use crate::fs::folder::{file_type, identity, is_folder, is_link, is_regular, size};
 use crate::options::{CopyMode, RemoveExisting};
 use crate::report::event::{
     EntryKind, EntryOutcome, Event, EventDetail, Finished, OverwriteQuestion,
@@ -25,14 +26,14 @@ use crate::tree::inode_table::{CopiedFile, NamedFile};
 use crate::tree::level::Task;
 use crate::workers::pool::{Batch, WorkerPool};
 
-/// One of the threads that copy.
+/// One of the copying threads.
 pub(crate) struct CopyWorker<'a> {
     pub(crate) run: &'a CopyRun<'a>,
     sigxfsz_guard: SigxfszGuard,
 }
 
 impl<'a> CopyWorker<'a> {
-    /// The calling thread.
+    /// Returns a worker for the calling thread.
     pub(crate) fn of(run: &'a CopyRun<'a>) -> Self {
         Self {
             run,
@@ -40,12 +41,12 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Copies entries that other workers hand out, until it is dismissed.
+    /// Copies entries submitted by other workers, until it is dismissed.
     pub(crate) fn work(&self, pool: &WorkerPool) {
         pool.work(&|task| self.copy(&task));
     }
 
-    /// Has entries of one folder copied, by any worker.
+    /// Submits entries of one folder, to be copied by any worker.
     pub(crate) fn submit(&self, batch: Batch) {
         match &self.run.pool {
             Some(pool) => pool.submit(batch, &|task| self.copy(&task)),
@@ -53,7 +54,7 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Blocks until all submitted entries are copied, and helps.
+    /// Copies until all submitted entries are done; blocks for those of other workers.
     pub(crate) fn drain(&self) {
         if let Some(pool) = &self.run.pool {
             pool.drain(&|task| self.copy(&task));
@@ -68,15 +69,15 @@ impl<'a> CopyWorker<'a> {
         }
     }
 
-    /// Copies an entry that its folder calls no folder.
+    /// Copies an entry that its folder reports as not a folder.
     fn copy(&self, task: &Task) {
         self.perform(task, |entry, _, _, events| {
             events.problem(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         });
     }
 
-    /// Copies an entry; what is a folder is left to `enter`: its copy is to be made or found, and
-    /// its entries to be copied.
+    /// Copies an entry; calls `enter` for a folder, which must make or find its copy and copy its
+    /// entries.
     pub(crate) fn perform(
         &self,
         task: &Task,
@@ -92,18 +93,18 @@ impl<'a> CopyWorker<'a> {
     }
 }
 
-/// What was at the name of a link before.
+/// The previous state of a link's name.
 #[derive(Clone, Copy, PartialEq)]
 enum LinkPlace {
-    /// Nothing, or the same link.
+    /// No file, or the same link.
     Free,
     /// Another file, which the link has replaced.
     Taken,
 }
 
 impl Entry<'_> {
-    /// Does all that can be done without entering a folder, and returns the folder to enter, if it
-    /// is one, and where its copy goes.
+    /// Does everything that is possible without entering a folder, and returns the folder to enter,
+    /// if it is one, and its destination.
     fn execute(&self, events: &mut EventBuffer<'_>) -> Option<(Stat, Destination)> {
         if self.run.stopped() {
             return None;
@@ -138,8 +139,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Decides what becomes of the destination, and renames or removes it where it has to go.
-    /// Returns where the copy goes, if there is to be one.
+    /// Decides the action for the destination, and renames or removes it if necessary. Returns the
+    /// destination of the copy, if one is to be made.
     fn make_way(
         &self,
         source: &Stat,
@@ -156,7 +157,7 @@ impl Entry<'_> {
             Action::Ask(action) if self.confirm_overwrite(&dest) => *action,
             Action::Ask(_) => {
                 events.counts.declined += 1;
-                return Ok(self.skipped(source, events));
+                return Ok(self.skipped(events));
             }
             action => action,
         };
@@ -169,10 +170,10 @@ impl Entry<'_> {
         };
         match action {
             Action::Nothing => Ok(None),
-            Action::Keep => Ok(self.skipped(source, events)),
+            Action::Keep => Ok(self.skipped(events)),
             Action::KeepLinked => {
                 self.keep_linked(source)?;
-                Ok(self.skipped(source, events))
+                Ok(self.skipped(events))
             }
             Action::Refuse(kind) => Err(self.refusal(kind)),
             Action::Write => existing(Replaced::KeepsAttributes),
@@ -186,12 +187,27 @@ impl Entry<'_> {
                 Err(Errno::NOENT) => new(None),
                 Err(errno) => Err(failed(errno)),
             },
+            Action::Remove if self.may_be_kept(source, &dest.stat) => {
+                existing(Replaced::KeepsAttributes)
+            }
             Action::Remove if is_real => {
                 self.remove(events)?;
                 new(None)
             }
             Action::BackUp | Action::Remove | Action::Ask(_) => new(None),
         }
+    }
+
+    /// Whether an existing file stays with all its names if its content is that of the source
+    /// (`--resume`): where these may be the names of the source, and no other file has them.
+    fn may_be_kept(&self, source: &Stat, dest: &Stat) -> bool {
+        let options = self.run.options;
+        options.resume
+            && !options.removes_first()
+            && is_regular(source)
+            && is_regular(dest)
+            && dest.st_nlink <= source.st_nlink
+            && self.run.inodes.claim(identity(dest), identity(source))
     }
 
     fn refusal(&self, kind: ProblemKind) -> Problem {
@@ -218,7 +234,7 @@ impl Entry<'_> {
         self.run.context.observer.confirm_overwrite(&question)
     }
 
-    /// Removes what is in the place of the copy.
+    /// Removes the existing destination.
     pub(crate) fn remove(&self, events: &mut EventBuffer<'_>) -> Result<(), Problem> {
         let task = self.task;
         match unlinkat(task.folders.dest.fd(), &task.dest, AtFlags::empty()) {
@@ -231,8 +247,8 @@ impl Entry<'_> {
         }
     }
 
-    /// The destination stays; where names of one file stay names of one file, it is one of them:
-    /// the name itself, which may be a symbolic link to what was compared.
+    /// Keeps the destination; if hard links are preserved, records it as a name of the file: the
+    /// name itself, which may be a symbolic link to the compared file.
     fn keep_linked(&self, source: &Stat) -> Result<(), Problem> {
         if !self.keeps_links_of(source) || self.run.options.dry_run {
             return Ok(());
@@ -254,7 +270,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Creates the copy of something other than a folder.
+    /// Creates the copy of a file that is not a folder.
     fn create(
         &self,
         source: &Stat,
@@ -341,13 +357,17 @@ impl Entry<'_> {
         }
     }
 
-    /// Whether other names of this file may follow that are to become names of its copy.
+    /// Returns whether other names of this file may follow that become names of its copy.
     fn keeps_links_of(&self, source: &Stat) -> bool {
-        let options = self.run.options;
-        let may_come_again = source.st_nlink > 1 || self.follows();
-        options.preserve.links.is_wanted()
-            && options.copy_mode != CopyMode::HardLink
-            && may_come_again
+        self.run.options.keeps_links_of(source, self.task.role)
+    }
+
+    /// The bytes of a file in the progress: those of several names of one file count once.
+    pub(crate) fn bytes_to_count(&self, source: &Stat) -> u64 {
+        match self.keeps_links_of(source) && !self.run.inodes.count(identity(source)) {
+            true => 0,
+            false => self.run.options.bytes_to_move(source),
+        }
     }
 
     fn copied_file(&self, dest: &Stat) -> CopiedFile {
@@ -359,7 +379,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Makes the destination another name of a file copied before, over what is there.
+    /// Makes the destination another name of a file copied before, replacing the existing one.
     fn link_to(&self, copied: &CopiedFile) -> Result<LinkPlace, Problem> {
         let (dest, name) = (&self.task.folders.dest, &self.task.dest);
         let link_over = || match dest.look_at(name) {
@@ -380,7 +400,7 @@ impl Entry<'_> {
         })
     }
 
-    /// Notes the copy of an operand: another operand must not overwrite it.
+    /// Records the copy of an operand: another operand must not overwrite it.
     pub(crate) fn note_created(&self) {
         let (folder, name) = (&self.task.folders.dest, &self.task.dest);
         if self.is_operand()
@@ -392,7 +412,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Writes the name of an operand's copy to disk. For other names their folder does it.
+    /// Syncs the name of an operand's copy to disk. Other names are synced by their folder.
     fn sync_name(&self, events: &mut EventBuffer<'_>) {
         if self.is_operand()
             && let Err(errno) = self
@@ -403,8 +423,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Gives the old destination its name back, over what was begun in its place.
-    fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
+    /// Restores the name of the old destination, replacing the incomplete copy.
+    pub(crate) fn restore(&self, backup: Option<&CStr>, events: &mut EventBuffer<'_>) {
         let Some(backup) = backup else { return };
         let folder = self.task.folders.dest.fd();
         match renameat(folder, backup, folder, &self.task.dest) {
@@ -424,10 +444,9 @@ impl Entry<'_> {
         });
     }
 
-    /// Reports that the destination stays: there is to be no copy.
-    fn skipped(&self, source: &Stat, events: &mut EventBuffer<'_>) -> Option<Destination> {
+    /// Reports that the destination stays: no copy is made.
+    fn skipped(&self, events: &mut EventBuffer<'_>) -> Option<Destination> {
         events.counts.skipped += 1;
-        self.run.context.progress.passed_over(source);
         events.changed(|| Event::Skipped {
             source: self.source_shown(),
             dest: self.dest_shown(),
@@ -435,15 +454,27 @@ impl Entry<'_> {
         None
     }
 
-    /// Reports what has become of an entry.
+    /// Reports the outcome of an entry.
     pub(crate) fn finished(
         &self,
         source: &Stat,
         outcome: EntryOutcome,
         events: &mut EventBuffer<'_>,
     ) {
+        let progress = self.run.context.progress;
         if outcome == EntryOutcome::Copied {
             events.counts.count_copied(source);
+        }
+        if is_regular(source) && outcome != EntryOutcome::Failed {
+            progress.files_done.fetch_add(1, Relaxed);
+            let bytes = match outcome {
+                EntryOutcome::Skipped | EntryOutcome::Planned => self.bytes_to_count(source),
+                _ => 0,
+            };
+            progress.advanced(bytes);
+            if outcome == EntryOutcome::Skipped {
+                events.counts.skipped_bytes += bytes;
+            }
         }
         if !events.wants(EventDetail::Everything) {
             return;

@@ -5,9 +5,9 @@
 //!                                                     ─▶ (fsync) ─▶ (verify) ─▶ (name)
 //! ```
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, openat};
 use rustix::io::Errno;
@@ -26,9 +26,9 @@ use crate::metadata::MetadataTarget;
 use crate::options::{CopyMode, Fsync};
 use crate::report::event::{EntryOutcome, HoleDetection, TransferReport};
 use crate::report::problem::{Problem, ProblemKind};
-use crate::report::reporter::EventBuffer;
+use crate::report::reporter::{CopyProgress, EventBuffer};
 
-/// Copies what can be read from the source into a regular file, or whatever is in its place.
+/// Copies the readable content of the source into a regular file, or the existing destination.
 pub(crate) fn copy(
     entry: &Entry<'_>,
     seen: &Stat,
@@ -39,26 +39,26 @@ pub(crate) fn copy(
     let dest = destination::open(entry, &source.as_file, dest, events)?;
     let mut copy = FileCopy {
         entry,
+        counter: ProgressCounter::of(entry, &source.stat),
         source,
         dest,
     };
     match copy.fill_and_finish(events) {
         Ok(()) => {
             copy.dest.commit(entry)?;
-            let progress = entry.run.context.progress;
-            progress.files_done.fetch_add(1, Relaxed);
+            copy.counter.reach_end();
             Ok(EntryOutcome::Copied)
         }
         Err(problem) => Err(copy.dest.discard(entry, problem)),
     }
 }
 
-/// A source that is open.
+/// An open source.
 struct OpenSource {
     fd: OwnedFd,
-    /// What it was when it was opened.
+    /// The state of the source when it was opened.
     stat: Stat,
-    /// What its copy is made after: the same, as a regular file.
+    /// The model of its copy: the same, as a regular file.
     as_file: Stat,
 }
 
@@ -69,7 +69,7 @@ impl OpenSource {
             flags |= OFlags::NOFOLLOW;
         }
         if matches!(file_type(seen), FileType::RegularFile | FileType::Fifo) {
-            // What has taken the place of a file since may be a FIFO, which would block.
+            // The file may have been replaced by a FIFO since, which would block.
             flags |= OFlags::NONBLOCK;
         }
         let failed = |errno| entry.at_source(ProblemKind::Open, errno);
@@ -98,6 +98,38 @@ struct FileCopy<'a> {
     entry: &'a Entry<'a>,
     source: OpenSource,
     dest: OpenDestination,
+    counter: ProgressCounter<'a>,
+}
+
+/// What one file adds to the progress: what was found of it, no more and, at the end, no less.
+struct ProgressCounter<'a> {
+    progress: &'a CopyProgress,
+    /// Unknown of what is no regular file, or does not tell how long it is.
+    bytes: Option<u64>,
+    counted: Cell<u64>,
+}
+
+impl<'a> ProgressCounter<'a> {
+    fn of(entry: &Entry<'a>, source: &Stat) -> Self {
+        let is_known = is_regular(source) && size(source) > 0;
+        Self {
+            progress: entry.run.context.progress,
+            bytes: is_known.then(|| entry.bytes_to_count(source)),
+            counted: Cell::new(0),
+        }
+    }
+
+    /// So many bytes of data are in place.
+    fn reach(&self, bytes: u64) {
+        let bytes = bytes.min(self.bytes.unwrap_or(u64::MAX));
+        let before = self.counted.get().min(bytes);
+        self.progress.advanced(bytes - before);
+        self.counted.set(self.counted.get().max(bytes));
+    }
+
+    fn reach_end(&self) {
+        self.reach(self.bytes.unwrap_or(0));
+    }
 }
 
 impl FileCopy<'_> {
@@ -105,12 +137,12 @@ impl FileCopy<'_> {
         let options = self.entry.run.options;
         if options.copy_mode != CopyMode::AttributesOnly {
             let kept = match options.resume {
-                true => self.keep_equal()?,
+                true => self.keep_equal(events)?,
                 false => 0,
             };
             events.content.resumed = kept;
             events.counts.resumed_bytes += kept;
-            let travel = self.transfer(kept)?;
+            let travel = self.transfer(kept, events)?;
             events.counts.account.add(&travel.account);
             events.content.travel = Some(Box::new(travel));
         }
@@ -121,8 +153,8 @@ impl FileCopy<'_> {
         Ok(())
     }
 
-    /// Finds how much of the destination equals the source, and cuts off the rest.
-    fn keep_equal(&mut self) -> Result<u64, Problem> {
+    /// Finds the length of the destination that equals the source, and truncates the rest.
+    fn keep_equal(&mut self, events: &mut EventBuffer<'_>) -> Result<u64, Problem> {
         let entry = self.entry;
         let there = size(&self.dest.stat);
         if !is_regular(&self.source.stat) || !is_regular(&self.dest.stat) || there == 0 {
@@ -134,18 +166,26 @@ impl FileCopy<'_> {
             Comparison::DifferentAt(offset) => offset,
             Comparison::Stopped => return Err(entry.stopped(there)),
         };
+        let links = entry.run.options.preserve.links;
+        let is_shared = links.is_wanted() && self.dest.stat.st_nlink > 1;
+        if is_shared && (equal < there || there < size(&self.source.stat)) {
+            entry.remove(events)?;
+            let new = Destination::New { backup: None };
+            self.dest = destination::open(entry, &self.source.as_file, new, events)?;
+            return Ok(0);
+        }
         let dest = &mut self.dest;
         if equal < there {
             let failed = |errno| entry.at_dest(ProblemKind::Resume, errno);
             ftruncate(&dest.fd, equal).map_err(|errno| failed(errno).by_call("ftruncate"))?;
             dest.stat = fstat(&dest.fd).map_err(|errno| failed(errno).by_call("fstat"))?;
         }
-        entry.run.context.progress.advanced(equal);
+        self.counter.reach(equal);
         Ok(equal)
     }
 
     /// Transfers the bytes from `kept` on.
-    fn transfer(&self, kept: u64) -> Result<TransferReport, Problem> {
+    fn transfer(&self, kept: u64, events: &mut EventBuffer<'_>) -> Result<TransferReport, Problem> {
         let (entry, source, dest) = (self.entry, &self.source, &self.dest);
         let input = match is_regular(&source.stat) {
             true => Source::of(source.fd.as_fd(), endpoint(&source.stat)),
@@ -160,7 +200,7 @@ impl FileCopy<'_> {
         };
         let output = Sink { to: kept, ..output };
         let options = entry.run.options;
-        // Who reads a pipe may do so long after this program has ended.
+        // A pipe may be read long after this program has ended.
         let copied = Policy::default().aliasing(Aliasing::Refused);
         let policy = options
             .only
@@ -169,8 +209,11 @@ impl FileCopy<'_> {
             .holes(options.holes);
         let driver = Driver::new(entry.run.context.kernel).policy(policy);
         let plan = driver.plan(&input, &output);
-        let account =
-            drive(entry, &input, &output, plan).map_err(|error| explain(entry, &error, kept))?;
+        let moved = self.drive(&input, &output, plan, kept);
+        let account = moved.map_err(|error| {
+            events.counts.incomplete_bytes += error.account.bytes();
+            explain(entry, &error, kept)
+        })?;
         // A pipe holds pages of the source. What was cut off meanwhile left it as zeros.
         if is_regular(&source.stat)
             && account.of(Mechanism::Splice).bytes > 0
@@ -181,6 +224,7 @@ impl FileCopy<'_> {
             let mut shrunk = shrunk.with_other(entry.dest_shown());
             shrunk.call = Some(Mechanism::Splice.name());
             shrunk.moved = Some(account.bytes());
+            events.counts.incomplete_bytes += account.bytes();
             return Err(shrunk);
         }
         Ok(TransferReport {
@@ -188,6 +232,48 @@ impl FileCopy<'_> {
             holes_sought: holes_sought(&input.end, &output.end, &account, policy.holes),
             account,
         })
+    }
+
+    fn drive<F: AsFd, G: AsFd>(
+        &self,
+        source: &Source<F>,
+        sink: &Sink<G>,
+        plan: Plan,
+        kept: u64,
+    ) -> Result<Account, Error> {
+        let (entry, context) = (self.entry, self.entry.run.context);
+        let throttle = entry.run.throttle.as_ref();
+        let mut spent = 0;
+        let mut count = |data: u64, shared: u64| {
+            self.counter.reach(kept.saturating_add(data));
+            let moved = data.saturating_sub(shared);
+            if let Some(throttle) = throttle {
+                throttle.spend(moved.saturating_sub(spent), context.stop);
+            }
+            spent = moved;
+        };
+        let pipe = (source.end.kind == EndpointKind::Pipe).then(|| source.fd.as_fd());
+        let mut watch = |progress: underpass::Progress| {
+            count(
+                progress.done.saturating_sub(progress.holes),
+                progress.shared,
+            );
+            let ended = progress.total == Some(progress.done);
+            if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
+                // What fails here fails in the call that follows, too, which reports it.
+                let _waited = fifo::until_readable(pipe, || entry.run.stopped());
+            }
+            unless_stopped(entry)
+        };
+        let mut driver = Driver::new(context.kernel);
+        if let Some(throttle) = throttle {
+            driver = driver.call_bytes_max(throttle.call_bytes_max());
+        }
+        let driver = driver.sigxfsz_guard(entry.sigxfsz_guard);
+        let moved = driver.watch(&mut watch).follow(plan, source, sink);
+        let account = moved.as_ref().unwrap_or_else(|error| &error.account);
+        count(account.bytes(), account.of(Mechanism::Clone).bytes);
+        moved
     }
 
     /// Metadata, and the disk.
@@ -212,7 +298,7 @@ impl FileCopy<'_> {
         }
     }
 
-    /// Reads the copy back, and the source again. Returns their hash.
+    /// Reads the copy and the source again and compares them. Returns their hash.
     fn verify(&self, events: &mut EventBuffer<'_>) -> Result<Option<String>, Problem> {
         let (entry, dest) = (self.entry, &self.dest);
         if !is_regular(&self.source.stat) || !is_regular(&dest.stat) {
@@ -223,7 +309,7 @@ impl FileCopy<'_> {
             .map_err(|errno| entry.at_dest(ProblemKind::Read, errno).by_call("fstat"))?;
         let copied = size(&is_now);
         let end = endpoint(&self.source.stat);
-        // Files of /proc and /sys don't say how long they are: all that came is read again.
+        // The size of files in /proc and /sys is unknown: everything that was copied is read again.
         let len = match Source::of(self.source.fd.as_fd(), end).owed {
             Owed::Exactly(len) => len,
             Owed::ToEnd => copied,
@@ -242,15 +328,14 @@ impl FileCopy<'_> {
         Err(problem.with_other(entry.source_shown()))
     }
 
-    /// Whether source and copy, as they were compared, are what their names lead to by now.
+    /// Checks that the names of source and copy still lead to the files compared.
     fn check_names(&self) -> Result<(), Problem> {
         let entry = self.entry;
-        // Files of /proc come and go under their names.
+        // Files in /proc may be replaced under their names.
         let source = (size(&self.source.stat) > 0)
             .then(|| entry.look_at_source())
             .transpose()?;
-        let above = entry.task.folders.source.fd();
-        if source.is_some_and(|now| !is_same_file(above, &now, &self.source.stat)) {
+        if source.is_some_and(|now| !is_same_file(&self.source.fd, &now, &self.source.stat)) {
             return Err(Problem::new(ProblemKind::Replaced, entry.source_shown()));
         }
         let Some((folder, name)) = self.dest.named(entry) else {
@@ -258,7 +343,7 @@ impl FileCopy<'_> {
         };
         let now = folder.look_behind(name);
         let now = now.map_err(|errno| entry.at_dest(ProblemKind::StatDestination, errno))?;
-        match is_same_file(folder.fd(), &now, &self.dest.stat) {
+        match is_same_file(&self.dest.fd, &now, &self.dest.stat) {
             true => Ok(()),
             false => Err(Problem::new(ProblemKind::Replaced, entry.dest_shown())),
         }
@@ -294,53 +379,6 @@ fn from<F>(source: Source<F>, kept: u64) -> Source<F> {
     }
 }
 
-fn drive<F: AsFd, G: AsFd>(
-    entry: &Entry<'_>,
-    source: &Source<F>,
-    sink: &Sink<G>,
-    plan: Plan,
-) -> Result<Account, Error> {
-    let context = entry.run.context;
-    let throttle = entry.run.throttle.as_ref();
-    let (mut counted, mut spent) = (0, 0);
-    let mut count = |done: u64, unmoved: u64| {
-        context.progress.advanced(done.saturating_sub(counted));
-        counted = done;
-        let moved = done.saturating_sub(unmoved);
-        if let Some(throttle) = throttle {
-            throttle.spend(moved.saturating_sub(spent), context.stop);
-        }
-        spent = moved;
-    };
-    let pipe = (source.end.kind == EndpointKind::Pipe).then(|| source.fd.as_fd());
-    let mut watch = |progress: underpass::Progress| {
-        // Holes are where they should be, shared blocks too, and nothing had to be moved for it.
-        count(progress.done, progress.holes + progress.shared);
-        let ended = progress.total == Some(progress.done);
-        if let (Some(pipe), 0, false) = (pipe, progress.held, ended) {
-            // What fails here fails in the call that follows, too, which reports it.
-            let _waited = fifo::until_readable(pipe, || entry.run.stopped());
-        }
-        unless_stopped(entry)
-    };
-    let mut driver = Driver::new(context.kernel);
-    if let Some(throttle) = throttle {
-        driver = driver.call_bytes_max(throttle.call_bytes_max());
-    }
-    let driver = driver.sigxfsz_guard(entry.sigxfsz_guard);
-    let moved = driver.watch(&mut watch).follow(plan, source, sink);
-    match &moved {
-        Ok(account) => count(account.bytes() + account.holes, unmoved(account)),
-        Err(error) => count(error.moved(), unmoved(&error.account)),
-    }
-    moved
-}
-
-/// Bytes that are where they should be without having been moved.
-fn unmoved(account: &Account) -> u64 {
-    account.holes + account.of(Mechanism::Clone).bytes
-}
-
 /// The error of the mover as a problem of `cp`. The destination had `kept` bytes before.
 fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
     let (source, dest) = (entry.source_shown(), entry.dest_shown());
@@ -351,14 +389,14 @@ fn explain(entry: &Entry<'_>, error: &Error, kept: u64) -> Problem {
         Fault::Source => (ProblemKind::Read, source, dest),
         Fault::Sink | Fault::Full => (ProblemKind::Write, dest, source),
         _ if cloning => (ProblemKind::Clone, dest, source),
-        // Refused by one mechanism for its size, a file may suit another one; where none is left,
-        // it is too large.
+        // A file refused by one mechanism for its size may suit another one; if none is left, it is
+        // too large.
         Fault::Refused if error.errno == Some(Errno::FBIG) => (ProblemKind::Write, dest, source),
         Fault::Refused => (ProblemKind::Refused, source, dest),
         _ => (ProblemKind::Copy, source, dest),
     };
     let mut problem = Problem::new(kind, path).with_other(other);
-    // A clone that was not tried is none of two regular files.
+    // A clone that was not tried involves something other than a regular file.
     let untried = (problem.kind == ProblemKind::Clone).then_some(Errno::INVAL);
     problem.errno = error.errno.or(untried);
     problem.call = error.mechanism.map(Mechanism::name);

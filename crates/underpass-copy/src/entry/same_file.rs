@@ -1,5 +1,5 @@
-//! Whether source and destination are the same file in a way that does harm: pure, as GNU decides
-//! it.
+//! Decides whether source and destination are the same file in a harmful way: pure, with the rules
+//! of GNU `cp`.
 
 use rustix::fs::Stat;
 
@@ -7,16 +7,16 @@ use crate::fs::folder::{identity, is_link};
 use crate::options::{Backup, CopyMode, CopyOptions};
 use crate::tree::level::Role;
 
-/// A source and an existing destination, looked at in several ways.
+/// A source and an existing destination, queried in several ways.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePair {
     /// The source, followed as the copy follows it.
     pub(crate) source: Stat,
     /// The destination, followed where it would be written through.
     pub(crate) dest: Stat,
-    /// Both, not followed; `None` where one can't be looked at.
+    /// Both, not followed; `None` if one cannot be queried.
     pub(crate) names: Option<(Stat, Stat)>,
-    /// What both lead to, followed all the way; `None` where one leads nowhere.
+    /// The final targets of both; `None` if one leads nowhere.
     pub(crate) referents: Option<(Stat, Stat)>,
     /// Whether both are one entry of one folder.
     pub(crate) is_same_entry: bool,
@@ -27,7 +27,7 @@ pub(crate) struct FilePair {
 pub(crate) enum Sameness {
     /// They are different files, or replacing one by the other does no harm.
     Proceed,
-    /// They are the same already, as it is wanted.
+    /// They are the same already, as requested.
     NothingToDo,
     /// The copy would destroy its source.
     SameFile,
@@ -105,7 +105,7 @@ mod tests {
     const FILE: FileType = FileType::RegularFile;
     const LINK: FileType = FileType::Symlink;
 
-    /// A file with this inode number.
+    /// Returns a file with this inode number.
     fn stat(inode: u64, kind: FileType) -> Stat {
         let mut stat = rustix::fs::stat("/").expect("the root");
         stat.st_ino = inode;
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Source and destination as names, and what both lead to.
+    /// Decides for source and destination as names, and the targets of both.
     fn met(
         names: [Stat; 2],
         referents: [Stat; 2],

@@ -1,4 +1,4 @@
-//! What has no content of its own to copy: symbolic links, hard links, FIFOs, sockets, devices.
+//! Copies entries without content: symbolic links, hard links, FIFOs, sockets, devices.
 
 use std::ffi::{CStr, CString};
 
@@ -32,11 +32,11 @@ pub(crate) fn symlink(
         Err(Errno::EXIST) if is_the_same_link(entry, dest, &leads_to) => return COPIED,
         made => made.map_err(|errno| entry.at_dest(ProblemKind::CreateSymlink, errno))?,
     }
-    preserve(entry, source, Creation::New(0o777), events);
+    preserve(entry, source, Creation::new(0o777), events);
     COPIED
 }
 
-/// With `-u`, a link that leads where it should is as good as a new one.
+/// Returns whether `-u` keeps a link because it leads to the right target.
 fn is_the_same_link(entry: &Entry<'_>, dest: &Destination, leads_to: &CStr) -> bool {
     let updates = matches!(
         entry.run.options.overwrite,
@@ -49,7 +49,7 @@ fn is_the_same_link(entry: &Entry<'_>, dest: &Destination, leads_to: &CStr) -> b
             .is_ok_and(|old| old.as_c_str() == leads_to)
 }
 
-/// Makes a symbolic link to the source (`-s`).
+/// Creates a symbolic link to the source (`-s`).
 pub(crate) fn link_to_source(
     entry: &Entry<'_>,
     source: &Stat,
@@ -81,7 +81,7 @@ pub(crate) fn link_to_source(
     COPIED
 }
 
-/// Makes a symbolic link; with `-f` also over what is there.
+/// Creates a symbolic link; with `-f` replaces an existing file.
 fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
     let (folder, name) = (entry.task.folders.dest.fd(), &entry.task.dest);
     let options = entry.run.options;
@@ -94,7 +94,7 @@ fn force_symlink(entry: &Entry<'_>, leads_to: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Makes another name of the source (`-l`).
+/// Creates another name of the source (`-l`).
 pub(crate) fn hard_link(entry: &Entry<'_>) -> Result<EntryOutcome, Problem> {
     let (task, options) = (entry.task, entry.run.options);
     let flags = match entry.follows() {
@@ -136,7 +136,7 @@ pub(crate) fn node(
     let (folder, bits) = (task.folders.dest.fd(), Mode::from_raw_mode(mode));
     mknodat(folder, &task.dest, node_type, bits, device)
         .map_err(|errno| entry.at_dest(kind, errno))?;
-    preserve(entry, source, Creation::New(mode), events);
+    preserve(entry, source, Creation::new(mode), events);
     COPIED
 }
 

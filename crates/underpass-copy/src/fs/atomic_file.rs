@@ -22,16 +22,16 @@ use rustix::io::Errno;
 
 use crate::fs::folder::{identity, is_regular};
 
-/// A file that has not got its name yet.
+/// A file without its final name.
 #[derive(Debug)]
 pub(crate) enum AtomicFile {
     Nameless,
     Temporary(CString),
-    /// Under the same name in every run, so that the next one finds it.
+    /// Named the same in every run, so that the next one finds it.
     Resumable(CString),
 }
 
-/// What may be in the place of the name.
+/// The files that the final name may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitMode {
     Nothing,
@@ -46,7 +46,7 @@ impl AtomicFile {
             // Only its link in /proc gives it a name, which a chroot may lack.
             Ok(fd) if lstat(itself(&fd)).is_ok() => return Ok((fd, Self::Nameless)),
             Ok(_) => (),
-            // File systems that have no such files say so in several ways (open(2)).
+            // File systems without such files report this in several ways (open(2)).
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => (),
             Err(errno) => return Err(errno),
         }
@@ -56,11 +56,11 @@ impl AtomicFile {
         Ok((fd, Self::Temporary(name)))
     }
 
-    /// Opens what an earlier run left of the file that is to be called `name`, or creates it.
+    /// Opens the incomplete file of an earlier run that is to be called `name`, or creates it.
     ///
     /// # Errors
-    /// What failed, and the call; without one `EPERM` where it is another user's file, and `EAGAIN`
-    /// where another run has just completed it.
+    /// The errno, and the failed call; without a call `EPERM` if it is another user's file, and
+    /// `EAGAIN` if another run has just completed it.
     pub(crate) fn resume(
         folder: BorrowedFd<'_>,
         name: &CStr,
@@ -78,7 +78,7 @@ impl AtomicFile {
         let stat = fstat(&fd).map_err(by("fstat"))?;
         let named = statat(folder, &left, AtFlags::SYMLINK_NOFOLLOW).map_err(by("newfstatat"))?;
         if identity(&named) != identity(&stat) {
-            // Another run has just finished with it.
+            // Another run has just completed it.
             return Err((Errno::AGAIN, None));
         }
         let is_ours = is_regular(&stat) && stat.st_nlink == 1 && stat.st_uid == user;
@@ -91,7 +91,7 @@ impl AtomicFile {
     /// Gives the complete file its name, or discards it.
     ///
     /// # Errors
-    /// What failed, and the call.
+    /// The errno, and the failed call.
     pub(crate) fn commit(
         self,
         fd: &OwnedFd,
@@ -126,7 +126,7 @@ impl AtomicFile {
     }
 
     /// Removes the incomplete file, unless a later run may resume it: an empty one has nothing to
-    /// resume. Returns whether nothing is left of it.
+    /// resume. Returns whether it is gone.
     pub(crate) fn discard(&self, folder: impl AsFd) -> bool {
         let folder = folder.as_fd();
         let (name, is_wanted) = match self {
@@ -141,28 +141,28 @@ impl AtomicFile {
     }
 }
 
-/// The link in `/proc` that leads to an open file.
+/// Returns the link in `/proc` that leads to an open file.
 fn itself(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Renames `name` where nothing is in the place of `new`.
+/// Renames `name` to `new`, which must not exist.
 ///
 /// # Errors
-/// `EEXIST` where something is.
+/// `EEXIST` if it exists.
 pub(crate) fn rename_to_nothing(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
     match renameat_with(dir, name, dir, new, RenameFlags::NOREPLACE) {
-        // Not every file system knows the flag; Linux before 3.15 doesn't know the call.
+        // Not every file system supports the flag; Linux before 3.15 lacks the call.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_over(dir, name, new),
         result => result,
     }
 }
 
-/// Renaming for file systems that can't but replace: a link is never made over something.
+/// Renames on file systems that always replace: a link is never made over an existing file.
 fn link_over(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), Errno> {
     match linkat(dir, name, dir, new, AtFlags::empty()) {
         Ok(()) => unlinkat(dir, name, AtFlags::empty()),
-        // No links at all, none of folders, or none more of this file.
+        // Links are unsupported, unsupported for folders, or at their limit for this file.
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
             look_and_rename(dir, name, new)
         }
@@ -178,17 +178,17 @@ fn look_and_rename(dir: BorrowedFd<'_>, name: &CStr, new: &CStr) -> Result<(), E
     }
 }
 
-/// A name that nobody else uses or guesses.
+/// Returns a name that no other process uses or guesses.
 pub(crate) fn temporary_name() -> CString {
     let random = RandomState::new().build_hasher().finish();
     CString::new(format!(".underpass-{random:016x}")).unwrap_or_default()
 }
 
-/// Makes something under a temporary name in `folder`, then renames it to `name`, over what is
-/// there.
+/// Creates a file under a temporary name in `folder`, then renames it to `name`, replacing an
+/// existing one.
 ///
 /// # Errors
-/// The errno of `make` or of the renaming. Nothing stays under the temporary name.
+/// The errno of `make` or of the renaming. The temporary name is removed.
 pub(crate) fn replace(
     folder: BorrowedFd<'_>,
     name: &CStr,
@@ -197,7 +197,7 @@ pub(crate) fn replace(
     let temporary = temporary_name();
     make(&temporary)?;
     let renamed = renameat_with(folder, &temporary, folder, name, RenameFlags::empty());
-    // Where both are names of one file already, nothing is renamed and the temporary one stays.
+    // If both already name one file, rename(2) does nothing and the temporary name remains.
     let _gone = unlinkat(folder, &temporary, AtFlags::empty());
     renamed
 }

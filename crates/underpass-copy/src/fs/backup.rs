@@ -1,4 +1,4 @@
-//! Old destinations under another name (`--backup`).
+//! Backups of old destinations (`--backup`).
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
@@ -10,25 +10,23 @@ use rustix::io::Errno;
 use crate::fs::atomic_file::{rename_to_nothing, replace};
 use crate::options::Backup;
 
-/// A backup's name has at most this many bytes: one less than most file systems allow.
+/// The maximum length of a backup's name in bytes: one less than most file systems allow.
 const NAME_BYTES_MAX: usize = 254;
 
-/// What is added where the suffix is none, or makes the name too long.
+/// The suffix used if the given one is empty, or makes the name too long.
 const TILDE: &[u8] = b"~";
 
-/// Renames `name` in `dir` as `backup` says, which is not [`Backup::None`], and answers its new
-/// name.
+/// Renames `name` in `dir` as `backup` specifies, and returns its new name.
+/// A simple backup replaces an earlier one. A numbered one replaces nothing, even if others make
+/// backups concurrently, unless the file system supports neither renaming without replacing nor
+/// links: there, a file that appears between the check and the renaming is lost.
 ///
-/// A simple backup replaces an earlier one. A numbered one replaces nothing, whoever else makes
-/// backups at the same time, unless the file system can neither rename without replacing nor link:
-/// there, what appears in the moment between looking and renaming is lost.
-///
-/// A suffix that is empty, or has a slash before its end, is `~`. A name that would be too long is
-/// cut and gets `~` instead; numbered, it is an error if that is there (EEXIST). `Backup::None`
-/// renames nothing.
+/// A suffix that is empty, or has a slash before its end, is replaced by `~`. A name that would be
+/// too long is cut and gets `~` instead; numbered, it is an error if that exists (EEXIST).
+/// `Backup::None` renames nothing.
 ///
 /// # Errors
-/// What renaming, or reading the folder, failed with. Nothing has happened then.
+/// The error of renaming, or of reading the folder. Nothing has been changed then.
 pub(crate) fn make(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<CString, Errno> {
     let highest = highest(dir, name, backup)?;
     with_free_name(name, backup, highest, |new, kind| match kind {
@@ -37,8 +35,8 @@ pub(crate) fn make(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<
     })
 }
 
-/// Gives `name` the name of its backup as well, so that it is never without one: what replaces it
-/// is put over it afterwards. Where the file system has no such second names, it is renamed.
+/// Links `name` to the name of its backup, so that `name` always exists: its replacement is renamed
+/// over it afterwards. If the file system has no hard links, `name` is renamed.
 ///
 /// # Errors
 /// As [`make`].
@@ -55,10 +53,10 @@ pub(crate) fn keep(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<
     kept.map(drop)
 }
 
-/// The name that a backup of `name` would get now.
+/// Returns the name that a backup of `name` would get now.
 ///
 /// # Errors
-/// What reading the folder failed with.
+/// The error of reading the folder.
 pub(crate) fn name_for(
     dir: BorrowedFd<'_>,
     name: &CStr,
@@ -67,16 +65,16 @@ pub(crate) fn name_for(
     with_free_name(name, backup, highest(dir, name, backup)?, |_, _| Ok(()))
 }
 
-/// What a backup's name is made of.
+/// The kind of a backup's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BackupKind {
     /// A suffix.
     Simple,
-    /// A number, which nothing else has.
+    /// An unused number.
     Numbered,
 }
 
-/// Has `give` give the name of the backup; where that is numbered and taken, the next one.
+/// Calls `give` with the name of the backup; if that is numbered and taken, with the next one.
 fn with_free_name(
     name: &CStr,
     backup: &Backup,
@@ -97,14 +95,14 @@ fn with_free_name(
         };
         let (new, fit) = with_suffix(name.to_bytes(), &suffix)?;
         match give(&new, kind) {
-            // Somebody else took that number.
+            // Another process took that number.
             Err(Errno::EXIST) if kind == BackupKind::Numbered && fit == SuffixFit::Whole => (),
             given => return given.map(|()| new),
         }
     }
 }
 
-/// A suffix must not lead into another folder.
+/// Returns the suffix to use: it must not lead into another folder.
 fn usable(suffix: &[u8]) -> &[u8] {
     let end = suffix.iter().rposition(|&byte| byte != b'/');
     match end {
@@ -113,7 +111,7 @@ fn usable(suffix: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a name has its whole suffix.
+/// Whether a name keeps its whole suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SuffixFit {
     Whole,
@@ -131,8 +129,8 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Result<(CString, SuffixFit), Errno
     Ok((new, fit))
 }
 
-/// The highest number of the backups that are there, as far as the folder may be read; none where
-/// the next backup has no number.
+/// Returns the highest number of the existing backups, if the folder may be read; `None` if the
+/// next backup has no number.
 fn highest(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<Option<Decimal>, Errno> {
     let mut highest = match backup {
         Backup::None | Backup::Simple(_) => return Ok(None),
@@ -151,16 +149,16 @@ fn highest(dir: BorrowedFd<'_>, name: &CStr, backup: &Backup) -> Result<Option<D
     Ok(highest)
 }
 
-/// A number of any length, without zeros in front; none of it is 0.
+/// A number of any length, without leading zeros; empty for 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Decimal {
-    /// How many digits there are, which decides first which number is the larger one.
+    /// Number of digits: the larger number is the longer one.
     len: usize,
     digits: Vec<u8>,
 }
 
 impl Decimal {
-    /// That of a backup of `name`: `name.~N~`.
+    /// Returns the number of a backup of `name`: `name.~N~`.
     fn of(name: &[u8], entry: &[u8]) -> Option<Self> {
         let digits = entry.strip_prefix(name)?;
         let digits = digits.strip_prefix(b".~")?.strip_suffix(b"~")?;
@@ -197,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with these files, each of which holds its name.
+    /// Creates a folder with these files, each of which contains its name.
     fn folder(names: &[&str]) -> (TempDir, File) {
         let folder = tempfile::tempdir().unwrap();
         for name in names {
@@ -211,7 +209,7 @@ mod tests {
         fs::read_to_string(folder.path().join(name)).unwrap_or_default()
     }
 
-    /// The new name of `d`, which has to hold what `d` held.
+    /// Returns the new name of `d`, and checks that it has the content of `d`.
     fn backup_of_d(names: &[&str], backup: &Backup) -> Result<String, Errno> {
         let (folder, dir) = folder(names);
         let new = make(dir.as_fd(), c"d", backup)?.into_string().unwrap();

@@ -1,8 +1,8 @@
 //! FIFOs and pipes: opening and reading one waits for a process at its other end, and a stop must
 //! not wait for that process.
 //!
-//! A signal does not get a thread out of such a wait: handlers restart calls, and it is some other
-//! thread that is interrupted. So nothing here waits longer than it may take to see a stop.
+//! A signal does not end such a wait: handlers restart calls, and another thread may be
+//! interrupted. So no wait here takes longer than a stop may go unnoticed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -11,15 +11,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// How long a wait may keep a stop from being seen.
+/// The longest time that a wait may delay a stop.
 pub(crate) const NAP: Duration = Duration::from_millis(20);
 
-/// Waits until a pipe has something to read or all who wrote to it are gone. One that nobody has
-/// written to since it was opened has not ended: as with an `open` that blocks, a writer is waited
-/// for.
+/// Waits until a pipe has data or all its writers are gone. A pipe without a writer since it was
+/// opened has not ended: as with an `open` that blocks, a writer is waited for.
 ///
 /// # Errors
-/// What `poll(2)` says; `EINTR` where the copy was stopped.
+/// The error of `poll(2)`; `EINTR` if the copy was stopped.
 pub(crate) fn until_readable(pipe: impl AsFd, stopped: impl Fn() -> bool) -> Result<(), Errno> {
     let pipe = pipe.as_fd();
     let nap = Timespec {
@@ -37,11 +36,11 @@ pub(crate) fn until_readable(pipe: impl AsFd, stopped: impl Fn() -> bool) -> Res
     Err(Errno::INTR)
 }
 
-/// Opens a FIFO for writing once it has a reader: `open` is to open it with flags beside its
-/// own. Its writes block.
+/// Opens a FIFO for writing once it has a reader: `open` adds the given flags to its own. Writes to
+/// the result block.
 ///
 /// # Errors
-/// The errno of `open`; `EINTR` where the copy was stopped.
+/// The errno of `open`; `EINTR` if the copy was stopped.
 pub(crate) fn open_for_reader(
     open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
     stopped: impl Fn() -> bool,
@@ -60,7 +59,7 @@ pub(crate) fn open_for_reader(
     Err(Errno::INTR)
 }
 
-/// Calls on a descriptor that was opened not to wait wait again.
+/// Makes calls block on a descriptor that was opened as nonblocking.
 pub(crate) fn let_block(fd: impl AsFd) -> Result<(), Errno> {
     let flags = fcntl_getfl(&fd)?;
     fcntl_setfl(&fd, flags - OFlags::NONBLOCK)

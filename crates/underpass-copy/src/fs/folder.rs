@@ -1,40 +1,40 @@
-//! Open folders, what `stat(2)` returns of the names in them, and paths as bytes: names are looked
-//! up in open folders, and no path is resolved twice.
+//! Open folders, results of `stat(2)` for their names, and paths as bytes: names are looked up in
+//! open folders, and no path is resolved twice.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, fstat, fstatfs, fsync, openat,
-    statat,
+    AtFlags, CWD, FileType, FsWord, Mode, OFlags, RawDir, Stat, StatxFlags, chmod, fstat, fstatfs,
+    fsync, mkdirat, openat, statat, statx,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
 use underpass::{Endpoint, FileStat};
 
-/// Opens a folder for reading.
+/// The flags to open a folder for reading.
 pub(crate) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// Opens a folder as a place only.
+/// The flags to open a folder for look-ups only.
 pub(crate) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Names of a folder in a batch, unless more come at once.
+/// The names of a folder in one batch; a single read may return more.
 const BATCH_NAMES: usize = 8192;
 
-/// What is read of a folder at once.
+/// The size of one read of a folder.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// An open folder, or what stands for one.
+/// An open folder, or a stand-in for one.
 #[derive(Clone, Debug)]
 pub(crate) enum Folder {
     /// Open for reading.
     Open(Arc<OwnedFd>),
-    /// Open as a place only (`O_PATH`): it can't be read.
+    /// Open for look-ups only (`O_PATH`): it can't be read.
     Place(Arc<OwnedFd>),
     /// The working directory.
     Working,
@@ -43,7 +43,7 @@ pub(crate) enum Folder {
 }
 
 impl Folder {
-    /// Opens a folder for reading, or as a place where reading is not allowed.
+    /// Opens a folder for reading, or for look-ups if reading is not allowed.
     pub(crate) fn open(
         folder: BorrowedFd<'_>,
         name: &CStr,
@@ -56,6 +56,30 @@ impl Folder {
         }
     }
 
+    /// Makes a folder and opens it. Returns the bits of its owner that the umask or an access
+    /// control list of the parent had taken: it has them again, so that it can be filled.
+    ///
+    /// # Errors
+    /// The errno, and the call that failed.
+    pub(crate) fn make(
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        mode: u32,
+    ) -> Result<(Self, u32), (Errno, &'static str)> {
+        let by = |call| move |errno| (errno, call);
+        mkdirat(parent, name, Mode::from_raw_mode(mode)).map_err(by("mkdirat"))?;
+        let made = Self::open(parent, name, OFlags::NOFOLLOW).map_err(by("openat"))?;
+        let now = fstat(made.fd()).map_err(by("fstat"))?.st_mode & 0o7777;
+        let lent = mode & 0o700 & !now;
+        if lent == 0 {
+            return Ok((made, lent));
+        }
+        let itself = format!("/proc/self/fd/{}", made.fd().as_raw_fd());
+        chmod(itself, Mode::from_raw_mode(now | lent)).map_err(by("chmod"))?;
+        let made = Self::open(made.fd(), c".", OFlags::empty()).map_err(by("openat"))?;
+        Ok((made, lent))
+    }
+
     /// Opens a folder as a place.
     pub(crate) fn place(
         folder: BorrowedFd<'_>,
@@ -66,7 +90,7 @@ impl Folder {
         Ok(Self::Place(Arc::new(fd)))
     }
 
-    /// Opens `..`, if it is the folder that it has to be.
+    /// Opens `..`, if it is the expected folder.
     pub(crate) fn parent(&self, expected: Identity) -> Result<Self, Errno> {
         let opened = Self::open(self.fd(), c"..", OFlags::empty())?;
         if identity(&fstat(opened.fd())?) == expected {
@@ -76,7 +100,7 @@ impl Folder {
         }
     }
 
-    /// For calls that look up a name in it.
+    /// Returns the descriptor for calls that look up a name in it.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Open(fd) | Self::Place(fd) => fd.as_fd(),
@@ -94,17 +118,25 @@ impl Folder {
         statat(self.fd(), name, AtFlags::empty())
     }
 
+    /// Whether the time of change of something in it says nothing. SFTP has no such
+    /// time, and sshfs reports that of modification, in seconds, which renaming leaves as it is.
+    pub(crate) fn hides_changes(&self, stat: &Stat) -> bool {
+        const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
+        let is_fuse = || fstatfs(self.fd()).is_ok_and(|it| it.f_type == FUSE_SUPER_MAGIC);
+        changed_at(stat) == (stat.st_mtime, 0) && stat.st_mtime_nsec == 0 && is_fuse()
+    }
+
     pub(crate) fn identity(&self) -> Option<Identity> {
         let stat = self.look_behind(c".");
         stat.ok().map(|stat| identity(&stat))
     }
 
-    /// Opens it again, for reading.
+    /// Reopens it for reading.
     pub(crate) fn readable(&self) -> Result<OwnedFd, Errno> {
         openat(self.fd(), c".", READ, Mode::empty())
     }
 
-    /// Writes the names in it to disk.
+    /// Syncs the names in it to disk.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         match self {
             Self::Open(fd) => fsync(fd),
@@ -114,12 +146,12 @@ impl Folder {
     }
 }
 
-/// The names in a folder that were read and not looked at, a batch at a time. A batch is sorted by
-/// inode number: file systems keep inodes near each other that have near numbers, and names in
-/// whatever order suits them.
+/// The names in a folder that were read and not processed, a batch at a time. A batch is sorted by
+/// inode number: file systems store inodes with near numbers close together, and names in any
+/// order.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// Those left, the next one last.
+    /// The names left, the next one last.
     left: Vec<Listed>,
     is_read: bool,
 }
@@ -132,7 +164,7 @@ struct Listed {
 }
 
 impl Listing {
-    /// The next name, and what the folder says it is. Reads on where the folder was left.
+    /// Returns the next name, and its type according to the folder. Reads more if necessary.
     pub(crate) fn next(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -143,7 +175,7 @@ impl Listing {
         Ok(self.left.pop().map(|next| (next.name, next.kind)))
     }
 
-    /// Reads all there is, so that the folder can be closed.
+    /// Reads the rest, so that the folder can be closed.
     pub(crate) fn read_all(&mut self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
         self.read(folder, usize::MAX)
     }
@@ -171,10 +203,10 @@ impl Listing {
                 break;
             }
         }
-        // Several names of one inode stay in the folder's order.
+        // Several names of one inode keep the folder's order.
         read.sort_by_key(|listed| listed.inode);
         read.reverse();
-        // What is left of an earlier batch comes first, and so stands last.
+        // The rest of an earlier batch comes first, and is therefore last in the list.
         read.append(&mut self.left);
         self.left = read;
         Ok(())
@@ -188,19 +220,19 @@ pub(crate) fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Whether `now`, a look at a file of the file system of `on`, is of the file that was seen. Where
-/// a file system numbers its files anew at each look, that cannot be told, and its kind decides.
-pub(crate) fn is_same_file(on: impl AsFd, now: &Stat, seen: &Stat) -> bool {
+/// Returns whether `now`, a query on the file system of `on`, is of the file that was seen. If a
+/// file system renumbers its files at each query, the type decides.
+pub(crate) fn is_same_file(file: impl AsFd, now: &Stat, seen: &Stat) -> bool {
     let is_kind = now.st_dev == seen.st_dev && file_type(now) == file_type(seen);
-    identity(now) == identity(seen) || is_kind && numbers_anew(on)
+    identity(now) == identity(seen) || is_kind && numbers_anew(file)
 }
 
-/// Whether inode numbers on this file system are not those of files: FUSE has one for each name, or
-/// for each look, unless the server behind it sends its own, and 9p those of another machine.
-pub(crate) fn numbers_anew(on: impl AsFd) -> bool {
-    const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
-    const V9FS_MAGIC: FsWord = 0x0102_1997;
-    fstatfs(on).is_ok_and(|there| [FUSE_SUPER_MAGIC, V9FS_MAGIC].contains(&there.f_type))
+/// Returns whether inode numbers on this file system do not identify files: FUSE has one for each
+/// name, or for each query, unless its server sends its own, and 9p those of another machine.
+fn numbers_anew(file: impl AsFd) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let look = || statx(&file, c"", flags, StatxFlags::INO).map(|now| now.stx_ino);
+    matches!((look(), look()), (Ok(one), Ok(other)) if one != other)
 }
 
 pub(crate) fn file_type(stat: &Stat) -> FileType {
@@ -219,12 +251,12 @@ pub(crate) fn is_regular(stat: &Stat) -> bool {
     file_type(stat) == FileType::RegularFile
 }
 
-/// The size in bytes.
+/// Returns the size in bytes.
 pub(crate) fn size(stat: &Stat) -> u64 {
     stat.st_size.max(0).cast_unsigned()
 }
 
-/// Returns what a `stat` says of a regular file.
+/// Returns the endpoint of a regular file with this `stat`.
 pub(crate) fn endpoint(stat: &Stat) -> Endpoint {
     Endpoint::of_file(FileStat {
         device: stat.st_dev,
@@ -235,7 +267,7 @@ pub(crate) fn endpoint(stat: &Stat) -> Endpoint {
     })
 }
 
-/// The time of the last change of the inode.
+/// Returns the time of the last change of the inode.
 #[allow(
     clippy::unnecessary_cast,
     reason = "its type differs between architectures"
@@ -244,8 +276,8 @@ pub(crate) fn changed_at(stat: &Stat) -> (i64, i64) {
     (stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
-/// What precedes the last component of a path, with its slash, and the last component, with the
-/// slashes that follow it.
+/// Splits a path into everything before its last component, with the slash, and the last component,
+/// with the slashes after it.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let end = without_slashes(path).len();
     let start = path[..end].iter().rposition(|byte| *byte == b'/');
@@ -257,7 +289,7 @@ pub(crate) fn without_slashes(path: &[u8]) -> &[u8] {
     &path[..last.map_or(0, |last| last + 1)]
 }
 
-/// A folder's name without the slashes at its end; `/` stays.
+/// Returns a folder's name without trailing slashes; `/` stays.
 pub(crate) fn plain(name: &CStr) -> CString {
     match without_slashes(name.to_bytes()) {
         b"" => name.to_owned(),
@@ -265,7 +297,7 @@ pub(crate) fn plain(name: &CStr) -> CString {
     }
 }
 
-/// Appends a name to a path that is shown.
+/// Appends a name to a displayed path.
 pub(crate) fn append(path: &mut Vec<u8>, name: &[u8]) {
     if !path.is_empty() && !path.ends_with(b"/") {
         path.push(b'/');
@@ -273,7 +305,7 @@ pub(crate) fn append(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// A path that is shown, and a name in it.
+/// Joins a displayed path and a name in it.
 pub(crate) fn joined(path: &OsStr, name: &[u8]) -> OsString {
     let mut joined = path.as_bytes().to_vec();
     append(&mut joined, name);

@@ -1,8 +1,7 @@
-//! A file whose metadata is copied, held so that no name leads to it any more.
+//! A file whose metadata is copied, held independently of its name.
 //!
-//! Extended attributes are copied as they are, and access control lists as the attributes that
-//! they are, with the mode: on a file with a list the group bits of the mode are the mask of the
-//! list (acl(5)).
+//! Extended attributes are copied unchanged, and access control lists as attributes, together with
+//! the mode: on a file with a list the group bits of the mode are the mask of the list (acl(5)).
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,9 +15,9 @@ use rustix::io::Errno;
 use crate::fs::folder::{Folder, file_type, identity};
 use crate::report::problem::{Problem, ProblemKind};
 
-/// What nearly every list and value fits into.
+/// A size that is enough for nearly every list and value.
 const USUAL_BYTES: usize = 1 << 10;
-/// The longest list and the longest value that the kernel hands out (`XATTR_LIST_MAX`,
+/// The longest list and the longest value that the kernel returns (`XATTR_LIST_MAX`,
 /// `XATTR_SIZE_MAX`; xattr(7)).
 const MOST_BYTES: usize = 64 << 10;
 
@@ -30,8 +29,8 @@ pub(super) const SELINUX: &CStr = c"security.selinux";
 pub(crate) enum MetadataTarget<'a> {
     /// An open file or folder.
     Open(BorrowedFd<'a>),
-    /// A name in an open folder, for what can't or must not be opened; a symbolic link is meant
-    /// itself.
+    /// A name in an open folder, for files that can't or must not be opened; a symbolic link is not
+    /// followed.
     Named(BorrowedFd<'a>, &'a CStr),
 }
 
@@ -44,13 +43,24 @@ impl<'a> MetadataTarget<'a> {
     }
 }
 
-/// How the copy came into being.
+/// The origin of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Creation {
-    /// It was created with these permission bits, less what the umask took.
-    New(u32),
+    /// It was created with these permission bits, less what the umask or an access control list of
+    /// its folder took.
+    New {
+        mode: u32,
+        /// Bits of them that were given back until the folder is full.
+        lent: u32,
+    },
     /// It was there.
     Existing,
+}
+
+impl Creation {
+    pub(crate) fn new(mode: u32) -> Self {
+        Self::New { mode, lent: 0 }
+    }
 }
 
 /// An open file, or one that is only pointed at (`O_PATH`): of that one modes and attributes are
@@ -62,14 +72,14 @@ pub(super) enum FileHandle<'a> {
 }
 
 impl<'a> FileHandle<'a> {
-    /// A source that is what it was when `stat` was taken.
+    /// Opens a source that is still the file that `stat` describes.
     pub(super) fn on_source(held: MetadataTarget<'a>, stat: &Stat) -> Result<Self, Problem> {
         Self::on(held, |now| identity(now) == identity(stat))
     }
 
-    /// A copy that can be the one that was made: of the source's kind, and without another name.
-    /// Somebody else who may write the folder can put a name of another file in its place, and
-    /// would be given that file.
+    /// Opens a copy that can be the one that was created: of the source's kind, and without another
+    /// name. Another user with write access to the folder can replace it by a name of another file,
+    /// and would be given that file.
     pub(super) fn on_dest(
         held: MetadataTarget<'a>,
         source: &Stat,
@@ -136,8 +146,8 @@ impl<'a> FileHandle<'a> {
         }
     }
 
-    /// The names of all extended attributes, each with a NUL behind it. ERANGE where `names` is too
-    /// short.
+    /// Returns the names of all extended attributes, each followed by a NUL. ERANGE if `names` is
+    /// too short.
     pub(super) fn list(&self, names: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Open(file) => rustix::fs::flistxattr(file, names),
@@ -145,7 +155,7 @@ impl<'a> FileHandle<'a> {
         }
     }
 
-    /// An attribute's value. ERANGE where `value` is too short.
+    /// Returns an attribute's value. ERANGE if `value` is too short.
     pub(super) fn get(&self, name: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Open(file) => rustix::fs::fgetxattr(file, name, value),
@@ -169,7 +179,7 @@ impl<'a> FileHandle<'a> {
     }
 }
 
-/// A folder that is named from within needs no right to search it.
+/// Pins a file by `O_PATH`. A folder named from within needs no search permission.
 fn pin(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(folder, name, flags, Mode::empty()) {
@@ -193,8 +203,8 @@ fn time(seconds: i64, nanoseconds: impl TryInto<i64>) -> Timespec {
     }
 }
 
-/// Copies all attributes but those that make up the mode, and those that belong to a file system
-/// rather than to a file, and but `elsewhere`, which is seen to elsewhere. Others that `dest` has
+/// Copies all attributes except those that make up the mode, those that belong to a file system
+/// rather than to a file, and `elsewhere`, which is copied separately. Other attributes of `dest`
 /// stay.
 pub(super) fn copy_all(
     source: &FileHandle<'_>,
@@ -229,7 +239,7 @@ pub(super) fn copy_label(source: &FileHandle<'_>, dest: &FileHandle<'_>) -> Vec<
     copied.err().into_iter().collect()
 }
 
-/// Where attributes are not supported at all it is said once, and of no attribute in particular.
+/// Records an error; reports unsupported attributes only once, without naming one.
 fn note(errors: &mut Vec<Problem>, error: Problem) {
     let is_unsupported = |error: &Problem| error.errno.is_some_and(is_unsupported);
     if !is_unsupported(&error) {
@@ -259,8 +269,8 @@ fn copy(
     }
 }
 
-/// Reads into a buffer that grows where it is too short. It grows to the most there can be, so that
-/// what becomes longer between two calls fits as well.
+/// Reads into a buffer that is enlarged if too short: to the maximum, so that a value that grows
+/// between two calls fits as well.
 pub(super) fn read(
     buffer: &mut Vec<u8>,
     mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
@@ -279,9 +289,9 @@ pub(super) fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
 }
 
-/// Whether an attribute is no matter of copying attributes: access control lists go along with the
-/// mode; the others describe how one file system keeps a file, or may be written by the kernel
-/// only.
+/// Returns whether an attribute is not copied as an attribute: access control lists are copied with
+/// the mode; the others describe how one file system stores a file, or are written only by the
+/// kernel.
 fn stays(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [
         b"system.posix_acl_access",
@@ -297,11 +307,11 @@ fn stays(name: &[u8]) -> bool {
 const ACCESS: &CStr = c"system.posix_acl_access";
 const DEFAULT: &CStr = c"system.posix_acl_default";
 
-/// What access control lists of a few entries fit into.
+/// A size that is enough for access control lists of a few entries.
 const USUAL_ACL_BYTES: usize = 256;
 
-/// Gives `dest` the lists of `source`, which is of this kind, and this mode. The mode is set in any
-/// case; what could not be is answered.
+/// Copies the lists of `source`, which is of this kind, and sets this mode. The mode is set in any
+/// case; returns the errors.
 pub(super) fn copy_lists(
     source: &FileHandle<'_>,
     dest: &FileHandle<'_>,
@@ -315,8 +325,8 @@ pub(super) fn copy_lists(
     errors
 }
 
-/// Sets a mode and removes the access control list. The list goes first, and in one step with the
-/// permission bits: at no time anybody has more rights than before and after.
+/// Sets a mode and removes the access control list. The list goes first, in one step with the
+/// permission bits: no user ever has more rights than before and after.
 pub(super) fn set_only(dest: &FileHandle<'_>, mode: u32) -> Vec<Problem> {
     let has_list =
         !matches!(dest.get(ACCESS, &mut [0; USUAL_ACL_BYTES]), Err(errno) if is_none(errno));
@@ -378,7 +388,7 @@ fn is_none(errno: Errno) -> bool {
     errno == Errno::NODATA || is_unsupported(errno)
 }
 
-/// The form of the attribute: a version, then entries of tag, permissions and id, all in little
+/// The format of the attribute: a version, then entries of tag, permissions and id, all little
 /// endian (`linux/posix_acl_xattr.h`).
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 const OWNER: u16 = 0x01;
@@ -386,8 +396,8 @@ const GROUP: u16 = 0x04;
 const OTHERS: u16 = 0x20;
 const ENTRY_BYTES: usize = 8;
 
-/// The list that says no more than a mode: the kernel sets the permission bits from it and keeps
-/// none.
+/// Returns a list that is equivalent to a mode: the kernel sets the permission bits from it and
+/// stores no list.
 fn list_of_mode(mode: u32) -> Vec<u8> {
     let entry = |tag: u16, bits: u32| {
         let [low, high] = tag.to_le_bytes();
@@ -401,8 +411,8 @@ fn list_of_mode(mode: u32) -> Vec<u8> {
     [&VERSION[..], entries.as_flattened()].concat()
 }
 
-/// What a list grants the file's group, at the place of a mode's group bits: where the list can't
-/// go along, the mask would be too much.
+/// Returns the permissions of the file's group in a list, as group bits of a mode: if the list
+/// can't be copied, the mask would grant too much.
 fn group_bits(list: &[u8]) -> u32 {
     let entries = list.get(VERSION.len()..).unwrap_or_default();
     let group = entries

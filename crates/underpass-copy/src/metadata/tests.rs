@@ -15,14 +15,14 @@ const NOBODY: u32 = 65534;
 
 type Wishing = fn(&mut Preserve);
 
-/// A folder that everybody may write.
+/// Creates a folder that every user may write.
 fn scratch() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     folder
 }
 
-/// On a thread of its own, that of an ordinary user if we are root.
+/// Runs `does` on a separate thread, as an ordinary user if we are root.
 fn as_ordinary_user<T: Send>(does: impl FnOnce() -> T + Send) -> T {
     let thread = || {
         if geteuid().is_root() {
@@ -88,7 +88,7 @@ fn stat(path: &Path) -> Stat {
     rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).unwrap()
 }
 
-/// Both open.
+/// Preserves metadata with both files open.
 fn put(
     source: &Path,
     dest: &Path,
@@ -104,7 +104,7 @@ fn put(
     preserve(from, &stat(source), to, creation, wishes, who)
 }
 
-/// Both by name.
+/// Preserves metadata with both files by name.
 fn put_named(source: &Path, dest: &Path, creation: Creation, wishes: &Preserve) -> Vec<Problem> {
     let (from, to) = (named(source), named(dest));
     let (from, to) = (
@@ -114,12 +114,12 @@ fn put_named(source: &Path, dest: &Path, creation: Creation, wishes: &Preserve) 
     preserve(from, &stat(source), to, creation, wishes, &process())
 }
 
-/// A copy's empty file, as the kernel makes it under a umask of 022.
+/// Creates a copy's empty file, as the kernel does under a umask of 022.
 fn create(dest: &Path, source: &Path, wishes: &Preserve, who: &ProcessFacts) -> Creation {
     let created = mode_at_first(&stat(source), wishes, who);
     fs::write(dest, "").unwrap();
     fs::set_permissions(dest, Permissions::from_mode(created & !who.umask())).unwrap();
-    Creation::New(created)
+    Creation::new(created)
 }
 
 fn set_attribute(path: &Path, name: &str, value: &[u8]) {
@@ -133,7 +133,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// `user::rw-`, `user:1234:rwx`, `group::r--`, a mask and `other::---`.
+/// Returns `user::rw-`, `user:1234:rwx`, `group::r--`, a mask and `other::---`.
 fn list(mask: u8) -> Vec<u8> {
     let entry = |tag: u8, bits: u8, id: u32| {
         let [a, b, c, d] = id.to_le_bytes();
@@ -213,7 +213,7 @@ fn where_nothing_is_wished_nothing_is_called() {
     let nowhere = MetadataTarget::Named(CWD, c"no/such/name");
     let (stat, none, who) = (stat(&source), Preserve::default(), process());
     let created = mode_at_first(&stat, &none, &who);
-    for creation in [Creation::Existing, Creation::New(created)] {
+    for creation in [Creation::Existing, Creation::new(created)] {
         assert_eq!(preserve(nowhere, &stat, nowhere, creation, &none, &who), []);
     }
     let links = wishes(|to| to.links = PreserveLevel::Required);
@@ -348,12 +348,12 @@ fn a_folder_gets_its_mode_back_and_keeps_what_it_inherited_unless_the_mode_is_pr
     fs::create_dir(&source).unwrap();
     fs::create_dir(&dest).unwrap();
     fs::set_permissions(&source, Permissions::from_mode(0o555)).unwrap();
-    let creation = Creation::New(mode_at_first(
+    let creation = Creation::new(mode_at_first(
         &stat(&source),
         &Preserve::default(),
         &process(),
     ));
-    assert_eq!(creation, Creation::New(0o755));
+    assert_eq!(creation, Creation::new(0o755));
     fs::set_permissions(&dest, Permissions::from_mode(0o2755)).unwrap();
     let none = Preserve::default();
     assert_eq!(put(&source, &dest, creation, &none, &process()), []);
@@ -422,7 +422,7 @@ fn a_mode_that_does_not_go_along_leaves_no_list() {
     File::create(&dest).unwrap();
     assert!(attribute(&dest, ACCESS).is_some());
     assert_eq!(
-        put(source, &dest, Creation::New(0o666), &refused, &process()),
+        put(source, &dest, Creation::new(0o666), &refused, &process()),
         []
     );
     assert_eq!((attribute(&dest, ACCESS), mode(&dest)), (None, 0o644));
@@ -448,7 +448,7 @@ fn refused_attributes_are_reported_if_they_were_demanded() {
             .map(|error| (error.errno, error.other))
             .collect::<Vec<_>>()
     };
-    // procfs has none at all.
+    // procfs supports none at all.
     let unsupporting = Path::new("/proc/self/comm");
     assert_eq!(put(unsupporting, PreserveLevel::BestEffort), []);
     assert_eq!(
@@ -499,7 +499,7 @@ fn owner_and_attributes_of_a_link_are_its_own() {
     });
 }
 
-/// Preserves the metadata of a link, which `make_special` changes before.
+/// Preserves the metadata of a link after `make_special` has changed it.
 fn check_link(make_special: impl FnOnce(&Path)) {
     let folder = scratch();
     let target = file(folder.path(), "target", 0o640);
@@ -508,7 +508,7 @@ fn check_link(make_special: impl FnOnce(&Path)) {
     std::os::unix::fs::symlink("target", &dest).unwrap();
     make_special(&source);
     let before = stat(&target);
-    assert_eq!(put_named(&source, &dest, Creation::New(0o777), &all()), []);
+    assert_eq!(put_named(&source, &dest, Creation::new(0o777), &all()), []);
     let (old, new) = (stat(&source), stat(&dest));
     assert_eq!((old.st_uid, old.st_gid), (new.st_uid, new.st_gid));
     assert_eq!(old.st_mtime_nsec, new.st_mtime_nsec);
@@ -540,7 +540,7 @@ fn a_folder_that_may_not_be_entered_gives_its_mode() {
             stat(&source),
             wishes(|to| to.mode = PreserveLevel::Required),
         );
-        let creation = Creation::New(0o700);
+        let creation = Creation::new(0o700);
         let found = preserve(from, &stat, to, creation, &wishes, &ordinary_process());
         assert_eq!(found, []);
         assert_eq!(mode(&dest), 0o070);
@@ -558,7 +558,7 @@ fn a_fifo_gets_all_without_being_opened() {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     set_attribute(&source, ACCESS, &list(6));
-    assert_eq!(put_named(&source, &dest, Creation::New(0o600), &all()), []);
+    assert_eq!(put_named(&source, &dest, Creation::new(0o600), &all()), []);
     assert_eq!(
         (mode(&dest), attribute(&dest, ACCESS)),
         (0o660, Some(list(6)))
@@ -580,12 +580,12 @@ fn another_file_in_the_place_of_the_copy_is_left_alone() {
             (&ProblemKind::Replaced, Some(Errno::STALE))
         );
     };
-    stale(put_named(&source, &dest, Creation::New(0o600), &all()));
+    stale(put_named(&source, &dest, Creation::new(0o600), &all()));
     assert_eq!(mode(&victim), 0o600);
 
-    // Of the same kind, but with a name elsewhere.
+    // Of the same kind, but with a second name elsewhere.
     let [source, dest] = ["l", "m"].map(|name| folder.path().join(name));
     std::os::unix::fs::symlink("nowhere", &source).unwrap();
     fs::hard_link(&source, &dest).unwrap();
-    stale(put_named(&source, &dest, Creation::New(0o777), &all()));
+    stale(put_named(&source, &dest, Creation::new(0o777), &all()));
 }

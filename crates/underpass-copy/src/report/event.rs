@@ -10,62 +10,62 @@ use crate::fs::folder::file_type;
 use crate::report::problem::Problem;
 
 /// Receives the events of a copy. Events of one entry come together, and entries in the order of
-/// the walk, however many files are copied at once; with one job every event comes as it happens.
+/// the walk, even if files are copied in parallel; with one job every event comes as it happens.
 pub trait Observer: Sync {
-    /// Receives an event. Never called by two threads at the same time.
+    /// Receives an event. Never called concurrently.
     fn on_event(&self, event: Event);
 
-    /// Whether an existing destination may be overwritten (`-i`). Asked with one job only.
+    /// Returns whether an existing destination may be overwritten (`-i`). Called with one job only.
     fn confirm_overwrite(&self, overwriting: &OverwriteQuestion) -> bool;
 
-    /// The detail that is wanted: paths and plans cost time to record.
+    /// Returns the requested detail: paths and plans cost time to record.
     fn event_detail(&self) -> EventDetail;
 }
 
-/// How much detail an observer wants.
+/// The level of detail an observer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventDetail {
     /// Problems only.
     Problems,
-    /// Also what was made or removed (`-v`).
+    /// Also created and removed names (`-v`).
     Changes,
     /// Also how every file was copied (`--explain`, `--debug`, `--json`).
     Everything,
 }
 
-/// What happened.
+/// An event of a copy.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A copy, link or folder is being made, and the old destination was renamed.
+    /// A copy, link or folder is being created, and the old destination was renamed.
     Making {
-        /// The source, as it is shown.
+        /// The displayed path of the source.
         source: OsString,
-        /// The destination, as it is shown.
+        /// The displayed path of the destination.
         dest: OsString,
         /// The old destination's new name.
         backup: Option<OsString>,
     },
     /// The copy failed, and the old destination has its name again.
     Restored {
-        /// The name it had as a backup.
+        /// Its name as a backup.
         backup: OsString,
-        /// Its name.
+        /// Its original name.
         dest: OsString,
     },
-    /// A folder above a copy was made (`--parents`).
+    /// A folder above a copy was created (`--parents`).
     MadeParent {
-        /// The source, as it is shown.
+        /// The displayed path of the source.
         source: OsString,
-        /// The destination, as it is shown.
+        /// The displayed path of the destination.
         dest: OsString,
     },
-    /// Something that was in the way was removed.
+    /// An obstructing file was removed.
     Removed(OsString),
     /// An existing destination stays.
     Skipped {
-        /// The source, as it is shown.
+        /// The displayed path of the source.
         source: OsString,
-        /// The destination, as it is shown.
+        /// The displayed path of the destination.
         dest: OsString,
     },
     /// An entry is done, successfully or not.
@@ -77,58 +77,57 @@ pub enum Event {
 /// One entry that is done.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The source, as it is shown.
+    /// The displayed path of the source.
     pub source: OsString,
-    /// The destination, as it is shown.
+    /// The displayed path of the destination.
     pub dest: OsString,
-    /// What has become of it.
+    /// The outcome of the entry.
     pub outcome: EntryOutcome,
-    /// What kind of thing it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// A regular file's size in bytes.
     pub size: u64,
-    /// How its bytes were to travel, and how they did: of regular files that were copied.
+    /// The plan and the account of its bytes, for regular files that were copied.
     pub travel: Option<Box<TransferReport>>,
-    /// Bytes of the destination that were there already and equal (`--resume`).
+    /// Bytes of the destination that already existed and were equal (`--resume`).
     pub resumed: u64,
     /// The hash of source and copy, which were found equal (`--verify`), in hexadecimal: BLAKE3 of
-    /// the content, unless it has zeros for 16 MiB and more, which are then described and not
-    /// hashed.
+    /// the content, unless it has 16 MiB of zeros or more, which are then described and not hashed.
     pub hash: Option<String>,
 }
 
-/// How the bytes of a file travelled.
+/// The plan and the result of a file's transfer.
 #[derive(Clone, Debug)]
 pub struct TransferReport {
-    /// What was planned.
+    /// The plan.
     pub plan: Plan,
-    /// What happened.
+    /// The result.
     pub account: Account,
-    /// Whether the source was asked where its holes are.
+    /// The method of finding the source's holes.
     pub holes_sought: HoleDetection,
 }
 
-/// Whether holes were looked for, and how.
+/// The method of finding holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoleDetection {
-    /// Not at all: the source has as many blocks as it has bytes, or its holes are of no interest.
+    /// None: the source has as many blocks as it has bytes, or its holes do not matter.
     No,
-    /// By asking the file system (`SEEK_HOLE`).
+    /// Querying the file system (`SEEK_HOLE`).
     Asked,
-    /// By looking for zeros in the data.
+    /// Searching for zeros in the data.
     Zeros,
-    /// Both.
+    /// Both methods.
     AskedAndZeros,
 }
 
-/// What has become of a name.
+/// The outcome of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryOutcome {
     /// It was copied.
     Copied,
-    /// It has become another name of a file copied before.
+    /// It became another name of a file copied before.
     Linked,
     /// The destination stays.
     Skipped,
@@ -138,7 +137,7 @@ pub enum EntryOutcome {
     Planned,
 }
 
-/// What kind of thing a name is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -166,10 +165,10 @@ impl EntryKind {
 /// A question of `-i`.
 #[derive(Clone, Debug)]
 pub struct OverwriteQuestion {
-    /// The destination, as it is shown.
+    /// The displayed path of the destination.
     pub dest: OsString,
-    /// Its permission bits, if they keep us from writing it.
+    /// Its permission bits, if they prevent writing it.
     pub unwritable_mode: Option<u32>,
-    /// What will happen instead of overwriting it in place.
+    /// Whether it will be replaced instead of overwritten in place.
     pub replaces: bool,
 }

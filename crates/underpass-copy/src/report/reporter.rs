@@ -1,5 +1,5 @@
-//! Events in the order of the walk, however many files are copied at once; their sum; and the
-//! progress, to be read by other threads.
+//! Delivers events in the order of the walk, even if files are copied in parallel; counts totals,
+//! and the progress for other threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,11 +9,11 @@ use rustix::fs::{FileType, Stat};
 use serde::Serialize;
 use underpass::Account;
 
-use crate::fs::folder::{file_type, is_regular, size};
+use crate::fs::folder::file_type;
 use crate::report::event::{Event, EventDetail, Observer, TransferReport};
 use crate::report::problem::{Problem, Severity};
 
-/// Entries that may be done before an earlier one is: their events are kept that long.
+/// The number of entries that may be done before an earlier one is: their events are kept so long.
 const AHEAD_MAX: u64 = 1 << 16;
 
 /// The place of an entry in the order of the walk.
@@ -27,22 +27,22 @@ pub(crate) struct OrderedReporter<'a> {
     advanced: Condvar,
 }
 
-/// When events are delivered.
+/// The time of delivery of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// At once: one thread copies.
+    /// Immediately: only one thread copies.
     Immediate,
-    /// When all earlier entries are done.
+    /// Once all earlier entries are done.
     Ordered,
 }
 
 #[derive(Default)]
 struct ReporterState {
-    /// The next one to be given out.
+    /// The next number to assign.
     next: SequenceNumber,
-    /// The first one that is not done.
+    /// The first entry that is not done.
     delivered: SequenceNumber,
-    /// Entries that are done before an earlier one is.
+    /// The events of entries done before an earlier one.
     early: BTreeMap<SequenceNumber, Vec<Event>>,
     /// Threads in [`OrderedReporter::sequence`].
     waiting: usize,
@@ -59,7 +59,7 @@ impl<'a> OrderedReporter<'a> {
         }
     }
 
-    /// The next sequence number. Blocks while too many entries wait for an earlier one.
+    /// Returns the next sequence number. Blocks while too many entries wait for an earlier one.
     pub(crate) fn sequence(&self) -> SequenceNumber {
         let mut state = self.state();
         while state.next - state.delivered > AHEAD_MAX {
@@ -72,8 +72,8 @@ impl<'a> OrderedReporter<'a> {
         state.next - 1
     }
 
-    /// The events of one entry. Every sequence number needs a buffer, and every buffer must be
-    /// submitted.
+    /// Returns a buffer for the events of one entry. Every sequence number needs a buffer, and
+    /// every buffer must be submitted.
     pub(crate) fn buffer(&self, sequence: SequenceNumber) -> EventBuffer<'_> {
         EventBuffer {
             reporter: self,
@@ -91,7 +91,7 @@ impl<'a> OrderedReporter<'a> {
         events.submit();
     }
 
-    /// The sum of all entries.
+    /// Consumes the reporter and returns the totals of all entries.
     pub(crate) fn finish(self) -> CopySummary {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).summary
@@ -102,17 +102,17 @@ impl<'a> OrderedReporter<'a> {
     }
 }
 
-/// The events of one entry, until it is its turn.
+/// The events of one entry, until they are delivered.
 pub(crate) struct EventBuffer<'r> {
     reporter: &'r OrderedReporter<'r>,
     sequence: SequenceNumber,
     events: Vec<Event>,
-    /// What this entry adds to the sum.
+    /// The contribution of this entry to the totals.
     pub(crate) counts: CopySummary,
     pub(crate) content: ContentReport,
 }
 
-/// What is reported of the content of a file.
+/// The report on the content of a file.
 #[derive(Default)]
 pub(crate) struct ContentReport {
     pub(crate) travel: Option<Box<TransferReport>>,
@@ -136,7 +136,7 @@ impl EventBuffer<'_> {
         self.push(Event::Problem(Box::new(problem)));
     }
 
-    /// Reports what was made or removed, to an observer that wants to know.
+    /// Reports a created or removed name, to an observer that requests it.
     pub(crate) fn changed(&mut self, event: impl FnOnce() -> Event) {
         if self.wants(EventDetail::Changes) {
             self.push(event());
@@ -147,7 +147,7 @@ impl EventBuffer<'_> {
         self.reporter.observer.event_detail() >= detail
     }
 
-    /// The entry is done: delivers its events, and those of later entries that waited for it.
+    /// Ends the entry: delivers its events, and those of later entries that waited for it.
     pub(crate) fn submit(self) {
         let Self { reporter, .. } = self;
         let mut state = reporter.state();
@@ -169,29 +169,33 @@ impl EventBuffer<'_> {
     }
 }
 
-/// All that was done, counted.
+/// The totals of a copy.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CopySummary {
     /// Regular files copied.
     pub files: u64,
-    /// Folders made.
+    /// Folders created.
     pub directories: u64,
-    /// Symbolic links made.
+    /// Symbolic links created.
     pub symlinks: u64,
-    /// FIFOs, sockets and devices made.
+    /// FIFOs, sockets and devices created.
     pub specials: u64,
     /// Names that became other names of a file copied before.
     pub hard_links: u64,
-    /// Names whose destination stays as it is.
+    /// Names whose destination was kept.
     pub skipped: u64,
-    /// Those of them that the user declined to overwrite.
+    /// Skipped names that the user declined to overwrite.
     pub declined: u64,
     /// Errors.
     pub errors: u64,
     /// Warnings.
     pub warnings: u64,
-    /// Bytes that an earlier copy had left, equal, and that were not copied again.
+    /// Bytes left by an earlier copy that were equal, and not copied again.
     pub resumed_bytes: u64,
+    /// Bytes of the files whose destination stays as it is, without their holes.
+    pub skipped_bytes: u64,
+    /// Bytes that were copied of files that are incomplete.
+    pub incomplete_bytes: u64,
     /// Files that were read back and found equal.
     pub verified: u64,
     /// How the bytes of all files travelled.
@@ -234,6 +238,8 @@ impl CopySummary {
         self.errors += other.errors;
         self.warnings += other.warnings;
         self.resumed_bytes += other.resumed_bytes;
+        self.skipped_bytes += other.skipped_bytes;
+        self.incomplete_bytes += other.incomplete_bytes;
         self.verified += other.verified;
         self.account.add(&other.account);
     }
@@ -242,29 +248,21 @@ impl CopySummary {
 /// Counters that only grow. They may be read at any time, and are not consistent with each other.
 #[derive(Debug, Default)]
 pub struct CopyProgress {
-    /// Regular files that a [`survey`](crate::survey) has found so far.
+    /// Regular files that a [`survey`](crate::survey) has found so far, under all their names.
     pub files_found: AtomicU64,
-    /// Regular files done with.
+    /// Regular files done.
     pub files_done: AtomicU64,
-    /// Bytes of these files.
+    /// Bytes of the files found.
     pub bytes_found: AtomicU64,
-    /// Bytes that are where they should be, holes included.
+    /// Bytes in place, holes included.
     pub bytes_done: AtomicU64,
-    /// Not 0 once a survey has seen all there is: nothing more will be found.
+    /// Not 0 once a survey is complete: nothing more will be found.
     pub all_found: AtomicU64,
 }
 
 impl CopyProgress {
     pub(crate) fn advanced(&self, bytes: u64) {
         self.bytes_done.fetch_add(bytes, Relaxed);
-    }
-
-    /// A file whose destination stays: nothing of it is left to do.
-    pub(crate) fn passed_over(&self, file: &Stat) {
-        if is_regular(file) {
-            self.advanced(size(file));
-            self.files_done.fetch_add(1, Relaxed);
-        }
     }
 }
 

@@ -1,16 +1,16 @@
-//! Which names take part (`--exclude`, `--include`).
+//! The filter of names (`--exclude`, `--include`).
 //!
-//! Patterns are those of gitignore(5), an include being a line with `!` in front. All stand in one
+//! Patterns are those of gitignore(5), an include being a line with a leading `!`. All are in one
 //! list, in the order given, and the last one that matches a name decides. So:
 //!
-//! - A name that nothing matches takes part. A list of includes alone therefore changes nothing;
-//!   "only these" is `--exclude '*' --include '*/' --include '*.rs'`: nothing, but all folders, and
-//!   these.
-//! - What is below a folder that takes no part takes none either, whatever includes it: such a
-//!   folder is never entered.
-//! - Patterns with a slash at the beginning or in the middle are of paths below the operand, others
-//!   of names in any folder; with one at the end, of folders only. A symbolic link is none.
-//! - Beside what git knows, `{a,b}` is one or the other.
+//! - A name that no pattern matches is copied. A list of includes alone therefore has no effect;
+//!   "only these" is `--exclude '*' --include '*/' --include '*.rs'`: exclude all, include all
+//!   folders, and include these.
+//! - Nothing below an excluded folder is copied, even if a pattern includes it: such a folder is
+//!   never entered.
+//! - Patterns with a slash at the beginning or in the middle match paths below the operand, others
+//!   names in any folder; a trailing slash matches only folders, not symbolic links.
+//! - In addition to git's syntax, `{a,b}` matches either alternative.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,17 +21,17 @@ use ignore::{Error, Match};
 use crate::options::FilterRule;
 use rustix::fs::FileType;
 
-/// Patterns, read.
+/// Parsed patterns.
 #[derive(Debug)]
 pub(crate) struct NameFilter {
     patterns: Gitignore,
 }
 
 impl NameFilter {
-    /// Reads patterns.
+    /// Parses patterns.
     ///
     /// # Errors
-    /// The pattern that makes no sense, and why.
+    /// The invalid pattern, and the reason.
     pub(crate) fn of(rules: &[FilterRule]) -> Result<Self, String> {
         let mut builder = GitignoreBuilder::new("");
         for rule in rules {
@@ -43,8 +43,8 @@ impl NameFilter {
         Ok(Self { patterns })
     }
 
-    /// Whether a name takes part: `path` is what stands below the operand, without a slash in
-    /// front. Asked of what is in a folder only if the folder takes part.
+    /// Returns whether a name is copied: `path` is its path below the operand, without a leading
+    /// slash. Called for the children of a folder only if the folder is copied.
     pub(crate) fn admits(&self, path: &[u8], kind: FileType) -> bool {
         let is_folder = kind == FileType::Directory;
         let found = self.patterns.matched(OsStr::from_bytes(path), is_folder);
@@ -56,7 +56,7 @@ impl FilterRule {
     /// Checks the pattern.
     ///
     /// # Errors
-    /// A message for the user: the pattern, and what is wrong with it.
+    /// A message for the user: the pattern, and the reason why it is invalid.
     pub fn check(&self) -> Result<(), String> {
         NameFilter::of(std::slice::from_ref(self)).map(drop)
     }
@@ -76,8 +76,8 @@ fn pattern_of(rule: &FilterRule) -> &str {
     }
 }
 
-/// The line of a `.gitignore` that says the same. On a command line there are no comments: a `#` in
-/// front is part of the name.
+/// Returns the equivalent line of a `.gitignore`. A command line has no comments: a leading `#` is
+/// part of the name.
 fn line(rule: &FilterRule) -> Result<String, String> {
     let pattern = pattern_of(rule);
     if pattern.trim_end().is_empty() {
@@ -100,7 +100,7 @@ fn line(rule: &FilterRule) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Rules written as lines of a `.gitignore`.
+    /// Parses rules written as lines of a `.gitignore`.
     fn filter(lines: &[&str]) -> NameFilter {
         let rule = |line: &&str| match line.strip_prefix('!') {
             Some(pattern) => FilterRule::Include(pattern.into()),
@@ -110,7 +110,7 @@ mod tests {
         NameFilter::of(&rules).unwrap()
     }
 
-    /// Whether a path takes part; one that ends in a slash is a folder.
+    /// Returns whether a path is copied; one with a trailing slash is a folder.
     fn admits(lines: &[&str], path: &str) -> bool {
         match path.strip_suffix('/') {
             Some(path) => filter(lines).admits(path.as_bytes(), FileType::Directory),

@@ -1,20 +1,18 @@
-//! The files and folders that this run has met and made: so that several names of one file stay
-//! names of one file, no folder is copied into itself, and nothing just created is overwritten.
+//! The files and folders seen and created by this run: to preserve hard links, and to avoid copying
+//! a folder into itself or overwriting a file just created.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::fs::{AtFlags, OFlags, Stat, linkat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::fs::folder::{
-    Folder, Identity, file_type, identity, joined, numbers_anew, without_slashes,
-};
+use crate::fs::folder::{Folder, Identity, identity, joined, without_slashes};
 use crate::tree::level::{FolderPair, Level};
 
-/// The copy of a file, wherever its folder is by now.
+/// The copy of a file, with the folder that it is in.
 #[derive(Clone, Debug)]
 pub(crate) struct CopiedFile {
     pub(crate) level: Arc<Level>,
@@ -23,11 +21,15 @@ pub(crate) struct CopiedFile {
     pub(crate) identity: Identity,
 }
 
-/// The files with several names, and what was named on the command line or made for it.
+/// The files with several names, the operands, and the copies made for them.
 #[derive(Debug, Default)]
 pub(crate) struct InodeTable {
     files: Mutex<HashMap<Identity, CopyState>>,
     changed: Condvar,
+    /// Existing files with several names, and the sources that may be kept in them.
+    claimed: Mutex<HashMap<Identity, Identity>>,
+    /// Files of several names that the progress counts.
+    counted: Mutex<HashSet<Identity>>,
     operands: Mutex<OperandTable>,
 }
 
@@ -37,22 +39,22 @@ enum CopyState {
     Copied(Box<CopiedFile>),
 }
 
-/// What was named on the command line, or made for it.
+/// The operands, and the copies made for them.
 #[derive(Debug, Default)]
 pub(crate) struct OperandTable {
-    /// The sources, but folders.
+    /// The sources other than folders.
     pub(crate) sources: HashSet<NamedFile>,
     /// The copies of operands.
     pub(crate) created: HashSet<NamedFile>,
     pub(crate) folders: HashMap<Identity, KnownFolder>,
-    /// Folders that this run has made above copies (`--parents`).
+    /// Folders that this run has created above copies (`--parents`).
     pub(crate) parents: HashSet<Identity>,
-    /// Existing folders, and for each the first folder that a dry run would make in it for an
-    /// operand: what [`KnownFolder::Made`] is in a real run.
+    /// Existing folders, each with the names of the first folders that a dry run would create in it
+    /// for an operand: the equivalent of [`KnownFolder::Made`] in a real run.
     pub(crate) imagined: HashMap<Identity, Vec<CString>>,
 }
 
-/// A name in a folder, without slashes at its end, and the file that it names.
+/// A name in a folder, without trailing slashes, and the identity of its file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NamedFile {
     folder: Option<Identity>,
@@ -70,17 +72,17 @@ impl NamedFile {
     }
 }
 
-/// A folder that was named on the command line, or the first that was made for one that was.
+/// A folder on the command line, or the first one created for such an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KnownFolder {
-    /// It is being copied to this name of this folder, which is shown so.
+    /// It is being copied to this name in this folder, with this displayed path.
     Source(Identity, Vec<u8>, OsString),
-    /// This run has made it.
+    /// This run has created it.
     Made,
 }
 
 impl InodeTable {
-    /// Begins a file. Returns its copy if another name of it was copied before; blocks while
+    /// Registers a file. Returns its copy if another name of it was copied before; blocks while
     /// another worker copies it. After `None`, [`Self::file_copied`] or [`Self::file_failed`] must
     /// follow.
     pub(crate) fn begin_file(&self, source: Identity) -> Option<Box<CopiedFile>> {
@@ -105,10 +107,20 @@ impl InodeTable {
         self.changed.notify_all();
     }
 
-    /// It was not copied: the next of its names is.
+    /// Records that a file was not copied: its next name is copied instead.
     pub(crate) fn file_failed(&self, source: Identity) {
         lock(&self.files).remove(&source);
         self.changed.notify_all();
+    }
+
+    /// Whether an existing file may become the copy of this source, and is that of no other one.
+    pub(crate) fn claim(&self, dest: Identity, source: Identity) -> bool {
+        *lock(&self.claimed).entry(dest).or_insert(source) == source
+    }
+
+    /// Whether a file is met for the first time by the progress.
+    pub(crate) fn count(&self, source: Identity) -> bool {
+        lock(&self.counted).insert(source)
     }
 
     pub(crate) fn operands(&self) -> MutexGuard<'_, OperandTable> {
@@ -121,10 +133,10 @@ impl CopiedFile {
         joined(&self.level.dest(), self.name.to_bytes())
     }
 
-    /// Gives it the name `name` in `folder`, where nothing may be.
+    /// Links it as `name` in `folder`, which must not exist.
     ///
     /// # Errors
-    /// `ENOENT` where its name names another file by now.
+    /// `ENOENT` if its name now leads to another file.
     pub(crate) fn link(&self, folder: impl AsFd, name: &CStr) -> Result<(), Errno> {
         let folder = folder.as_fd();
         if let Some(folders) = self.folders.upgrade() {
@@ -139,35 +151,25 @@ impl CopiedFile {
     }
 
     /// Another process that can rename in the destination could replace the copy by another file:
-    /// so the new name is checked afterwards.
+    /// so the new name is checked afterwards. Where it has another number than the copy, as all
+    /// names of one file have behind many FUSE servers, the open copy is linked, which nobody can
+    /// replace.
     fn link_from(&self, from: impl AsFd, folder: impl AsFd, name: &CStr) -> Result<(), Errno> {
-        let from = from.as_fd();
-        linkat(from, &self.name, folder.as_fd(), name, AtFlags::empty())?;
-        let look = |folder, name| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        let linked = look(folder.as_fd(), name)?;
-        if identity(&linked) == self.identity {
-            return Ok(());
-        }
-        // Another name has another number there: whether both are one file cannot be told.
-        if numbers_anew(folder.as_fd()) && is_alike(&linked, &look(from, &self.name)?) {
+        let (from, folder) = (from.as_fd(), folder.as_fd());
+        linkat(from, &self.name, folder, name, AtFlags::empty())?;
+        let is_it = |now: &Stat| identity(now) == self.identity;
+        if is_it(&statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?) {
             return Ok(());
         }
         unlinkat(folder, name, AtFlags::empty())?;
-        Err(Errno::NOENT)
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let copy = openat(from, &self.name, flags, Mode::empty())?;
+        if !is_it(&fstat(&copy)?) {
+            return Err(Errno::NOENT);
+        }
+        let copy = format!("/proc/self/fd/{}", copy.as_raw_fd());
+        linkat(CWD, copy, folder, name, AtFlags::SYMLINK_FOLLOW)
     }
-}
-
-/// Whether two looks, of which none tells which file it is of, may be of one file.
-fn is_alike(one: &Stat, other: &Stat) -> bool {
-    let facts = |stat: &Stat| {
-        (
-            file_type(stat),
-            stat.st_size,
-            stat.st_mtime,
-            stat.st_mtime_nsec,
-        )
-    };
-    facts(one) == facts(other)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,5 +1,5 @@
-//! Folders on the way: a pair of open folders, where it stands in the tree, and what is still under
-//! way below it.
+//! Folders in progress: a pair of open folders, their position in the tree, and the number of
+//! unfinished children.
 //!
 //! ```text
 //!   Level ──up──▶ Level ──up──▶ Level (the operand's parents)
@@ -21,7 +21,7 @@ use crate::fs::folder::{Folder, append, plain};
 use crate::metadata::Creation;
 use crate::report::reporter::SequenceNumber;
 
-/// A folder that is copied from and the one that is copied into.
+/// A source folder and its destination folder.
 #[derive(Debug)]
 pub(crate) struct FolderPair {
     pub(crate) source: Folder,
@@ -30,11 +30,11 @@ pub(crate) struct FolderPair {
 }
 
 impl FolderPair {
-    /// A folder and its copy, which came into being like this.
+    /// Creates a pair of a folder and its copy, which was made by `creation`.
     pub(crate) fn new(source: Folder, dest: Folder, creation: Creation) -> Arc<Self> {
         let origin = match (&dest, creation) {
             (Folder::Imagined, _) => DestinationOrigin::Imagined,
-            (_, Creation::New(_)) => DestinationOrigin::Fresh,
+            (_, Creation::New { .. }) => DestinationOrigin::Fresh,
             (_, Creation::Existing) => DestinationOrigin::Old,
         };
         Arc::new(Self {
@@ -45,23 +45,23 @@ impl FolderPair {
     }
 }
 
-/// What may be in a folder that is copied into.
+/// The origin of a destination folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DestinationOrigin {
-    /// This run has made it: whatever is in it and isn't ours was planted.
+    /// This run has created it: any entry in it that isn't ours was planted.
     Fresh,
-    /// It was there.
+    /// It existed before.
     Old,
-    /// It isn't there at all (`--dry-run`).
+    /// It doesn't exist at all (`--dry-run`).
     Imagined,
 }
 
-/// Where something stands in the tree that is copied. Topmost are the folders that an operand and
-/// its copy stand in, below them an operand that is a folder, and then what is in it.
+/// A position in the tree that is copied. At the top are the folders that contain an operand and
+/// its copy, below them an operand that is a folder, and then its content.
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) up: Option<Arc<Level>>,
-    /// Its name in the folder above; of the topmost folders as they are shown.
+    /// Its name in the folder above; for the topmost folders, their displayed path.
     source: OsString,
     /// The name of its copy.
     dest: OsString,
@@ -71,14 +71,12 @@ pub(crate) struct Level {
     closing: Mutex<Option<FolderFinish>>,
 }
 
-/// What a folder's copy gets when all in it is done.
+/// The metadata that a folder's copy gets when its content is done.
 #[derive(Debug)]
 pub(crate) struct FolderFinish {
     pub(crate) folders: Arc<FolderPair>,
     pub(crate) stat: Stat,
     pub(crate) creation: Creation,
-    /// Permission bits that it had, and gets again unless it gets others.
-    pub(crate) narrowed: Option<u32>,
     /// Where problems of closing are reported.
     pub(crate) sequence: SequenceNumber,
 }
@@ -93,14 +91,14 @@ pub(crate) struct Task {
     pub(crate) sequence: SequenceNumber,
 }
 
-/// Where a name comes from.
+/// The origin of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The command line.
+    /// An operand.
     Operand,
-    /// The command line, as source and destination: its backup is made, and nothing else.
+    /// An operand that is its own destination: only its backup is made.
     OwnBackup,
-    /// A folder that is copied.
+    /// A child of a folder that is copied.
     Inside,
 }
 
@@ -109,7 +107,7 @@ impl Level {
         Self::new(None, source, dest, Some(folders))
     }
 
-    /// A folder below `self`, which counts it as a child.
+    /// Returns a folder below `self`, which counts it as a child.
     pub(crate) fn below(self: &Arc<Self>, source: &CStr, dest: &CStr) -> Arc<Self> {
         self.expect_child();
         let shown = |name| OsString::from_vec(plain(name).into_bytes());
@@ -132,17 +130,17 @@ impl Level {
         })
     }
 
-    /// One more thing is to be done before the folder can be closed.
+    /// Counts one more child that must be done before the folder can be closed.
     pub(crate) fn expect_child(&self) {
         self.left.fetch_add(1, AcqRel);
     }
 
-    /// Something in it is done. Answers whether it was the last, which is true once.
+    /// Counts a child as done. Returns whether it was the last, which is true once.
     pub(crate) fn child_done(&self) -> bool {
         self.left.fetch_sub(1, AcqRel) == 1
     }
 
-    /// What is to be done when all in it is.
+    /// Sets the work to do when all children are done.
     pub(crate) fn close_with(&self, closing: FolderFinish) {
         *self.closing.lock().unwrap_or_else(PoisonError::into_inner) = Some(closing);
     }
@@ -152,17 +150,17 @@ impl Level {
         closing.take()
     }
 
-    /// The source as it is shown.
+    /// Returns the displayed path of the source.
     pub(crate) fn source(&self) -> OsString {
         path(self.levels_from_top().iter().map(|level| &level.source))
     }
 
-    /// The destination as it is shown.
+    /// Returns the displayed path of the destination.
     pub(crate) fn dest(&self) -> OsString {
         path(self.levels_from_top().iter().map(|level| &level.dest))
     }
 
-    /// The path below the operand, for patterns.
+    /// Returns the path below the operand, for patterns.
     pub(crate) fn below_operand(&self) -> OsString {
         path(
             self.levels_from_top()
@@ -172,7 +170,7 @@ impl Level {
         )
     }
 
-    /// The way down to the destination: the topmost folders, and the names below.
+    /// Returns the path down to the destination: the topmost folders, and the names below.
     pub(crate) fn way_to_dest(&self) -> (Option<&Arc<FolderPair>>, Vec<&OsStr>) {
         let levels = self.levels_from_top();
         let names = levels.iter().skip(1).map(|level| level.dest.as_os_str());

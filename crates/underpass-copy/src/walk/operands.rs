@@ -1,6 +1,6 @@
-//! What stands on the command line: sources, the target, and where each copy goes.
+//! The operands of a command line: sources, the target, and the destination of each copy.
 //!
-//! An operand's folder is opened once, and its last component is all that is looked up in it.
+//! An operand's folder is opened once, and only its last component is looked up in it.
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
@@ -28,15 +28,15 @@ use crate::walk::tree::TreeWalk;
 use crate::workers::pool::WorkerPool;
 use crate::workers::throttle::Throttle;
 
-/// As many files at once as pay off on file systems of one machine.
+/// The number of parallel files that pays off on file systems of one machine.
 const DEFAULT_JOBS_MAX: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 
-/// Begins a copy, before anything that others can see is done for it.
+/// Starts a copy, before it makes any visible change.
 ///
-/// A symbolic link in the place of a copy, in a folder that was there, is followed if it was there
-/// before, and not if somebody has put it there since. Times of change tell the two apart, and they
-/// are kept by the tick: where a copy may meet such a link, this waits for the next one, 1 to 10
-/// ms.
+/// A symbolic link that exists as a destination, in a folder that existed before, is followed if it
+/// existed before too, but not if another user has put it there since. Change times distinguish the
+/// two, with the granularity of a tick: if a copy may meet such a link, this waits for the next
+/// tick, 1 to 10 ms.
 pub fn begin(operands: &[OsString], options: &CopyOptions) -> RunStart {
     match may_meet_links(operands, options) {
         true => RunStart::at_next_tick(),
@@ -44,7 +44,7 @@ pub fn begin(operands: &[OsString], options: &CopyOptions) -> RunStart {
     }
 }
 
-/// Whether a folder is copied over one that is there, and links in it are followed.
+/// Returns whether a folder is copied over an existing one, and links in it are followed.
 fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
     let follows = options.recursive
         && options.backup == Backup::None
@@ -68,7 +68,7 @@ fn may_meet_links(operands: &[OsString], options: &CopyOptions) -> bool {
     sources.any(|source| is_folder_at(&dest(source)))
 }
 
-/// Copies `operands` as `options` say.
+/// Copies `operands` as `options` specify.
 ///
 /// With [`CopyTarget::Folder`] all operands are sources; otherwise the last one of at least two is
 /// the target. Blocks until all is done, and continues after an error: each one is reported as a
@@ -101,7 +101,7 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
     };
     let process = ProcessFacts::read(&options.preserve);
     if pool.is_some() {
-        // Before other threads create files.
+        // Done before other threads create files.
         process.umask();
     }
     let run = CopyRun {
@@ -125,16 +125,16 @@ pub fn copy(operands: &[OsString], options: &CopyOptions, context: CopyContext<'
     run.finish()
 }
 
-/// As many files at once as pay off. A dozen system calls: nobody asks for them in vain.
+/// Returns the number of parallel files that pays off. Costs a dozen system calls.
 fn processors() -> NonZeroUsize {
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     processors.min(DEFAULT_JOBS_MAX)
 }
 
-/// Copies all operands by several threads, the calling one included.
+/// Copies all operands on several threads, including the calling one.
 fn copy_with(pool: &WorkerPool, jobs: usize, run: &CopyRun<'_>, operands: &[OsString]) {
     std::thread::scope(|scope| {
-        // Where no more threads can be started, the others do it all.
+        // If no more threads can be started, the existing ones do all the work.
         let others = (1..jobs).map_while(|_| {
             let work = || CopyWorker::of(run).work(pool);
             std::thread::Builder::new().spawn_scoped(scope, work).ok()
@@ -170,7 +170,7 @@ fn copy_all(worker: &CopyWorker<'_>, operands: &[OsString]) {
     worker.drain();
 }
 
-/// The operands that are copied.
+/// Returns the operands that are copied.
 pub(crate) fn sources<'o>(options: &CopyOptions, operands: &'o [OsString]) -> &'o [OsString] {
     match (&options.target, operands.split_last()) {
         (CopyTarget::Folder(_), _) | (_, None) => operands,
@@ -178,10 +178,10 @@ pub(crate) fn sources<'o>(options: &CopyOptions, operands: &'o [OsString]) -> &'
     }
 }
 
-/// Where copies go.
+/// The target of the copies.
 struct ResolvedTarget {
     shown: OsString,
-    /// The folder that they go into; `None` where it is the name of the copy.
+    /// The folder that they go into; `None` if the target is the name of the copy.
     folder: Option<Folder>,
 }
 
@@ -189,7 +189,7 @@ fn is_folder_at(path: &OsStr) -> bool {
     stat(path).is_ok_and(|stat| is_folder(&stat))
 }
 
-/// The last of the operands, or the folder that was given instead.
+/// Returns the last operand, or the folder that was given instead.
 fn target_shown<'o>(options: &'o CopyOptions, operands: &'o [OsString]) -> &'o OsStr {
     let last = operands.last().map(OsString::as_os_str);
     match &options.target {
@@ -225,10 +225,9 @@ struct OperandWalk<'a> {
     run: &'a CopyRun<'a>,
     worker: &'a CopyWorker<'a>,
     to: &'a ResolvedTarget,
-    /// Names of copies that may not be done yet, in small letters: some file systems see no
-    /// difference.
+    /// Names of copies that may not be done yet, in lower case: some file systems ignore case.
     in_progress: HashSet<Vec<u8>>,
-    /// The folders of the operand before: mostly they are the next one's, too.
+    /// The folders of the previous operand: mostly they are the next one's, too.
     last: Option<(Vec<u8>, Arc<Level>, Arc<FolderPair>)>,
 }
 
@@ -269,7 +268,7 @@ impl OperandWalk<'_> {
         }
     }
 
-    /// A task with folders of its own.
+    /// Returns a task with separately opened folders.
     fn pair(&self, source: (&[u8], &[u8]), dest: (&[u8], &[u8])) -> Result<Task, Errno> {
         let (source_folder, source, source_shown) = opened(source.0, source.1);
         let (dest_folder, dest, dest_shown) = opened(dest.0, dest.1);
@@ -278,14 +277,14 @@ impl OperandWalk<'_> {
         self.task(&level, &folders, &source, &dest)
     }
 
-    /// Whether an operand that is its own destination gets a backup, as with GNU's `cp -fb`.
+    /// Returns whether an operand copied to itself gets a backup, as with GNU's `cp -fb`.
     fn backs_itself_up(&self) -> bool {
         let options = self.run.options;
         options.remove_existing == RemoveExisting::IfUnwritable && options.backup != Backup::None
     }
 
-    /// A regular file is copied to the name of its backup; anything else is an error that the copy
-    /// itself will tell.
+    /// Copies a regular file to the name of its backup; anything else is an error that the copy
+    /// itself will report.
     fn own_backup(&self, (prefix, last): (&[u8], &[u8])) -> Result<Task, Errno> {
         let task = self.pair((prefix, last), (prefix, last))?;
         let folder = &task.folders.dest;
@@ -344,7 +343,7 @@ impl OperandWalk<'_> {
         })
     }
 
-    /// Begins a task: by another worker where it is no folder and nothing depends on the order.
+    /// Starts a task: on another worker if it is not a folder and nothing depends on the order.
     fn begin(&mut self, task: Task) {
         let (run, worker) = (self.run, self.worker);
         let name = task.dest.to_bytes().to_ascii_lowercase();
@@ -361,7 +360,7 @@ impl OperandWalk<'_> {
         }
     }
 
-    /// Copies an operand, and all that is below it.
+    /// Copies an operand, and everything below it.
     fn walk(&self, task: &Task) {
         let mut walk = None;
         self.worker.perform(task, |entry, source, dest, events| {
@@ -373,13 +372,13 @@ impl OperandWalk<'_> {
         }
     }
 
-    /// Whether the source may be what an earlier operand is becoming.
+    /// Returns whether the source may be the unfinished copy of an earlier operand.
     fn copies_from_target(&self, task: &Task) -> bool {
         let FolderPair { source, dest, .. } = &*task.folders;
         self.run.pool.is_some() && source.identity() == dest.identity()
     }
 
-    /// Makes the folders above a copy, too, and gives them their metadata when it is done.
+    /// Also creates the folders above a copy, and gives them their metadata when it is done.
     fn below_parents(&self, (prefix, last): (&[u8], &[u8]), target: (&OsStr, &Folder)) {
         let (run, worker) = (self.run, self.worker);
         match Parents::make(run, (prefix, last), target) {
@@ -396,8 +395,8 @@ impl OperandWalk<'_> {
     }
 }
 
-/// The folder that a prefix names, the name to be looked up in it, and how the folder is shown. One
-/// that can't be opened leaves all to the calls that follow, which then say why.
+/// Returns the folder that a prefix names, the name to look up in it, and its displayed path. If it
+/// can't be opened, the calls that follow use the whole path and report the error.
 fn opened(prefix: &[u8], name: &[u8]) -> (Folder, Vec<u8>, OsString) {
     let shown = OsString::from_vec(prefix.to_vec());
     if prefix.is_empty() {

@@ -1,12 +1,12 @@
-//! The folders above a copy (`--parents`): made one by one on the way down, and given the metadata
-//! of their originals when what is in them is done.
+//! The folders above a copy (`--parents`): created one by one on the path down, and given the
+//! metadata of their originals when their content is done.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, statat};
+use rustix::fs::{AtFlags, CWD, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use crate::fs::folder::{Folder, is_folder, joined};
@@ -17,12 +17,12 @@ use crate::report::reporter::EventBuffer;
 use crate::run::CopyRun;
 use crate::tree::level::{FolderPair, Level};
 
-/// Folders that were walked through, source beside destination; outermost first.
+/// The folders passed through, source and destination; outermost first.
 pub(crate) struct Parents<'a> {
     run: &'a CopyRun<'a>,
-    /// What the path begins in: the working folder or `/`.
+    /// The start of the path: the working folder or `/`.
     root: Folder,
-    /// The folder that is copied into.
+    /// The target folder.
     target: &'a Folder,
     passed: Vec<ParentFolder>,
 }
@@ -32,15 +32,15 @@ struct ParentFolder {
     stat: Stat,
     dest: Folder,
     creation: Creation,
-    /// The destination, as it is shown.
+    /// The displayed path of the destination.
     shown: OsString,
-    /// Whether this run has made the destination: an existing folder keeps its metadata.
+    /// Whether this run has created the destination: an existing folder keeps its metadata.
     is_ours: bool,
 }
 
 impl<'a> Parents<'a> {
-    /// Goes down `path` below the working folder and below `target`, and makes what lacks there.
-    /// Returns where what is called `last` is to be copied, too.
+    /// Descends along `path` below the working folder and below `target`, and creates missing
+    /// folders there. Returns the folders for the copy of `last`, too.
     pub(crate) fn make(
         run: &'a CopyRun<'a>,
         (path, last): (&[u8], &[u8]),
@@ -63,7 +63,7 @@ impl<'a> Parents<'a> {
         down?;
         let (source, dest) = parents.innermost();
         let folders = FolderPair::new(source.clone(), dest.clone(), Creation::Existing);
-        // As it was given, with all its dots and slashes.
+        // As it was given, including dots and slashes.
         let inside = path.iter().position(|byte| *byte != b'/');
         let dest = joined(shown, &path[inside.unwrap_or(path.len())..]);
         let level = Level::top(
@@ -74,7 +74,7 @@ impl<'a> Parents<'a> {
         Ok((parents, level, folders))
     }
 
-    /// All that is in them is done.
+    /// Finishes the folders: all their content is done.
     pub(crate) fn finish(self) {
         let run = self.run;
         let mut events = run.reporter.buffer(run.reporter.sequence());
@@ -92,7 +92,7 @@ impl<'a> Parents<'a> {
         events.submit();
     }
 
-    /// The innermost folders so far.
+    /// Returns the innermost folders so far.
     fn innermost(&self) -> (&Folder, &Folder) {
         let passed = self.passed.last();
         passed.map_or((&self.root, self.target), |passed| {
@@ -114,7 +114,7 @@ impl<'a> Parents<'a> {
         for name in names.filter(|name| !name.is_empty()) {
             (source, dest) = (joined(&source, name), joined(&dest, name));
             let passed = self.step(name, (&source, &dest), &operand)?;
-            if let Creation::New(_) = passed.creation {
+            if let Creation::New { .. } = passed.creation {
                 let (source, dest) = (source.clone(), dest.clone());
                 events.changed(|| Event::MadeParent { source, dest });
             }
@@ -123,7 +123,7 @@ impl<'a> Parents<'a> {
         Ok(())
     }
 
-    /// One folder further, on both sides. Symbolic links that the user named are followed.
+    /// Descends by one folder on both sides. Symbolic links that the user named are followed.
     fn step(
         &self,
         name: &[u8],
@@ -143,7 +143,7 @@ impl<'a> Parents<'a> {
         let at_source = |errno| Problem::failed(ProblemKind::ParentAttributes, source_shown, errno);
         let opened = Folder::open(source_above.fd(), &name, OFlags::empty());
         let source = opened.map_err(|errno| match there {
-            // Where the target has such a folder, nobody has asked for the source's yet.
+            // If the target has such a folder, the source's has not been queried yet.
             Ok(_) => Problem::failed(ProblemKind::Stat, operand, errno),
             Err(_) => at_source(errno),
         })?;
@@ -155,12 +155,12 @@ impl<'a> Parents<'a> {
                     Folder::open(place, &name, OFlags::empty()).unwrap_or(Folder::Imagined);
                 (opened, Creation::Existing)
             }
-            _ => (Folder::Imagined, Creation::New(0)),
+            _ => (Folder::Imagined, Creation::new(0)),
         };
         let is_dots = matches!(name.to_bytes(), b"." | b"..");
         let is_ours = match creation {
-            Creation::New(_) => true,
-            // A folder of the target that is the copy of nothing.
+            Creation::New { .. } => true,
+            // A folder of the target that is not the copy of a folder.
             Creation::Existing if is_dots => false,
             Creation::Existing => {
                 let identity = dest.identity();
@@ -191,15 +191,14 @@ impl<'a> Parents<'a> {
         let failed = |errno| Problem::failed(ProblemKind::MakeParent, shown, errno);
         let wishes = &self.run.options.preserve;
         let mode = metadata::mode_at_first(source, wishes, &self.run.process) | 0o700;
-        let creation = match mkdirat(place, name, Mode::from_raw_mode(mode)) {
-            Ok(()) => Creation::New(mode),
-            Err(Errno::EXIST) => Creation::Existing,
-            Err(errno) => return Err(failed(errno)),
-        };
-        match Folder::open(place, name, OFlags::empty()) {
-            Ok(dest) => Ok((dest, creation)),
-            Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown)),
-            Err(errno) => Err(failed(errno)),
+        match Folder::make(place, name, mode) {
+            Ok((made, lent)) => Ok((made, Creation::New { mode, lent })),
+            Err((Errno::EXIST, _)) => match Folder::open(place, name, OFlags::empty()) {
+                Ok(dest) => Ok((dest, Creation::Existing)),
+                Err(Errno::NOTDIR) => Err(Problem::new(ProblemKind::ParentNotDirectory, shown)),
+                Err(errno) => Err(failed(errno)),
+            },
+            Err((errno, call)) => Err(failed(errno).by_call(call)),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Finds how much there is to copy: for progress that knows its end.
+//! Estimates the total size of a copy: for progress with a known end.
 //!
-//! A walk that only looks, beside the one that copies. What it finds may differ from what is copied
-//! where files come and go or where destinations stay as they are: it is an estimate, and nothing
-//! depends on it.
+//! A read-only walk, concurrent with the copying one. Its result may differ from the copy if files
+//! appear and disappear or if destinations are kept: it is an estimate, and nothing depends on it.
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -11,18 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 
-use crate::fs::folder::{Listing, READ, append, file_type, size};
+use crate::fs::folder::{Identity, Listing, READ, append, file_type, identity};
 use crate::options::CopyOptions;
 use crate::report::reporter::CopyProgress;
 use crate::tree::filter::NameFilter;
 use crate::tree::level::Role;
 use crate::walk::operands::sources;
 
-/// Folders that are open at once. What is below is not counted.
+/// The maximum number of open folders. Anything deeper is not counted.
 const DEPTH_MAX: usize = 128;
 
 /// Counts the files and bytes below `operands`, as [`crate::copy`] takes them, into `progress`.
-/// Blocks until all is found or `stop` is set; reads folders and metadata only.
+/// Blocks until everything is found or `stop` is set; reads folders and metadata only.
 pub fn survey(
     operands: &[OsString],
     options: &CopyOptions,
@@ -34,6 +35,8 @@ pub fn survey(
         options,
         progress,
         stop,
+        counted: RefCell::default(),
+        device: Cell::default(),
     };
     for source in sources(options, operands) {
         survey.look(CWD, source.as_bytes(), &[], 0);
@@ -49,17 +52,25 @@ struct Survey<'a> {
     options: &'a CopyOptions,
     progress: &'a CopyProgress,
     stop: &'a AtomicBool,
+    /// Files with several names, whose bytes count once.
+    counted: RefCell<HashSet<Identity>>,
+    /// That of the operand.
+    device: Cell<u64>,
 }
 
 impl Survey<'_> {
-    /// Whether it was stopped.
+    /// Returns whether it was stopped.
     fn is_over(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
-    /// Counts a name, and what is below it; `path` is what stands below the operand.
+    /// Counts a name and everything below it; `path` is its path below the operand.
     fn look(&self, folder: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) {
-        let (flags, opening) = match self.options.follows(Role::Inside) {
+        let role = match depth {
+            0 => Role::Operand,
+            _ => Role::Inside,
+        };
+        let (flags, opening) = match self.options.follows(role) {
             true => (AtFlags::empty(), OFlags::empty()),
             false => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
         };
@@ -67,16 +78,24 @@ impl Survey<'_> {
             return;
         };
         let kind = file_type(&stat);
+        if depth == 0 {
+            self.device.set(stat.st_dev);
+        }
         let admitted = |filter: &NameFilter| path.is_empty() || filter.admits(path, kind);
         if !self.filter.as_ref().is_none_or(admitted) {
             return;
         }
         if kind == FileType::RegularFile {
             self.progress.files_found.fetch_add(1, Relaxed);
-            self.progress.bytes_found.fetch_add(size(&stat), Relaxed);
+            let is_linked = self.options.keeps_links_of(&stat, role);
+            if !is_linked || self.counted.borrow_mut().insert(identity(&stat)) {
+                let bytes = self.options.bytes_to_move(&stat);
+                self.progress.bytes_found.fetch_add(bytes, Relaxed);
+            }
         } else if kind == FileType::Directory
             && self.options.recursive
             && depth < DEPTH_MAX
+            && (!self.options.one_file_system || stat.st_dev == self.device.get())
             && let Ok(fd) = openat(folder, name, READ | opening, Mode::empty())
         {
             self.look_in(fd.as_fd(), path, depth + 1);
@@ -97,7 +116,7 @@ impl Survey<'_> {
 mod tests {
     use super::*;
 
-    /// What is found below a folder with two files, and whether that is said to be all.
+    /// Returns the files and bytes found below a folder with two files, and the end marker.
     fn found(stop: &AtomicBool) -> (u64, u64, u64) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("below")).expect("room");

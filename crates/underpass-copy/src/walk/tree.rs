@@ -1,8 +1,8 @@
-//! The walk through what is copied: one thread, a stack of open folders, no path resolved twice.
+//! The walk through a tree: one thread, a stack of open folders, no path resolved twice.
 //!
-//! Only the deepest [`CopyRun::folders_max`] folders of the stack stay open. One that was closed
-//! is opened again from its child by `..`, and must then be the folder that it was: so a tree may
-//! be a hundred thousand levels deep, and a folder that is moved meanwhile leads the walk nowhere.
+//! Only the deepest [`CopyRun::folders_max`] folders of the stack stay open. A closed one is
+//! reopened from its child by `..`, and must then be the same folder: so a tree may be a hundred
+//! thousand levels deep, and a folder that is moved meanwhile does not mislead the walk.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString, OsString};
@@ -26,7 +26,7 @@ use crate::tree::inode_table::KnownFolder;
 use crate::tree::level::{FolderFinish, FolderPair, Level, Role, Task};
 use crate::workers::pool::BATCH_MAX;
 
-/// Names that may come after one that waits for its batch to be full.
+/// The number of later names after which an incomplete batch is submitted.
 const WAITS_MAX: u64 = 1024;
 
 /// A walk below one operand.
@@ -36,12 +36,12 @@ pub(crate) struct TreeWalk<'a> {
     stack: Vec<WalkedFolder>,
     /// Folders of the stack below this one are closed.
     open_from: usize,
-    /// The folders on the stack, to find a loop of symbolic links.
+    /// The folders on the stack, to detect a loop of symbolic links.
     above: HashSet<Identity>,
-    /// Their copies, to find a folder that is copied into itself.
+    /// Their copies, to detect a folder that is copied into itself.
     filling: HashSet<Identity>,
     device: u64,
-    /// This operand has made a folder.
+    /// This operand has created a folder.
     has_made: bool,
     /// It has been reported that this operand would be copied into itself.
     has_met_itself: bool,
@@ -55,19 +55,18 @@ struct WalkedFolder {
     level: Arc<Level>,
     /// `None` while it is closed.
     folders: Option<Arc<FolderPair>>,
-    /// Why it could not be opened again.
+    /// The reason why it could not be reopened.
     lost: Option<Errno>,
     listing: Listing,
     stat: Stat,
     dest: Option<Identity>,
     creation: Creation,
-    narrowed: Option<u32>,
     /// It was reached by a link: it is not the `..` of what is in it.
     is_linked: bool,
 }
 
 impl<'a> TreeWalk<'a> {
-    /// Begins at an operand that is a folder.
+    /// Starts at an operand that is a folder.
     pub(crate) fn new(worker: &'a CopyWorker<'a>, operand: &Entry<'_>) -> Self {
         Self {
             run: worker.run,
@@ -84,14 +83,14 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Copies all that is in the folders that were entered.
+    /// Copies the content of all folders that were entered.
     pub(crate) fn walk(&mut self) {
         while !self.stack.is_empty() {
             self.step();
         }
     }
 
-    /// One name of the folder on top, or its end.
+    /// Processes one name of the folder on top, or its end.
     fn step(&mut self) {
         if self.run.stopped() {
             return self.leave();
@@ -100,7 +99,7 @@ impl<'a> TreeWalk<'a> {
             return;
         };
         let Some(folders) = top.folders.clone() else {
-            // It was closed and can't be opened again.
+            // It was closed and can't be reopened.
             let shown = top.level.source();
             self.run.reporter.problem(match top.lost {
                 None | Some(Errno::NOENT) => Problem::new(ProblemKind::Moved, shown),
@@ -138,12 +137,12 @@ impl<'a> TreeWalk<'a> {
         };
         if hint == FileType::Directory || hint == FileType::Unknown {
             let sequence = task.sequence;
-            // What may be a folder is looked at here, since only the walk enters folders.
+            // A possible folder is handled here, since only the walk enters folders.
             let worker = self.worker;
             worker.perform(&task, |entry, source, dest, events| {
                 self.enter(entry, source, dest, events);
             });
-            // What waits in the batch holds back the events of all later names, and then the walk.
+            // Entries waiting in the batch delay the events of all later names, and then the walk.
             let first = self.batch.front();
             if first.is_some_and(|first| sequence - first.sequence > WAITS_MAX) {
                 self.submit();
@@ -162,7 +161,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// What a name is, where its folder doesn't say or where links are followed.
+    /// Returns the type of a name, if its folder doesn't report it or if links are followed.
     fn certain(&self, folders: &FolderPair, name: &CStr, hint: FileType) -> FileType {
         let looked = match (hint, self.run.options.follows(Role::Inside)) {
             (FileType::Symlink | FileType::Unknown, true) => folders.source.look_behind(name),
@@ -180,7 +179,7 @@ impl<'a> TreeWalk<'a> {
         filter.admits(path.as_bytes(), kind)
     }
 
-    /// Makes or finds a folder's copy, and puts the folder on the stack.
+    /// Creates or finds a folder's copy, and pushes the folder on the stack.
     pub(crate) fn enter(
         &mut self,
         entry: &Entry<'_>,
@@ -206,9 +205,8 @@ impl<'a> TreeWalk<'a> {
             return Ok(());
         }
         self.note_operand(entry, source);
-        let mut copy = FolderCopy::make_or_open(entry, source, dest, events)?;
+        let copy = FolderCopy::make_or_open(entry, source, dest, events)?;
         self.note_made(entry, &copy);
-        copy.widen(entry)?;
         if entry.task.role == Role::Operand {
             self.device = source.st_dev;
         }
@@ -230,7 +228,7 @@ impl<'a> TreeWalk<'a> {
                 return Ok(());
             }
         };
-        if matches!(copy.creation, Creation::New(_)) {
+        if matches!(copy.creation, Creation::New { .. }) {
             entry.finished(source, done, events);
         }
         self.submit();
@@ -261,12 +259,11 @@ impl<'a> TreeWalk<'a> {
             stat: *source,
             dest: dest_identity,
             creation: copy.creation,
-            narrowed: copy.narrowed,
             is_linked: is_linked(entry, dest),
         });
     }
 
-    /// Whether a folder is entered: not below itself, and not a second time.
+    /// Returns whether a folder is entered: not below itself, and not a second time.
     fn may_enter(
         &mut self,
         entry: &Entry<'_>,
@@ -288,7 +285,7 @@ impl<'a> TreeWalk<'a> {
             .cloned();
         let (folder, name, shown) = match known {
             None => return Ok(true),
-            // The copy of this operand, or of another one beside it.
+            // The copy of this operand, or of another one in the same folder.
             Some(KnownFolder::Made) => return self.refuse_itself(),
             Some(KnownFolder::Source(folder, name, shown)) => (folder, name, shown),
         };
@@ -321,9 +318,9 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Notes a folder that was made, or that a dry run would make. The first one of an operand is
-    /// met again where a folder is copied into itself: a real run finds it by its identity, a dry
-    /// run by the folder and the name that it would have.
+    /// Records a folder that was created, or that a dry run would create. The first one of an
+    /// operand is met again if a folder is copied into itself: a real run finds it by its identity,
+    /// a dry run by its parent folder and future name.
     fn note_made(&mut self, entry: &Entry<'_>, copy: &FolderCopy) {
         let is_first = !self.has_made;
         match (&copy.folder, copy.creation) {
@@ -351,7 +348,7 @@ impl<'a> TreeWalk<'a> {
         self.has_made = true;
     }
 
-    /// Reports what a real run would meet in the folder on top, which has just been entered.
+    /// Reports what a real run would find in the folder on top, which has just been entered.
     fn meet_imagined(&mut self, source: &Stat, events: &mut EventBuffer<'_>) {
         if !self.run.options.dry_run {
             return;
@@ -372,7 +369,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Leaves out a folder that this run has made. The operand gets one message for all of them.
+    /// Skips a folder that this run has created. The operand gets one message for all of them.
     fn refuse_itself(&mut self) -> Result<bool, Problem> {
         match std::mem::replace(&mut self.has_met_itself, true) {
             true => Ok(false),
@@ -385,17 +382,17 @@ impl<'a> TreeWalk<'a> {
         Problem::new(ProblemKind::IntoItself, source.clone()).with_other(dest.clone())
     }
 
-    /// A folder that is not entered has its copy all the same, which gets its metadata.
+    /// Closes a folder that is not entered: its copy still gets its metadata.
     fn close_at_once(&self, entry: &Entry<'_>, source: &Stat, copy: FolderCopy) {
         let task = entry.task;
         let opened = Folder::place(task.folders.source.fd(), &task.source, OFlags::NOFOLLOW);
         let source_folder = opened.unwrap_or(Folder::Imagined);
         let folders = FolderPair::new(source_folder, copy.folder, copy.creation);
         let level = task.level.below(&task.source, &task.dest);
-        self.close_later(&level, folders, source, (copy.creation, None));
+        self.close_later(&level, folders, source, copy.creation);
     }
 
-    /// The walk through the folder on top is over.
+    /// Ends the walk through the folder on top.
     fn leave(&mut self) {
         self.submit();
         let Some(top) = self.stack.pop() else {
@@ -409,7 +406,7 @@ impl<'a> TreeWalk<'a> {
             return self.run.child_done(&top.level);
         };
         self.open_parent(&folders);
-        self.close_later(&top.level, folders, &top.stat, (top.creation, top.narrowed));
+        self.close_later(&top.level, folders, &top.stat, top.creation);
     }
 
     fn close_later(
@@ -417,14 +414,13 @@ impl<'a> TreeWalk<'a> {
         level: &Arc<Level>,
         folders: Arc<FolderPair>,
         source: &Stat,
-        (creation, narrowed): (Creation, Option<u32>),
+        creation: Creation,
     ) {
         let run = self.run;
         level.close_with(FolderFinish {
             folders,
             stat: *source,
             creation,
-            narrowed,
             sequence: run.reporter.sequence(),
         });
         run.unclosed.fetch_add(1, Relaxed);
@@ -434,12 +430,12 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Closes the outermost open folder where too many are open.
+    /// Closes the outermost open folder if too many are open.
     fn close_one(&mut self) {
         if self.stack.len() - self.open_from <= self.run.folders_max {
             return;
         }
-        // One that was entered by a link can't be found again from its child, and stays open.
+        // One entered by a link can't be found again from its child, and stays open.
         if self.stack[self.open_from + 1].is_linked {
             self.open_from += 1;
             return;
@@ -456,7 +452,7 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// Opens the folder above the one that was left, if it was closed.
+    /// Reopens the folder above the one just left, if it was closed.
     fn open_parent(&mut self, child: &FolderPair) {
         let Some(parent) = self.stack.last_mut() else {
             return;
@@ -479,8 +475,8 @@ impl<'a> TreeWalk<'a> {
     }
 }
 
-/// Whether a symbolic link led to a folder or its copy: only a name in its parent has it as its
-/// `..`.
+/// Returns whether a symbolic link led to a folder or its copy: its `..` is only the folder that
+/// contains its name.
 fn is_linked(entry: &Entry<'_>, dest: &Destination) -> bool {
     let task = entry.task;
     let source = || task.folders.source.look_at(&task.source);

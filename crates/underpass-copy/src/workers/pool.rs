@@ -1,8 +1,8 @@
-//! The worker threads, and the thread that walks.
+//! The worker threads, and the walking thread.
 //!
 //! The walk submits batches of names, each of one folder, through a short queue: the kernel locks a
 //! folder while a file is created in it, so one worker per folder is best. While the queue is full
-//! the walk copies a batch itself, so that N jobs are N threads at work. A worker with a long batch
+//! the walk copies a batch itself, so that N jobs keep N threads busy. A worker with a long batch
 //! gives half of it away when another worker is idle.
 
 use std::collections::VecDeque;
@@ -19,11 +19,11 @@ pub(crate) const BATCH_MAX: usize = 64;
 /// Names of one folder.
 pub(crate) type Batch = VecDeque<Task>;
 
-/// The workers beside the thread that walks, and the queue to them: a batch, or the end of all.
+/// The workers other than the walking thread, and their queue: a batch, or the end.
 pub(crate) struct WorkerPool {
     to: Sender<Option<Batch>>,
     from: Receiver<Option<Batch>>,
-    /// Batches handed out and not done.
+    /// Batches submitted and not done.
     under_way: Mutex<usize>,
     /// Workers that wait for a batch.
     idle: AtomicUsize,
@@ -31,7 +31,7 @@ pub(crate) struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// The queue holds `batches_max` batches, two descriptors of a folder each at most.
+    /// Creates a pool with a queue of `batches_max` batches, at most two folder descriptors each.
     pub(crate) fn new(batches_max: usize) -> Self {
         let (to, from) = bounded(batches_max);
         Self {
@@ -43,7 +43,7 @@ impl WorkerPool {
         }
     }
 
-    /// The work of one worker, until it is dismissed.
+    /// Runs one worker until it is dismissed.
     pub(crate) fn work(&self, run: &dyn Fn(Task)) {
         loop {
             self.idle.fetch_add(1, Relaxed);
@@ -56,7 +56,7 @@ impl WorkerPool {
         }
     }
 
-    /// Has a batch copied by a worker, or by the calling thread where the queue is full.
+    /// Submits a batch to the workers, or copies it on the calling thread if the queue is full.
     pub(crate) fn submit(&self, batch: Batch, run: &dyn Fn(Task)) {
         *self.under_way() += 1;
         if let Err(batch) = self.offer(batch) {
@@ -73,7 +73,7 @@ impl WorkerPool {
         }
     }
 
-    /// Blocks until all that was handed out is done, and helps.
+    /// Copies batches from the queue, then blocks until all submitted ones are done.
     pub(crate) fn drain(&self, run: &dyn Fn(Task)) {
         while let Ok(Some(batch)) = self.from.try_recv() {
             self.perform(batch, run);
@@ -85,7 +85,7 @@ impl WorkerPool {
         }
     }
 
-    /// Dismisses one of the workers, once all that was handed out before is taken.
+    /// Dismisses one worker, once all batches submitted before are taken.
     pub(crate) fn dismiss(&self) {
         let _gone = self.to.send(None);
     }
@@ -98,7 +98,7 @@ impl WorkerPool {
         }
     }
 
-    /// Gives half of what is left to an idle worker.
+    /// Gives half of the remaining batch to an idle worker.
     fn share(&self, batch: &mut Batch) {
         if batch.is_empty() || self.idle.load(Relaxed) == 0 || !self.to.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl WorkerPool {
     }
 }
 
-/// Counts a batch as done, also where a task panicked: otherwise `drain` would never return.
+/// Counts a batch as done, even if a task panicked: otherwise `drain` would never return.
 struct BatchGuard<'c>(&'c WorkerPool);
 
 impl Drop for BatchGuard<'_> {

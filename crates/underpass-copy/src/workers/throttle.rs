@@ -1,4 +1,4 @@
-//! A limit to how fast bytes are copied (`--bwlimit`), all files together.
+//! A limit on the copying rate (`--bwlimit`), for all files together.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::fs::fifo::NAP;
 #[derive(Debug)]
 pub(crate) struct Throttle {
     bytes_per_second: u64,
-    /// When all bytes so far would have come, had they come evenly.
+    /// The time at which all bytes so far would be done at the limited rate.
     due: Mutex<Instant>,
 }
 
@@ -22,7 +22,7 @@ impl Throttle {
         }
     }
 
-    /// What one call may move, so that ten of them make a second.
+    /// Returns the maximum size of one call, so that ten of them take a second.
     pub(crate) fn call_bytes_max(&self) -> u64 {
         (self.bytes_per_second / 10).clamp(4096, underpass::limits::FILE_CALL_BYTES_MAX)
     }
@@ -39,7 +39,7 @@ impl Throttle {
         }
     }
 
-    /// When `bytes` more are due. Time in which nothing came is not made up for.
+    /// Returns the time at which `bytes` more are due. Idle time is not made up for.
     fn book(&self, bytes: u64, now: Instant) -> Instant {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let more = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);

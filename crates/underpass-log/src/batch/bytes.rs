@@ -1,4 +1,4 @@
-//! The bytes of a batch, where a request has left them.
+//! The bytes of a batch, kept in the buffer of the request.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::batch::header::BatchHeader;
 
-/// One whole batch within bytes that are shared: mostly those of the request that has brought it,
-/// which stay in memory until the batch is written.
+/// One whole batch within shared bytes, usually those of a request, which stay in memory until the
+/// batch is written.
 #[derive(Clone)]
 pub struct BatchBytes {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
@@ -17,7 +17,7 @@ pub struct BatchBytes {
 }
 
 impl BatchBytes {
-    /// A part of what `owner` has. Panics if it has no such part.
+    /// Takes a range of the bytes of `owner`. Panics if the range is out of bounds.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> BatchBytes {
         assert!(
             range.end <= (*owner).as_ref().len(),
@@ -30,7 +30,7 @@ impl BatchBytes {
         }
     }
 
-    /// Has this header written, which [`check`](crate::batch::check) has returned for the batch.
+    /// Sets the header to write, as returned by [`check`](crate::batch::check) for this batch.
     pub fn with_header(self, header: BatchHeader) -> BatchBytes {
         BatchBytes {
             header: Some(header),
@@ -38,7 +38,7 @@ impl BatchBytes {
         }
     }
 
-    /// Returns the header to write, or nothing where the bytes are no batch.
+    /// Returns the header to write; `None` if the bytes are not a batch.
     pub(crate) fn header(&self) -> Option<BatchHeader> {
         self.header.or_else(|| BatchHeader::parse(self))
     }

@@ -1,27 +1,27 @@
-//! Records of a batch as bytes, as far as their fields fit into each other.
+//! Encoding and decoding of the records of an uncompressed batch.
 
-/// 64 bits, seven to a byte.
+/// The longest varint: 64 bits, seven to a byte.
 pub(super) const VARINT_BYTES_MAX: usize = 10;
 
 /// A record, without its headers, of a batch that is not compressed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BatchRecord<'a> {
-    /// What its offset is above that of the batch.
+    /// The offset relative to the base offset of the batch.
     pub offset_delta: i64,
-    /// Its key, which may be null.
+    /// The key, which may be null.
     pub key: Option<&'a [u8]>,
-    /// Its value, which may be null.
+    /// The value, which may be null.
     pub value: Option<&'a [u8]>,
 }
 
 impl<'a> BatchRecord<'a> {
-    /// The record that the bytes begin with, and what is behind it; `None` where its fields do not
-    /// fit into each other.
+    /// Splits the first record off the bytes and returns it with the rest; `None` if its lengths
+    /// are inconsistent.
     pub fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         Self::split_timed(bytes).map(|(_, record, behind)| (record, behind))
     }
 
-    /// As [`split`](Self::split), with the distance of its timestamp from that of the batch.
+    /// Does the same as [`split`](Self::split), and also returns the timestamp delta.
     fn split_timed(bytes: &'a [u8]) -> Option<(i64, Self, &'a [u8])> {
         let (length, rest) = split_varint(bytes)?;
         let (record, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
@@ -46,7 +46,7 @@ impl<'a> BatchRecord<'a> {
         is_whole.then_some((timestamp_delta, record, behind))
     }
 
-    /// Appends it, without headers and with the timestamp of its batch.
+    /// Appends the record to `out`, without headers and with the base timestamp of the batch.
     pub fn put(&self, out: &mut Vec<u8>) {
         self.put_with(0, &[], out);
     }
@@ -69,8 +69,8 @@ impl<'a> BatchRecord<'a> {
 /// Bytes, or null.
 type Field<'a> = Option<&'a [u8]>;
 
-/// Returns the largest timestamp of `count` records that are not compressed, if these bytes are
-/// such records with consecutive offsets and nothing else.
+/// Returns the largest timestamp of `count` uncompressed records; `None` if the bytes are not
+/// exactly such records with consecutive offsets.
 pub(crate) fn latest(mut bytes: &[u8], base_timestamp: i64, count: i32) -> Option<i64> {
     let mut latest = NO_TIMESTAMP;
     for number in 0..i64::from(count) {
@@ -88,7 +88,7 @@ pub(crate) fn latest(mut bytes: &[u8], base_timestamp: i64, count: i32) -> Optio
 /// The timestamp of a record without one.
 pub(super) const NO_TIMESTAMP: i64 = -1;
 
-/// Bytes behind their length; −1 is that of null.
+/// Splits off bytes prefixed with their length; −1 is the length of null.
 fn split_field(bytes: &[u8]) -> Option<(Field<'_>, &[u8])> {
     match split_varint(bytes)? {
         (-1, rest) => Some((None, rest)),
@@ -104,7 +104,7 @@ fn put_field(out: &mut Vec<u8>, field: Field<'_>) {
     out.extend(field.unwrap_or_default());
 }
 
-/// A number of variable length, and what is behind it.
+/// Splits off a varint and returns it with the rest.
 fn split_varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let mut number = 0u64;
     for (at, byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
@@ -116,7 +116,7 @@ fn split_varint(bytes: &[u8]) -> Option<(i64, &[u8])> {
     None
 }
 
-/// Seven bits to a byte, the lowest first, the sign in the lowest bit.
+/// Writes a zigzag varint: seven bits to a byte, lowest first, the sign in the lowest bit.
 fn put_varint(out: &mut Vec<u8>, number: i64) {
     let mut left = ((number << 1) ^ (number >> 63)) as u64;
     while left >= 0x80 {
@@ -126,7 +126,7 @@ fn put_varint(out: &mut Vec<u8>, number: i64) {
     out.push(left as u8);
 }
 
-/// A number in zigzag encoding.
+/// Decodes a number in zigzag encoding.
 pub(super) fn zigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }

@@ -1,14 +1,14 @@
-//! The header of a batch, read and written.
+//! Reads and writes the header of a batch.
 
 use crate::position::OFFSET_MAX;
 
 /// The size of a header, and of the smallest batch.
 pub const HEADER_BYTES: usize = 61;
 
-/// Offset and length, which are not counted in the length.
+/// The size of the base offset and the length, which the length does not include.
 pub(super) const PREFIX_BYTES: usize = 12;
 
-/// Where what the checksum covers begins.
+/// The position in a batch from which the checksum covers the bytes.
 pub(crate) const CRC_FROM: u64 = 21;
 
 pub(super) const MAGIC: u8 = 2;
@@ -26,46 +26,46 @@ pub struct BatchHeader {
     pub size: usize,
     /// The epoch of the leader that appended it.
     pub leader_epoch: i32,
-    /// The CRC-32C that it claims.
+    /// The CRC-32C stated in the header.
     pub crc: u32,
-    /// Codec, kind of timestamps, transactional, control.
+    /// Codec, timestamp type, transactional and control bits.
     pub attributes: i16,
-    /// What the last offset is above the first.
+    /// The last offset relative to the first.
     pub last_offset_delta: i32,
     /// The timestamp of the first record, in milliseconds since 1970.
     pub base_timestamp: i64,
     /// The largest timestamp.
     pub max_timestamp: i64,
-    /// −1 without idempotence.
+    /// The producer ID; −1 without idempotence.
     pub producer_id: i64,
-    /// −1 without idempotence.
+    /// The producer epoch; −1 without idempotence.
     pub producer_epoch: i16,
     /// The sequence number of the first record; −1 without idempotence.
     pub base_sequence: i32,
-    /// How many records there are.
+    /// The number of records.
     pub count: i32,
 }
 
-/// How the records of a batch are compressed.
+/// The compression of the records of a batch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Codec {
-    /// They are not.
+    /// No compression.
     None,
-    /// RFC 1952.
+    /// Gzip, RFC 1952.
     Gzip,
-    /// With the blocks of Java's library, or without.
+    /// Snappy, with or without the block framing of Java's library.
     Snappy,
-    /// The frame format.
+    /// LZ4, in the frame format.
     Lz4,
-    /// RFC 8878.
+    /// Zstandard, RFC 8878.
     Zstd,
-    /// By none that Kafka knows.
+    /// A codec unknown to Kafka.
     Unknown,
 }
 
 impl BatchHeader {
-    /// Reads the header of the batch that `bytes` begin with; nothing if they are too short, or are
-    /// not the beginning of a batch.
+    /// Reads the header of the batch at the start of `bytes`; `None` if they are too short or are
+    /// not a batch.
     pub fn parse(bytes: &[u8]) -> Option<BatchHeader> {
         let header = bytes.first_chunk::<HEADER_BYTES>()?;
         let length = i32::from_be_bytes(field(header, 8));
@@ -91,23 +91,23 @@ impl BatchHeader {
         is_one.then_some(parsed)
     }
 
-    /// The offset of the last record.
+    /// Returns the offset of the last record.
     pub fn last_offset(&self) -> i64 {
         self.base_offset + i64::from(self.last_offset_delta)
     }
 
-    /// The offset behind the batch.
+    /// Returns the offset after the batch.
     pub fn next_offset(&self) -> i64 {
         self.last_offset() + 1
     }
 
-    /// Whether it may follow others in the segment with this base: its offsets are `next` or
+    /// Whether the batch may follow others in the segment with this base: its offsets are `next` or
     /// later, and their distance from the base fits into 31 bits.
     pub(crate) fn is_within(&self, base: i64, next: i64) -> bool {
         self.base_offset >= next && self.last_offset() - base <= i64::from(i32::MAX)
     }
 
-    /// How its records are compressed.
+    /// Returns the compression of the records.
     pub fn codec(&self) -> Codec {
         match self.attributes & CODEC {
             0 => Codec::None,
@@ -119,28 +119,28 @@ impl BatchHeader {
         }
     }
 
-    /// Whether its timestamps are those of the append.
+    /// Whether the timestamps are those of the append.
     pub fn has_append_time(&self) -> bool {
         self.attributes & LOG_APPEND_TIME != 0
     }
 
-    /// Whether it says how a transaction ended.
+    /// Whether the batch is a control batch, which marks the end of a transaction.
     pub fn is_control(&self) -> bool {
         self.attributes & CONTROL != 0
     }
 
-    /// Whether it belongs to a transaction.
+    /// Whether the batch belongs to a transaction.
     pub fn is_transactional(&self) -> bool {
         self.attributes & TRANSACTIONAL != 0
     }
 
-    /// The sequence number of the last record.
+    /// Returns the sequence number of the last record.
     pub fn last_sequence(&self) -> i32 {
         add_sequence(self.base_sequence, self.last_offset_delta)
     }
 }
 
-/// Sequence numbers go on with 0 behind the largest.
+/// Adds to a sequence number; sequence numbers wrap to 0 after the largest.
 pub(crate) fn add_sequence(sequence: i32, delta: i32) -> i32 {
     let sum = i64::from(sequence) + i64::from(delta);
     (sum & i64::from(i32::MAX)) as i32
@@ -154,7 +154,7 @@ fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
 
 pub(super) const MAX_TIMESTAMP_AT: usize = 35;
 
-/// The bytes of a header up to the last one that a broker changes.
+/// The size of a header up to the last field that a broker changes.
 pub(crate) const WRITTEN_BYTES: usize = MAX_TIMESTAMP_AT + 8;
 
 /// Returns the first bytes of a batch with this header.

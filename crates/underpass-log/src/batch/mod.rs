@@ -1,5 +1,4 @@
-//! Record batches, version 2 of the format: what a broker has to know of them, which is their
-//! header.
+//! Record batches, version 2 of the format. A broker mostly needs only their headers.
 //!
 //! ```text
 //!   0  base offset      8 │ 21 attributes         2 │ 43 producer id     8
@@ -9,9 +8,9 @@
 //!  17  CRC of 21…       4 │                         │ 61 records
 //! ```
 //!
-//! The broker writes the base offset and the leader epoch, which the checksum does not cover. It
-//! corrects the largest timestamp, and the checksum with it, where the records have another one:
-//! clients send it wrong, and segments are deleted by it. It changes nothing else.
+//! The broker writes the base offset and the leader epoch, which the checksum does not cover. If
+//! the largest timestamp does not match the records, the broker corrects it and the checksum:
+//! clients send wrong values, and retention depends on them. The broker changes nothing else.
 
 mod bytes;
 mod framing;
@@ -26,49 +25,49 @@ pub use self::header::{BatchHeader, Codec, HEADER_BYTES};
 pub(crate) use self::header::{CRC_FROM, WRITTEN_BYTES, add_sequence, written};
 use self::header::{MAGIC, MAX_TIMESTAMP_AT, PREFIX_BYTES};
 
-/// Why a batch is not appended.
+/// The reason why a batch is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadBatch {
-    /// Shorter than a header, or than its length says.
+    /// The batch is shorter than a header or than its stated length.
     #[error("the batch is cut off")]
     CutOff,
-    /// It claims to be shorter than a header.
+    /// The stated length is shorter than a header.
     #[error("the length of the batch is too small")]
     Length,
-    /// There is more than one batch.
+    /// Bytes follow the first batch.
     #[error("there are bytes behind the batch")]
     Trailing,
-    /// Another version of the format.
+    /// The batch has another version of the format.
     #[error("the format of the batch has version {0}, expected 2")]
     Magic(u8),
-    /// The bytes are not those that were sent.
+    /// The checksum does not match: the bytes were changed.
     #[error("the checksum of the batch is wrong")]
     Crc,
-    /// Numbers of the header contradict each other.
+    /// Fields of the header contradict each other.
     #[error("the header of the batch contradicts itself")]
     Inconsistent,
-    /// A control batch, which only brokers write.
+    /// The batch is a control batch, which only brokers write.
     #[error("control batches are written by brokers only")]
     Control,
-    /// Transactions are not supported.
+    /// The batch is transactional, which is not supported.
     #[error("transactional batches are not supported")]
     Transactional,
-    /// Consumers could not read them, nor anything behind them.
+    /// Consumers could not read the records, nor any after them.
     #[error("the batch does not have the records that its header announces")]
     Records,
-    /// They would take too much memory and time.
+    /// Decompressing the records would take too much memory and time.
     #[error("the records of the batch have more than {0} bytes without compression")]
     Bomb(u64),
 }
 
-/// The most records in a byte of a compressed batch. Each differs from the one before in its
-/// offset, so that no codec gets near this.
+/// The largest number of records per byte of a compressed batch. Every record has a different
+/// offset, so no codec gets near this limit.
 const COMPRESSED_RECORDS_MAX: usize = 64;
 
-/// Checks what a client wants to append: one whole batch with the checksum that it claims, and with
-/// the records that its header announces. Returns the header to write, with the largest timestamp
-/// of the records. Compressed records are left to [`check_compressed`]: of these only how many
-/// there can be is checked.
+/// Checks a batch from a client: it must be one whole batch with a correct checksum, and have the
+/// records that its header announces. Returns the header to write, with the largest timestamp of
+/// the records. Only the number of compressed records is checked; [`check_compressed`] checks the
+/// records themselves.
 ///
 /// # Errors
 /// [`BadBatch`].
@@ -101,7 +100,7 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
     if header.is_transactional() {
         return Err(BadBatch::Transactional);
     }
-    // Without a producer id, epoch and sequence mean nothing: franz-go leaves 0 there.
+    // Without a producer ID, epoch and sequence mean nothing: franz-go leaves 0 there.
     let is_consistent = header.count > 0
         && header.last_offset_delta == header.count - 1
         && !header.has_append_time()
@@ -120,9 +119,9 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BadBatch> {
     Ok(with_latest(bytes, header, latest))
 }
 
-/// Checks the compressed records of a batch that [`check`] has passed, by decompressing them, and
-/// returns the header to write. Takes time in proportion to the records, of which there may be
-/// `bytes_max` bytes, and holds 128 MiB of them at the most.
+/// Checks the compressed records of a batch that [`check`] accepted, by decompressing them, and
+/// returns the header to write. Takes time in proportion to the uncompressed records, which are
+/// limited to `bytes_max` bytes, and holds at most 128 MiB of them in memory.
 ///
 /// # Errors
 /// [`BadBatch::Records`], [`BadBatch::Bomb`].
@@ -139,7 +138,7 @@ pub fn check_compressed(
     Ok(with_latest(bytes, header, latest))
 }
 
-/// Returns the header of a batch with this largest timestamp, and the checksum that follows.
+/// Returns the header of a batch with this largest timestamp and the checksum to match.
 fn with_latest(bytes: &[u8], header: BatchHeader, latest: i64) -> BatchHeader {
     if header.max_timestamp == latest {
         return header;
@@ -153,7 +152,7 @@ fn with_latest(bytes: &[u8], header: BatchHeader, latest: i64) -> BatchHeader {
     }
 }
 
-/// Whether a whole batch has the checksum that it claims.
+/// Whether the checksum of a whole batch is correct.
 #[cfg(test)]
 pub(crate) fn is_intact(batch: &[u8], header: &BatchHeader) -> bool {
     batch.len() == header.size && crc32c::crc32c(&batch[21..]) == header.crc
@@ -163,7 +162,7 @@ pub(crate) fn is_intact(batch: &[u8], header: &BatchHeader) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    /// Gives a batch its place.
+    /// Sets the base offset and the leader epoch of a batch.
     pub(crate) fn put_place(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
         let header = BatchHeader::parse(batch).unwrap();
         let placed = written(&BatchHeader {
@@ -174,7 +173,7 @@ pub(crate) mod tests {
         batch[..WRITTEN_BYTES].copy_from_slice(&placed);
     }
 
-    /// A batch of `count` records, with `bytes` bytes of them if so few are enough.
+    /// A batch of `count` records that take `bytes` bytes, or more if they need more.
     pub(crate) fn batch(count: i32, bytes: usize, timestamp: i64) -> Vec<u8> {
         let records = |value: Option<&[u8]>| {
             let mut records = Vec::new();
@@ -189,7 +188,7 @@ pub(crate) mod tests {
             records
         };
         let least = records(None).len();
-        // The lengths of the value and of its record take some bytes more.
+        // The lengths of the value and of its record take a few more bytes.
         let value = vec![0x61; bytes.saturating_sub(least)];
         let fitting = (0..=value.len()).rev().take(10);
         let mut fitting = fitting.map(|length| records(Some(&value[..length])));
@@ -197,7 +196,7 @@ pub(crate) mod tests {
         batch_of_records(count, &found.unwrap_or_else(|| records(None)), timestamp)
     }
 
-    /// A batch that announces `count` records, with these bytes.
+    /// A batch that announces `count` records and contains these bytes.
     pub(crate) fn batch_of_records(count: i32, records: &[u8], timestamp: i64) -> Vec<u8> {
         let mut batch = [&[0; HEADER_BYTES][..], records].concat();
         let length = (batch.len() - PREFIX_BYTES) as i32;
@@ -218,7 +217,7 @@ pub(crate) mod tests {
         batch
     }
 
-    /// The same of an idempotent producer.
+    /// A batch of an idempotent producer.
     pub(crate) fn batch_of(producer: i64, epoch: i16, sequence: i32, count: i32) -> Vec<u8> {
         let mut batch = batch(count, 20, 7);
         batch[43..51].copy_from_slice(&producer.to_be_bytes());
@@ -238,7 +237,7 @@ pub(crate) mod tests {
         batch_of_records(count, records, 5)
     }
 
-    /// With all that a record can have, with nothing, and with a length of two bytes.
+    /// Three records: with all optional fields, with none, and with a two-byte length.
     fn three_records() -> Vec<u8> {
         let mut records = Vec::new();
         let mut put = |offset_delta, key, value, headers: &[_]| {
@@ -283,7 +282,7 @@ pub(crate) mod tests {
             bytes[..WRITTEN_BYTES].copy_from_slice(&written(&header));
             assert_eq!(bytes, batch_with(3, &records), "{claimed}");
         }
-        // Timestamps that no number can hold.
+        // Timestamps that overflow.
         let mut bytes = batch_with(3, &records);
         bytes[27..35].copy_from_slice(&(i64::MIN + 1).to_be_bytes());
         seal(&mut bytes);
@@ -335,7 +334,7 @@ pub(crate) mod tests {
             Err(BadBatch::Records)
         );
         assert_eq!(of(1, &[0xff; 30]), Err(BadBatch::Records));
-        // The length of a field, of a record, and the number of headers.
+        // The length of a field, the length of a record, and the number of headers.
         for at in [0, 1 + 3, 1 + 3 + 4, 1 + 3 + 4 + 6] {
             for value in [2, 4, 0x7f, 3] {
                 let mut wrong = records.clone();

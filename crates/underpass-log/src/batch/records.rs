@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 use crate::batch::framing::{NO_TIMESTAMP, VARINT_BYTES_MAX, zigzag};
 use crate::batch::header::{BatchHeader, Codec, HEADER_BYTES};
 
-/// A block of snappy is decompressed as a whole: larger ones are not.
+/// The largest Snappy block that is decompressed; blocks are decompressed as a whole.
 const SNAPPY_BLOCK_MAX: u64 = 64 << 20;
 
-/// What Java's snappy writes before its blocks, with two version numbers behind it.
+/// The magic that Java's Snappy library writes first, followed by two version numbers.
 const SNAPPY_JAVA: &[u8] = b"\x82SNAPPY\0";
 const SNAPPY_JAVA_HEADER_BYTES: usize = 16;
 
-/// Finds the first record from the offset `start` on with a timestamp of at least `timestamp`: its
-/// offset and its timestamp. Nothing where there is none.
+/// Finds the first record at or after the offset `start` with a timestamp of at least `timestamp`.
+/// Returns its offset and its timestamp.
 ///
 /// # Errors
 /// The records cannot be read.
@@ -24,7 +24,7 @@ pub(crate) fn first_since(
     (start, timestamp): (i64, i64),
 ) -> io::Result<Option<(i64, i64)>> {
     if header.has_append_time() {
-        // All have the same.
+        // All records have the same timestamp.
         let is_late = header.max_timestamp >= timestamp;
         let first = header.base_offset.max(start);
         return Ok(is_late.then_some((first, header.max_timestamp)));
@@ -44,12 +44,12 @@ pub(crate) fn first_since(
     Ok(found)
 }
 
-/// Returns the largest timestamp of the records. They have consecutive offsets, and nothing
-/// follows them.
+/// Returns the largest timestamp of the records. Their offsets must be consecutive, and nothing may
+/// follow them.
 ///
 /// # Errors
-/// The records cannot be read. `FileTooLarge` where they have more than `bytes_max` bytes without
-/// compression.
+/// The records cannot be read. `FileTooLarge` if they have more than `bytes_max` bytes
+/// uncompressed.
 pub(crate) fn latest(batch: &[u8], header: &BatchHeader, bytes_max: u64) -> io::Result<i64> {
     if header.has_append_time() {
         return Ok(header.max_timestamp);
@@ -69,8 +69,8 @@ pub(crate) fn latest(batch: &[u8], header: &BatchHeader, bytes_max: u64) -> io::
     }
 }
 
-/// Visits the records: the distance of each offset from that of the batch, and each timestamp.
-/// Returns the bytes after the last one that was visited.
+/// Visits the records with the offset delta and the timestamp of each. Returns the bytes after the
+/// last record visited.
 fn visit<'a>(
     batch: &'a [u8],
     header: &BatchHeader,
@@ -105,7 +105,7 @@ fn visit<'a>(
     Ok(records)
 }
 
-/// Records without compression, of which no more than `left` bytes may follow.
+/// A reader of uncompressed records that returns at most `left` more bytes.
 struct Limited<'a> {
     records: Box<dyn Read + 'a>,
     left: u64,
@@ -120,7 +120,7 @@ impl Read for Limited<'_> {
     }
 }
 
-/// Reads a record: what its timestamp and its offset are above those of the batch.
+/// Reads a record. Returns its timestamp delta and its offset delta.
 fn next(records: &mut dyn Read) -> io::Result<(i64, i64)> {
     let (length, _) = varint(records)?;
     let mut attributes = [0];
@@ -138,7 +138,7 @@ fn next(records: &mut dyn Read) -> io::Result<(i64, i64)> {
     }
 }
 
-/// A number of variable length, in zigzag encoding, and how many bytes it took.
+/// Reads a zigzag varint. Returns it with the number of bytes read.
 fn varint(from: &mut dyn Read) -> io::Result<(i64, u64)> {
     let (mut number, mut bytes) = (0u64, 0);
     loop {
@@ -155,8 +155,8 @@ fn varint(from: &mut dyn Read) -> io::Result<(i64, u64)> {
     }
 }
 
-/// Blocks as Java's snappy writes them, each behind its length, or one block alone; together no
-/// more than `bytes_max` bytes without compression.
+/// Decompresses length-prefixed blocks as written by Java's Snappy library, or one raw block, up to
+/// `bytes_max` uncompressed bytes in total.
 fn unsnap(compressed: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
     let block = |block: &[u8], whole: &mut Vec<u8>| {
         let length = snap::raw::decompress_len(block)?;
@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Three records, 10 ms apart, with values that are long enough to have long varints.
+    /// Three records, 10 ms apart, with values long enough for multi-byte varints.
     fn records() -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, length) in [(0u8, 200usize), (1, 3), (2, 70)] {
@@ -302,13 +302,13 @@ mod tests {
             let too_large = latest(&batch, &header, length - 1).unwrap_err();
             let kind = io::ErrorKind::FileTooLarge;
             assert_eq!(too_large.kind(), kind, "{codec:?}");
-            // One record less, and one more, than the header announces.
+            // One record less and one more than the header announces.
             for count in [2, 4] {
                 header.count = count;
                 let outcome = latest(&batch, &header, u64::MAX);
                 assert!(outcome.is_err(), "{codec:?} {count}");
             }
-            // The header that is written is that of the records, with its checksum.
+            // The returned header has the timestamp of the records and a matching checksum.
             batch[35..43].copy_from_slice(&1000i64.to_be_bytes());
             crate::batch::tests::seal(&mut batch);
             let forged = BatchHeader::parse(&batch).unwrap();

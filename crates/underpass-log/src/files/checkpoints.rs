@@ -1,4 +1,4 @@
-//! Small text files with numbers: what Kafka calls checkpoints.
+//! Small text files of numbers, which Kafka calls checkpoints.
 //!
 //! ```text
 //!  0                       0
@@ -16,32 +16,32 @@ use crate::position::{TopicPartition, parse_offset};
 
 const VERSION: &str = "0";
 
-/// The largest file that is read: a line of each of 100,000 partitions.
+/// The largest file that is read, in bytes: one line for each of 100,000 partitions.
 const BYTES_MAX: u64 = 32 << 20;
 
-/// An offset of each partition, under a name such as `recovery-point-offset-checkpoint`.
+/// An offset for each partition, from a file such as `recovery-point-offset-checkpoint`.
 pub(crate) type OffsetCheckpoint = BTreeMap<TopicPartition, i64>;
 
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
-/// Kafka's, of what it has compacted.
+/// Kafka's file of the offsets up to which it has compacted.
 const CLEANED: &str = "cleaner-offset-checkpoint";
 
-/// Offsets of all partitions, as files of the data folder have them.
+/// Offsets of all partitions, as stored in four files of the data folder.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Checkpoints(pub(crate) [OffsetCheckpoint; 4]);
 
-/// The files, in the same order.
+/// The names of the files, in the same order.
 const CHECKPOINTS: [&str; 4] = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED];
 
 impl Checkpoints {
-    /// Up to where everything is synced.
+    /// Returns the offsets up to which everything is synced.
     pub(crate) fn synced(&self) -> &OffsetCheckpoint {
         &self.0[0]
     }
 
-    /// Up to where Kafka has compacted; only partitions that it has are in it.
+    /// Returns the offsets up to which Kafka has compacted, only for partitions that it compacts.
     pub(crate) fn cleaned(&self) -> &OffsetCheckpoint {
         &self.0[3]
     }
@@ -50,7 +50,7 @@ impl Checkpoints {
         Checkpoints(CHECKPOINTS.map(|name| read_offsets(&folder.join(name))))
     }
 
-    /// Writes those that have changed, or are not there.
+    /// Writes the files that have changed or are missing.
     pub(crate) fn replace(&mut self, present: Checkpoints, folder: &Path) -> io::Result<()> {
         let pairs = self.0.iter_mut().zip(present.0).zip(CHECKPOINTS);
         for ((written, present), name) in pairs {
@@ -63,8 +63,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Removes a partition. Offsets of one that had the same name would hide what is appended to
-    /// this one, and would have it taken for synced.
+    /// Removes a partition. Otherwise the offsets of a deleted partition would hide new records of
+    /// a partition with the same name, and count them as synced.
     pub(crate) fn forget(&mut self, name: &TopicPartition, folder: &Path) -> io::Result<()> {
         if self.0.iter().all(|offsets| !offsets.contains_key(name)) {
             return Ok(());
@@ -77,8 +77,7 @@ impl Checkpoints {
     }
 }
 
-/// Reads offsets; none where the file does not exist or is damaged: what is missing is found out
-/// again.
+/// Reads offsets. Returns none if the file is missing or damaged: recovery finds the values again.
 fn read_offsets(path: &Path) -> OffsetCheckpoint {
     let entries = read(path, |words| match words {
         [topic, partition, offset] => {
@@ -98,12 +97,12 @@ fn write_offsets(path: &Path, offsets: &OffsetCheckpoint) -> io::Result<()> {
     write(path, entries)
 }
 
-/// The lines behind version and count, as `entry` reads their words. Nothing if the file is
-/// missing, empty or damaged, even in one line: then a warning says what is wrong with it.
+/// Reads a file and parses the lines after the version and the count with `entry`. Returns `None`
+/// if the file is missing, empty or damaged, even in one line, and logs a warning if it is damaged.
 pub(crate) fn read<T>(path: &Path, entry: impl FnMut(&[&str]) -> Option<T>) -> Option<Vec<T>> {
     let content = match disk::read(path, BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        // Kafka makes some of them before there is anything to be written.
+        // Kafka creates some of the files empty.
         Ok(content) if content.is_empty() => return None,
         content => content.map_err(|error| error.to_string()),
     };
@@ -141,7 +140,7 @@ fn parse<T>(content: &[u8], mut entry: impl FnMut(&[&str]) -> Option<T>) -> Resu
     }
 }
 
-/// Replaces a file.
+/// Replaces a file of numbers.
 pub(crate) fn write(path: &Path, entries: impl Iterator<Item = String>) -> io::Result<()> {
     let entries: Vec<_> = entries.collect();
     let mut text = format!("{VERSION}\n{}\n", entries.len());

@@ -1,6 +1,6 @@
-//! The calls that change what a crash leaves: all of them, in one place, so that tests can have
-//! them fail, and can record them to build what a crash would have left. Beside them, how files are
-//! read of which nothing is known.
+//! All operations whose effects a crash may undo, in one place, so that tests can inject failures
+//! and record the operations to build crash images. Also functions that read files of unknown
+//! content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read};
@@ -13,10 +13,10 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
 #[cfg(test)]
 use crate::files::trace::watch;
 
-/// How many buffers one call writes (IOV_MAX of Linux).
+/// The largest number of buffers in one call (IOV_MAX of Linux).
 const BUFFERS_MAX: usize = 1024;
 
-/// Opens a file to read and write, and makes it where it does not exist.
+/// Opens a file for reading and writing; creates it if it does not exist.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let _watched = watch(&DiskChange::Open(path))?;
     let mut options = OpenOptions::new();
@@ -24,14 +24,14 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Writes all buffers one behind the other at `offset`.
+/// Writes all buffers, one after the other, from `offset` on.
 ///
 /// # Errors
-/// Of the kernel. A part may have been written.
+/// I/O errors. A part may have been written.
 pub(crate) fn write_all(file: impl AsFd, buffers: &[&[u8]], mut offset: u64) -> io::Result<()> {
     let mut rest: Vec<IoSlice<'_>> = buffers.iter().map(|bytes| IoSlice::new(bytes)).collect();
     let mut rest = &mut rest[..];
-    // Empty ones would look like writes that make no progress.
+    // Skip empty buffers, which would look like writes that make no progress.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         let _watched = watch(&DiskChange::Write(file.as_fd(), offset, rest))?;
@@ -49,8 +49,8 @@ pub(crate) fn write_all(file: impl AsFd, buffers: &[&[u8]], mut offset: u64) -> 
     Ok(())
 }
 
-/// Reads a file. What is no regular file, or has more than `bytes_max` bytes, is an error: other
-/// kinds of files may never end.
+/// Reads a file. Returns an error if it is not a regular file or has more than `bytes_max` bytes:
+/// other kinds of files may be endless.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let size = regular_size(path)?;
     if size > bytes_max {
@@ -66,16 +66,16 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Whether a read may wait for the disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DiskWait {
-    /// It may: the thread is one that does.
+    /// The read may block.
     Allowed,
-    /// It gives up where the pages are not cached.
+    /// The read fails with `WouldBlock` if the pages are not cached.
     Forbidden,
 }
 
-/// Reads all of `bytes`.
+/// Fills all of `bytes`.
 ///
 /// # Errors
-/// `UnexpectedEof`, `WouldBlock` where the disk had to be waited for; those of the kernel.
+/// `UnexpectedEof`; `WouldBlock` if the read would wait for the disk; other I/O errors.
 pub(crate) fn read_exact(
     file: impl AsFd,
     bytes: &mut [u8],
@@ -88,11 +88,11 @@ pub(crate) fn read_exact(
     }
 }
 
-/// Reads `least` bytes at least, unless the file ends, and as many as come with them. Returns how
-/// many.
+/// Reads at least `least` bytes, unless the file ends, and as many more as are available. Returns
+/// the number of bytes read.
 ///
 /// # Errors
-/// `WouldBlock` where the disk had to be waited for; those of the kernel.
+/// `WouldBlock` if the read would wait for the disk; other I/O errors.
 pub(crate) fn read_at_least(
     file: impl AsFd,
     buffer: &mut [u8],
@@ -111,7 +111,7 @@ pub(crate) fn read_at_least(
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(Errno::INTR) => {}
-            // A file system without such reads: they are short, and mostly of what was just sent.
+            // The file system has no such reads. Block: the reads are short and mostly cached.
             Err(Errno::OPNOTSUPP) if wait == DiskWait::Forbidden => {
                 flags = ReadWriteFlags::empty();
             }
@@ -121,7 +121,7 @@ pub(crate) fn read_at_least(
     Ok(filled)
 }
 
-/// The size of a regular file, or of the one that a link leads to.
+/// Returns the size of a regular file, or of the target of a symbolic link.
 pub(crate) fn regular_size(path: &Path) -> io::Result<u64> {
     let found = fs::metadata(path)?;
     match found.is_file() {
@@ -133,25 +133,24 @@ pub(crate) fn regular_size(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// Brings the content of a file to the disk, and its size.
+/// Syncs the content of a file and its size to disk.
 pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
     let _watched = watch(&DiskChange::Sync(file.as_fd()))?;
     Ok(fdatasync(file)?)
 }
 
-/// Cuts a file off. A crash may undo it until the file is synced.
+/// Truncates a file. A crash may undo it until the file is synced.
 pub(crate) fn truncate(file: impl AsFd, size: u64) -> io::Result<()> {
     let _watched = watch(&DiskChange::Truncate(file.as_fd(), size))?;
     Ok(ftruncate(file, size)?)
 }
 
-/// Has the file system reserve blocks, without changing the size of the file. Where that cannot be
-/// done it is not.
+/// Reserves blocks without changing the size of the file. Failure is ignored.
 pub(crate) fn reserve(file: impl AsFd, offset: u64, bytes: u64) {
     let _ = fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes);
 }
 
-/// Gives a file another name, in the same folder. A crash may undo it until the folder is synced.
+/// Renames a file within a folder. A crash may undo it until the folder is synced.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let _watched = watch(&DiskChange::Rename(from, to))?;
     fs::rename(from, to)
@@ -163,7 +162,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     match remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -171,8 +170,8 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder, and those above it, where they do not exist. Their names are synced: what is
-/// synced in a folder whose name is lost is lost with it.
+/// Creates a folder and its missing parents, and syncs their names: synced files in a folder whose
+/// name is lost are lost with it.
 pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     let above = match path.parent() {
         Some(above) if above.as_os_str().is_empty() => Path::new("."),
@@ -180,8 +179,8 @@ pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
         None => return Ok(()),
     };
     if path.is_dir() {
-        // Whoever made it may have ended before it was synced. The folder above may be another
-        // user's, and not to be opened.
+        // The process that created it may have ended before the sync. The parent folder may belong
+        // to another user and be inaccessible.
         let _ = sync_folder(above);
         return Ok(());
     }
@@ -198,19 +197,19 @@ fn make_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a folder with everything in it.
+/// Removes a folder with all its content.
 pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     let _watched = watch(&DiskChange::RemoveFolder(path))?;
     fs::remove_dir_all(path)
 }
 
-/// Brings names in a folder to the disk.
+/// Syncs the names in a folder to disk.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     let _watched = watch(&DiskChange::SyncFolder(folder))?;
     File::open(folder)?.sync_all()
 }
 
-/// Replaces a file: after a crash there is the old content or the new one.
+/// Replaces a file: after a crash it has either the old content or the new.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     write_whole(path, content)?;
     path.parent().map_or(Ok(()), sync_folder)
@@ -228,7 +227,7 @@ pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     rename(&new, path)
 }
 
-/// A call that is about to be made.
+/// An operation that is about to be made.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "tests read it"))]
 pub(crate) enum DiskChange<'c> {
@@ -243,13 +242,13 @@ pub(crate) enum DiskChange<'c> {
     RemoveFolder(&'c Path),
 }
 
-/// Where tests come in. Nothing otherwise.
+/// Does nothing; the version for tests injects failures and records operations.
 #[cfg(not(test))]
 fn watch(_change: &DiskChange<'_>) -> io::Result<Watched> {
     Ok(Watched)
 }
 
-/// What tests hold while a call is made.
+/// A placeholder for the lock that tests hold during an operation.
 #[cfg(not(test))]
 struct Watched;
 

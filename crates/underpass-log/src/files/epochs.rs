@@ -1,5 +1,5 @@
-//! Where the epochs of leaders begin. One broker has one epoch, until it ends uncleanly: what is
-//! appended then has another one, so that a consumer that has read what was lost finds out.
+//! The start offsets of leader epochs. A broker has one epoch until it ends uncleanly. Later
+//! records get a new epoch, so that a consumer that has read lost records can detect the loss.
 
 use std::io;
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::path::Path;
 use crate::files::checkpoints;
 use crate::position::parse_offset;
 
-/// The epochs of a partition and their first offsets, both rising.
+/// The epochs of a partition and their first offsets, both ascending.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct LeaderEpochs(Vec<(i32, i64)>);
 
-/// The name of the file, in the folder of the partition.
+/// The name of the file in the folder of the partition.
 pub(crate) const NAME: &str = "leader-epoch-checkpoint";
 
 impl LeaderEpochs {
-    /// Reads the file of a partition; nothing where there is none, or it is damaged.
+    /// Reads the file of a partition; `None` if it is missing or damaged.
     pub(crate) fn read(folder: &Path) -> Option<LeaderEpochs> {
         let mut epochs = LeaderEpochs::default();
         checkpoints::read(&folder.join(NAME), |words| {
@@ -34,18 +34,18 @@ impl LeaderEpochs {
         checkpoints::write(&folder.join(NAME), entries)
     }
 
-    /// Where the first epoch begins: with the log, unless that has lost its beginning.
+    /// Returns the start of the first epoch: the log start, unless the start of the log was lost.
     pub(crate) fn start(&self) -> Option<i64> {
         self.0.first().map(|(_, begin)| *begin)
     }
 
-    /// The latest epoch.
+    /// Returns the latest epoch.
     pub(crate) fn latest(&self) -> Option<i32> {
         self.0.last().map(|(epoch, _)| *epoch)
     }
 
-    /// An epoch begins at an offset, unless it, or a later one, began before. An epoch without a
-    /// record is forgotten. Returns whether anything changed.
+    /// Starts an epoch at an offset, unless it or a later one has started. Forgets epochs without
+    /// records. Returns whether anything changed.
     pub(crate) fn begin(&mut self, epoch: i32, offset: i64) -> bool {
         if self.latest().is_some_and(|latest| latest >= epoch) || epoch < 0 {
             return false;
@@ -55,12 +55,12 @@ impl LeaderEpochs {
         true
     }
 
-    /// Forgets what is behind the end of the log.
+    /// Forgets epochs that start at or after the end of the log.
     pub(crate) fn cut_end(&mut self, end: i64) {
         self.0.retain(|(_, begin)| *begin < end);
     }
 
-    /// Forgets what is before the start of the log: the epoch that the start is in begins there.
+    /// Forgets epochs before the start of the log. The epoch that contains the start begins there.
     pub(crate) fn cut_start(&mut self, start: i64) {
         let before = self.0.iter().rposition(|(_, begin)| *begin <= start);
         if let Some(before) = before {
@@ -69,8 +69,8 @@ impl LeaderEpochs {
         }
     }
 
-    /// The end of the latest epoch up to `epoch`, for a log that ends at `end`: that epoch, and the
-    /// first offset behind it. Nothing is known of epochs before the first or behind the latest.
+    /// Returns the latest epoch up to `epoch` and the offset after it, for a log that ends at
+    /// `end`; `None` for epochs before the first or after the latest.
     pub(crate) fn end_of(&self, epoch: i32, end: i64) -> Option<(i32, i64)> {
         let latest = self.latest()?;
         if epoch > latest {

@@ -1,4 +1,4 @@
-//! Files beside the segments, and the calls that write all files.
+//! Files other than segments, and the operations that write all files.
 
 pub(crate) mod checkpoints;
 pub(crate) mod disk;

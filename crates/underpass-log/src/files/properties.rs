@@ -1,4 +1,4 @@
-//! Small files that say whose a folder is.
+//! Small files that identify the owner of a folder.
 
 use std::io;
 use std::path::Path;
@@ -10,20 +10,20 @@ use crate::files::disk;
 const META: &str = "meta.properties";
 const PARTITION: &str = "partition.metadata";
 
-/// The largest file of properties that is read.
+/// The largest properties file that is read, in bytes.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Whose a data folder is.
+/// The identity of a data folder.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct MetaProperties {
     pub(crate) cluster_id: String,
 }
 
 impl MetaProperties {
-    /// Reads the file of a data folder, or writes that of a new one.
+    /// Reads the properties of a data folder, or writes them if the folder is new.
     ///
     /// # Errors
-    /// `Foreign` where the folder is of another broker, `Disk`.
+    /// `Foreign` if the folder belongs to another broker; `Disk`.
     pub(crate) fn read_or_write(
         folder: &Path,
         options: &DataFolderOptions,
@@ -78,7 +78,7 @@ impl MetaProperties {
     }
 }
 
-/// The id of the topic that a partition is of.
+/// Returns the topic ID of a partition.
 pub(crate) fn read_topic_id(folder: &Path) -> Option<String> {
     let path = folder.join(PARTITION);
     let content = match disk::read(&path, BYTES_MAX) {

@@ -1,5 +1,5 @@
-//! Calls that change what a crash leaves, as tests see them: one can fail as planned, and all of a
-//! folder can be recorded.
+//! Fault injection and recording for tests of crashes: a planned operation fails, and all
+//! operations in a folder can be recorded.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::files::disk::DiskChange;
 
-/// What can fail.
+/// The operations that can fail.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Call {
     Open,
@@ -26,7 +26,7 @@ thread_local! {
     static PLANNED: Cell<Option<(Call, usize, Errno)>> = const { Cell::new(None) };
 }
 
-/// Has the call behind `skipped` others of its kind fail, once, on this thread.
+/// Makes one operation on this thread fail: the one after `skipped` others of its kind.
 pub(crate) fn plan(call: Call, skipped: usize, errno: Errno) {
     PLANNED.set(Some((call, skipped, errno)));
 }
@@ -45,7 +45,7 @@ fn check(call: Call) -> io::Result<()> {
     }
 }
 
-/// A call that was made. Paths are relative to the folder that is recorded, and those of files are
+/// An operation that was made. Paths are relative to the recorded folder; the paths of files are
 /// their names at that moment.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
@@ -60,7 +60,7 @@ pub(crate) enum Operation {
     RemoveFolder(PathBuf),
 }
 
-/// The folders that are recorded.
+/// The folders being recorded.
 static RECORDED: Mutex<BTreeMap<PathBuf, Vec<Operation>>> = Mutex::new(BTreeMap::new());
 
 type Recorded = MutexGuard<'static, BTreeMap<PathBuf, Vec<Operation>>>;
@@ -69,24 +69,24 @@ fn recorded() -> Recorded {
     RECORDED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A recording of the calls in a folder, by any thread. It ends when it is dropped.
+/// A recording of the operations in a folder by any thread. It ends on drop.
 #[derive(Debug)]
 pub(crate) struct Trace(PathBuf);
 
 impl Trace {
-    /// Begins a recording. The path has no symbolic links.
+    /// Starts a recording. The path must not contain symbolic links.
     pub(crate) fn begin(folder: &Path) -> Trace {
         let before = recorded().insert(folder.to_owned(), Vec::new());
         assert!(before.is_none(), "{folder:?} is being recorded");
         Trace(folder.to_owned())
     }
 
-    /// How many calls were recorded so far.
+    /// Returns the number of operations recorded so far.
     pub(crate) fn len(&self) -> usize {
         recorded().get(&self.0).map_or(0, Vec::len)
     }
 
-    /// What was recorded so far.
+    /// Returns the operations recorded so far.
     pub(crate) fn operations(&self) -> Vec<Operation> {
         recorded().get(&self.0).cloned().unwrap_or_default()
     }
@@ -98,14 +98,14 @@ impl Drop for Trace {
     }
 }
 
-/// Held while a call is made in a folder that is recorded: calls are recorded in the order in which
-/// they are made.
+/// A guard held during an operation in a recorded folder, so that operations are recorded in the
+/// order in which they are made.
 pub(crate) struct Watched(#[expect(dead_code, reason = "held, not read")] Option<Recorded>);
 
-/// Is called before each call.
+/// Fails as planned, or records the operation that is about to be made.
 ///
 /// # Errors
-/// As planned.
+/// The planned error.
 pub(crate) fn watch(change: &DiskChange<'_>) -> io::Result<Watched> {
     let call = match change {
         DiskChange::Open(_) => Some(Call::Open),
@@ -160,7 +160,7 @@ fn operation(change: &DiskChange<'_>, path: PathBuf, folder: &Path) -> Operation
     }
 }
 
-/// The name that a file has now. That of a file without one is in no folder.
+/// Returns the current path of a file. An unlinked file is in no folder.
 fn path_of(file: &BorrowedFd<'_>) -> io::Result<PathBuf> {
     let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let is_removed = path.to_string_lossy().ends_with(" (deleted)");

@@ -1,14 +1,14 @@
-//! The indexes of a segment: where offsets and times are in its file.
+//! The indexes of a segment, from offsets and timestamps to positions in its file.
 //!
 //! ```text
 //!  .index       i32 offset above the base, i32 position of its batch      8 bytes
 //!  .timeindex   i64 largest timestamp so far, i32 offset above the base  12 bytes
 //! ```
 //!
-//! An entry is added when some KiB were written since the one before, so that a lookup reads a few
-//! headers behind an entry. The indexes of the active segment are in memory (`SegmentIndex`), and
-//! written when it is full; from then on they are looked up in their files (`sealed`). What is
-//! missing in a file is found again from the log.
+//! A batch gets an entry when some KiB were written since the last entry, so that a lookup reads
+//! only a few headers after an entry. The indexes of the active segment are in memory
+//! (`SegmentIndex`) and are written when it is full; later lookups read the files (`sealed`).
+//! Missing entries are rebuilt from the log.
 
 pub(crate) mod sealed;
 
@@ -19,8 +19,8 @@ use crate::batch::BatchHeader;
 const OFFSET_ENTRY_BYTES: usize = 8;
 const TIME_ENTRY_BYTES: usize = 12;
 
-/// Batches at the end of which the places are known: consumers that have read everything find the
-/// next batch without looking into the file.
+/// The number of latest batches whose positions are kept: consumers at the end of the log find the
+/// next batch without reading the file.
 const RECENT_BATCHES: usize = 128;
 
 /// The indexes of one segment.
@@ -67,7 +67,7 @@ impl TimeEntry {
     }
 }
 
-/// Where a batch is.
+/// The position and the offsets of a batch in a segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct BatchPlace {
     pub(crate) base_offset: i64,
@@ -88,7 +88,7 @@ impl BatchPlace {
 }
 
 impl SegmentIndex {
-    /// Of an empty segment.
+    /// Makes the index of an empty segment.
     pub(crate) fn new(base: i64) -> SegmentIndex {
         SegmentIndex {
             base,
@@ -96,7 +96,7 @@ impl SegmentIndex {
         }
     }
 
-    /// Adds a batch that was written at `position`. `interval` in bytes.
+    /// Adds a batch written at `position`. `interval` is in bytes.
     pub(crate) fn add(&mut self, header: &BatchHeader, position: u64, interval: u64) {
         let relative = (header.last_offset() - self.base) as u32;
         let (timestamp, offset) = (header.max_timestamp, relative);
@@ -106,7 +106,7 @@ impl SegmentIndex {
         {
             self.largest = Some(TimeEntry { timestamp, offset });
         }
-        // An entry has no room for more: whatever is there is found from the last one on.
+        // An entry cannot hold larger positions: later batches are searched from the last entry on.
         if self.bytes_since > interval && position <= u64::from(u32::MAX) {
             self.offsets.push(OffsetEntry {
                 offset: relative,
@@ -130,14 +130,14 @@ impl SegmentIndex {
         }
     }
 
-    /// Nothing is added any more: the largest timestamp gets its entry.
+    /// Adds a last entry for the largest timestamp. The segment is full.
     pub(crate) fn seal(&mut self) {
         self.add_time();
         self.recent = VecDeque::new();
     }
 
-    /// The entry to look for a batch from that has this offset above the base, or the first one
-    /// behind it: the last offset of a batch, and its position.
+    /// Returns the entry from which to search for the batch that has this relative offset, or for
+    /// the next one: the last offset of the entry's batch, and its position.
     pub(crate) fn before_offset(&self, offset: i64) -> Option<(u32, u64)> {
         let behind = self
             .offsets
@@ -146,12 +146,12 @@ impl SegmentIndex {
         Some((before.offset, before.position.into()))
     }
 
-    /// The place of the latest batch, if one was added since the index was made.
+    /// Returns the place of the latest batch, if one was added since the index was made.
     pub(crate) fn last(&self) -> Option<BatchPlace> {
         self.recent.back().copied()
     }
 
-    /// The index at this moment, without the places of the latest batches.
+    /// Encodes the index without the places of the latest batches.
     pub(crate) fn checkpoint(&self) -> Vec<u8> {
         let (offsets, times) = self.files();
         let (timestamp, offset) = self
@@ -166,7 +166,7 @@ impl SegmentIndex {
         content
     }
 
-    /// The index of a segment with so many bytes as it was; nothing if it cannot be.
+    /// Decodes the index of a segment of `size` bytes; `None` if it is inconsistent.
     pub(crate) fn of_checkpoint(base: i64, content: &[u8], size: u64) -> Option<SegmentIndex> {
         let (bytes_since, content) = content.split_first_chunk::<8>()?;
         let (largest, content) = content.split_first_chunk::<TIME_ENTRY_BYTES>()?;
@@ -191,7 +191,7 @@ impl SegmentIndex {
         (rest.is_empty() && rises && times_rise && u64::from(last) <= size).then_some(index)
     }
 
-    /// The batch with this offset, or the first one behind it, if it is among the latest ones.
+    /// Returns the batch with this offset, or the next one, if it is among the latest.
     pub(crate) fn recent(&self, offset: i64) -> Option<BatchPlace> {
         let is_covered = self.recent.front()?.base_offset <= offset;
         let number = self
@@ -200,7 +200,7 @@ impl SegmentIndex {
         self.recent.get(number).copied().filter(|_| is_covered)
     }
 
-    /// The offset from which on a batch has to be looked for that reaches a timestamp.
+    /// Returns the offset from which to search for the first batch that reaches a timestamp.
     pub(crate) fn before_time(&self, timestamp: i64) -> i64 {
         let behind = self
             .times
@@ -209,20 +209,20 @@ impl SegmentIndex {
         self.base + before.map_or(0, |entry| i64::from(entry.offset))
     }
 
-    /// The largest timestamp, and the last offset of its batch.
+    /// Returns the largest timestamp and the last offset of its batch.
     pub(crate) fn largest_timestamp(&self) -> Option<(i64, i64)> {
         let largest = self.largest?;
         Some((largest.timestamp, self.base + i64::from(largest.offset)))
     }
 
-    /// Whether one more entry, behind `pending` others, would make a file larger than `bytes`.
+    /// Whether one more entry after `pending` others would make a file larger than `bytes`.
     pub(crate) fn is_full(&self, bytes: u64, pending: usize) -> bool {
         let offsets = (self.offsets.len() + pending + 1) * OFFSET_ENTRY_BYTES;
         let times = (self.times.len() + pending + 2) * TIME_ENTRY_BYTES;
         offsets.max(times) as u64 > bytes
     }
 
-    /// What the two files hold.
+    /// Returns the content of the two index files.
     pub(crate) fn files(&self) -> (Vec<u8>, Vec<u8>) {
         let offsets = self.offsets.iter();
         let offsets = offsets.flat_map(|entry| [entry.offset, entry.position]);
@@ -250,7 +250,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::batch::{self, tests::batch};
 
-    /// Batches of these sizes and timestamps, one behind the other.
+    /// An index of consecutive batches of these sizes and timestamps.
     pub(crate) fn indexed(
         batches: &[(i32, usize, i64)],
         interval: u64,

@@ -1,8 +1,8 @@
-//! The indexes of a full segment, which are looked up in their files: nothing of them is kept in
-//! memory, and what is used often is in the page cache.
+//! The indexes of a full segment. Lookups read the files: no entries are kept in memory, and
+//! frequently used ones are in the page cache.
 //!
-//! They have no checksum. A start looks at their sizes and last entries; whoever follows an entry
-//! sees whether it has led to the batch that it names.
+//! The files have no checksums. Recovery checks their sizes and last entries, and readers check
+//! whether an entry points to the batch that it describes.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use std::path::Path;
 use crate::files::disk::{self, DiskWait};
 use crate::index::{OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
 
-/// How many entries are read at once, when an entry is known to be among them.
+/// The number of entries read at a time once the range of the search is small enough.
 const PAGE_ENTRIES: u64 = 256;
 
-/// One of the two files, of entries with so many bytes.
+/// An index file with entries of `BYTES` bytes.
 #[derive(Debug)]
 pub(crate) struct IndexFile<const BYTES: usize> {
     file: File,
@@ -25,8 +25,8 @@ pub(crate) type OffsetFile = IndexFile<OFFSET_ENTRY_BYTES>;
 pub(crate) type TimeFile = IndexFile<TIME_ENTRY_BYTES>;
 
 impl<const BYTES: usize> IndexFile<BYTES> {
-    /// Opens a file. What is no regular file, or has a part of an entry or more than
-    /// `entries_max`, is an error.
+    /// Opens a file. Returns an error if it is not a regular file, ends within an entry, or has
+    /// more than `entries_max` entries.
     pub(crate) fn open(path: &Path, entries_max: u64) -> io::Result<IndexFile<BYTES>> {
         let size = disk::regular_size(path)?;
         let entries = size / BYTES as u64;
@@ -37,10 +37,10 @@ impl<const BYTES: usize> IndexFile<BYTES> {
         Ok(IndexFile { file, entries })
     }
 
-    /// The last entry for which `is_before` holds, which does for all before it, too.
+    /// Returns the last entry for which `is_before` holds, as it does for all earlier ones.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for; those of the kernel.
+    /// `WouldBlock` if the read would wait for the disk; other I/O errors.
     fn last_before(
         &self,
         wait: DiskWait,
@@ -76,11 +76,11 @@ impl<const BYTES: usize> IndexFile<BYTES> {
 }
 
 impl OffsetFile {
-    /// The entry to look for a batch from that has this offset above the base, or the first one
-    /// behind it: the last offset of a batch, and its position.
+    /// Returns the entry from which to search for the batch that has this relative offset, or for
+    /// the next one: the last offset of the entry's batch, and its position.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for; those of the kernel.
+    /// `WouldBlock` if the read would wait for the disk; other I/O errors.
     pub(crate) fn before(&self, offset: i64, wait: DiskWait) -> io::Result<Option<(u32, u64)>> {
         let entry = self.last_before(wait, |entry| {
             i64::from(OffsetEntry::of(entry).offset) <= offset
@@ -90,15 +90,15 @@ impl OffsetFile {
             .map(|entry| (entry.offset, entry.position.into())))
     }
 
-    /// The last entry: the last offset of a batch above the base, and its position.
+    /// Returns the last entry: the relative last offset of a batch, and its position.
     ///
     /// # Errors
-    /// `InvalidData` where it is of no segment that has so many bytes and offsets; those of the
-    /// kernel.
+    /// `InvalidData` if the entry is outside a segment with this many bytes and offsets; other I/O
+    /// errors.
     pub(crate) fn last_within(&self, size: u64, offsets: i64) -> io::Result<Option<(u32, u64)>> {
         let entry = self.last()?.map(|entry| OffsetEntry::of(&entry));
         let last = entry.map(|entry| (entry.offset, u64::from(entry.position)));
-        // No entry is of the first batch.
+        // The first batch has no entry.
         let is_within =
             |(offset, position)| (1..size).contains(&position) && i64::from(offset) < offsets;
         match last.is_none_or(is_within) {
@@ -109,10 +109,10 @@ impl OffsetFile {
 }
 
 impl TimeFile {
-    /// The last entry of before a timestamp, and its offset above the base.
+    /// Returns the last entry with an earlier timestamp, and its relative offset.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn before(&self, timestamp: i64) -> io::Result<Option<(i64, u32)>> {
         let entry = self.last_before(DiskWait::Allowed, |entry| {
             TimeEntry::of(entry).timestamp < timestamp
@@ -121,10 +121,10 @@ impl TimeFile {
         Ok(entry.map(|entry| (entry.timestamp, entry.offset)))
     }
 
-    /// The largest timestamp, and the last offset of its batch above the base.
+    /// Returns the largest timestamp, and the relative last offset of its batch.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn largest(&self) -> io::Result<Option<(i64, u32)>> {
         let last = self.last()?.map(|entry| TimeEntry::of(&entry));
         Ok(last.map(|last| (last.timestamp, last.offset)))

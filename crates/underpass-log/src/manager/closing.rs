@@ -1,4 +1,4 @@
-//! Leaves the partitions of a data folder so that the next start is quick.
+//! Closes the partitions of a data folder so that the next start is fast.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use crate::partition::PartitionLog;
 use crate::producers::{ProducerSnapshot, SNAPSHOT_BYTES_MAX};
 use crate::segment::{SNAPSHOT, file_path, lock};
 
-/// Interval between two reports of a close that takes long.
+/// The interval between two progress reports of a slow close.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes what the next start needs of each partition, several at a time, up to the first failure.
-/// Logs every second how many partitions are left.
+/// Writes the files that the next start needs of each partition, several at a time, up to the first
+/// failure. Logs the number of remaining partitions every second.
 ///
 /// # Errors
 /// [`LogError::Disk`].
@@ -38,7 +38,7 @@ pub(crate) fn finish_all(partitions: &[Arc<PartitionLog>], threads: usize) -> Re
     thread::scope(|scope| {
         let (_ends_with_this, ended) = mpsc::channel();
         let reporter = thread::Builder::new().name("log-closing".to_owned());
-        // Nothing depends on it.
+        // Reports are optional.
         let _ = reporter.spawn_scoped(scope, move || report(ended));
         parallel::for_each(partitions, threads, |log| {
             if lock(&failure).is_none()
@@ -53,8 +53,8 @@ pub(crate) fn finish_all(partitions: &[Arc<PartitionLog>], threads: usize) -> Re
     failure.map_or(Ok(()), Err)
 }
 
-/// Writes what the next start needs of a partition. Files that are right already stay as they are:
-/// each write costs a sync, and most partitions of a large folder have not changed.
+/// Writes the files that the next start needs of a partition. Skips files that are up to date: each
+/// write costs a sync, and most partitions of a large folder have not changed.
 fn finish(log: &PartitionLog) -> io::Result<()> {
     log.sync()?;
     log.finish_sealed()?;
@@ -87,7 +87,7 @@ fn finish(log: &PartitionLog) -> io::Result<()> {
     }
 }
 
-/// Writes the producers at the end of the log, unless the file has them. Returns whether it did.
+/// Writes a snapshot at the end of the log, unless the file is up to date. Returns whether it did.
 fn write_snapshot(log: &PartitionLog, end: i64, producers: &ProducerSnapshot) -> io::Result<bool> {
     let (path, content) = (file_path(&log.folder, end, SNAPSHOT), producers.file());
     if disk::read(&path, SNAPSHOT_BYTES_MAX).is_ok_and(|written| written == content) {
@@ -121,7 +121,7 @@ mod tests {
             let name = TopicPartition::new("t", number);
             manager.create(name, "id", Arc::clone(&config)).unwrap();
         }
-        // Indexes, and the first time the snapshot and its name.
+        // Syncs of two indexes, and the first time also of the snapshot and its name.
         for syncs_max in [4, 2] {
             let trace = Trace::begin(&path);
             manager.close().unwrap();

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Calls `work` for each item, on so many threads, the calling one included. Returns when all calls
-/// have returned.
+/// Calls `work` for each item on `threads` threads, including the calling one. Returns when all
+/// calls have returned.
 pub(crate) fn for_each<T: Sync>(items: &[T], threads: usize, work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let run = || {
@@ -14,7 +14,7 @@ pub(crate) fn for_each<T: Sync>(items: &[T], threads: usize, work: impl Fn(&T) +
     };
     thread::scope(|scope| {
         for _ in 1..threads.min(items.len()) {
-            // The other threads do the work of one that cannot be started.
+            // If a thread cannot be started, the others do its work.
             let _ = thread::Builder::new().spawn_scoped(scope, run);
         }
         run();

@@ -1,6 +1,6 @@
-//! What a start has to know of the active segment, so that it does not look through all of it: the
-//! index, and the producers, as they were behind a batch that was synced. It is written after a
-//! sync, now and then, into a file beside the segment. The file is ours: Kafka ignores it.
+//! A checkpoint of the active segment, so that recovery does not scan all of it: the index and the
+//! producers after a synced batch. It is written after some syncs, into a file next to the segment.
+//! Kafka ignores this file.
 //!
 //! ```text
 //!   0  CRC-32C of what follows       4 │ 74  first timestamp       8
@@ -21,22 +21,22 @@ use crate::segment::{CHECKPOINT, LOG, OpenSegment, file_path};
 
 const VERSION: u8 = 1;
 
-/// How many bytes an entry of both indexes takes.
+/// The size of an entry of both indexes, in bytes.
 const INDEX_BYTES_MAX: u64 = 20;
 
-/// The active segment at a moment.
+/// The active segment at a point in time.
 #[derive(Debug)]
 pub(crate) struct ActiveState {
     pub(crate) base: i64,
     pub(crate) open: Arc<OpenSegment>,
-    /// Of the latest batch.
+    /// The latest batch.
     pub(crate) last: BatchPlace,
     pub(crate) first_timestamp: i64,
     pub(crate) index: SegmentIndex,
     pub(crate) producers: ProducerSnapshot,
 }
 
-/// What is known of the active segment up to a position.
+/// The state of the active segment up to a position.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownState {
     pub(crate) next_offset: i64,
@@ -47,8 +47,8 @@ pub(crate) struct KnownState {
 }
 
 impl ActiveState {
-    /// Writes the file. Its batches are synced. The name is not: without the file, a start looks
-    /// through the segment.
+    /// Writes the file. Its batches are synced, its name is not: without the file, recovery scans
+    /// the segment.
     pub(crate) fn write(self, folder: &Path) -> io::Result<()> {
         let mut file = vec![0; 4];
         file.push(VERSION);
@@ -69,7 +69,7 @@ impl ActiveState {
 }
 
 impl KnownState {
-    /// Reads the file of a segment; nothing if there is none, or it is not of this segment.
+    /// Reads the file of a segment; `None` if it is missing or does not match the segment.
     pub(crate) fn read(folder: &Path, base: i64) -> Option<KnownState> {
         let log = file_path(folder, base, LOG);
         let size = disk::regular_size(&log).ok()?;

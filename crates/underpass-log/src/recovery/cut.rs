@@ -1,4 +1,4 @@
-//! What is cut off at the end of a segment, and kept beside it.
+//! Cuts off the bad end of a segment and keeps it in a separate file.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,10 +13,10 @@ use crate::error::{LogError, at};
 use crate::files::disk::{self, DiskWait};
 use crate::segment::{LOG, is_intact_at, walk};
 
-/// The suffix of what was cut off.
+/// The suffix of the file with the cut-off bytes.
 const CUT: &str = "cut";
 
-/// What is behind the last whole batch of a segment.
+/// The bytes after the last whole batch of a segment.
 #[derive(Clone)]
 pub(super) struct Cut {
     pub(super) path: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Whether nothing is known to be there but zeros.
+    /// Whether the range is known to contain only zeros.
     pub(super) fn is_zeros(&self) -> bool {
         let file = File::open(&self.path);
         let end = file.and_then(|file| written_end(&file, &self.range));
@@ -32,17 +32,17 @@ impl Cut {
     }
 }
 
-/// What was cut off.
+/// A cut-off end that was kept.
 pub(super) struct KeptEnd {
     pub(super) bytes: u64,
-    /// Whether whole batches were in it.
+    /// Whether it contains whole batches.
     pub(super) is_damaged: bool,
 }
 
-/// Cuts off the end of a segment, and keeps it; nothing if it was nothing but zeros.
+/// Cuts off the end of a segment and keeps it; returns `None` if it was only zeros.
 pub(super) fn cut_end(cut: &Cut) -> Result<Option<KeptEnd>, LogError> {
     let file = disk::open(&cut.path).map_err(at(&cut.path))?;
-    // Blocks that were reserved are zeros, and nothing is lost with them.
+    // Reserved blocks are zeros; nothing is lost with them.
     let written = written_end(&file, &cut.range).map_err(at(&cut.path))?;
     let mut end = None;
     if written > cut.range.start {
@@ -53,18 +53,18 @@ pub(super) fn cut_end(cut: &Cut) -> Result<Option<KeptEnd>, LogError> {
             is_damaged: has_whole_batch(&file, &cut.range).map_err(at(&cut.path))?,
         });
     }
-    // What was cut off must not come back between the pages of what is written there next.
+    // The cut-off bytes must not reappear between the pages of later writes.
     let cut_off = disk::truncate(&file, cut.range.start).and_then(|()| disk::sync(&file));
     cut_off.map_err(at(&cut.path))?;
     Ok(end)
 }
 
-/// The name for what is not in a log any more, and perhaps somebody needs: `N.log.cut`, or, where
-/// that has been there since before, `N.log.1.cut`.
+/// Returns an unused name for bytes that left the log but may be needed: `N.log.cut`, or, if that
+/// exists, `N.log.1.cut`.
 pub(super) fn unused_name(log: &Path) -> PathBuf {
     let mut name = log.with_extension(format!("{LOG}.{CUT}"));
     for number in 1.. {
-        // Whatever it is.
+        // Any kind of file counts.
         if fs::symlink_metadata(&name).is_err() {
             break;
         }
@@ -73,10 +73,10 @@ pub(super) fn unused_name(log: &Path) -> PathBuf {
     name
 }
 
-/// How many bytes are copied at a time.
+/// The number of bytes copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The end of what is not zeros.
+/// Returns the end of the bytes that are not zeros.
 fn written_end(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut end = range.end;
@@ -94,8 +94,8 @@ fn written_end(file: &File, range: &Range<u64>) -> io::Result<u64> {
     Ok(range.start)
 }
 
-/// Where the next bytes are that are no hole; the largest number if there are none. Where the file
-/// system knows no holes, here.
+/// Returns the position of the next data at or after `at`; `u64::MAX` if there is only a hole.
+/// Returns `at` if the file system does not support holes.
 fn data_from(file: &File, at: u64) -> io::Result<u64> {
     match seek(file, SeekFrom::Data(at)) {
         Err(Errno::NXIO) => Ok(u64::MAX),
@@ -104,8 +104,8 @@ fn data_from(file: &File, at: u64) -> io::Result<u64> {
     }
 }
 
-/// Copies a range into a file of its own. Zeros become holes: a damaged file may have far more of
-/// them than the disk has room.
+/// Copies a range into a new file. Zeros become holes: a damaged file may have far more of them
+/// than the disk has space.
 fn copy(from: &File, range: &Range<u64>, to: &Path) -> io::Result<()> {
     let unfinished = to.with_extension(format!("{CUT}.tmp"));
     let file = disk::open(&unfinished)?;
@@ -132,7 +132,7 @@ fn copy(from: &File, range: &Range<u64>, to: &Path) -> io::Result<()> {
     to.parent().map_or(Ok(()), disk::sync_folder)
 }
 
-/// Whether an intact batch begins anywhere behind the first one of a range, which is broken.
+/// Whether an intact batch starts anywhere after the first batch of a range, which is broken.
 fn has_whole_batch(file: &File, range: &Range<u64>) -> io::Result<bool> {
     let mut found = Ok(false);
     walk(

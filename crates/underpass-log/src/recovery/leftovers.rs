@@ -1,5 +1,5 @@
-//! What was being deleted or replaced when the process ended, in Kafka's order, and files without
-//! their segments.
+//! Completes interrupted deletions and replacements, in Kafka's order, and removes files without
+//! segments.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::segment::{
 const TRANSACTION_INDEX: &str = "txnindex";
 const SWAP: &str = ".swap";
 
-/// Removes what was to be removed, and completes what was to be replaced.
+/// Completes interrupted deletions and replacements.
 pub(super) fn clear_leftovers(folder: &Path) -> Result<(), LogError> {
     remove_all(folder, |_, extension| extension.ends_with(".deleted"))?;
     let bases = |suffix: &str| {
@@ -26,7 +26,7 @@ pub(super) fn clear_leftovers(folder: &Path) -> Result<(), LogError> {
         Ok(with.filter_map(|name| Some(parse_name(&name)?.0)).min())
     };
     if let Some(cleaned) = bases(".cleaned")? {
-        // Whatever replaced segments from there on was not complete.
+        // Replacements from this segment on were incomplete.
         remove_all(folder, |base, extension| {
             base >= cleaned && extension.ends_with(SWAP)
         })?;
@@ -49,7 +49,7 @@ pub(super) fn clear_leftovers(folder: &Path) -> Result<(), LogError> {
     })
 }
 
-/// Puts segments in the place of others, which they were made of.
+/// Replaces segments with the compacted ones that were made from them.
 fn swap(folder: &Path) -> Result<(), LogError> {
     let (mut first, mut end) = (i64::MAX, i64::MIN);
     for name in names(folder)? {
@@ -93,7 +93,7 @@ fn swap(folder: &Path) -> Result<(), LogError> {
     disk::sync_folder(folder).map_err(at(folder))
 }
 
-/// The offset behind the batches of a segment; nothing unless all of it is right.
+/// Returns the offset after the batches of a segment; `None` unless the whole file is valid.
 fn end_of(path: &Path, base: i64) -> io::Result<Option<i64>> {
     let size = disk::regular_size(path)?;
     let file = File::open(path)?;
@@ -118,7 +118,7 @@ fn end_of(path: &Path, base: i64) -> io::Result<Option<i64>> {
     Ok((whole == size && size > 0).then_some(next))
 }
 
-/// Gives the files of a segment another name, by which nothing looks for them.
+/// Renames a segment to a name that nothing reads, and removes its other files.
 pub(super) fn drop_segment(folder: &Path, base: i64) -> Result<(), LogError> {
     let log = file_path(folder, base, LOG);
     disk::rename(&log, &unused_name(&log)).map_err(at(&log))?;
@@ -132,7 +132,7 @@ pub(super) fn remove_if_there(path: &Path) -> Result<(), LogError> {
     disk::remove_if_there(path).map_err(at(path))
 }
 
-/// Removes files of segments, by base and extension.
+/// Removes files of segments, selected by base offset and extension.
 fn remove_all(folder: &Path, is_wanted: impl Fn(i64, &str) -> bool) -> Result<(), LogError> {
     for name in names(folder)? {
         if parse_name(&name).is_some_and(|(base, extension)| is_wanted(base, extension)) {
@@ -144,7 +144,7 @@ fn remove_all(folder: &Path, is_wanted: impl Fn(i64, &str) -> bool) -> Result<()
     Ok(())
 }
 
-/// What is in a folder, in order.
+/// Returns the names in a folder, sorted.
 fn names(folder: &Path) -> Result<Vec<String>, LogError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {

@@ -1,18 +1,18 @@
-//! Opens the log of a partition, after a clean end or any other.
+//! Opens the log of a partition, after a clean or unclean end.
 //!
 //! ```text
 //!  leftovers ─► segments ─► from the last checkpoint or snapshot on: headers ─► end, producers,
 //!                           from the recovery point on: checksums too            epochs
 //! ```
 //!
-//! After an unclean end everything up to the recovery point is there and right. Behind it the last
-//! batch may be torn: what is no whole batch is cut off, and kept in a file beside. A wrong
-//! checksum with whole batches behind it is damage and no torn end: it is cut off as well, and
-//! reported as that.
+//! After an unclean end, everything before the recovery point is present and intact. After it, the
+//! last batch may be torn: bytes that are not a whole batch are cut off and kept in a separate
+//! file. A wrong checksum followed by whole batches is damage rather than a torn end: it is cut off
+//! as well, and reported as damage.
 //!
-//! Where records before the recovery point are missing or damaged, the disk has lost what was
-//! synced, or somebody has removed a file. Whatever is behind them stays where it is: the gap is
-//! reported, and readers get an error there instead of what follows.
+//! If records before the recovery point are missing or damaged, the disk has lost synced data, or a
+//! file was removed. The data after them stays in place: the gap is reported, and readers get an
+//! error there instead of the following records.
 
 pub(crate) mod checkpoint;
 mod cut;
@@ -44,32 +44,32 @@ use crate::segment::damage::{Numbering, OffsetGap, Search, intact_from};
 use crate::segment::{INDEX, LOG, Segment, TIME_INDEX, file_path, is_intact_at, parse_name, walk};
 use crate::threads::unix_ms;
 
-/// How the broker ended before.
+/// How the broker ended last time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LastEnd {
-    /// Everything was synced, and nothing written since.
+    /// Everything was synced, and nothing was written afterwards.
     Clean,
-    /// By a crash, or there is no telling.
+    /// The broker crashed, or the end is unknown.
     Unclean,
 }
 
-/// What is known of a partition before it is opened.
+/// The state of a partition before it is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     pub(crate) last_end: LastEnd,
     /// Everything before it is synced.
     pub(crate) recovery_point: i64,
-    /// What was deleted at the beginning.
+    /// The log start offset.
     pub(crate) log_start: i64,
     pub(crate) numbering: Numbering,
     /// `index.interval.bytes` of the topic.
     pub(crate) index_interval: u64,
-    /// Whether the folder is made in the place of one that was lost, with its offsets and epochs.
+    /// Whether the folder replaces a lost one, which had used offsets and epochs.
     pub(crate) replaces_lost: bool,
 }
 
 impl Before {
-    /// Of a partition that is being made.
+    /// Returns the state of a new partition.
     pub(crate) fn new(index_interval: u64) -> Before {
         Before {
             last_end: LastEnd::Clean,
@@ -82,18 +82,18 @@ impl Before {
     }
 }
 
-/// What was opened.
+/// An opened log.
 pub(crate) struct Opened {
     pub(crate) published: Published,
     pub(crate) appender: Appender,
     pub(crate) repairs: Repairs,
 }
 
-/// Opens the log in a folder; makes an empty one where there is none. What is found is on the disk
-/// afterwards: a process that has ended without the machine may have left it in memory.
+/// Opens the log in a folder; creates an empty one if the folder has no segments. Its data is
+/// synced afterwards: a process that ended may have left data in memory only.
 ///
 /// # Errors
-/// [`LogError::Disk`]: which file, and what is wrong with it.
+/// [`LogError::Disk`], with the file and the cause.
 pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
     clear_leftovers(folder)?;
     let mut bases = bases(folder)?;
@@ -102,7 +102,7 @@ pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
         Segment::create(folder, before.log_start).map_err(at(folder))?;
     }
     if before.last_end == LastEnd::Unclean {
-        // Segments that are gone stay gone: what is written from now on does not go back to them.
+        // Sync removals of segments, because later writes do not restore them.
         disk::sync_folder(folder).map_err(at(folder))?;
     }
     let scanned = scan_all(folder, before, &bases)?;
@@ -115,8 +115,8 @@ pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
         gaps: scanned.gaps.iter().map(|gap| gap.offsets.clone()).collect(),
         ..Repairs::default()
     };
-    // Segments go before what they are behind is cut off. Otherwise a crash in between would leave
-    // them behind a whole end.
+    // Drop later segments before cutting off the bad end. Otherwise a crash in between would leave
+    // them after a good end.
     for base in &scanned.dropped {
         drop_segment(folder, *base)?;
     }
@@ -133,7 +133,7 @@ pub(crate) fn open(folder: &Path, before: Before) -> Result<Opened, LogError> {
     finish(folder, before, scanned, repairs)
 }
 
-/// Looks through all segments, again as long as what was relied on turns out to be wrong.
+/// Scans all segments, and repeats the scan as long as an assumption turns out to be wrong.
 fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, LogError> {
     let recovery_point = match before.last_end {
         LastEnd::Clean => i64::MAX,
@@ -146,13 +146,13 @@ fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, 
         .and_then(|base| KnownState::read(folder, *base));
     loop {
         let epochs = LeaderEpochs::read(folder);
-        // If anything turns out to be wrong it is not relied on.
+        // If any assumption turns out to be wrong, the next scan ignores the checkpoint.
         let active = active.take().filter(|_| epochs.is_some());
         let (producers, from) = match &active {
             Some(active) => (active.producers.clone(), active.next_offset),
             None => latest_producers(folder, bases[0], snapshot_max),
         };
-        // It was written after a sync.
+        // The checkpoint was written after a sync.
         let known = active.as_ref().map_or(0, |active| active.next_offset);
         let scan = Scan {
             index_interval: before.index_interval,
@@ -172,10 +172,10 @@ fn scan_all(folder: &Path, before: Before, bases: &[i64]) -> Result<ScannedLog, 
         let end = scanned.next_offset;
         let is_promised = recovery_point < i64::MAX || !scanned.dropped.is_empty();
         if from > end {
-            // The snapshot has batches that are not there.
+            // The snapshot contains batches that are missing.
             snapshot_max = end;
         } else if checked_from > end && (is_promised || !scanned.cuts.is_empty()) {
-            // What is there is not what was synced.
+            // The log is not the one that was synced.
             checked_from = 0;
         } else {
             return Ok(scanned);
@@ -200,7 +200,7 @@ fn finish(
     } = scanned;
     let active = Arc::new(last.segment);
     segments.push(Arc::clone(&active));
-    // A sealed index gets no more entries; the active one does, and its files would look whole.
+    // Remove the index files of the active segment: its index grows, but they would look complete.
     for extension in [INDEX, TIME_INDEX] {
         remove_if_there(&active.path(extension))?;
     }
@@ -214,9 +214,9 @@ fn finish(
     epochs.cut_end(next_offset);
     epochs.cut_start(start);
     epochs.begin(epoch, next_offset);
-    // The epoch is on the disk before a record has it. Otherwise a second crash that loses all its
-    // records would lose it too, and others would get the same offsets in the same epoch. This
-    // syncs the names in the folder, too.
+    // Sync the epoch before any record has it. Otherwise a second crash that loses all its records
+    // would lose it too, and other records would get the same offsets in the same epoch. This also
+    // syncs the names in the folder.
     let path = folder.join(epochs::NAME);
     epochs.write(folder).map_err(at(&path))?;
     let appender = Appender {
@@ -253,23 +253,23 @@ fn finish(
     })
 }
 
-/// The epoch of what is appended: another one where something may have been lost.
+/// Returns the epoch of new records: a new one if records may have been lost.
 fn next_epoch(latest: Option<i32>, next_offset: i64, (is_clean, were_others): (bool, bool)) -> i32 {
     match latest {
-        // There were the same offsets in epochs that are not known: this one is later.
+        // Lost records had the same offsets in unknown epochs: use a later one.
         None if were_others => late_epoch(),
         None if next_offset == 0 => 0,
         latest => latest.unwrap_or(0).saturating_add(i32::from(!is_clean)),
     }
 }
 
-/// An epoch that none is later than that has begun with 0 and risen by one with each unclean start:
-/// the minutes since 1970.
+/// Returns an epoch later than any that started at 0 and rose by one with each unclean start: the
+/// minutes since 1970.
 fn late_epoch() -> i32 {
     i32::try_from(unix_ms() / 60_000).unwrap_or(i32::MAX / 2)
 }
 
-/// Where the log begins that has these offsets.
+/// Returns the start of a log with the offsets `log`, given its `known` start.
 fn log_start(folder: &Path, known: i64, log: RangeInclusive<i64>, is_clean: bool) -> i64 {
     if known > *log.end() {
         tracing::warn!(
@@ -277,7 +277,7 @@ fn log_start(folder: &Path, known: i64, log: RangeInclusive<i64>, is_clean: bool
             folder.display(),
             log.end()
         );
-        // Nothing was lost: then the number is wrong, and nothing is hidden because of it.
+        // Nothing was lost, so the number is wrong and must not hide records.
         if is_clean {
             return *log.start();
         }
@@ -285,14 +285,14 @@ fn log_start(folder: &Path, known: i64, log: RangeInclusive<i64>, is_clean: bool
     known.clamp(*log.start(), *log.end())
 }
 
-/// The segments of a partition, as far as they are one log.
+/// The result of a scan: the segments that form one log.
 struct ScannedLog {
-    /// All but the last one.
+    /// All segments but the last.
     segments: Vec<Arc<Segment>>,
     last: ScannedSegment,
-    /// How many indexes were made again.
+    /// The number of rebuilt indexes.
     indexed: usize,
-    /// Segments behind the end.
+    /// Segments after the end.
     dropped: Vec<i64>,
     cuts: Vec<Cut>,
     next_offset: i64,
@@ -302,37 +302,37 @@ struct ScannedLog {
 }
 
 impl ScannedLog {
-    /// What was not deleted at the beginning, and is not there. Where the log begins is written
-    /// before anything is deleted; Kafka writes it into its file of epochs.
+    /// Returns offsets at the beginning that are missing but were not deleted. The log start is
+    /// written before segments are deleted; Kafka writes it into its file of epochs.
     fn missing_start(&self, before: Before, first: i64) -> Option<Range<i64>> {
         let start = self.epochs.start()?.max(before.log_start);
         (start < first).then_some(start..first)
     }
 }
 
-/// A segment that was looked through.
+/// A scanned segment.
 struct ScannedSegment {
     segment: Segment,
     index: SegmentIndex,
     first_timestamp: Option<i64>,
     cut: Option<Cut>,
-    /// Up to where it was known, and not looked through.
+    /// The position from which the scan started, given by the checkpoint.
     known: u64,
 }
 
 struct Scan {
     index_interval: u64,
-    /// An offset at which a batch has ended, as far as that is known.
+    /// An offset at which a batch ended, if known.
     synced: i64,
-    /// Up to where everything is synced.
+    /// The offset before which everything is synced.
     recovery_point: i64,
-    /// From where on checksums are looked at in the last segment. Those of others are from the
-    /// recovery point on: whether they are followed must not depend on what is damaged in them.
+    /// The offset from which checksums are verified in the last segment. In other segments it is
+    /// the recovery point: whether they are followed must not depend on damage in them.
     checked_from: i64,
     numbering: Numbering,
-    /// From where on producers are recorded.
+    /// The offset from which producers are recorded.
     from: i64,
-    /// The last segment, as far as it is known.
+    /// The checkpoint of the last segment.
     active: Option<KnownState>,
     producers: ProducerStates,
     next_offset: i64,
@@ -342,8 +342,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// Looks through the segments, up to the first one that is not followed by the next. Writes
-    /// indexes that are missing, and syncs what may not be.
+    /// Scans the segments, up to the first one that the next does not follow. Writes missing
+    /// indexes and syncs data that may not be synced.
     fn segments(mut self, folder: &Path, bases: &[i64]) -> Result<ScannedLog, LogError> {
         let (mut segments, mut cuts, mut indexed) = (Vec::new(), Vec::new(), 0);
         for (number, base) in bases.iter().enumerate() {
@@ -355,7 +355,7 @@ impl Scan {
             let state = self.active.take_if(|_| next.is_none());
             let mut scanned = self.segment(folder, (*base, next), state)?;
             let is_followed = next.is_some_and(|next| self.follow(next, &scanned));
-            // What is behind in others may be of records that are lost, and stays where it is.
+            // Bytes at the end of a followed segment may belong to lost records: leave them there.
             let cut = scanned.cut.take();
             cuts.extend(cut.filter(|cut| !is_followed || cut.is_zeros()));
             if !is_followed {
@@ -381,8 +381,8 @@ impl Scan {
         Err(at(folder)(io::ErrorKind::NotFound.into()))
     }
 
-    /// A full segment of which nothing has to be found out: it is synced, the producers at its end
-    /// are known, and so are its epochs and its indexes.
+    /// Returns a full segment that needs no scan: it is synced, and the producers at its end, its
+    /// epochs and its indexes are known.
     fn known(&mut self, folder: &Path, base: i64, next: i64) -> Option<Segment> {
         if next > self.from.min(self.recovery_point) || !self.are_epochs_known {
             return None;
@@ -394,10 +394,9 @@ impl Scan {
         Some(segment)
     }
 
-    /// Goes on with the segment at `next`, if what was looked through is followed by it. Behind the
-    /// recovery point a gap is what a crash has taken, and whatever is behind the gap was not
-    /// synced either. In a compacted partition a gap is no sign of that; bytes that are no batch
-    /// are.
+    /// Continues with the segment at `next` if it follows the scanned one. After the recovery
+    /// point, a gap is the loss of a crash, and data after it was not synced either. In a compacted
+    /// partition gaps are normal, and only invalid bytes are a loss.
     fn follow(&mut self, next: i64, scanned: &ScannedSegment) -> bool {
         let is_whole = scanned.cut.is_none();
         let is_followed = next == self.next_offset
@@ -413,7 +412,7 @@ impl Scan {
         is_followed
     }
 
-    /// Goes on at `next`: what is missing before it is a gap, unless it was compacted.
+    /// Continues at `next`: missing offsets are a gap, unless they were compacted.
     fn go_on(&mut self, next: i64, place: (i64, u64)) {
         match self.numbering.allows(next, self.next_offset) {
             true => self.next_offset = next,
@@ -421,7 +420,7 @@ impl Scan {
         }
     }
 
-    /// Goes on at `next`: what is missing before it is a gap.
+    /// Continues at `next`: missing offsets are a gap.
     fn skip(&mut self, next: i64, place: (i64, u64)) {
         let offsets = self.next_offset..next;
         match self.gaps.last_mut() {
@@ -432,7 +431,7 @@ impl Scan {
         self.next_offset = next;
     }
 
-    /// Looks through a segment, behind what is known of it.
+    /// Scans a segment after the part known from its checkpoint.
     fn segment(
         &mut self,
         folder: &Path,
@@ -460,8 +459,8 @@ impl Scan {
         let looked = self.batches(&file, (size, next), &mut scanned);
         looked.map_err(at(&path))?;
         if self.recovery_point.min(self.checked_from) < i64::MAX {
-            // What is found may be in memory only, left by a process that has ended; and so may be
-            // that an end was cut off.
+            // The data, and the effect of an earlier cut, may be in memory only, left by a process
+            // that has ended.
             disk::sync(&file).map_err(at(&path))?;
         }
         let range = scanned.segment.size()..size;
@@ -469,7 +468,7 @@ impl Scan {
         Ok(scanned)
     }
 
-    /// Looks through the batches of a segment, up to the first one that is not right.
+    /// Scans the batches of a segment, up to the first invalid one.
     fn batches(
         &mut self,
         file: &fs::File,
@@ -516,8 +515,8 @@ impl Scan {
             if end >= size && is_complete || self.next_offset >= self.recovery_point {
                 return Ok(());
             }
-            // What was synced is damaged, and the log may go on behind it. Where the last batch is
-            // damaged itself, it has not ended there.
+            // Synced data is damaged; the log may continue after it. A damaged last batch may have
+            // ended elsewhere, so the damage starts with it.
             let (damaged, lost) = match last {
                 Some((place, header)) if !is_intact_at(file, &place, &header)? => {
                     (place.position, header.base_offset)
@@ -533,8 +532,8 @@ impl Scan {
         }
     }
 
-    /// Whether a batch may be the next one. Of what was synced nothing is missing before it, and
-    /// nothing reaches into the next segment.
+    /// Whether a batch may be next. In the synced part it must follow without a gap, and must not
+    /// reach into the next segment.
     fn is_expected(&self, header: &BatchHeader, (base, next): (i64, Option<i64>)) -> bool {
         let is_synced = self.next_offset < self.recovery_point;
         let reaches_over =
@@ -554,7 +553,7 @@ impl Scan {
     }
 }
 
-/// The base offsets of the segments, in order.
+/// Returns the base offsets of the segments, in order.
 fn bases(folder: &Path) -> Result<Vec<i64>, LogError> {
     let mut bases = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {

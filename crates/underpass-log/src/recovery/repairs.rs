@@ -1,27 +1,27 @@
-//! What a start has found wrong with a partition.
+//! The repairs of a partition at a start.
 
 use std::fmt;
 use std::ops::Range;
 
-/// How many ranges a message names, beside the first.
+/// The number of gaps that a message lists after the first.
 const NAMED_GAPS_MAX: usize = 30;
 
-/// What was found, and is worth a message.
+/// The repairs and losses that are worth a message.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Repairs {
-    /// Bytes behind the last whole batch, which are in a file beside now.
+    /// Bytes after the last whole batch, moved to a separate file.
     pub cut_bytes: u64,
-    /// Whether whole batches were among them: the disk has damaged what was before.
+    /// Whether the bytes contained whole batches: the disk damaged data before them.
     pub is_damaged: bool,
-    /// Segments behind what was cut off, which have another name now.
+    /// The number of segments after the cut-off end that were renamed.
     pub dropped_segments: usize,
-    /// Segments whose indexes were made again.
+    /// The number of segments whose indexes were rebuilt.
     pub indexed_segments: usize,
-    /// How many offsets at the end were synced, and are not there.
+    /// The number of offsets at the end that were synced but are missing.
     pub missing_offsets: u64,
-    /// Offsets at the beginning that were not deleted, and are not there.
+    /// Offsets at the beginning that are missing but were not deleted.
     pub missing_start: Option<Range<i64>>,
-    /// Offsets before the end that were synced, and are not there, or whose batches are damaged.
+    /// Offsets before the end that were synced, but are missing or in damaged batches.
     pub gaps: Vec<Range<i64>>,
 }
 
@@ -81,7 +81,7 @@ impl Repairs {
         self.lost_end() || self.missing_start.is_some() || !self.gaps.is_empty()
     }
 
-    /// Whether the log may end where it did not end before: others get the same offsets.
+    /// Whether the log may end earlier than before, so that new records reuse offsets.
     pub(super) fn lost_end(&self) -> bool {
         self.cut_bytes > 0 || self.dropped_segments > 0 || self.missing_offsets > 0
     }

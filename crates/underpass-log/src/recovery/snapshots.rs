@@ -1,4 +1,4 @@
-//! The snapshots of producers that are there.
+//! The snapshots of producers in a folder.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -10,8 +10,8 @@ use crate::producers::{ProducerStates, SNAPSHOT_BYTES_MAX};
 use crate::recovery::leftovers::remove_if_there;
 use crate::segment::{SNAPSHOT, file_path, parse_name};
 
-/// The producers of the latest snapshot from `first` to `last` that can be read, and its offset;
-/// those at the beginning where there is none.
+/// Returns the producers of the latest readable snapshot from `first` to `last`, and its offset; no
+/// producers, and `first`, if there are no such snapshots.
 pub(super) fn latest_producers(folder: &Path, first: i64, last: i64) -> (ProducerStates, i64) {
     let mut offsets = snapshots(folder);
     offsets.retain(|offset| (first..=last).contains(offset));
@@ -33,7 +33,7 @@ pub(super) fn latest_producers(folder: &Path, first: i64, last: i64) -> (Produce
     found.unwrap_or((ProducerStates::default(), first))
 }
 
-/// The offsets of the snapshots, in order.
+/// Returns the offsets of the snapshots, sorted.
 fn snapshots(folder: &Path) -> Vec<i64> {
     let mut offsets = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -45,7 +45,7 @@ fn snapshots(folder: &Path) -> Vec<i64> {
     offsets
 }
 
-/// Removes snapshots of what is not there: once the log gets there again, they would be wrong.
+/// Removes snapshots outside the log: they would be wrong once the log reaches their offsets again.
 pub(super) fn remove_snapshots(folder: &Path, log: RangeInclusive<i64>) -> Result<(), LogError> {
     for offset in snapshots(folder) {
         if !log.contains(&offset) {

@@ -1,8 +1,8 @@
-//! Where batches are damaged, and where the log goes on behind them.
+//! Finds damaged batches, and the point after them where the log continues.
 //!
-//! Offsets rise without gaps, except where Kafka has compacted. So a batch whose header makes no
-//! sense is damage, and so is one that does not go on where the one before has ended: neither the
-//! offset of a batch nor its length is covered by its checksum.
+//! Offsets rise without gaps, unless Kafka has compacted the log. So a batch with an invalid header
+//! is damaged, and so is one that does not start where the one before ended: the checksum covers
+//! neither the offset of a batch nor its length.
 
 use std::fmt;
 use std::io;
@@ -14,20 +14,20 @@ use crate::files::disk::{self, DiskWait};
 use crate::index::BatchPlace;
 use crate::segment::walk::{is_intact_at, walk};
 
-/// Records that are lost.
+/// A range of lost records.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct OffsetGap {
     pub(crate) offsets: Range<i64>,
-    /// The base of the segment in which they would begin, and where.
+    /// The base offset of the segment and the position where the records would start.
     pub(crate) place: (i64, u64),
 }
 
-/// An error of a read that begins among damaged batches.
+/// The error of a read that starts among damaged batches.
 #[derive(Debug)]
 pub(crate) struct Damaged {
-    /// Up to the end of the segment where none is intact behind.
+    /// The lost offsets, up to the end of the segment if no intact batch follows.
     pub(crate) offsets: Range<i64>,
-    /// The base of the segment, and where in it there is no batch, or another one.
+    /// The base offset of the segment and the position of the invalid batch.
     pub(crate) place: (i64, u64),
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Damaged {
 impl std::error::Error for Damaged {}
 
 impl Damaged {
-    /// The one of which an error is.
+    /// Returns the cause of an I/O error, if it is damage.
     pub(crate) fn of(error: &io::Error) -> Option<&Damaged> {
         error.get_ref()?.downcast_ref()
     }
@@ -59,31 +59,31 @@ pub(crate) enum Numbering {
     /// By one.
     #[default]
     Consecutive,
-    /// Records may be missing anywhere: Kafka has compacted the partition.
+    /// Records may be missing anywhere, because Kafka has compacted the partition.
     Compacted,
 }
 
 impl Numbering {
-    /// Whether a batch, or a segment, may begin with an offset where the one before has ended.
+    /// Whether a batch or segment may start at the offset `begins` after one that ended at `ended`.
     pub(crate) fn allows(self, begins: i64, ended: i64) -> bool {
         begins == ended || self == Numbering::Compacted && begins > ended
     }
 }
 
-/// Where batches are looked for.
+/// The bounds of a search for batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// The bytes end there.
+    /// The end of the bytes.
     pub(crate) limit: u64,
-    /// Offsets are below.
+    /// The exclusive upper bound of the offsets.
     pub(crate) offsets_max: i64,
-    /// The offset at `limit`, where it is known.
+    /// The offset at `limit`, if known.
     pub(crate) end: Option<i64>,
     pub(crate) numbering: Numbering,
 }
 
 impl Search {
-    /// In a segment, up to `limit`, at which is the offset `end`, if that is known.
+    /// Makes the bounds in a segment: up to `limit`, where the offset is `end`, if known.
     pub(crate) fn of((base, numbering): (i64, Numbering), limit: u64, end: Option<i64>) -> Search {
         Search {
             limit,
@@ -94,29 +94,28 @@ impl Search {
     }
 }
 
-/// Batches one behind the other.
+/// Consecutive batches.
 struct Chain {
     first: (BatchPlace, BatchHeader),
-    /// What is behind the last one.
+    /// The position after the last batch.
     position: u64,
     offset: i64,
 }
 
-/// How many bytes are looked through at a time.
+/// The number of bytes read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// How often each byte is looked at for a checksum, on average.
+/// The average number of times that each byte may be read for a checksum.
 const CHECKED_TIMES_MAX: u64 = 8;
 
-/// The first batch from the byte `damaged` on that is what it was, and has offsets from `lost` on.
-/// Its checksum is right; and since the value of a record may be a batch as well, it is followed
-/// by others up to the end, or lies between what is lost before one that is. One at `damaged`
-/// itself does not begin where the one before has ended: it has to be followed. Gives up where
-/// records are full of headers, so that whoever wrote them does not keep it busy. Waits for the
-/// disk.
+/// Returns the first intact batch from the byte `damaged` on that has offsets from `lost` on. Its
+/// checksum is right. Since a record may contain a batch as its value, the batch must also be
+/// followed by others up to the end, or precede one that is. A batch at `damaged` itself starts at
+/// a wrong offset, so it must be followed by others. Gives up after reading many bytes for
+/// checksums, so that records full of forged headers do not keep it busy. Waits for the disk.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn intact_from(
     file: impl AsFd,
     damaged: u64,
@@ -171,11 +170,11 @@ pub(crate) fn intact_from(
     Ok(longest.and_then(|(number, _)| first_until(&chains, number, (damaged, lost))))
 }
 
-/// Visits the headers of the batches from a position on that are whole, until the visitor ends it.
-/// Waits for the disk.
+/// Visits the headers of the batches from a position on and skips damaged ranges, until the visitor
+/// stops it. Waits for the disk.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn walk_intact(
     file: impl AsFd,
     mut from: u64,
@@ -200,8 +199,8 @@ pub(crate) fn walk_intact(
     }
 }
 
-/// The first one, up to the one with this number, that may be between what is lost before and
-/// behind it: bytes without offsets are no batch.
+/// Returns the first batch, up to that of chain `number`, that leaves lost offsets for the damaged
+/// bytes before and after it: bytes without offsets were not a batch.
 fn first_until(
     chains: &[Chain],
     number: usize,
@@ -216,7 +215,7 @@ fn first_until(
     before.or(chains.get(number)).map(|chain| chain.first)
 }
 
-/// The batches that follow a batch.
+/// Returns a batch with the batches that follow it.
 fn chain(file: impl AsFd, first: (BatchPlace, BatchHeader), search: &Search) -> io::Result<Chain> {
     let mut chain = Chain {
         first,

@@ -21,17 +21,17 @@ use crate::position::parse_offset;
 use crate::segment::damage::{Damaged, Numbering, Search, intact_from, walk_intact};
 pub(crate) use crate::segment::walk::{is_intact_at, walk};
 
-/// A segment of a partition. Its size only grows, and only the last one of a partition grows.
+/// A segment of a partition. Its size only grows, and only the last segment of a partition grows.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) base: i64,
     folder: PathBuf,
-    /// Bytes that are whole batches and published.
+    /// The size of the whole published batches, in bytes.
     size: AtomicU64,
     numbering: Numbering,
     /// The files, while they are in use.
     open: Mutex<Option<Arc<OpenSegment>>>,
-    /// The largest timestamp of the records in the first bytes, once they were read.
+    /// The number of bytes whose records were read, and the largest timestamp in them.
     latest_record: Mutex<Option<(u64, i64)>>,
 }
 
@@ -49,13 +49,13 @@ pub(crate) type ActiveIndex = Arc<Mutex<SegmentIndex>>;
 
 #[derive(Debug)]
 enum OpenIndex {
-    /// Of the active segment, until its files are written; and where they cannot be right.
+    /// For the active segment until its index files are written, and for invalid index files.
     InMemory(ActiveIndex),
     InFile(OffsetFile),
 }
 
 impl Segment {
-    /// A segment whose files are not open.
+    /// Makes a segment whose files are not open.
     pub(crate) fn closed(folder: &Path, base: i64, size: u64, numbering: Numbering) -> Segment {
         Segment {
             base,
@@ -67,20 +67,20 @@ impl Segment {
         }
     }
 
-    /// A new segment, empty, with its file. The folder is not synced.
+    /// Creates an empty segment with its file. The folder is not synced.
     pub(crate) fn create(
         folder: &Path,
         base: i64,
     ) -> io::Result<(Segment, Arc<OpenSegment>, ActiveIndex)> {
         let segment = Segment::closed(folder, base, 0, Numbering::default());
         let file = disk::open(&segment.path(LOG))?;
-        // Leftovers of a segment that a crash has made unknown.
+        // A crash may have left an unknown segment with this name.
         disk::truncate(&file, 0)?;
         let (open, index) = segment.set_active(file, SegmentIndex::new(base));
         Ok((segment, open, index))
     }
 
-    /// The open file, of a segment to which batches are appended from now on.
+    /// Sets the open file and the index of a segment that becomes active.
     pub(crate) fn set_active(
         &self,
         file: File,
@@ -92,7 +92,7 @@ impl Segment {
         (open, index)
     }
 
-    /// The segment is full, and its index files are written: those are used from now on.
+    /// Switches a full segment to its index files, which were just written.
     pub(crate) fn set_sealed(&self, open: &OpenSegment) -> io::Result<()> {
         let index = OpenIndex::InFile(self.open_index(INDEX)?);
         self.set_open(Arc::clone(&open.file), index);
@@ -113,7 +113,7 @@ impl Segment {
         open
     }
 
-    /// The file with this extension.
+    /// Returns the path of the file with this extension.
     pub(crate) fn path(&self, extension: &str) -> PathBuf {
         file_path(&self.folder, self.base, extension)
     }
@@ -126,12 +126,12 @@ impl Segment {
         self.size.store(size, Ordering::Release);
     }
 
-    /// The files, if they are open.
+    /// Returns the files if they are open.
     pub(crate) fn opened(&self) -> Option<Arc<OpenSegment>> {
         lock(&self.open).clone()
     }
 
-    /// The files, which are opened if they are not. Blocks.
+    /// Returns the files and opens them if necessary. Blocks.
     pub(crate) fn open(&self) -> io::Result<Arc<OpenSegment>> {
         match self.opened() {
             Some(open) => Ok(open),
@@ -139,7 +139,7 @@ impl Segment {
         }
     }
 
-    /// The files, which do not stay open if they were not. Blocks.
+    /// Returns the files; if they were not open, they do not stay open. Blocks.
     fn open_once(&self) -> io::Result<Arc<OpenSegment>> {
         if let Some(open) = self.opened() {
             return Ok(open);
@@ -161,12 +161,12 @@ impl Segment {
         }))
     }
 
-    /// Closes the files: whoever uses them keeps them. They are opened again when they are needed.
+    /// Closes the files. Their current users keep them open, and later users reopen them.
     pub(crate) fn close(&self) {
         *lock(&self.open) = None;
     }
 
-    /// Closes the files if nobody uses them.
+    /// Closes the files if they are not in use.
     pub(crate) fn close_unused(&self) {
         let mut open = lock(&self.open);
         if open
@@ -177,12 +177,12 @@ impl Segment {
         }
     }
 
-    /// Whether a full segment ends where the next one begins, and has index files that can be
-    /// right. No more is read than is behind the last entry. Waits for the disk.
+    /// Whether a full segment ends where the next one starts and has plausible index files. Reads
+    /// only the headers after the last entry. Waits for the disk.
     pub(crate) fn is_whole(&self, next: i64) -> bool {
         match self.ends_at(next) {
             Ok(is_whole) => is_whole,
-            // A crash may have taken them, or they were never written.
+            // A crash may have removed them, or they were never written.
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => {
                 let path = self.path(INDEX);
@@ -228,15 +228,15 @@ impl Segment {
     }
 
     fn open_index<const BYTES: usize>(&self, extension: &str) -> io::Result<IndexFile<BYTES>> {
-        // Each batch may have an entry, and the end.
+        // One entry for each batch and one for the end.
         let entries_max = self.size() / HEADER_BYTES as u64 + 1;
         IndexFile::open(&self.path(extension), entries_max)
     }
 
-    /// The largest timestamp, and the last offset of its batch. Waits for the disk.
+    /// Returns the largest timestamp and the last offset of its batch. Waits for the disk.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn largest_timestamp(&self) -> io::Result<Option<(i64, i64)>> {
         if let Some(index) = self.index_in_memory() {
             return Ok(lock(&index).largest_timestamp());
@@ -252,7 +252,7 @@ impl Segment {
         if self.size() == 0 {
             return Ok(None);
         }
-        // Segments are deleted by it: a wrong one is not believed.
+        // Retention depends on this timestamp, so it must be right.
         let path = self.path(TIME_INDEX);
         tracing::warn!(
             "{}: this contradicts the log, which is read",
@@ -262,12 +262,12 @@ impl Segment {
         Ok(self.indexed(&file, INTERVAL_BYTES)?.largest_timestamp())
     }
 
-    /// Returns the largest timestamp of the records themselves, read from the file, whatever the
-    /// headers of their batches claim. Records that cannot be read count with the last change of
-    /// the file. Waits for the disk.
+    /// Returns the largest timestamp of the records themselves, read from the file regardless of
+    /// the batch headers. Unreadable records count with the modification time of the file. Waits
+    /// for the disk.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn latest_record(&self) -> io::Result<i64> {
         if let Some(latest) = self.known_latest_record() {
             return Ok(latest);
@@ -279,17 +279,17 @@ impl Segment {
         Ok(latest)
     }
 
-    /// Returns what [`latest_record`](Self::latest_record) has found, unless batches were appended
-    /// since.
+    /// Returns the earlier result of [`latest_record`](Self::latest_record), unless batches were
+    /// appended since.
     pub(crate) fn known_latest_record(&self) -> Option<i64> {
         let known = *lock(&self.latest_record);
         let known = known.filter(|(of_size, _)| *of_size == self.size());
         known.map(|(_, latest)| latest)
     }
 
-    /// Whether the batch that ends with an offset has this as its largest timestamp.
+    /// Whether the batch with the last offset `offset` has this largest timestamp.
     fn has_timestamp(&self, offset: i64, timestamp: i64) -> io::Result<bool> {
-        // All segments of a partition may be asked, one after another.
+        // Do not keep files open, since all segments of a partition may be checked in turn.
         let open = self.open_once()?;
         let found = open.find_header(offset, (self.size(), None), DiskWait::Allowed)?;
         Ok(found.is_some_and(|(_, header)| {
@@ -304,14 +304,14 @@ impl Segment {
         }
     }
 
-    /// The offset from which on a batch has to be looked for that reaches a timestamp.
+    /// Returns the offset from which to search for the first batch that reaches a timestamp.
     fn before_time(&self, timestamp: i64) -> i64 {
         if let Some(index) = self.index_in_memory() {
             return lock(&index).before_time(timestamp);
         }
         let times: io::Result<TimeFile> = self.open_index(TIME_INDEX);
         let before = times.and_then(|times| times.before(timestamp));
-        // The file has no checksum. Where it is wrong, all of the segment is searched.
+        // The file has no checksum. If it is wrong, the whole segment is searched.
         let before = before.ok().flatten().map(|(latest, offset)| {
             let offset = self.base + i64::from(offset);
             let found =
@@ -323,11 +323,11 @@ impl Segment {
         before.and_then(Result::ok).unwrap_or(self.base)
     }
 
-    /// The first record from the offset `start` on that has a timestamp of at least `timestamp`, as
-    /// its offset and its timestamp, within the first `limit` bytes. Waits for the disk.
+    /// Returns the offset and the timestamp of the first record at or after the offset `start` with
+    /// a timestamp of at least `timestamp`, within the first `limit` bytes. Waits for the disk.
     ///
     /// # Errors
-    /// Of the kernel.
+    /// I/O errors.
     pub(crate) fn first_since(
         &self,
         timestamp: i64,
@@ -343,15 +343,15 @@ impl Segment {
         open.first_since(from, (timestamp, start), limit)
     }
 
-    /// Writes the index files, each as a whole: a part of one looks like all of a shorter one.
-    /// Their names are not synced: what is lost is found again.
+    /// Writes each index file as a whole, because a partial file looks like a whole shorter one.
+    /// Does not sync their names: lost files are rebuilt.
     pub(crate) fn write_index(&self, index: &SegmentIndex) -> io::Result<()> {
         let (offsets, times) = index.files();
         disk::write_whole(&self.path(INDEX), &offsets)?;
         disk::write_whole(&self.path(TIME_INDEX), &times)
     }
 
-    /// The indexes, as the batches of the file say.
+    /// Builds the indexes from the batches of the file.
     fn indexed(&self, file: &File, interval: u64) -> io::Result<SegmentIndex> {
         let mut index = SegmentIndex::new(self.base);
         let mut add = |place: &BatchPlace, header: &BatchHeader| {
@@ -370,12 +370,12 @@ impl Segment {
 }
 
 impl OpenSegment {
-    /// The batch that has an offset, or the first one behind it; nothing if it is not within the
-    /// first `limit` bytes, at whose end is the offset `end`, if that is known.
+    /// Returns the batch that contains an offset, or the next one; `None` if it is not within the
+    /// first `limit` bytes. `end` is the offset at `limit`, if known.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for, [`Damaged`] where the batch is; those of
-    /// the kernel.
+    /// `WouldBlock` if the read would wait for the disk, [`Damaged`] if the batch is damaged; other
+    /// I/O errors.
     pub(crate) fn find(
         &self,
         offset: i64,
@@ -424,7 +424,7 @@ impl OpenSegment {
             if wait == DiskWait::Forbidden {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            // Where the last one is damaged itself, it has not ended there.
+            // A damaged last batch may have ended elsewhere: the damage starts with it.
             let (position, lost) = match last {
                 Some((place, header)) if !is_intact_at(&*self.file, &place, &header)? => {
                     (place.position, header.base_offset)
@@ -446,11 +446,11 @@ impl OpenSegment {
         }
     }
 
-    /// The position to look for a batch from that has this offset, or the first one behind it, and
-    /// the offset that the batch there has to begin with.
+    /// Returns the position from which to search for the batch that contains this offset, or for
+    /// the next one, and the expected base offset of the batch at that position.
     ///
     /// # Errors
-    /// `WouldBlock` where the disk had to be waited for; those of the kernel.
+    /// `WouldBlock` if the read would wait for the disk; other I/O errors.
     fn before_offset(&self, offset: i64, wait: DiskWait) -> io::Result<(u64, i64)> {
         let first = (0, self.base);
         let offset = offset - self.base;
@@ -461,7 +461,7 @@ impl OpenSegment {
         let Some((last, position)) = entry else {
             return Ok(first);
         };
-        // The file has no checksum. Where it is wrong, all of the segment is searched.
+        // The file has no checksum. If it is wrong, the whole segment is searched.
         let mut header = [0; HEADER_BYTES];
         let header = match disk::read_exact(&*self.file, &mut header, position, wait) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
@@ -515,12 +515,12 @@ impl OpenSegment {
                 ControlFlow::Break(())
             }
         })?;
-        // Records without times are as old as their file.
+        // Records without timestamps are as old as their file.
         let latest = if latest < 0 { unreadable } else { latest };
         failure.map_or(Ok(latest), Err)
     }
 
-    /// Reads a batch, unless it is too large for memory.
+    /// Reads a batch; `None` if it is too large for memory.
     fn read_batch(&self, place: &BatchPlace, header: &BatchHeader) -> io::Result<Option<Vec<u8>>> {
         if header.size > BATCH_BYTES_MAX {
             return Ok(None);
@@ -541,7 +541,7 @@ impl OpenSegment {
             return Ok(Some((offset.max(start), header.max_timestamp)));
         };
         match records::first_since(&batch, header, (start, timestamp)) {
-            // The header may promise what none of its records has.
+            // The header may state a timestamp that no record has.
             Ok(found) if found.is_some() || offset < start => Ok(found),
             Ok(_) => Ok(Some((offset, header.max_timestamp))),
             Err(error) => {
@@ -552,13 +552,13 @@ impl OpenSegment {
     }
 }
 
-/// The largest batch that is read as a whole.
+/// The largest batch that is read as a whole, in bytes.
 const BATCH_BYTES_MAX: usize = 128 << 20;
 
-/// The most bytes without compression that are read of the records of a batch.
+/// The largest uncompressed size of the records of a batch that is read, in bytes.
 const BATCH_RECORDS_BYTES_MAX: u64 = 1 << 30;
 
-/// The last change of a file, in milliseconds since 1970.
+/// Returns the modification time of a file, in milliseconds since 1970.
 pub(crate) fn modified_ms(path: &Path) -> io::Result<i64> {
     let modified = fs::metadata(path)?.modified()?;
     let since = modified
@@ -567,12 +567,12 @@ pub(crate) fn modified_ms(path: &Path) -> io::Result<i64> {
     Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// The file of a segment with this extension.
+/// Returns the path of the file of a segment with this extension.
 pub(crate) fn file_path(folder: &Path, base: i64, extension: &str) -> PathBuf {
     folder.join(format!("{base:020}.{extension}"))
 }
 
-/// The base offset and the extension of a file of a segment.
+/// Parses the file name of a segment into its base offset and extension.
 pub(crate) fn parse_name(name: &str) -> Option<(i64, &str)> {
     let (base, extension) = name.split_once('.')?;
     let is_number = base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
@@ -585,7 +585,7 @@ pub(crate) const TIME_INDEX: &str = "timeindex";
 pub(crate) const SNAPSHOT: &str = "snapshot";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
-/// `index.interval.bytes` where an index is made again and the topic is not asked.
+/// `index.interval.bytes` for rebuilt indexes where the topic configuration is not known.
 const INTERVAL_BYTES: u64 = 4096;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -628,7 +628,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (segment, index, places) = written(folder.path(), &batches);
             segment.write_index(&lock(&index)).unwrap();
-            // Again with files that were closed, and with index files that are missing.
+            // Repeat with closed files, and with missing index files.
             for turn in 0..3 {
                 let open = segment.open().unwrap();
                 for place in &places {

@@ -1,4 +1,4 @@
-//! Reads the headers of batches one after the other, and checks what is behind them.
+//! Walks over the headers of consecutive batches and verifies checksums.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -8,19 +8,19 @@ use crate::batch::{BatchHeader, CRC_FROM, HEADER_BYTES};
 use crate::files::disk::{self, DiskWait};
 use crate::index::BatchPlace;
 
-/// What headers are read with: those between two entries of an index, mostly.
+/// The buffer size for headers: usually enough for those between two index entries.
 const READ_BYTES: usize = 4096 + HEADER_BYTES;
 
-/// The same where many small batches are walked over: a start does that.
+/// The buffer size for many small batches, as in recovery.
 const READ_BYTES_MAX: usize = 64 << 10;
 
-/// How many bytes of a batch are checked at a time.
+/// The number of bytes checked at a time.
 const CHECKED_BYTES: usize = 64 << 10;
 
-/// Whether a batch has the checksum that it claims.
+/// Whether the checksum of a batch is right.
 ///
 /// # Errors
-/// Of the kernel.
+/// I/O errors.
 pub(crate) fn is_intact_at(
     file: impl AsFd,
     place: &BatchPlace,
@@ -41,11 +41,11 @@ pub(crate) fn is_intact_at(
     Ok(crc == header.crc)
 }
 
-/// Visits the headers of the batches from a position on, up to `limit`. Returns where it has ended:
-/// behind them, where there is no whole batch, or at the one with which the visitor ended it.
+/// Visits the headers of the batches from a position on, up to `limit`. Returns the end position:
+/// after the last batch, at the first incomplete one, or at the one where the visitor stopped.
 ///
 /// # Errors
-/// `WouldBlock` where the disk had to be waited for; those of the kernel.
+/// `WouldBlock` if the read would wait for the disk; other I/O errors.
 pub(crate) fn walk(
     file: impl AsFd,
     from: u64,
@@ -77,7 +77,7 @@ pub(crate) fn walk(
             return Ok(position);
         }
         position += place.size;
-        // Of large batches nothing but the headers is read next; small ones come together.
+        // After a large batch read only the next header; after a small one read many at a time.
         read_bytes = match header.size < READ_BYTES {
             true => READ_BYTES_MAX,
             false => READ_BYTES,

@@ -1,8 +1,8 @@
-//! Crash images from recorded writes: what is written to a data folder is recorded, and whatever a
-//! crash at any moment may have left is opened and compared with what was promised at that moment.
+//! Crash images from recorded operations on a data folder: the possible effects of a crash at any
+//! moment are opened and compared with the guarantees at that moment.
 //!
-//! A failure prints its seed; `UNDERPASS_CRASH_SEEDS=7` runs the images of that one, and
-//! `UNDERPASS_CRASH_SEEDS=100-500` those of many.
+//! A failure prints its seed; `UNDERPASS_CRASH_SEEDS=7` runs the images of that seed, and
+//! `UNDERPASS_CRASH_SEEDS=100-500` those of a range.
 
 use std::thread;
 
@@ -13,13 +13,13 @@ use crate::tests::image::{Disk, Random, Tree, temporary_folder};
 use crate::tests::session::{BatchShape, History, Recorded, Session};
 use crate::threads::Acks;
 
-/// Recordings of each test.
+/// The number of recordings of each test.
 const SEEDS: u64 = 14;
 
-/// Images of each recording. Others are made of what is recorded while they are opened.
+/// The number of images per recording. Opening an image is recorded, too, for more images.
 const IMAGES: usize = 50;
 
-/// How many crashes follow one another at most.
+/// The largest number of successive crashes.
 const CRASHES_MAX: usize = 3;
 
 const STEPS: usize = 80;
@@ -75,7 +75,7 @@ fn every_call_of_a_short_use_may_be_the_last() {
         session.sync();
     };
     append(&mut session, 0, 3);
-    // The only segment goes.
+    // This deletes the only segment.
     session.retain(0, 0);
     append(&mut session, 0, 1);
     session.delete(0);
@@ -98,7 +98,7 @@ fn every_call_of_a_short_use_may_be_the_last() {
     );
 }
 
-/// Records one use of a data folder, and opens images of it. Returns how many.
+/// Records one use of a data folder and opens images of it. Returns the number of images.
 fn crash_recorded(flush: FlushPolicy, seed: u64, stepping: Stepping) -> usize {
     let _context = OnFailure(format!("recording of seed {seed}"));
     let mut random = Random(seed);
@@ -123,7 +123,7 @@ fn crash_recorded(flush: FlushPolicy, seed: u64, stepping: Stepping) -> usize {
     crash_at(&recorded, &moments, first, &mut random)
 }
 
-/// Opens images of these moments, which are in order. Returns how many.
+/// Opens images of these moments, which are sorted. Returns the number of images.
 fn crash_at(recorded: &Recorded, moments: &[usize], crash: Crash, random: &mut Random) -> usize {
     let mut disk = Disk::of(&Tree::empty());
     let (mut made, mut images) = (0, 0);
@@ -136,16 +136,16 @@ fn crash_at(recorded: &Recorded, moments: &[usize], crash: Crash, random: &mut R
     images
 }
 
-/// Who does what is queued.
+/// The threads that do queued work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stepping {
     /// This thread, so that a seed determines the order of calls.
     Steps,
-    /// The threads of the log, as in use.
+    /// The threads of the log, as in production.
     Threads,
 }
 
-/// One of several crashes, one after another.
+/// One of several successive crashes.
 #[derive(Clone, Copy)]
 struct Crash {
     flush: FlushPolicy,
@@ -162,8 +162,8 @@ impl Crash {
         }
     }
 
-    /// Opens what a crash, or the end of the process alone, leaves, and crashes again. Returns how
-    /// many images were opened.
+    /// Opens the image of a crash or of a killed process, and crashes again. Returns the number of
+    /// images opened.
     fn images(self, disk: &Disk, known: &[History], random: &mut Random) -> usize {
         let (tree, mut disk) = match random.once_in(4) {
             true => (disk.after_kill(), disk.clone()),
@@ -188,7 +188,7 @@ impl Crash {
         if self.number == CRASHES_MAX || random.once_in(2) {
             return 1;
         }
-        // Half of them before everything was in order again.
+        // Half of the next crashes hit before recovery has ended.
         let last = match random.once_in(2) {
             true => recovered,
             false => recorded.operations.len(),
@@ -275,7 +275,7 @@ fn append(session: &mut Session, present: &[usize]) {
     }
 }
 
-/// Prints where it was when something fails.
+/// Prints the context when a test fails.
 struct OnFailure(String);
 
 impl Drop for OnFailure {

@@ -1,5 +1,5 @@
-//! Data folders with damaged files and leftovers: a start finds what is there, or names the file
-//! that is in its way. Nothing is lost without a message, and nothing panics.
+//! Data folders with damaged files and leftovers: a start recovers the data, or names the file that
+//! prevents it. Nothing is lost without a message, and nothing panics.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -23,7 +23,7 @@ const CLEANED: &str = "cleaner-offset-checkpoint";
 const EPOCHS: &str = "t-0/leader-epoch-checkpoint";
 const CLEAN: &str = ".kafka_cleanshutdown";
 
-/// Batches with a producer of a data folder with one partition, and as many without.
+/// The number of batches from a producer in a data folder with one partition, and of other batches.
 const BATCHES: usize = 24;
 const END: i64 = 4 * BATCHES as i64;
 
@@ -35,12 +35,12 @@ enum Ended {
 
 struct Folder {
     folder: tempfile::TempDir,
-    /// The bases of the segments.
+    /// The base offsets of the segments.
     bases: Vec<i64>,
     content: Vec<u8>,
 }
 
-/// What a clean end leaves.
+/// The files and segments after a clean end.
 struct Written {
     files: Vec<(PathBuf, Vec<u8>)>,
     bases: Vec<i64>,
@@ -107,7 +107,7 @@ impl Folder {
         self.path("t-0")
     }
 
-    /// A file of the segment with this number.
+    /// Returns the path of a file of the segment with this number.
     fn file(&self, segment: usize, extension: &str) -> PathBuf {
         file_path(&self.partition(), self.bases[segment], extension)
     }
@@ -118,7 +118,7 @@ impl Folder {
         (manager, found.remove(0))
     }
 
-    /// Opens it, twice, and expects everything that was appended, and that appending goes on.
+    /// Opens it twice, and expects all appended batches and that appends succeed.
     fn has_everything(&self, what: &str) {
         for turn in 0..2 {
             let (manager, found) = self.open();
@@ -139,7 +139,7 @@ impl Folder {
     }
 }
 
-/// Everything that consumers get.
+/// Returns everything that consumers get.
 fn served(log: &PartitionLog) -> Vec<u8> {
     let (mut content, mut offset) = (Vec::new(), log.offsets().start);
     loop {
@@ -249,7 +249,7 @@ fn an_index_that_leads_elsewhere_is_not_followed() {
         for segment in 0..folder.bases.len() - 1 {
             let path = folder.file(segment, "index");
             let mut index = fs::read(&path).unwrap();
-            // By the last entry a start finds out that it is wrong.
+            // The last entry shows at a start that the index is wrong.
             let last = index.len() - 8;
             assert!(last > 0);
             index[..last].chunks_mut(8).for_each(change);
@@ -272,7 +272,7 @@ fn an_index_that_leads_elsewhere_is_not_followed() {
     }
 }
 
-/// Damages the second batch of a full segment, which has the offsets 18 and 19.
+/// Damages the second batch of a full segment, with the offsets 18 and 19.
 fn with_damaged_batch(ended: Ended, damage: impl Fn(&mut [u8])) -> Folder {
     let folder = Folder::written(ended);
     let path = folder.file(1, LOG);
@@ -306,7 +306,7 @@ fn damaged_batches_within_a_segment_are_an_error_and_those_around_them_are_serve
             for turn in 0..3 {
                 let what = format!("{what}, {ended:?}, start {turn}");
                 let (_manager, found) = folder.open();
-                // It is found out by a start that makes the index again, or else by a fetch.
+                // A start that rebuilds the index detects the damage, or else a fetch does.
                 let gap = 18..20;
                 let gaps = std::slice::from_ref(&gap);
                 assert_eq!(
@@ -331,7 +331,7 @@ fn damaged_batches_within_a_segment_are_an_error_and_those_around_them_are_serve
                         other => panic!("{what}: {other:?}"),
                     }
                 }
-                // From now on a fetch from before ends where it begins.
+                // From now on a fetch from an earlier offset ends at the gap.
                 let before = super::read(&found.log, 16, 1 << 20);
                 let header = BatchHeader::parse(&before).unwrap();
                 assert_eq!(
@@ -365,7 +365,7 @@ fn a_header_that_leads_elsewhere_takes_nothing_intact_with_it() {
     ];
     let last = Folder::written(Ended::Cleanly).bases[2] - 2;
     for (what, damage) in damages {
-        // One in the middle, and the last one of the segment.
+        // A batch in the middle, and the last one of the segment.
         for damaged in [18, last] {
             for indexed in [true, false] {
                 let folder = Folder::written(Ended::ByCrash);
@@ -390,7 +390,7 @@ fn a_header_that_leads_elsewhere_takes_nothing_intact_with_it() {
                     assert!(offsets.contains(&offset), "{what}: {offset} is {offsets:?}");
                     assert_eq!(bytes.len(), header.size, "{what}: {offset}");
                 }
-                // What is wrong itself is an error, or sent as it is.
+                // The damaged batch is an error, or is sent unchanged.
                 let read = found
                     .log
                     .read(damaged + 1, 1, FirstBatch::Whole, DiskWait::Allowed);
@@ -489,7 +489,7 @@ fn what_was_synced_behind_damage_of_the_last_segment_is_kept() {
         let gap = first.next_offset()..first.next_offset() + 2;
         for turn in 0..3 {
             let (manager, found) = folder.open();
-            // Later ones know the segment already, and find it out as fetches do.
+            // Later starts skip the segment and detect the damage in fetches.
             assert!(turn > 0 || found.repairs.gaps == std::slice::from_ref(&gap));
             assert_eq!(found.log.offsets().end, END);
             let served = served_around(&found.log, std::slice::from_ref(&gap));
@@ -550,7 +550,7 @@ fn a_start_does_not_look_through_what_was_known_of_the_active_segment() {
         let path = folder.file(last, LOG);
         let mut content = fs::read(&path).unwrap();
         let size = BatchHeader::parse(&content).unwrap().size;
-        // Whoever looks there finds the end.
+        // A scan of this batch would find the end of the log.
         content[size + 16] = 0;
         fs::write(&path, content).unwrap();
         let (manager, found) = folder.open();
@@ -587,7 +587,7 @@ fn what_is_known_of_other_batches_is_not_believed() {
     }
 }
 
-/// A snapshot with one entry of these numbers, and a right checksum.
+/// A snapshot with one entry of these numbers and a correct checksum.
 fn snapshot(id: i64, epoch: i16, sequence: i32, offset: i64, delta: i32) -> Vec<u8> {
     let mut file = vec![0; 6];
     file[1] = 1;
@@ -636,7 +636,7 @@ fn zeros_behind_the_end_are_no_loss() {
             let size = file.metadata().unwrap().len();
             file.set_len(size + 10_000).unwrap();
             let (manager, found) = folder.open();
-            // What is behind a cut is dropped, and kept.
+            // Otherwise later segments are dropped, but their files are kept.
             let is_last = segment == usize::MAX;
             assert_eq!(found.repairs.cut_bytes, 0);
             if is_last || ended == Ended::Cleanly {
@@ -647,7 +647,7 @@ fn zeros_behind_the_end_are_no_loss() {
     }
 }
 
-/// Everything that consumers get who go on behind what was lost.
+/// Returns everything that consumers get if they continue after gaps.
 fn served_around(log: &PartitionLog, gaps: &[Range<i64>]) -> Vec<u8> {
     let (mut content, mut offset) = (Vec::new(), log.offsets().start);
     while offset < log.offsets().end {
@@ -664,7 +664,7 @@ fn served_around(log: &PartitionLog, gaps: &[Range<i64>]) -> Vec<u8> {
     content
 }
 
-/// What was appended, without some offsets.
+/// Returns the appended batches without those in a gap.
 fn left_of(folder: &Folder, gap: &Range<i64>) -> Vec<u8> {
     let mut rest = &folder.content[..];
     let mut left = Vec::new();
@@ -678,8 +678,8 @@ fn left_of(folder: &Folder, gap: &Range<i64>) -> Vec<u8> {
     left
 }
 
-/// What is left of a folder of which segments are damaged: the others, at this start and the next
-/// ones, and an error instead of what was lost.
+/// Expects the undamaged batches of a folder, at this start and the next ones, and an error in
+/// place of the lost ones.
 fn has_all_but(folder: &Folder, gap: &Range<i64>, what: &str) {
     let expected = left_of(folder, gap);
     let mut appended = Vec::new();
@@ -751,7 +751,7 @@ fn what_kafka_has_compacted_is_no_gap() {
     for _ in 0..2 {
         let (_manager, found) = folder.open();
         assert!(!found.repairs.lost_something());
-        // A fetch gets over any number of empty segments.
+        // A fetch skips any number of empty segments.
         assert!(served(&found.log) == [&before[..], &behind].concat());
         for offset in folder.bases[1]..folder.bases[last] {
             let bytes = read(&found.log, offset, 1);
@@ -768,7 +768,7 @@ fn what_kafka_has_compacted_is_no_gap() {
 
 #[test]
 fn what_kafka_was_compacting_when_it_was_killed_is_not_set_aside() {
-    // What it has synced it writes down once a minute, and what it has compacted when all of it is.
+    // Kafka writes recovery points once a minute, and cleaner offsets after a whole pass.
     for checkpoint in [None, Some(RECOVERY_POINTS)] {
         let folder = Folder::written(Ended::ByCrash);
         match checkpoint {
@@ -821,7 +821,7 @@ fn a_segment_that_overlaps_others_does_not_end_the_log() {
         assert!(found.repairs.lost_something() && found.log.offsets().end == END);
         assert_eq!(kept(&folder), before);
         drop(_manager);
-        // Without it everything is there again.
+        // Without it everything is present again.
         fs::remove_file(file_path(&folder.partition(), 1, LOG)).unwrap();
         folder.has_everything("without it");
     }
@@ -849,7 +849,7 @@ fn far_more_than_memory_is_cut_off_in_pieces() {
     let path = file_path(folder.path(), 0, LOG);
     let whole = fs::metadata(&path).unwrap().len();
     let file = File::options().write(true).open(&path).unwrap();
-    // Whoever reads all of it needs 3 GiB of memory, and whoever copies it as much of the disk.
+    // Reading the whole end would need 3 GiB of memory, and copying it 3 GiB of disk.
     let end = whole + (3 << 30);
     file.write_all_at(&[7; 1000], end - 1000).unwrap();
     let (log, repairs) = super::alone(folder.path(), recovery::LastEnd::Unclean);
@@ -944,7 +944,7 @@ fn leftovers_are_removed_or_completed_in_kafkas_order() {
     let first = fs::read(folder.file(0, LOG)).unwrap();
     let second = fs::read(folder.file(1, LOG)).unwrap();
     let both = [first, second].concat();
-    // The first two segments were made one, and the third was being replaced.
+    // The first two segments were merged, and the third was being replaced.
     fs::write(at(0, "log.swap"), &both).unwrap();
     fs::write(at(folder.bases[2], "log.cleaned"), garbage(100)).unwrap();
     fs::write(at(folder.bases[3], "log.swap"), garbage(100)).unwrap();
@@ -969,7 +969,7 @@ fn a_replacement_that_is_not_whole_replaces_nothing() {
     let mut wrong = whole.clone();
     wrong[HEADER_BYTES] ^= 1;
     let mut far = whole.clone();
-    // The offset is not covered by the checksum: all would be replaced.
+    // The checksum does not cover the offset, so every segment would be replaced.
     batch::tests::put_place(&mut far, i64::MAX / 2 - 10, 0);
     for content in [&whole[..whole.len() - 1], &wrong, b"", &garbage(200)] {
         let folder = Folder::written(Ended::ByCrash);

@@ -1,4 +1,4 @@
-//! A model of a disk: what a crash may leave of recorded calls.
+//! A model of a disk: the possible effects of a crash on recorded operations.
 //!
 //! ```text
 //!  recorded calls ─► files: content as synced, and after each change since
@@ -15,7 +15,7 @@ use crate::files::trace::Operation;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Numbers that a seed determines (SplitMix64).
+/// Pseudorandom numbers from a seed (SplitMix64).
 #[derive(Clone, Debug)]
 pub(super) struct Random(pub(super) u64);
 
@@ -28,12 +28,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(super) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// Whether something happens that does once in `times`.
+    /// Returns true once in `times` calls, on average.
     pub(super) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -53,7 +53,7 @@ impl Tree {
         Tree::Folder(BTreeMap::new())
     }
 
-    /// Makes the files and folders. The folder at the top may exist.
+    /// Creates the files and folders. The root folder may exist.
     pub(super) fn write_to(&self, path: &Path) {
         match self {
             Tree::File(content) => fs::write(path, &**content).unwrap(),
@@ -66,7 +66,7 @@ impl Tree {
         }
     }
 
-    /// What is at a path.
+    /// Returns the file or folder at a path.
     pub(super) fn find(&self, path: &str) -> Option<&Tree> {
         path.split('/').try_fold(self, |tree, name| match tree {
             Tree::Folder(entries) => entries.get(name),
@@ -75,7 +75,7 @@ impl Tree {
     }
 }
 
-/// A disk, and what the page cache holds of it.
+/// A disk together with the page cache.
 #[derive(Clone, Debug)]
 pub(super) struct Disk(Vec<Node>);
 
@@ -83,7 +83,7 @@ const ROOT: usize = 0;
 
 #[derive(Clone, Debug)]
 enum Node {
-    /// Its content as it was synced, and after each change since.
+    /// The synced content, and the content after each later change.
     File(Vec<Content>),
     Folder(Folder),
 }
@@ -91,12 +91,12 @@ enum Node {
 #[derive(Clone, Debug, Default)]
 struct Folder {
     synced: BTreeMap<String, usize>,
-    /// What changed since.
+    /// The changes since the last sync.
     changes: Vec<NameChange>,
     current: BTreeMap<String, usize>,
 }
 
-/// A change of names. It is made as a whole or not at all.
+/// An atomic change of names.
 #[derive(Clone, Debug)]
 enum NameChange {
     Add(String, usize),
@@ -132,7 +132,7 @@ impl Folder {
 }
 
 impl Disk {
-    /// A disk on which everything is synced.
+    /// Makes a disk on which everything is synced.
     pub(super) fn of(tree: &Tree) -> Disk {
         let mut disk = Disk(Vec::new());
         disk.add(tree);
@@ -165,8 +165,7 @@ impl Disk {
         }
     }
 
-    /// Makes a call. Calls that failed, and those on files that have no name any more, change
-    /// nothing.
+    /// Applies an operation. Operations that failed and those on unlinked files have no effect.
     fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Open(path) => self.make(path, Node::File(vec![Rc::default()])),
@@ -215,7 +214,7 @@ impl Disk {
         }
     }
 
-    /// Adds a file or a folder where there is none.
+    /// Adds a file or a folder unless one exists.
     fn make(&mut self, path: &Path, node: Node) {
         let number = self.0.len();
         if let Some((folder, name)) = self.parent(path)
@@ -252,7 +251,7 @@ impl Disk {
         self.0.get_mut(number)
     }
 
-    /// What is there when the process ends now: everything.
+    /// Returns the state after the process is killed now: everything.
     pub(super) fn after_kill(&self) -> Tree {
         self.tree(
             ROOT,
@@ -261,10 +260,10 @@ impl Disk {
         )
     }
 
-    /// What may be there when the machine stops now.
+    /// Returns a possible state after the machine stops now.
     pub(super) fn after_crash(&self, random: &mut Random) -> Tree {
         let (mut contents, mut names) = (random.clone(), Random(random.next()));
-        // Some crashes leave very little, and some nearly everything.
+        // Some crashes leave very little, others nearly everything.
         let (pages, changes) = (random.below(5), random.below(5));
         self.tree(
             ROOT,
@@ -303,8 +302,8 @@ fn name_of(path: &Path) -> String {
     name.to_str().unwrap().to_owned()
 }
 
-/// What is left of a file: each page as it was at some moment since the file was synced, and a size
-/// that it had, or that such a page needs. Of `pages` in 4 some change is left.
+/// Returns a possible file after a crash: each page as at some moment since the sync, and a size
+/// that the file had or that such a page needs. In `pages` of 4 pages, changes may be left.
 fn crashed_file(versions: &[Content], random: &mut Random, pages: usize) -> Content {
     if let [synced] = versions {
         return Rc::clone(synced);
@@ -344,7 +343,7 @@ fn crashed_file(versions: &[Content], random: &mut Random, pages: usize) -> Cont
     Rc::new(left)
 }
 
-/// Where images are made: in memory, where that is possible.
+/// Makes a folder for images, in memory if possible.
 pub(super) fn temporary_folder() -> tempfile::TempDir {
     let memory = PathBuf::from("/dev/shm");
     let folder = match memory.is_dir() {
@@ -382,7 +381,7 @@ fn what_is_synced_survives_and_what_is_not_may_be_lost() {
         let byte = |at: usize| other.get(at).copied();
         seen.insert((old.is_some(), byte(0), byte(4999), other.len() > 5000));
     }
-    // Both names, with either page, both, or none, and with zeros behind the end.
+    // Both names, with either page, both or none, and with zeros after the end.
     for (is_old, first, last, is_longer) in [
         (true, None, None, false),
         (false, None, None, false),

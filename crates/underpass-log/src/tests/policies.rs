@@ -1,4 +1,4 @@
-//! When records are synced, when a segment is followed by another one, and when it goes.
+//! Tests when records are synced, when a new segment is started, and when segments are deleted.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +9,7 @@ use super::*;
 use crate::batch::tests::seal;
 use crate::segment::{INDEX, SNAPSHOT, TIME_INDEX, lock};
 
-/// A log with a configuration that differs from that of small segments.
+/// Opens a log with a changed configuration of small segments.
 fn kept(folder: &Path, change: impl FnOnce(&mut TopicConfig)) -> Arc<PartitionLog> {
     let (log, _) = alone(folder, LastEnd::Unclean);
     configure(&log, change);
@@ -22,7 +22,7 @@ fn configure(log: &PartitionLog, change: impl FnOnce(&mut TopicConfig)) {
     log.set_config(Arc::new(config));
 }
 
-/// Queues a batch of one record, and writes it.
+/// Queues and writes a batch of one record.
 fn write(threads: &LogThreads, log: &Arc<PartitionLog>, acks: Acks) -> Answer {
     let (append, answer) = append(log, batch(1, 10, 0), acks);
     threads.append(append);
@@ -54,7 +54,7 @@ fn what_nobody_waits_for_is_due_within_a_second_or_as_the_topic_has_it() {
         assert!(answer.try_recv().unwrap().is_ok());
         let due = threads.sync_due().unwrap();
         assert!(promised.contains(&due), "{flush:?} {acks:?} {flush_ms}");
-        // What comes later waits no longer, and does not put off what was before.
+        // Later records do not postpone the sync.
         write(&threads, &log, acks);
         assert_eq!(threads.sync_due(), Some(due));
         assert!(!threads.sync_due_at(due - Duration::from_nanos(1)));
@@ -116,7 +116,7 @@ fn the_threads_sync_what_nobody_waits_for() {
         let name = TopicPartition::new("t", 0);
         let log = manager.create(name, "id", small_segments()).unwrap();
         configure(&log, |config| config.flush_ms = flush_ms);
-        // The second one comes when the threads wait for nothing any more.
+        // The second append comes when the threads are idle.
         for end in 1..3 {
             let (append, answer) = append(&log, batch(1, 10, 0), Acks::Leader);
             manager.append(append);
@@ -146,7 +146,7 @@ fn so_many_records_as_the_topic_has_it_are_synced_before_the_answer() {
         assert_eq!(third.try_recv().unwrap().unwrap().next_offset, end);
         assert_eq!(log.offsets().synced, end);
     }
-    // They are counted by records, not by batches.
+    // The limit counts records, not batches.
     let (three, answer) = append(&log, batch(3, 10, 0), Acks::Leader);
     threads.append(three);
     threads.write_queued();
@@ -160,14 +160,14 @@ fn bases(log: &PartitionLog) -> Vec<i64> {
     segments.iter().map(|segment| segment.base).collect()
 }
 
-/// Appends one record with each timestamp, one behind the other.
+/// Appends one record with each timestamp, in sequence.
 fn append_times(log: &PartitionLog, bytes: usize, timestamps: &[i64]) {
     for timestamp in timestamps {
         append_together(log, bytes, &[*timestamp]);
     }
 }
 
-/// The same with all batches in one call.
+/// Appends one record with each timestamp, all in one call.
 fn append_together(log: &PartitionLog, bytes: usize, timestamps: &[i64]) {
     let batches = timestamps.iter();
     let batches = batches.map(|timestamp| batch(1, bytes, *timestamp));
@@ -182,7 +182,7 @@ fn a_segment_is_followed_by_another_one_when_its_first_record_is_old() {
     let log = kept(folder.path(), by_age);
     append_times(&log, 10, &[5000, 4000, 6000, 6001, 7001]);
     assert_eq!(bases(&log), [0, 3]);
-    // A start finds out which record is the first.
+    // After a restart, the timestamp of the first record is still known.
     drop(log);
     let log = kept(folder.path(), by_age);
     append_times(&log, 10, &[7001, 7002, 8002]);
@@ -196,7 +196,7 @@ fn a_segment_is_followed_by_another_one_when_its_first_record_is_old() {
     assert_eq!(bases(&log), [0, 3]);
 }
 
-/// As in Kafka: what has no timestamp is as old as its segment.
+/// As in Kafka, records without timestamps are as old as their segment.
 #[test]
 fn a_segment_without_timestamps_is_followed_by_another_one_when_it_is_old_itself() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,8 +211,7 @@ fn a_segment_without_timestamps_is_followed_by_another_one_when_it_is_old_itself
 
 #[test]
 fn a_segment_is_followed_by_another_one_when_an_index_is_full() {
-    // Every batch but the first of a segment has an entry, and there is always room for one more
-    // time.
+    // Every batch but the first of a segment has an entry, and one more time entry always fits.
     type Append = fn(&PartitionLog, usize, &[i64]);
     for (rise, batches, sizes, append) in [
         (0, 6, [40, 12], append_times as Append),
@@ -243,7 +242,7 @@ fn a_segment_is_followed_by_another_one_when_an_index_is_full() {
 
 #[test]
 fn whichever_write_fails_between_segments_what_was_appended_is_there() {
-    // Two fit in a segment.
+    // Two batches fit in a segment.
     let batches: Vec<_> = (0..9).map(|number| batch(1, 239, number)).collect();
     let mut failures = 0;
     for skipped in 0..12 {
@@ -268,7 +267,7 @@ fn whichever_write_fails_between_segments_what_was_appended_is_there() {
     assert!(failures > 9, "{failures}");
 }
 
-/// The files that are written about the full segments before the last one, where they are there.
+/// Returns the existing index and snapshot files of the full segments.
 fn finished_files(log: &PartitionLog) -> Vec<PathBuf> {
     let bases = bases(log);
     let full = bases.iter().zip(&bases[1..]);
@@ -331,7 +330,7 @@ fn of_a_segment_that_is_gone_nothing_is_written_but_the_producers_behind_it() {
     assert!(is_there(2, SNAPSHOT));
 }
 
-/// A log with two records in a segment, of which those that are older than a second go.
+/// A log with two records per segment that are deleted after a second.
 fn kept_for_a_second(folder: &Path, timestamps: &[i64]) -> Arc<PartitionLog> {
     let log = kept(folder, |config| {
         config.segment_bytes = 700;
@@ -353,7 +352,7 @@ fn segments_go_whose_latest_record_is_too_old() {
     for (now, start) in [
         (1050, 0),
         (1051, 2),
-        // What is older and behind a younger one waits for it.
+        // An older segment after a younger one waits for it.
         (3000, 2),
         (3001, 6),
         (4001, 6),
@@ -367,14 +366,14 @@ fn segments_go_whose_latest_record_is_too_old() {
         assert_eq!(there, bases(&log), "{now}");
         assert_eq!(there[0], start, "{now}");
     }
-    // The one that is written goes, too, and its offsets stay taken.
+    // The active segment is deleted as well, and its offsets are not reused.
     retain(&log, 5001);
     assert_eq!((log.offsets().start, log.offsets().end), (9, 9));
     append_times(&log, 10, &[5000]);
     assert_eq!((log.offsets().start, log.offsets().end), (9, 10));
 }
 
-/// Segments that an earlier version has written have the headers that clients had sent.
+/// Segments written by an earlier version have the unchecked headers of clients.
 #[test]
 fn a_segment_whose_headers_claim_old_times_stays_while_its_records_are_young() {
     let folder = tempfile::tempdir().unwrap();
@@ -422,7 +421,7 @@ fn records_without_times_are_as_old_as_their_file() {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(modified_ms);
         file.set_modified(modified).unwrap();
     }
-    // The second one has a time.
+    // Only the second segment has a timestamp.
     for (now, start) in [(4000, 0), (4001, 4), (6000, 4), (6001, 6), (10_000, 6)] {
         retain(&log, now);
         assert_eq!(log.offsets().start, start, "{now}");

@@ -1,4 +1,4 @@
-//! A data folder that is written and recorded, and what has to be found in it after a crash.
+//! A recorded use of a data folder, and the expected state after a crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,40 +14,40 @@ use crate::tests::image::{Disk, Random};
 use crate::tests::{content, read};
 use crate::*;
 
-/// The data folder, in the folder that is recorded.
+/// The data folder, relative to the recorded folder.
 pub(super) const DATA: &str = "data";
 
-/// A moment: how many calls were made before it.
+/// A moment: the number of operations before it.
 type Moment = usize;
 
 const NEVER: Moment = usize::MAX;
 
-/// What was appended to a partition, and what was promised of it, and when.
+/// The records appended to a partition, and the guarantees for them over time.
 #[derive(Clone)]
 pub(super) struct History {
     pub(super) name: TopicPartition,
     topic_id: String,
     pub(super) batches: Vec<Sent>,
-    /// When it was begun, and when it was done.
+    /// The start and the end of the operation.
     created: (Moment, Moment),
     deleted: (Moment, Moment),
-    /// Up to where records are durable, since when.
+    /// The moments since which records below an offset are durable.
     durable: Vec<(Moment, i64)>,
-    /// Where the log begins at the latest, since when.
+    /// The moments since which the log start is at most an offset.
     starts: Vec<(Moment, i64)>,
-    /// The epochs of records that anybody may have seen, since when.
+    /// The moments since which records of an epoch may have been seen.
     epochs: Vec<(Moment, i32)>,
-    /// The least epoch of what is appended.
+    /// The lowest epoch of new records.
     epoch_min: i32,
-    /// The sequence numbers that producers go on with.
+    /// The next sequence number of each producer.
     sequences: BTreeMap<i64, i32>,
-    /// Whether there are batches of which nobody got to know where they are: the partition was
-    /// deleted while they waited for a sync.
+    /// Whether batches have unknown offsets, because the partition was deleted while they waited
+    /// for a sync.
     has_unanswered: bool,
     pub(super) log: Option<Arc<PartitionLog>>,
 }
 
-/// A batch as it was sent, and where it is.
+/// A batch as it was sent, and its offsets.
 #[derive(Clone)]
 pub(super) struct Sent {
     place: Appended,
@@ -83,7 +83,7 @@ impl History {
         }
     }
 
-    /// What is known of it when the process ended at a moment; nothing if there cannot be anything.
+    /// Returns the state known at a moment when the process ended; `None` if it cannot exist.
     fn at(&self, moment: Moment) -> Option<History> {
         let since = |moment_of: Moment| if moment_of <= moment { 0 } else { NEVER };
         let first = |entry| vec![(0, entry)];
@@ -117,13 +117,13 @@ impl History {
         }
     }
 
-    /// The latest batch of a producer.
+    /// Returns the latest batch of a producer.
     pub(super) fn latest_of(&self, producer: i64) -> Option<&Sent> {
         let mut batches = self.batches.iter().rev();
         batches.find(|sent| sent.header().producer_id == producer)
     }
 
-    /// Compares what was found with what was promised at a moment.
+    /// Compares the log with the guarantees at a moment.
     fn check(&mut self, log: &Arc<PartitionLog>, moment: Moment, is_clean: bool) {
         let offsets = log.offsets();
         let (start, end) = (offsets.start, offsets.end);
@@ -152,8 +152,8 @@ impl History {
         self.log = Some(Arc::clone(log));
     }
 
-    /// Reads everything: batches that were sent, one behind the other, also by their times and
-    /// epochs.
+    /// Reads the whole log and expects consecutive sent batches. Looks them up by their timestamps
+    /// and epochs, too.
     fn read_all(&mut self, log: &PartitionLog) -> Vec<BatchHeader> {
         let offsets = log.offsets();
         let mut found: Vec<BatchHeader> = Vec::new();
@@ -197,7 +197,7 @@ impl History {
         for header in &found {
             let time = header.max_timestamp;
             let first = found.iter().find(|other| other.max_timestamp >= time);
-            // Which record of the batch is chance: their bytes are.
+            // The bytes of the records are random, so any record of the batch may match.
             let first =
                 first.map(|first| first.base_offset.max(offsets.start)..=first.last_offset());
             let at_time = log.offset_of_time(time).unwrap();
@@ -226,38 +226,38 @@ impl History {
 /// An answer, and when it came.
 type Answer = (Moment, u64, Vec<u8>, Acks, Result<Appended, AppendError>);
 
-/// How large batches are.
+/// The sizes of batches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum BatchShape {
     Any,
-    /// Two in a page, with as many records each.
+    /// Two batches per page, with the same number of records.
     Aligned,
 }
 
-/// A data folder in use, all on this thread, so that a seed determines the order of calls.
+/// A data folder used on this thread only, so that a seed determines the order of operations.
 pub(super) struct Session {
     root: PathBuf,
     flush: FlushPolicy,
     pub(super) random: Random,
     pub(super) shape: BatchShape,
     trace: Arc<Trace>,
-    /// Nothing while it is started again.
+    /// `None` during a restart.
     manager: Option<Arc<LogManager>>,
     has_threads: bool,
-    /// Answers to come.
+    /// The number of pending answers.
     waiting: usize,
     pub(super) histories: Vec<History>,
     answers: (Sender<Answer>, Receiver<Answer>),
 }
 
-/// What was done in a session.
+/// The record of a session.
 pub(super) struct Recorded {
     pub(super) operations: Vec<Operation>,
     histories: Vec<History>,
 }
 
 impl Recorded {
-    /// What is known when the process ended at a moment.
+    /// Returns the state known at a moment when the process ended.
     pub(super) fn at(&self, moment: Moment) -> Vec<History> {
         self.histories
             .iter()
@@ -288,7 +288,7 @@ fn opened(root: &std::path::Path, flush: FlushPolicy) -> (Arc<LogManager>, Vec<F
 }
 
 impl Session {
-    /// Opens what is in a folder, and checks it.
+    /// Opens a folder and checks its content.
     pub(super) fn open(
         root: PathBuf,
         flush: FlushPolicy,
@@ -314,13 +314,13 @@ impl Session {
         session
     }
 
-    /// Has the threads of the log do what is queued, up to a restart.
+    /// Lets the threads of the log do queued work, up to a restart.
     pub(super) fn start_threads(&mut self) {
         self.has_threads = true;
         self.manager().start().unwrap();
     }
 
-    /// Checks that a crash would leave the partitions as they are.
+    /// Checks that a crash would leave the partitions unchanged.
     pub(super) fn check_synced(&self, before: &Disk, random: &mut Random) {
         let mut disk = before.clone();
         disk.apply_all(&self.trace.operations());
@@ -338,7 +338,7 @@ impl Session {
         Arc::clone(self.manager.as_ref().unwrap())
     }
 
-    /// How many calls were made.
+    /// Returns the number of operations made.
     pub(super) fn now(&self) -> Moment {
         self.trace.len()
     }
@@ -379,7 +379,7 @@ impl Session {
         }
     }
 
-    /// Makes a partition.
+    /// Creates a partition.
     pub(super) fn create(&mut self, name: TopicPartition) {
         let id = format!("id-{}-{}", self.now(), self.random.next());
         let mut history = History::new(name.clone(), id.clone(), self.now());
@@ -398,17 +398,17 @@ impl Session {
         history.deleted.1 = self.trace.len();
     }
 
-    /// The partitions that are there.
+    /// Returns the existing partitions.
     pub(super) fn present(&self) -> Vec<usize> {
         let numbered = self.histories.iter().enumerate();
         let present = numbered.filter(|(_, history)| history.log.is_some());
         present.map(|(number, _)| number).collect()
     }
 
-    /// Queues a batch of a producer, or of none.
+    /// Queues a batch, with a producer or without.
     pub(super) fn send(&mut self, number: usize, producer: Option<i64>, acks: Acks) {
         let (count, size) = match self.shape {
-            // What is left of a page that was cut off can begin with a batch that would fit.
+            // The rest of a truncated page can start with a batch that would fit.
             BatchShape::Aligned => (2, 2048 - HEADER_BYTES),
             BatchShape::Any => match self.random.below(8) {
                 0 => (1, self.random.below(9000)),
@@ -452,7 +452,7 @@ impl Session {
         });
     }
 
-    /// Writes what is queued. Batches of one producer are sent one after another.
+    /// Writes queued batches. Batches of one producer are sent one after another.
     pub(super) fn write(&mut self) {
         if !self.has_threads {
             self.manager().threads.write_queued();
@@ -512,7 +512,7 @@ impl Session {
         }
     }
 
-    /// Sends the latest batch of each producer again: it is known, and is appended no more.
+    /// Sends the latest batch of each producer again. It must be a known duplicate.
     pub(super) fn send_again(&mut self, producers: [i64; 3]) {
         self.write();
         self.sync();
@@ -528,7 +528,7 @@ impl Session {
                 self.queue(number, again.bytes.clone(), Acks::All);
                 self.write();
                 self.sync();
-                // Had it been appended, there would be another batch.
+                // If it had been appended, there would be another batch.
                 assert_eq!(
                     log.offsets().end,
                     before.end,
@@ -540,7 +540,7 @@ impl Session {
         }
     }
 
-    /// Deletes the oldest segments of a partition beyond so many bytes.
+    /// Deletes the oldest segments of a partition that exceed this size.
     pub(super) fn retain(&mut self, number: usize, bytes: i64) {
         let (began, manager) = (self.now(), self.manager());
         let history = &mut self.histories[number];
@@ -575,12 +575,12 @@ impl Session {
         self.manager().tend(&mut Duration::from_secs(3600));
     }
 
-    /// Ends cleanly and starts again: everything is there, and nothing had to be repaired.
+    /// Ends cleanly and restarts: everything is present, and nothing needs a repair.
     pub(super) fn restart(&mut self) {
         self.write();
         self.sync();
         self.manager().close().unwrap();
-        // The lock of the folder is released first.
+        // The lock of the folder must be released first.
         self.manager = None;
         let now = self.now();
         for history in &mut self.histories {
@@ -600,7 +600,7 @@ impl Session {
         self.check(&found, now, true);
     }
 
-    /// Ends it as a crash does.
+    /// Ends the session as a crash does.
     pub(super) fn end(mut self) -> Recorded {
         self.write();
         self.sync();

@@ -1,7 +1,7 @@
-//! What holds for any bytes in a data folder: functions that panic where a promise is broken, for
-//! the tests below and for fuzzers (`fuzz/` in the repository).
+//! Properties that hold for any bytes in a data folder: functions that panic if one is violated,
+//! for the tests below and for fuzzers (`fuzz/` in the repository).
 //!
-//! This is no interface: it is a part of the crate in its tests, and with the feature `fuzz`.
+//! This is not a public interface: it is included in tests and with the feature `fuzz`.
 
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
@@ -18,7 +18,7 @@ use crate::{
     PartitionLog, TopicConfig,
 };
 
-/// Extensions of files of a partition. Those of batches come first.
+/// The extensions of the files of a partition. Those of batches come first.
 const EXTENSIONS: [&str; 11] = [
     "log",
     "log",
@@ -41,16 +41,16 @@ const CHECKPOINTS: [&str; 5] = [
     "t-0/partition.metadata",
 ];
 
-/// A file: what it is called, and what is in it.
+/// The name and the content of a file.
 type Named = (String, Vec<u8>);
 
-/// Whatever the files of a data folder are, a start makes a log of them or says what is wrong; what
-/// it serves are whole batches of these files, each behind the one before; and the next start finds
-/// the same, with what was appended meanwhile.
+/// For any files in a data folder, a start either opens a log or reports the error. The log serves
+/// whole batches of these files with rising offsets. The next start finds the same batches, and
+/// those appended meanwhile.
 ///
-/// The first byte says whether the end before was clean. Then there are files: one byte for the
-/// kind, one for the offset in the name, two for the length, and as many bytes. A kind from 128 on
-/// is made of its bytes: batches, four bytes for each, and snapshots, whose checksum is right.
+/// The first byte says whether the last end was clean. Files follow: one byte for the kind, one for
+/// the offset in the name, two for the length, and as many bytes. A kind from 128 on means that the
+/// content is made from the bytes: batches, four bytes each, and files with correct checksums.
 pub fn log_recovery(data: &[u8]) {
     let Some((flags, rest)) = data.split_first() else {
         return;
@@ -118,7 +118,7 @@ fn files(mut data: &[u8]) -> Vec<Named> {
     files
 }
 
-/// Batches that are right, or nearly.
+/// Makes valid and nearly valid batches.
 fn batches(data: &[u8], mut next: i64) -> Vec<u8> {
     let mut batches = Vec::new();
     for four in data.chunks_exact(4) {
@@ -144,7 +144,7 @@ fn batches(data: &[u8], mut next: i64) -> Vec<u8> {
     batches
 }
 
-/// A batch of `count` records with this base offset. Their content is none.
+/// Makes a batch of `count` empty records with this base offset.
 fn batch(count: i32, bytes: usize, base: i64, producer: i64, sequence: i32) -> Vec<u8> {
     let mut batch = vec![0; HEADER_BYTES + bytes];
     let length = (batch.len() - 12) as i32;
@@ -163,7 +163,7 @@ fn batch(count: i32, bytes: usize, base: i64, producer: i64, sequence: i32) -> V
     batch
 }
 
-/// A snapshot of these entries.
+/// Makes a snapshot of these entries.
 fn snapshot(entries: &[u8]) -> Vec<u8> {
     let count = (entries.len() / 46) as i32;
     let mut file = vec![0, 1, 0, 0, 0, 0];
@@ -196,11 +196,11 @@ fn started(folder: &Path) -> Option<(Arc<LogManager>, Arc<PartitionLog>)> {
     }
 }
 
-/// What consumers get.
+/// The batches that consumers get.
 struct Served {
     offsets: LogOffsets,
     batches: Vec<Vec<u8>>,
-    /// Whether it ended with an error: what was not looked through at the start is damaged.
+    /// Whether it ended with an error: data that the start did not scan is damaged.
     error: bool,
 }
 
@@ -252,7 +252,7 @@ fn holds(content: &[u8], batch: &[u8]) -> bool {
     content.windows(batch.len()).any(|part| part == batch)
 }
 
-/// A data folder, which is removed with it.
+/// A data folder that is removed on drop.
 struct PromisedFolder(PathBuf);
 
 impl PromisedFolder {
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// What fuzzers have found.
+    /// Inputs found by fuzzers.
     #[test]
     fn findings_stay_mended() {
         for data in [&b"\x00"[..], b"\x01\x80\x00\x00\x04\x00\x00\x00\x00"] {

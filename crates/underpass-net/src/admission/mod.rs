@@ -1,4 +1,4 @@
-//! Admits connections: reads the PROXY header, and checks the limits of the client.
+//! Admits connections: reads the PROXY header, and checks the client's limits.
 //!
 //! ```text
 //!  accepted ─► PROXY header? ─► a seat for the client? ─► the protocol
@@ -27,7 +27,7 @@ use crate::listen::address::PeerAddress;
 use crate::quota::client_table::ConnectionLimit;
 use crate::shutdown::ShutdownPhase;
 
-/// Why a connection is closed before the protocol sees it.
+/// The reason that a connection is closed before the protocol sees it.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Rejected {
     /// The client has reached its connection limit.
@@ -111,7 +111,7 @@ async fn check(connection: &mut Connection) -> Result<(), Rejected> {
     Ok(())
 }
 
-/// Many clients may share one connection of a proxy, or one address of this machine.
+/// Lifts the default limit for trusted proxies and loopback addresses, which many clients share.
 fn connection_limit(limits: &ConnectionLimits, client: IpAddr) -> ConnectionLimit {
     let is_apart = || client.to_canonical().is_loopback() || limits.proxy.trust(client);
     match limits.connections_per_client_max.is_none() && is_apart() {
@@ -120,7 +120,7 @@ fn connection_limit(limits: &ConnectionLimits, client: IpAddr) -> ConnectionLimi
     }
 }
 
-/// Whether a connection must begin with a PROXY header.
+/// Returns whether a connection must start with a PROXY header.
 fn is_header_due(proxies: &Proxies, peer: PeerAddress) -> Result<bool, Rejected> {
     let is_trusted = || match peer {
         PeerAddress::Tcp(peer) => proxies.trust(peer.ip()),

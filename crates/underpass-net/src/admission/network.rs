@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 use thiserror::Error;
 
-/// A network, an address, or all peers of Unix sockets: `10.0.0.0/8`, `::1`, `unix`.
+/// A network, an address, or all peers of Unix sockets, such as `10.0.0.0/8`, `::1` and `unix`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub enum Network {
@@ -23,7 +23,7 @@ pub enum Network {
 pub struct UnknownNetwork(String);
 
 impl Network {
-    /// Whether the network contains `address`. An IPv4-mapped IPv6 address counts as IPv4.
+    /// Returns whether the network contains `address`. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match self {
             Network::Ip(network) => network.contains(&address.to_canonical()),
@@ -47,7 +47,7 @@ impl FromStr for Network {
     }
 }
 
-/// A network of IPv4-mapped addresses as one of IPv4, since clients are known by their IPv4
+/// Converts a network of IPv4-mapped addresses to IPv4, since clients are identified by their IPv4
 /// addresses.
 fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(mapped) = network else {

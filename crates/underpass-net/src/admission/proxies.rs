@@ -1,4 +1,4 @@
-//! Which proxies are trusted to name the client of a connection or request.
+//! The proxies that are trusted to name the client of a connection or request.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::admission::network::Network;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Proxies {
-    /// The networks of the proxies. What other peers say about clients is ignored.
+    /// The networks of the proxies. Client addresses reported by other peers are ignored.
     pub trusted: Vec<Network>,
-    /// Whether connections begin with a header of the PROXY protocol.
+    /// Whether connections start with a PROXY protocol header.
     pub protocol: ProxyProtocol,
-    /// The timeout of that header. A proxy sends it at once, with the connection.
+    /// The timeout of that header. A proxy sends it immediately after connecting.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
     /// The request field in which the proxies name the client. Only one is trusted: a proxy
@@ -23,16 +23,16 @@ pub struct Proxies {
     pub forwarded: Forwarded,
 }
 
-/// Whether connections begin with a header of the PROXY protocol.
+/// Whether connections start with a PROXY protocol header.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProxyProtocol {
-    /// No connection does.
+    /// No connections.
     #[default]
     Off,
-    /// Connections from trusted networks do; others are served without a header.
+    /// Connections from trusted networks; others are served without a header.
     Trusted,
-    /// All connections do; connections from other networks are closed.
+    /// All connections; connections from other networks are closed.
     Required,
 }
 
@@ -40,7 +40,7 @@ pub enum ProxyProtocol {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarded {
-    /// None is trusted.
+    /// No field is trusted.
     #[default]
     Off,
     /// `Forwarded`, RFC 7239.
@@ -50,7 +50,7 @@ pub enum Forwarded {
 }
 
 impl Default for Proxies {
-    /// No proxies.
+    /// Returns an empty list of proxies.
     fn default() -> Proxies {
         Proxies {
             trusted: Vec::new(),
@@ -62,12 +62,12 @@ impl Default for Proxies {
 }
 
 impl Proxies {
-    /// Whether this peer is a trusted proxy.
+    /// Returns whether this peer is a trusted proxy.
     pub fn trust(&self, peer: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(peer))
     }
 
-    /// Whether peers of Unix sockets are trusted proxies.
+    /// Returns whether peers of Unix sockets are trusted proxies.
     pub fn trust_unix(&self) -> bool {
         self.trusted.contains(&Network::Unix)
     }

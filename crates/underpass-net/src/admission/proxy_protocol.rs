@@ -1,29 +1,29 @@
-//! The PROXY protocol of HAProxy, versions 1 and 2: the real client of a connection.
+//! The PROXY protocol of HAProxy, versions 1 and 2, which names the real client of a connection.
 //!
 //! ```text
 //!  1   PROXY TCP4 192.0.2.7 198.51.100.1 56324 443 CR LF             at most 107 bytes
 //!  2   signature 12 │ version, command 1 │ family 1 │ length 2 │ addresses │ additions (TLV)
 //! ```
 //!
-//! A pure function of all bytes received so far. It reads them from the front and stops as soon as
-//! it can decide, so the result does not depend on how they were split over reads.
+//! Parsing is a pure function of all bytes received so far. It stops at the first byte that decides
+//! the result, so the result does not depend on how reads split the bytes.
 //!
 //! Specification: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. Additions (TLVs)
-//! are skipped unread, a checksum among them included.
+//! are skipped unread, including checksums.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use crate::limits::PROXY_BYTES_MAX;
 
-/// What the first bytes of a connection are.
+/// The result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProxyHeaderParse {
-    /// The beginning of a header; more bytes are needed.
+    /// The start of a header; more bytes are needed.
     Partial,
     /// A header.
     Complete(ProxyHeader),
-    /// Not a header, and the reason. Further bytes cannot change that.
+    /// Not a header, with the reason. Further bytes cannot change that.
     Malformed(&'static str),
 }
 
@@ -45,7 +45,7 @@ pub enum ConnectionOrigin {
     Client(SocketAddr),
 }
 
-/// Parses the header that `input` begins with. Does not allocate.
+/// Parses the header at the start of `input`. Does not allocate.
 pub fn parse(input: &[u8]) -> ProxyHeaderParse {
     if input.len() < SIGNATURE.len() && SIGNATURE.starts_with(input) {
         return ProxyHeaderParse::Partial;
@@ -63,10 +63,10 @@ pub fn parse(input: &[u8]) -> ProxyHeaderParse {
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const PREFIX: &[u8] = b"PROXY ";
 
-/// A line of version 1 with its end: the specification's bound.
+/// The maximum length of a version 1 line with its CR LF, from the specification.
 const LINE_BYTES_MAX: usize = 107;
 
-/// Version 1.
+/// Parses version 1.
 fn line(input: &[u8]) -> ProxyHeaderParse {
     let within = &input[..input.len().min(LINE_BYTES_MAX)];
     let Some(feed) = within.iter().position(|&byte| byte == b'\n') else {
@@ -89,9 +89,9 @@ fn line(input: &[u8]) -> ProxyHeaderParse {
     }
 }
 
-/// What stands behind `PROXY `.
+/// Parses the part of a line after `PROXY `.
 fn origin(line: &[u8]) -> Option<ConnectionOrigin> {
-    // Whatever else is in the line is to be ignored, text or not.
+    //     // The specification says to ignore the rest of the line, text or not.
     if line.split(|&byte| byte == b' ').next() == Some(b"UNKNOWN") {
         return Some(ConnectionOrigin::Proxy);
     }
@@ -112,14 +112,14 @@ fn origin(line: &[u8]) -> Option<ConnectionOrigin> {
     Some(ConnectionOrigin::Client(SocketAddr::new(source, port)))
 }
 
-/// Digits without a sign or needless zeros.
+/// Parses digits without a sign or leading zeros.
 fn port(text: &str) -> Option<u16> {
     let is_plain = text == "0" || !text.starts_with('0');
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain && is_number)
 }
 
-/// Version 2, behind its signature.
+/// Parses version 2, after its signature.
 fn binary(input: &[u8]) -> ProxyHeaderParse {
     let Some(&version_and_command) = input.get(12) else {
         return ProxyHeaderParse::Partial;
@@ -159,11 +159,11 @@ fn binary(input: &[u8]) -> ProxyHeaderParse {
     ProxyHeaderParse::Complete(ProxyHeader { length, origin })
 }
 
-/// Signature, version and command, family, length.
+/// The length of signature, version and command, family, and length.
 const HEAD_BYTES: usize = 16;
 
-/// How many bytes addresses of a family have, if it is one of the specification's. Those of
-/// datagrams are read as `UNSPEC`, as it asks for where they are of no use.
+/// Returns the length of the addresses of a family, if the specification has it. Datagram families
+/// are read as `UNSPEC`, as the specification asks of receivers that cannot use them.
 fn addresses_bytes(family: u8) -> Option<usize> {
     match family {
         0x00 | 0x12 | 0x22 | 0x32 => Some(0),

@@ -1,4 +1,4 @@
-//! Every kind of header, at its borders, and in any pieces.
+//! Every kind of header, at its boundaries, and split at any byte.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn client(text: &str) -> ConnectionOrigin {
     ConnectionOrigin::Client(text.parse().unwrap())
 }
 
-/// A header of version 2 with these addresses and additions.
+/// Returns a version 2 header with these addresses and additions.
 fn second(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     let length = (rest.len() as u16).to_be_bytes();
     [SIGNATURE, &[command, family], &length, rest].concat()
@@ -194,7 +194,7 @@ fn wrong_headers_are_refused() {
     }
 }
 
-/// What a connection learns that gets one byte after the other.
+/// Parses `input` as it arrives byte by byte.
 fn byte_by_byte(input: &[u8]) -> ProxyHeaderParse {
     (0..=input.len())
         .map(|length| parse(&input[..length]))
@@ -202,7 +202,7 @@ fn byte_by_byte(input: &[u8]) -> ProxyHeaderParse {
         .unwrap_or(ProxyHeaderParse::Partial)
 }
 
-/// Right and wrong headers with some bytes changed, and what begins like one.
+/// Generates valid and malformed headers with some bytes changed, and input that starts like one.
 fn any_input() -> impl Strategy<Value = Vec<u8>> {
     let samples: Vec<Vec<u8>> = right()
         .into_iter()

@@ -24,14 +24,14 @@ use crate::listen::tcp::set_stream_options;
 use crate::shutdown::Shutdown;
 
 /// Opens connections of the same type as those that a server accepts. It belongs to one thread with
-/// a current-thread runtime of Tokio's that has I/O and time enabled.
+/// a current-thread Tokio runtime that has I/O and time enabled.
 #[derive(Clone)]
 pub struct Connector {
     worker: Rc<WorkerState>,
 }
 
 impl Connector {
-    /// A connector for a program that is no server. Asks the kernel what it can do, in a few calls.
+    /// Creates a connector outside a server. Probes the kernel's features with a few calls.
     pub fn new(policy: Policy, limits: &ConnectionLimits) -> Connector {
         Connector {
             worker: Rc::new(WorkerState::new(
@@ -44,15 +44,15 @@ impl Connector {
         }
     }
 
-    /// A connector of the worker that `connection` is on: what it opens ends with the server, and
-    /// is used in the task of that connection.
+    /// Creates a connector of the worker that `connection` is on: the connections it opens end with
+    /// the server, and are used in the task of that connection.
     pub fn of(connection: &Connection) -> Connector {
         Connector {
             worker: Rc::clone(connection.worker()),
         }
     }
 
-    /// Connects within `timeout`. Cancel safe: nothing is left of an attempt that is dropped.
+    /// Connects within `timeout`. Cancel safe: dropping it ends the attempt.
     ///
     /// # Errors
     /// `TimedOut`, `Stopped`; `Connect` with the reason, such as `ConnectionRefused`.
@@ -97,7 +97,7 @@ impl Connector {
             match connect(&socket, &address) {
                 Ok(()) => return Ok(Transport::plain(socket)),
                 Err(Errno::INPROGRESS) => break,
-                // unix(7): the queue of the listener is full, and nothing reports room in it.
+                // unix(7): the listener's queue is full, and no event reports room in it.
                 Err(Errno::AGAIN) => tokio::time::sleep(CONNECT_BACKOFF).await,
                 Err(errno) => return Err(errno.into()),
             }

@@ -1,4 +1,4 @@
-//! What has been received and not consumed yet, and frames of known length on their way in.
+//! Input that has been received but not consumed, and partly received frames of known length.
 
 use std::cell::RefCell;
 use std::mem;
@@ -6,7 +6,7 @@ use std::mem;
 use crate::limits::INPUT_BYTES_START;
 
 /// A buffer that is filled at its end and consumed at its front. It holds no memory while it is
-/// empty and lent, as while a large file is sent.
+/// empty and lent, for example while a large file is sent.
 #[derive(Default)]
 pub(crate) struct Input {
     buffer: Vec<u8>,
@@ -32,7 +32,7 @@ impl Input {
         self.taken = 0;
     }
 
-    /// The buffer with room to read into; the spare one of the worker if it has none.
+    /// Returns the buffer to read into; takes the worker's spare one if it has no memory.
     pub(crate) fn room(&mut self, spare: &RefCell<Vec<u8>>) -> &mut Vec<u8> {
         if self.buffer.capacity() == 0 {
             self.buffer = spare.take();
@@ -46,7 +46,7 @@ impl Input {
         &mut self.buffer
     }
 
-    /// Gives the memory to the next connection that reads, if the buffer is empty.
+    /// Returns the memory to the worker for the next connection that reads, if the buffer is empty.
     pub(crate) fn lend_to(&mut self, spare: &RefCell<Vec<u8>>) {
         if self.buffer.is_empty() && self.buffer.capacity() > 0 {
             let buffer = mem::take(&mut self.buffer);
@@ -57,24 +57,24 @@ impl Input {
     }
 }
 
-/// A frame of known length on its way in, in a buffer of its own. The length is the peer's word, so
-/// the buffer grows with what has arrived and never ahead of it by more than that.
+/// A partly received frame of known length, in a separate buffer. The peer chose the length, so the
+/// buffer grows with the bytes that have arrived, at most doubling.
 #[derive(Debug)]
 pub struct FrameBuffer {
-    /// Behind what has arrived there may be what was there before.
+    /// May have older bytes after those that have arrived.
     bytes: Vec<u8>,
     arrived: usize,
     length: usize,
 }
 
 impl FrameBuffer {
-    /// A frame of `length` bytes, none of which has arrived. Allocates nothing. The caller has
-    /// checked the length against the limit of its protocol.
+    /// Creates a frame of `length` bytes, none of which has arrived. Allocates nothing. The caller
+    /// has checked the length against the limit of its protocol.
     pub fn new(length: usize) -> FrameBuffer {
         FrameBuffer::in_buffer(Vec::new(), length)
     }
 
-    /// The same in a buffer of an earlier frame, whose content is overwritten.
+    /// Creates a frame in the buffer of an earlier one, whose content is overwritten.
     pub fn in_buffer(buffer: Vec<u8>, length: usize) -> FrameBuffer {
         FrameBuffer {
             bytes: buffer,
@@ -88,29 +88,29 @@ impl FrameBuffer {
         self.length += more;
     }
 
-    /// How many bytes have arrived.
+    /// Returns the number of bytes that have arrived.
     pub fn arrived(&self) -> usize {
         self.arrived
     }
 
-    /// How many bytes are missing.
+    /// Returns the number of bytes that are missing.
     pub fn missing(&self) -> usize {
         self.length - self.arrived
     }
 
-    /// What has arrived, the whole frame once nothing is [missing](FrameBuffer::missing).
+    /// Returns the bytes that have arrived: the whole frame if none is [missing](Self::missing).
     pub fn into_bytes(mut self) -> Vec<u8> {
         self.bytes.truncate(self.arrived);
         self.bytes
     }
 
-    /// The buffer, which begins with what has arrived.
+    /// Returns the buffer, which starts with the bytes that have arrived.
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The room behind what has arrived, up to the end of the frame, as far as what has arrived
-    /// vouches for it.
+    /// Returns initialized room after the bytes that have arrived, up to the end of the frame, as
+    /// far as those bytes let the buffer grow.
     pub(crate) fn written_room(&mut self) -> &mut [u8] {
         if self.bytes.len() == self.arrived {
             let more = self.vouched();
@@ -121,7 +121,7 @@ impl FrameBuffer {
         &mut self.bytes[self.arrived..end]
     }
 
-    /// The buffer, which ends behind what has arrived, with room for more.
+    /// Returns the buffer, truncated to the bytes that have arrived, with room for more.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         self.bytes.truncate(self.arrived);
         if self.bytes.len() == self.bytes.capacity() {
@@ -134,17 +134,17 @@ impl FrameBuffer {
         self.arrived.max(INPUT_BYTES_START).min(self.missing())
     }
 
-    /// `count` bytes have arrived in the room.
+    /// Counts `count` bytes of the room as arrived.
     pub(crate) fn advance(&mut self, count: usize) {
         self.arrived += count;
     }
 
-    /// All that is in the buffer has arrived.
+    /// Counts all bytes in the buffer as arrived.
     pub(crate) fn advance_to_end(&mut self) {
         self.arrived = self.bytes.len();
     }
 
-    /// Takes the beginning of `input`, as much as is missing, and returns how much that was.
+    /// Takes up to the missing number of bytes from the start of `input`; returns their number.
     pub(crate) fn take(&mut self, input: &[u8]) -> usize {
         let taken = &input[..input.len().min(self.missing())];
         let end = self.arrived + taken.len();
@@ -156,7 +156,7 @@ impl FrameBuffer {
         taken.len()
     }
 
-    /// Moves what has arrived beyond the end to `input`: records are opened as a whole.
+    /// Moves bytes past the end of the frame to `input`: TLS records are opened as a whole.
     pub(crate) fn leave_rest(&mut self, input: &mut Input) {
         if self.arrived > self.length {
             let rest = &self.bytes[self.length..self.arrived];

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  peer ──► fill ──► input() … consume()      the protocol reads heads and frames here
-//!  peer ──► receive_frame                     a frame of known length, in a buffer of its own
+//!  peer ──► receive_frame                     a frame of known length, in a separate buffer
 //!  peer ──► receive_file                      a body of known length, into a file
 //!  peer ◄── flush ◄── outbox().push(piece)    the mover sends them
 //!  another thread ──► WakeHandle ──► wait_for_wake
 //! ```
 //!
-//! Every wait ends: by what it waits for, by its deadline, or because the server stops.
+//! Every wait ends: with its event, at its deadline, or when the server stops.
 
 pub(crate) mod connector;
 pub(crate) mod input;
@@ -50,56 +50,56 @@ use crate::quota::rate_limiter::RateLimiters;
 use crate::shutdown::ShutdownPhase;
 use crate::tls::info::{SealedBy, TlsInfo};
 
-/// A connection that was accepted, or that this process has opened. Dropping it closes it.
+/// A connection that was accepted, or that this process opened. Dropping it closes it.
 pub struct Connection {
-    /// Boxed: a connection is moved often, and a task has room for each place that it is moved to.
+    /// Boxed: connections are moved often, and a task reserves memory for each place of a move.
     state: Box<ConnectionState>,
 }
 
 pub(crate) struct ConnectionState {
-    /// What is owed to the peer. None while it waits for a request, unless something is owed.
+    /// The data to send. None while it waits for a request, unless data is pending.
     outbox: Option<Box<Outbox>>,
-    /// How it is sent.
+    /// The state of sending it.
     sender: Sender,
-    /// The round of the send queue in which a response last began at once.
+    /// The round of the send queue in which a response last started without waiting.
     began_in: u32,
     pub(crate) transport: Transport,
     peer: PeerAddress,
     /// The client that a trusted proxy has named.
     client: Option<Box<PeerAddress>>,
     listener: Option<Rc<ListenerIdentity>>,
-    /// Where connections of a client are counted.
+    /// The count of the client's connections.
     permit: Option<ClientPermit>,
-    /// The rates that it shares with others, if any is limited.
+    /// The rates that it shares with other connections, if any is limited.
     rates: Option<RateLimiters>,
     input: Input,
     pub(crate) wait: BoundedWait,
     wake: Option<WakeHandle>,
-    /// Whether the peer takes the present answer fast enough, once that has taken some time.
+    /// Whether the peer takes the response fast enough, once that has taken some time.
     min_rate_monitor: Option<Box<MinRateMonitor>>,
     pub(crate) worker: Rc<WorkerState>,
 }
 
-/// What became of a read.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReadOutcome {
     /// There is more input than before.
     Bytes(Arrival),
-    /// The peer will send no more.
+    /// The peer has closed its side.
     End,
 }
 
 /// Whether a read had to wait for the event loop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Arrival {
-    /// It waited: what the event loop reported with it or before has woken its tasks first.
+    /// It waited: the events reported with it or before have woken their tasks first.
     Waited,
-    /// It found the bytes there: they may be younger than what the event loop has reported.
+    /// The bytes were there: they may be newer than the last events that the event loop reported.
     AtOnce,
 }
 
 impl Connection {
-    /// A connection that `listener` has accepted.
+    /// Creates a connection that `listener` has accepted.
     pub(crate) fn accepted(
         transport: Transport,
         peer: PeerAddress,
@@ -113,7 +113,7 @@ impl Connection {
         connection
     }
 
-    /// Has the calling task woken when its connection is to end. Call it once, first thing in the
+    /// Has the calling task woken when its connection is to end. Call it once, at the start of the
     /// task.
     pub(crate) async fn enter_task(&self) {
         if let Some(guard) = &self.state.wait.guard {
@@ -146,20 +146,20 @@ impl Connection {
         Connection { state }
     }
 
-    /// The address of the peer.
+    /// Returns the address of the peer.
     pub fn peer(&self) -> PeerAddress {
         self.state.peer
     }
 
-    /// The address of this machine that the peer has connected to; none of a Unix socket. One
+    /// Returns the address of this machine that the peer connected to; none for a Unix socket. One
     /// system call.
     pub fn local_address(&self) -> Option<SocketAddr> {
         let name = rustix::net::getsockname(&self.state.transport).ok()?;
         name.try_into().ok()
     }
 
-    /// The client of the connection: the peer, or the client that a trusted proxy has named by the
-    /// PROXY protocol.
+    /// Returns the client of the connection: the peer, or the client that a trusted proxy has named
+    /// by the PROXY protocol.
     pub fn client(&self) -> PeerAddress {
         self.state
             .client
@@ -172,7 +172,7 @@ impl Connection {
         self.state.client = Some(Box::new(client));
     }
 
-    /// What was agreed in the TLS handshake; none where the connection is not encrypted.
+    /// Returns the parameters of the TLS session; none if the connection is not encrypted.
     pub fn tls(&self) -> Option<&Rc<TlsInfo>> {
         self.state.transport.tls()
     }
@@ -181,23 +181,23 @@ impl Connection {
         &mut self.state
     }
 
-    /// What the connection shares with the others of its worker.
+    /// Returns the state that all connections of the worker share.
     pub(crate) fn worker(&self) -> &Rc<WorkerState> {
         &self.state.worker
     }
 
-    /// Counts the connection as one of its client, and limits its rate.
+    /// Counts the connection towards its client's limit, and limits its rate.
     pub(crate) fn set_quota(&mut self, permit: Option<ClientPermit>) {
         self.state.rates = self.state.worker.shared.rate_limiters(permit.as_ref());
         self.state.permit = permit;
     }
 
-    /// The listener that the connection came by; none for one that this process has opened.
+    /// Returns the listener that accepted the connection; none if this process opened it.
     pub fn listener(&self) -> Option<&ListenerIdentity> {
         self.state.listener.as_deref()
     }
 
-    /// Whether the limits of clients hold.
+    /// Returns whether the limits of clients apply.
     pub(crate) fn is_of_client(&self) -> bool {
         match self.listener() {
             Some(listener) => listener.access() == ListenerAccess::Clients,
@@ -205,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Input that has been received and not consumed yet.
+    /// Returns input that has been received and not consumed yet.
     pub fn input(&self) -> &[u8] {
         self.state.input.bytes()
     }
@@ -215,13 +215,13 @@ impl Connection {
         self.state.input.consume(count);
     }
 
-    /// What is owed to the peer. [`Connection::flush`] sends it.
+    /// Returns the outbox. [`Connection::flush`] sends it.
     pub fn outbox(&mut self) -> &mut Outbox {
         let state = &mut *self.state;
         state.worker.outbox_in(&mut state.outbox)
     }
 
-    /// The input to read, the outbox to answer into, and what may be reserved for the answer.
+    /// Returns the input, the outbox for the response, and the descriptors it may reserve.
     pub fn parts(&mut self) -> (&[u8], &mut Outbox, DescriptorRoom<'_>) {
         let state = &mut *self.state;
         let room = DescriptorRoom(&state.worker);
@@ -229,41 +229,41 @@ impl Connection {
         (state.input.bytes(), outbox, room)
     }
 
-    /// The phase of the worker. From [`ShutdownPhase::Retiring`] on this connection should end with
-    /// its answer.
+    /// Returns the phase of the worker. From [`ShutdownPhase::Retiring`] on this connection should
+    /// end after its response.
     pub fn phase(&self) -> ShutdownPhase {
         self.state.worker.connections.phase()
     }
 
-    /// The phase of the whole server: still `Running` where only the workers of an earlier
+    /// Returns the phase of the whole server: still `Running` if only the workers of an earlier
     /// configuration retire. Takes a lock that all workers share.
     pub fn server_phase(&self) -> ShutdownPhase {
         self.state.worker.shutdown.phase()
     }
 
-    /// Gives all following waits for the peer together `span`, counted from the first one that is
-    /// not over at once. [`flush`](Connection::flush) has deadlines of its own.
+    /// Gives all following waits for the peer together `span`, counted from the first one that has
+    /// to wait. [`flush`](Connection::flush) has separate deadlines.
     pub fn start_deadline(&mut self, span: Duration) {
         self.state.wait.start(span);
     }
 
-    /// Like [`start_deadline`](Connection::start_deadline) with the time a connection may be idle.
-    /// Until the next deadline is started it counts as idle: where others have no room it is
-    /// closed.
+    /// Like [`start_deadline`](Connection::start_deadline) with the idle timeout. Until the next
+    /// deadline is started the connection counts as idle, and may be closed to make room for
+    /// others.
     pub fn start_idle_deadline(&mut self) {
         let idle_timeout = self.state.worker.limits.idle_timeout;
         let wait = &mut self.state.wait;
         wait.start_evictable(idle_timeout, Awaited::Next);
     }
 
-    /// Like [`start_deadline`](Connection::start_deadline) for the rest of a request that has
-    /// begun: where others have no room the connection is closed after all idle ones.
+    /// Like [`start_deadline`](Connection::start_deadline) for the rest of a partly received
+    /// request: to make room for others, the connection is closed only after all idle ones.
     pub fn start_request_deadline(&mut self, span: Duration) {
         let wait = &mut self.state.wait;
         wait.start_evictable(span, Awaited::Rest);
     }
 
-    /// Reads once: what is there, or what comes first. Cancel safe.
+    /// Reads once, waiting for input if none is there. Cancel safe.
     ///
     /// # Errors
     /// `TimedOut`, `Stopped`, `Evicted`, `PeerGone`, `Read`; `InputFull` if nothing consumes the
@@ -276,8 +276,7 @@ impl Connection {
         if state.input.bytes().len() >= INPUT_BYTES_MAX {
             return Err(ConnectionError::InputFull);
         }
-        // A connection that waits has neither buffer nor outbox: they are the worker's until there
-        // is something to read.
+        // A waiting connection returns its buffer and outbox to the worker until input arrives.
         let mut arrival = Arrival::AtOnce;
         let read = poll_fn(|task| {
             let state = &mut *self.state;
@@ -296,7 +295,7 @@ impl Connection {
         let read = read.await;
         let state = &mut *self.state;
         let read = match read {
-            // Its request may have arrived, and the event loop not have heard of it.
+            // Its request may have arrived without the event loop having reported it.
             Err(ConnectionError::Evicted) => {
                 arrival = Arrival::AtOnce;
                 let room = state.input.room(&state.worker.spare_input);
@@ -317,15 +316,15 @@ impl Connection {
         }
     }
 
-    /// A handle by which any thread wakes this connection from
-    /// [`wait_for_wake`](Connection::wait_for_wake).
+    /// Returns a handle that wakes this connection from
+    /// [`wait_for_wake`](Connection::wait_for_wake), on any thread.
     pub fn wake_handle(&mut self) -> WakeHandle {
         self.state.wake.get_or_insert_default().clone()
     }
 
-    /// Waits until the connection is woken by its [`WakeHandle`]; returns at once if that was
-    /// called since the last wait. The deadline is the one that
-    /// [`start_deadline`](Connection::start_deadline) has set. Input that comes meanwhile waits.
+    /// Waits until the connection is woken by its [`WakeHandle`]; returns immediately if it was
+    /// woken since the last wait. The deadline is the one set by
+    /// [`start_deadline`](Connection::start_deadline). Input that arrives meanwhile is not read.
     /// Cancel safe.
     ///
     /// # Errors
@@ -343,9 +342,9 @@ impl Connection {
             .await?
     }
 
-    /// Waits for `work` that the peer has asked for, unless the peer closes its side meanwhile. A
-    /// peer that only half-closes counts as gone too: the two look the same until something is
-    /// sent. Bytes that it sends wait. There is no deadline. Cancel safe, as far as `work` is.
+    /// Waits for `work` on behalf of the peer, unless the peer closes its side meanwhile. A peer
+    /// that half-closes counts as gone too: the two look the same until data is sent. Input stays
+    /// unread. It has no deadline. Cancel safe if `work` is.
     ///
     /// # Errors
     /// `PeerGone`, `Stopped`; `work` is dropped.
@@ -363,9 +362,9 @@ impl Connection {
         .await
     }
 
-    /// Makes room after a file could not be opened for want of descriptors: closes idle pipes and
-    /// the longest idle connection, or waits a moment where there is none. Until it is answered,
-    /// new connections do not take the room. Returns how many connections are closed.
+    /// Makes room after opening a file failed with too many open files: closes idle pipes and the
+    /// longest idle connection, or waits a moment if it finds none. New connections do not take
+    /// that room until this request is served. Returns the number of connections closed.
     pub async fn free_descriptors(&self) -> u64 {
         let worker = &*self.state.worker;
         worker.connections.record_shortage();
@@ -373,14 +372,14 @@ impl Connection {
         let evicted = worker.connections.evict(CLIENTS);
         match evicted {
             0 => tokio::time::sleep(ACCEPT_BACKOFF).await,
-            // It is closed when its task has run.
+            // The connection closes once its task has run.
             _ => tokio::task::yield_now().await,
         }
         evicted
     }
 
-    /// How the first range that is owed is going to leave, if its head becomes so much `longer`:
-    /// for those who debug. A few system calls.
+    /// Predicts how the first pending range will be sent, if its head grows by `longer` bytes. For
+    /// debugging; makes a few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let (worker, state) = (&*self.state.worker, &*self.state);
         let means = (&worker.kernel, &worker.policy);
@@ -390,16 +389,15 @@ impl Connection {
             .forecast(&state.sender, outbox, means, longer)
     }
 
-    /// Who is going to encrypt what is owed next; nothing where TLS is not spoken.
+    /// Returns where the next pending data will be encrypted; none without TLS.
     pub fn sealed_by(&self) -> Option<SealedBy> {
         let outbox = self.state.outbox.as_deref()?;
         self.state.transport.sealed_by(outbox)
     }
 
-    /// Half-closes, so that the peer sees the end of what it got, and reads what it still sends, a
-    /// bounded amount for a bounded time, which begins again as long as the peer reads what it was
-    /// sent. Closing with unread input would send a reset, which can destroy the last answer on its
-    /// way.
+    /// Half-closes, so that the peer sees the end of the stream, and reads what it still sends, up
+    /// to a number of bytes and a timeout, which restarts as long as the peer reads the response.
+    /// Closing with unread input would send a reset, which can destroy a response in flight.
     pub async fn close(mut self) {
         self.state
             .wait
@@ -427,15 +425,15 @@ impl Connection {
         }
     }
 
-    /// Has the kernel give up what the peer takes too slowly once this is closed and not counted.
+    /// Limits the time that the kernel keeps unacknowledged data after the connection is closed.
     pub fn limit_undelivered(&self) {
         let limits = &self.state.worker.limits;
         let millis = limits.stall_timeout.as_millis().min(i32::MAX as u128);
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&self.state.transport, millis as u32);
     }
 
-    /// Whether the peer has acknowledged more since this was asked before, at the minimum rate if
-    /// there is one, and not yet all.
+    /// Returns whether data is outstanding and the peer has acknowledged more since the last call,
+    /// at the minimum rate if there is one.
     fn is_read_on(&self, acknowledged: &mut Option<u64>) -> bool {
         match tcp::reached(&self.state.transport) {
             Ok(reached) if reached.outstanding == Outstanding::Something => {
@@ -449,7 +447,7 @@ impl Connection {
         }
     }
 
-    /// Shuts down our side, as soon as the socket takes what has to be said before.
+    /// Shuts down our side, once the socket accepts any closing message of TLS.
     async fn shutdown(&mut self) -> io::Result<()> {
         let state = &mut *self.state;
         while let Err(error) = state.transport.shutdown() {
@@ -467,17 +465,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes at once what the peer has no interest in any more. The end of an encrypted connection
-    /// is announced, as far as the socket takes it: the peer distinguishes that from a truncation.
+    /// Closes immediately; for peers that want no more. Announces the end of an encrypted
+    /// connection if the socket accepts it, so that the peer can distinguish it from a truncation.
     pub fn end(self) {
         if self.tls().is_some() {
             let _ = self.state.transport.shutdown();
         }
     }
 
-    /// Resets the connection: the peer must not take what it got for complete.
+    /// Resets the connection, so that the peer does not take its data for complete.
     pub fn abort(self) {
-        // Where even this fails the connection is gone already.
+        // If even this fails the connection is gone already.
         let _ = self.state.transport.set_reset();
     }
 }
@@ -487,8 +485,8 @@ async fn unless_closed<F: Future>(
     transport: &Transport,
     work: F,
 ) -> Result<F::Output, ConnectionError> {
-    // It may be readable all the time. Out-of-band data, which nobody sends, wakes for the end of
-    // reading as well, and for nothing else.
+    // The socket may be readable all the time. Interest in out-of-band data, which is not used,
+    // also wakes for the end of reading, and for nothing else.
     let closed = async {
         loop {
             match transport.readiness(Interest::PRIORITY).await {

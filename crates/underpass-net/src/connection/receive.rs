@@ -1,5 +1,5 @@
-//! Receiving what has a known length: a frame into a buffer of its own, a body into a file, without
-//! passing user space where the kernel can.
+//! Receives data of known length: frames into buffers, bodies into files, bypassing user space
+//! where the kernel can.
 
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -17,12 +17,12 @@ use crate::error::ConnectionError;
 use crate::quota::min_rate::MinRateMonitor;
 
 impl Connection {
-    /// Receives the rest of a frame: what is in the input first, the others directly. The deadline
-    /// is the one that [`start_deadline`](Connection::start_deadline) has set. Cancel safe: `frame`
-    /// keeps what has arrived, and another call goes on.
+    /// Receives the rest of a frame: first from the input, then directly. The deadline is the one
+    /// set by [`start_deadline`](Connection::start_deadline). Cancel safe: `frame` keeps the bytes
+    /// that have arrived, and another call continues.
     ///
     /// # Errors
-    /// `TimedOut`, `Stopped`, `PeerGone` (also where the peer ends its side before the frame is
+    /// `TimedOut`, `Stopped`, `PeerGone` (also if the peer ends its side before the frame is
     /// complete), `Read`.
     pub async fn receive_frame(
         &mut self,
@@ -50,38 +50,45 @@ impl Connection {
         Ok(())
     }
 
-    /// A receiver of a body of `length` bytes into `file`, from `offset` on. What of the body is in
-    /// the input already is written to the file at once and consumed.
+    /// Creates a receiver of a body of `length` bytes into `file`, starting at `offset`. It takes
+    /// over the part of the body that is in the input.
     ///
     /// # Errors
-    /// `Move` where the file cannot be written.
-    pub fn file_receiver<F: AsFd>(
+    /// `Move` if the file is not suitable, or descriptors are short.
+    pub fn file_receiver(
         &mut self,
-        file: F,
+        file: impl AsFd,
         offset: u64,
         length: u64,
-    ) -> Result<FileReceiver<F>, ConnectionError> {
-        let input = self.state.input.bytes();
-        let receiver = FileReceiver::after(input, file, offset, length);
-        let receiver = receiver.map_err(ConnectionError::Move)?;
-        // No more than the input has, which is memory.
-        let consumed = usize::try_from(receiver.account().bytes()).unwrap_or(input.len());
+    ) -> Result<FileReceiver, ConnectionError> {
+        let receiver = FileReceiver::new(file, offset, length);
+        let mut receiver = receiver.map_err(|errno| ConnectionError::Move(errno.into()))?;
+        let consumed = receiver.push(self.state.input.bytes());
         self.state.input.consume(consumed);
         Ok(receiver)
     }
 
-    /// Receives the rest of a body, in turns that let other connections go on. A peer that sends
-    /// nothing for `stall_timeout`, or less than `rate_min`, is given up. Writing to the file may
-    /// block the worker for as long as the kernel throttles writers. Cancel safe: `body` knows what
-    /// the file has, and another call goes on. Syncing and closing the file, which may report a
-    /// lost write (close(2)), are the caller's.
+    /// Waits until a file has everything that its receiver has taken, after a call of
+    /// [`receive_file`](Connection::receive_file) was dropped.
     ///
     /// # Errors
-    /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone` (also where the peer ends its side before the
-    /// body is complete), `Move`. What arrived is in the file, and `body` has its account.
-    pub async fn receive_file<F: AsFd>(
+    /// `Move` if the file cannot be written.
+    pub async fn settle_file(&self, body: &mut FileReceiver) -> Result<(), ConnectionError> {
+        let settled = body.flush(&self.state.worker.kernel).await;
+        settled.map_err(ConnectionError::Move)
+    }
+
+    /// Receives the rest of a body, in turns between which other connections run. A peer that sends
+    /// nothing for `stall_timeout`, or less than `rate_min`, is given up. Another thread writes to
+    /// the file. Cancel safe: `body` records what the file has, and another call continues. The
+    /// caller syncs and closes the file, which may report a lost write (close(2)).
+    ///
+    /// # Errors
+    /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone` (also if the peer ends its side before the body
+    /// is complete), `Move`. The received part is in the file, and `body` has its account.
+    pub async fn receive_file(
         &mut self,
-        body: &mut FileReceiver<F>,
+        body: &mut FileReceiver,
         while_draining: WhileDraining,
     ) -> Result<(), ConnectionError> {
         let (worker, transport) = (&*self.state.worker, &self.state.transport);
@@ -101,6 +108,8 @@ impl Connection {
             }
             match turned {
                 Ok(turned) => turned.map(drop).map_err(receive_error)?,
+                // The peer is not to blame for a slow disk.
+                Err(ConnectionError::TimedOut) if body.is_writing() => rate.last = Instant::now(),
                 Err(ConnectionError::TimedOut) => {}
                 Err(error) => return Err(error),
             }
@@ -110,10 +119,10 @@ impl Connection {
     }
 }
 
-/// Whether the peer sends fast enough.
+/// The check that the peer sends fast enough.
 struct InboundRate {
     stall_timeout: Duration,
-    /// When something came.
+    /// The time at which bytes last arrived.
     last: Instant,
     monitor: Option<MinRateMonitor>,
     received: u64,
@@ -130,7 +139,7 @@ impl InboundRate {
         }
     }
 
-    /// How long until the peer has to be looked at.
+    /// Returns the time until the next check of the peer.
     fn until_due(&self) -> Duration {
         let left = self.stall_timeout.saturating_sub(self.last.elapsed());
         let monitor = self.monitor.as_ref();

@@ -1,4 +1,4 @@
-//! Sending what the outbox of a connection owes: turns, within rates.
+//! Sends the outbox of a connection, in turns, within rates.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,21 +21,21 @@ use crate::quota::rate_limiter::Reservation;
 use crate::shutdown::ShutdownPhase;
 
 impl Connection {
-    /// The connection ends at once when what is owed is flushed: its last packet waits for that.
+    /// Declares that the connection ends after the flush: the last packet has the stream's end.
     pub fn end_follows(&mut self) {
-        // The end of TLS is a message of its own.
+        // The end of TLS is a separate message.
         if self.tls().is_none() {
             self.state.sender.end_follows();
         }
     }
 
-    /// Sends everything that the outbox owes, in turns, and lets other connections go on between
-    /// two of them. The deadline counts from the last turn that moved something. After a
-    /// cancellation what was sent stays sent, and the outbox holds the rest.
+    /// Sends the whole outbox, in turns between which other connections run. The deadline counts
+    /// from the last turn that moved something. If cancelled, sent data stays sent, and the outbox
+    /// holds the rest.
     ///
     /// # Errors
-    /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone`, `Move`. The peer has got a part of what was
-    /// owed, and the connection is of no further use.
+    /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone`, `Move`. The peer may have received a part, and
+    /// the connection cannot be used any more.
     pub async fn flush(&mut self) -> Result<(), ConnectionError> {
         let is_small = |piece: &Piece| !matches!(piece, Piece::Range(_));
         if self.state.rates.is_none() && self.outbox().pieces().all(is_small) {
@@ -46,7 +46,7 @@ impl Connection {
         }
         let state = &mut *self.state;
         state.input.lend_to(&state.worker.spare_input);
-        // Boxed: only what has to wait needs room, and most connections wait for a request.
+        // Boxed: only a flush that waits needs the memory, and most connections are idle.
         Box::pin(self.flush_owed()).await
     }
 
@@ -64,8 +64,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reserves bytes of the client's rate and of the rate of all, where they are limited, and
-    /// waits for their time. Returns how many.
+    /// Reserves bytes of the client's rate and of the overall rate, where they are limited, and
+    /// waits until they may be sent. Returns their number.
     async fn await_reservation(
         &mut self,
         reservation: Reservation,
@@ -103,8 +103,8 @@ impl Connection {
         Ok(Some(bytes))
     }
 
-    /// Sends one turn, at most what is `reserved` where a rate is limited. The reservation of a
-    /// peer that takes nothing is refunded, and what it takes later is charged then.
+    /// Sends one turn, at most the `reserved` bytes if a rate is limited. A reservation of a peer
+    /// that accepts nothing is refunded, and later bytes are charged when they are sent.
     async fn turn(
         &mut self,
         number: Reservation,
@@ -128,7 +128,7 @@ impl Connection {
             let waits = Cell::new(false);
             let mut turn = pin!(queue.pass(bytes, begins, &waits, turn));
             let stall_timeout = worker.limits.stall_timeout;
-            // The first time soon, to know later whether the peer has taken something.
+            // The first check is early, as a baseline for whether the peer acknowledges data.
             let (mut left, mut acknowledged) = (stall_timeout / 16, None);
             loop {
                 let span = until_rate_check(worker, state.min_rate_monitor.as_deref()).min(left);
@@ -148,7 +148,7 @@ impl Connection {
                 }
                 let monitor = &mut state.min_rate_monitor;
                 if waits.get() {
-                    // The others take their time, not the peer.
+                    // Other connections use this time, not the peer.
                     if let Some(monitor) = monitor {
                         monitor.exclude(span);
                     }
@@ -183,8 +183,8 @@ impl Connection {
     }
 }
 
-/// What a turn of so many bytes counts as in the send queue, and what of it begins without a place
-/// there: nothing but the wait for a socket that is full, which will take about as much again.
+/// Returns the bytes that a turn counts as in the send queue, and those that start without a place
+/// in it: 0 after a full socket, which will accept about as much again.
 fn share_of_round(bytes: u64, may_begin: bool, filled_by: Option<u64>) -> (u64, Option<u64>) {
     match filled_by {
         Some(taken) => (taken.max(QUEUED_BYTES_MIN).min(bytes), Some(0)),
@@ -192,17 +192,17 @@ fn share_of_round(bytes: u64, may_begin: bool, filled_by: Option<u64>) -> (u64, 
     }
 }
 
-/// Whether a peer has acknowledged nothing since it was last looked at. A full socket takes more
+/// Returns whether a peer has acknowledged nothing since the last call. A full socket accepts more
 /// only once about a third of its buffer is free, while a slow peer acknowledges all the time.
 fn has_stalled(transport: &Transport, acknowledged: &mut Option<u64>) -> bool {
-    // Where it is no TCP connection, the kernel does not know.
+    // The kernel only knows this of TCP connections.
     let now = tcp::reached(transport).map_or(0, |reached| reached.acknowledged);
     acknowledged
         .replace(now)
         .is_some_and(|before| now <= before)
 }
 
-/// How long until the rate of a peer is checked; for ever where it needn't be.
+/// Returns the time until the next check of a peer's rate; `MAX` without a minimum rate.
 fn until_rate_check(worker: &WorkerState, monitor: Option<&MinRateMonitor>) -> Duration {
     match (worker.min_rate, monitor) {
         (None, _) => Duration::MAX,
@@ -211,8 +211,8 @@ fn until_rate_check(worker: &WorkerState, monitor: Option<&MinRateMonitor>) -> D
     }
 }
 
-/// Checks at the end of a window whether a peer takes the minimum rate. Of an answer that has not
-/// been checked yet, `passed` is known to have passed.
+/// Checks at the end of a window whether a peer takes the minimum rate. `passed` is the time that
+/// the first check of a response counts from.
 fn check_min_rate(
     worker: &WorkerState,
     transport: &Transport,
@@ -228,7 +228,7 @@ fn check_min_rate(
     if monitor.until_due(now) > Duration::ZERO {
         return Ok(());
     }
-    // Where it is no TCP connection, the kernel does not know.
+    // The kernel only knows this of TCP connections.
     tcp::reached(transport).map_or(Ok(()), |reached| monitor.judge(reached, now))
 }
 

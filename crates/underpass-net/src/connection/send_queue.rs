@@ -1,4 +1,4 @@
-//! Bounds what connections are sent before the event loop looks for new events.
+//! Bounds the bytes sent to connections before the event loop polls for new events.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,25 +12,25 @@ use tokio::task::yield_now;
 
 use crate::limits::ROUND_BYTES;
 
-/// What large responses share of one round of an event loop, first come, first served. When it is
-/// used up, the event loop looks for new events: requests that have come are answered before the
-/// next round. The first turn of a response doesn't wait, once per connection and round; a round
-/// lets at least as many bytes out of the queue as have gone in first turns. A connection that
-/// waits for room in its socket is not in the queue.
+/// The share of large responses in one round of an event loop, first come, first served. When it is
+/// used up, the event loop polls for new events: requests that have arrived are served before the
+/// next round. The first turn of a response does not wait, once per connection and round; a round
+/// lets at least as many bytes out of the queue as first turns have sent. A connection that waits
+/// for room in its socket is not in the queue.
 #[derive(Default)]
 pub(crate) struct SendQueue {
-    /// Of the present round.
+    /// The number of the current round.
     number: Cell<u32>,
-    /// Bytes that may still be sent in it.
+    /// Bytes that may still be sent in this round.
     left: Cell<u64>,
-    /// Bytes of first turns in it.
+    /// Bytes of first turns in this round.
     begun: Cell<u64>,
     queue: RefCell<VecDeque<QueuedSender>>,
-    /// How many have been let in from the queue, ever.
+    /// The number of senders admitted from the queue so far.
     admitted: Cell<u64>,
     used_up: Notify,
-    /// Whether [`renew`](SendQueue::renew) runs. Otherwise, as for connections of a program that is
-    /// no server, a sender only yields before each turn.
+    /// Whether [`renew`](SendQueue::renew) runs. Otherwise, as for connections of a client program,
+    /// a sender only yields before each turn.
     is_renewed: Cell<bool>,
 }
 
@@ -40,15 +40,15 @@ struct QueuedSender {
 }
 
 impl SendQueue {
-    /// Whether a first turn need not wait. `last` is the round in which the connection had one.
+    /// Returns whether a first turn need not wait. `last` is the round of the previous first turn.
     pub(crate) fn may_begin(&self, last: &mut u32) -> bool {
         self.queue.borrow().is_empty() || replace(last, self.number.get()) != self.number.get()
     }
 
-    /// Lets `work` go on, whenever it is woken, once so many bytes may be sent. Where it `begins`
-    /// it is polled at once and sends so many bytes then, none if it only begins to wait. `waits`
-    /// is set if it was in the queue before this poll: a timer that wakes the task only brings it
-    /// there. Cancelling wastes a place.
+    /// Polls `work` each time it is woken, once `bytes` may be sent. With `begins`, the first poll
+    /// does not wait and sends that many bytes, 0 if it only starts to wait. `waits` is set if the
+    /// task was queued before this poll: a timer that wakes it only polls the queue. Cancelling
+    /// wastes a place.
     pub(crate) async fn pass<F: Future>(
         &self,
         bytes: u64,
@@ -72,7 +72,7 @@ impl SendQueue {
         .await
     }
 
-    /// Ready once so many bytes may be sent. `place` is that in the queue, once there is one.
+    /// Ready once `bytes` may be sent. `place` is the place in the queue, if any.
     fn poll_enter(&self, task: &Context<'_>, place: &mut Option<u64>, bytes: u64) -> Poll<()> {
         let mut queue = self.queue.borrow_mut();
         let number = match *place {
@@ -103,7 +103,7 @@ impl SendQueue {
         }
     }
 
-    /// Begins the next round whenever one is used up and the event loop has looked for events.
+    /// Starts the next round whenever one is used up and the event loop has polled for events.
     pub(crate) async fn renew(&self) {
         self.is_renewed.set(true);
         loop {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Runs `test` beside the task that renews a round.
+    /// Runs `test` concurrently with the task that renews rounds.
     fn beside_renewal<F: Future>(test: impl FnOnce(Rc<SendQueue>) -> F) -> F::Output {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.build_local(LocalOptions::default()).unwrap();
@@ -186,7 +186,7 @@ mod tests {
                     let least = *sent.iter().min().unwrap();
                     (sent.iter().sum(), least, *sent.iter().max().unwrap())
                 };
-                // The first one has the first round alone.
+                // The first sender has the first round alone.
                 assert!(now - before <= 4, "{} turns in a round", now - before);
                 assert!(
                     most - least <= 4,
@@ -250,7 +250,7 @@ mod tests {
             let begun = queue.begun.get();
             assert!(poll().await.is_pending());
             assert_eq!((polls.get(), queue.begun.get()), (1, begun));
-            // There is room: now it takes a place.
+            // The socket has room again: now it takes a place.
             assert!(poll().await.is_pending());
             assert_eq!(polls.get(), 1);
             while poll().await.is_pending() {

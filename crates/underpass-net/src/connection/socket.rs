@@ -16,8 +16,8 @@ use underpass::drive::tokio::Stream;
 /// A descriptor that is registered with the event loop.
 pub type Registered = AsyncFd<Rc<OwnedFd>>;
 
-/// Registers a non-blocking descriptor with the event loop. Other owners may go on using it; it is
-/// closed only after deregistration.
+/// Registers a non-blocking descriptor with the event loop. Other owners may continue to use it; it
+/// is closed only after deregistration.
 ///
 /// # Errors
 /// Errors of `epoll_ctl`; `EPERM` for descriptors that are always ready, such as regular files.
@@ -30,16 +30,16 @@ pub fn register(descriptor: &Rc<OwnedFd>, interest: Interest) -> io::Result<Regi
     AsyncFd::with_interest(Rc::clone(descriptor), interest)
 }
 
-/// A connection. The event loop hears of it when it has to wait for the first time, and of its
-/// wish to send only when the socket has been full: who asks at once, takes the answer at once and
-/// is not asked again costs no registration, and hardly anybody is woken for room to send.
+/// A socket of a connection. It is registered with the event loop when it first has to wait, and
+/// for writing only when it has been full: a client that sends its request and reads the response
+/// without delay costs no registration, and few tasks are woken for room to send.
 pub(crate) struct PlainSocket {
-    /// Stands before the descriptor, so that it leaves the event loop before it is closed.
+    /// Declared before the descriptor, so that it leaves the event loop before it is closed.
     registration: RefCell<Option<Registration>>,
     descriptor: Rc<OwnedFd>,
 }
 
-/// What the event loop knows.
+/// The registration with the event loop.
 struct Registration {
     interest: Interest,
     registered: Rc<Registered>,
@@ -59,14 +59,14 @@ impl PlainSocket {
         }
     }
 
-    /// The registration, if it covers `interest`.
+    /// Returns the registration, if it covers `interest`.
     fn known(&self, interest: Interest) -> Option<Rc<Registered>> {
         let known = self.registration.borrow();
         let known = known.as_ref().filter(|known| known.covers(interest))?;
         Some(Rc::clone(&known.registered))
     }
 
-    /// The same, registered now if necessary.
+    /// Returns the registration, made now if necessary.
     fn registered(&self, interest: Interest) -> io::Result<Rc<Registered>> {
         if let Some(known) = self.known(interest) {
             return Ok(known);
@@ -75,7 +75,7 @@ impl PlainSocket {
             true => Interest::READABLE | Interest::WRITABLE,
             false => Interest::READABLE,
         };
-        // A descriptor can be registered once.
+        // A descriptor can be registered only once.
         self.registration.take();
         let registered = Rc::new(register(&self.descriptor, interest)?);
         self.registration.replace(Some(Registration {
@@ -85,20 +85,20 @@ impl PlainSocket {
         Ok(registered)
     }
 
-    /// Forgets what the event loop knows: the next call is made whatever that was, and the first
-    /// that would block registers anew. Nothing waits now.
+    /// Removes the registration: the next call is made without consulting it, and the first one
+    /// that would block registers again. Not called while a task waits.
     pub(crate) fn deregister(&self) {
         self.registration.take();
     }
 
-    /// Waits until there may be something of `interest`.
+    /// Waits until the socket may be ready for `interest`.
     pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
         let registered = self.registered(interest)?;
         let ready = registered.ready(interest).await?.ready();
         Ok(ready)
     }
 
-    /// Reads once, behind what is in `room`.
+    /// Reads once, appending to `room`.
     pub(crate) fn poll_read(
         &self,
         task: &mut Context<'_>,
@@ -108,7 +108,7 @@ impl PlainSocket {
         self.poll_receive(task, free, || self.receive(room))
     }
 
-    /// The same into memory that has been written to before.
+    /// Reads once, into initialized memory.
     pub(crate) fn poll_read_into(
         &self,
         task: &mut Context<'_>,
@@ -137,7 +137,7 @@ impl PlainSocket {
             let Ok(read) = readable.try_io(|_| receive()) else {
                 continue;
             };
-            // A short read has emptied the socket; what arrives later is another event.
+            // A short read has emptied the socket; later data is another event.
             if matches!(read, Ok(bytes) if 0 < bytes && bytes < free) {
                 readable.clear_ready();
             }
@@ -145,7 +145,7 @@ impl PlainSocket {
         }
     }
 
-    /// Reads once at once, behind what is in `room`.
+    /// Reads once without waiting, appending to `room`.
     pub(crate) fn receive(&self, room: &mut Vec<u8>) -> io::Result<usize> {
         let (read, _) = recv(&self.descriptor, spare_capacity(room), RecvFlags::empty())?;
         Ok(read)
@@ -165,7 +165,7 @@ impl Stream for PlainSocket {
 
     async fn ready(&self, interest: Interest) -> io::Result<()> {
         let registered = self.registered(interest)?;
-        // Not by its futures, for which every connection that is being sent something has room.
+        // Not its futures, which would take memory in every connection that is sent something.
         match interest.is_writable() {
             true => poll_fn(|task| registered.poll_write_ready(task).map_ok(drop)).await,
             false => poll_fn(|task| registered.poll_read_ready(task).map_ok(drop)).await,
@@ -178,7 +178,7 @@ impl Stream for PlainSocket {
             None => {
                 let result = call();
                 if matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-                    // It knows of no readiness then. Where it refuses, `ready` says so.
+                    // It has no readiness then. If registering fails, `ready` reports it.
                     let _ = self.registered(interest);
                 }
                 result

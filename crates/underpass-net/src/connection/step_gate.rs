@@ -1,12 +1,12 @@
-//! Spreads work that takes long over the rounds of an event loop.
+//! Spreads long work over the rounds of an event loop.
 
 use std::future::Future;
 
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
-/// Lets one step after the other run, and everything else that can go on between two of them: a
-/// flood of handshakes takes turns with the responses of other connections.
+/// Runs one step at a time, and lets other tasks run between two of them: a flood of handshakes
+/// takes turns with the responses of other connections.
 pub(crate) struct StepGate(Semaphore);
 
 impl Default for StepGate {
@@ -16,12 +16,12 @@ impl Default for StepGate {
 }
 
 impl StepGate {
-    /// Runs a step when it is its turn. Cancelling lets the next one run.
+    /// Runs a step when its turn comes. Cancelling lets the next one run.
     pub(crate) async fn pass<T>(&self, step: impl Future<Output = T>) -> T {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let permit = self.0.acquire().await;
         let made = step.await;
-        // The next step waits until the event loop has been around once.
+        // The next step waits until the event loop has completed a round.
         yield_now().await;
         drop(permit);
         made
@@ -44,7 +44,7 @@ mod tests {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.build_local(LocalOptions::default()).unwrap();
         let (gate, steps) = (Rc::new(StepGate::default()), Rc::new(Cell::new(0)));
-        // How many steps had been made at each turn of the transfer.
+        // The number of completed steps at each turn of the transfer.
         let turns = Rc::new(RefCell::new(Vec::new()));
         runtime.block_on(async {
             let handshake = |_| {

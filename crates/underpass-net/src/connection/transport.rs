@@ -1,4 +1,4 @@
-//! What is spoken directly on the socket of a connection: the one place where plain and encrypted
+//! The layer between the socket and the protocol: the one place where plain and encrypted
 //! connections differ.
 
 use std::io;
@@ -20,22 +20,22 @@ use crate::limits::SEALED_COST;
 use crate::tls::info::{SealedBy, TlsInfo};
 use crate::tls::session::TlsSession;
 
-/// The socket of a connection and what is spoken directly on it.
+/// The socket of a connection and the layer on it.
 pub(crate) struct Transport {
     socket: PlainSocket,
     layer: Layer,
 }
 
-/// What is spoken directly on the socket, below the protocol.
+/// The layer on the socket, below the protocol.
 enum Layer {
-    /// Nothing: the bytes are those of the protocol.
+    /// None: the bytes are those of the protocol.
     Plain,
     /// TLS, in user space.
     Tls(Box<TlsSession>),
 }
 
 impl Transport {
-    /// A connection whose bytes are those of the protocol.
+    /// Creates a transport without a layer.
     pub(crate) fn plain(socket: OwnedFd) -> Transport {
         Transport {
             socket: PlainSocket::new(socket),
@@ -47,12 +47,12 @@ impl Transport {
         &self.socket
     }
 
-    /// Speaks TLS from now on.
+    /// Switches to TLS.
     pub(crate) fn secure(&mut self, session: Box<TlsSession>) {
         self.layer = Layer::Tls(session);
     }
 
-    /// What was agreed in the handshake, where TLS is spoken.
+    /// Returns the parameters of the TLS session, if there is one.
     pub(crate) fn tls(&self) -> Option<&Rc<TlsInfo>> {
         match &self.layer {
             Layer::Plain => None,
@@ -60,7 +60,7 @@ impl Transport {
         }
     }
 
-    /// Reads once, behind what is in `room`.
+    /// Reads once, appending to `room`.
     pub(crate) fn poll_read(
         &self,
         task: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl Transport {
         }
     }
 
-    /// The same at once, whatever the event loop knows.
+    /// Reads once without waiting, whatever readiness the event loop has recorded.
     pub(crate) fn read_now(&self, room: &mut Vec<u8>) -> io::Result<usize> {
         match &self.layer {
             Layer::Plain => self.socket.receive(room),
@@ -132,8 +132,8 @@ impl Transport {
         }
     }
 
-    /// How many plain bytes cost as much as what the socket took in the latest turn, if that left
-    /// it full.
+    /// Returns how many plain bytes cost as much as the bytes the socket took in the latest turn,
+    /// if that left it full.
     pub(crate) fn filled_by(&self, sender: &Sender) -> Option<u64> {
         let taken = sender.filled_by()?;
         match &self.layer {
@@ -143,19 +143,19 @@ impl Transport {
     }
 
     /// Receives one turn of a body into a file. Cancel safe.
-    pub(crate) async fn receive<F: AsFd>(
+    pub(crate) async fn receive(
         &self,
-        body: &mut FileReceiver<F>,
+        body: &mut FileReceiver,
         kernel: &Kernel,
         bytes_max: u64,
     ) -> Result<Turn, underpass::Error> {
         match &self.layer {
             Layer::Plain => body.turn(&self.socket, kernel, bytes_max).await,
-            Layer::Tls(session) => session.receive(&self.socket, body, bytes_max).await,
+            Layer::Tls(session) => session.receive(&self.socket, body, kernel, bytes_max).await,
         }
     }
 
-    /// Who is going to encrypt what an outbox owes next.
+    /// Returns where the next data of an outbox will be encrypted.
     pub(crate) fn sealed_by(&self, outbox: &Outbox) -> Option<SealedBy> {
         match (&self.layer, outbox) {
             (Layer::Plain, _) => None,
@@ -163,7 +163,7 @@ impl Transport {
         }
     }
 
-    /// How the first range of an outbox is going to leave, if its head becomes so much `longer`.
+    /// Predicts how the first range of an outbox will be sent, if its head grows by `longer` bytes.
     pub(crate) fn forecast(
         &self,
         sender: &Sender,
@@ -197,7 +197,7 @@ impl Transport {
         Ok(sockopt::set_socket_linger(self, Some(Duration::ZERO))?)
     }
 
-    /// Waits until there may be something of `interest`.
+    /// Waits until the socket may be ready for `interest`.
     pub(crate) async fn readiness(&self, interest: Interest) -> io::Result<Ready> {
         self.socket.readiness(interest).await
     }

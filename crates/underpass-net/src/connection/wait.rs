@@ -1,10 +1,10 @@
-//! Waits that end: by what they wait for, by the deadline, or because the server stops.
+//! Bounded waits: they end with their event, at their deadline, or when the server stops.
 //!
-//! A request that is answered at once must not pay for a timer. So starting a deadline only stores
-//! its span; the clock is read when a wait is pending for the first time; and the runtime's timer
-//! is moved only if the new deadline lies *before* the one it is armed for. If it lies after it,
-//! the timer fires early once and is armed again. A connection that waits for a request has no
-//! timer: its set wakes it.
+//! A request that is served immediately must not pay for a timer. So starting a deadline only
+//! stores its span; the clock is read when a wait is first pending; and the runtime's timer is
+//! reset only if the new deadline is *before* the one it is armed for. If it is later, the timer
+//! fires early once and is armed again. A connection that waits for a request has no timer: its set
+//! wakes it.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -20,12 +20,12 @@ use crate::error::ConnectionError;
 use crate::limits::FIRST_REQUEST_TIMEOUT;
 use crate::shutdown::ShutdownPhase;
 
-/// Whether a wait goes on while the server drains.
+/// Whether a wait continues while the server drains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WhileDraining {
     /// It ends as soon as the server drains: nothing is in progress.
     Ends,
-    /// It goes on while the server drains, and ends when the server stops at once.
+    /// It continues while the server drains, and ends when the server stops immediately.
     Continues,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum PeerActivity {
     Received,
 }
 
-/// What bounds the waits of a connection.
+/// The bounds of a connection's waits.
 pub(crate) struct BoundedWait {
     span: Duration,
     due: Option<Instant>,
@@ -44,9 +44,9 @@ pub(crate) struct BoundedWait {
     pub(crate) activity: PeerActivity,
     /// None for a connection that this process has opened.
     pub(crate) guard: Option<ConnectionGuard>,
-    /// None where the connection may not be evicted.
+    /// None if the connection may not be evicted.
     awaited: Option<Awaited>,
-    /// Whether its set knows that it may be.
+    /// Whether the connection's set has marked it as evictable.
     is_evictable: bool,
 }
 
@@ -63,7 +63,7 @@ impl BoundedWait {
         }
     }
 
-    /// The waits of a connection of a set.
+    /// Creates the waits of a connection in a set.
     pub(crate) fn of(guard: ConnectionGuard, span: Duration) -> BoundedWait {
         BoundedWait {
             guard: Some(guard),
@@ -71,7 +71,7 @@ impl BoundedWait {
         }
     }
 
-    /// Restarts the deadline: `span` counts from the next wait on.
+    /// Restarts the deadline: `span` counts from the next wait.
     pub(crate) fn start(&mut self, span: Duration) {
         self.span = span;
         self.due = None;
@@ -79,8 +79,8 @@ impl BoundedWait {
         self.set_busy();
     }
 
-    /// The same for waits in which the connection may be evicted. It waits for `awaited`, or for
-    /// its first request where nothing was received.
+    /// Restarts the deadline, and lets the connection be evicted while it waits for `awaited`, or
+    /// for its first request if nothing was received.
     pub(crate) fn start_evictable(&mut self, span: Duration, awaited: Awaited) {
         self.start(span);
         self.awaited = Some(match self.activity {
@@ -105,8 +105,8 @@ impl BoundedWait {
         poll_fn(poll).await
     }
 
-    /// Ready when `poll` is, or when the wait is to end before. Neither clock nor timer is touched
-    /// if it is ready at once.
+    /// Ready when `poll` is, or when the wait ends before. Uses neither clock nor timer if it is
+    /// ready immediately.
     pub(crate) fn poll_until<T>(
         &mut self,
         task: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl BoundedWait {
         Poll::Ready(ended)
     }
 
-    /// Ready when the wait is to end: by the phase, by its deadline, or to make room for another
+    /// Ready when the wait must end: by the phase, at its deadline, or to make room for another
     /// connection.
     fn poll_end(
         &mut self,
@@ -138,7 +138,7 @@ impl BoundedWait {
             | (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::Received) => {
                 return Poll::Ready(ConnectionError::Stopped);
             }
-            // It may have connected, and even sent its request, before the stop.
+            // The peer may have connected, and even sent its request, before the stop.
             (ShutdownPhase::Draining, WhileDraining::Ends, PeerActivity::NothingReceived) => {
                 self.cut(FIRST_REQUEST_TIMEOUT);
             }
@@ -197,19 +197,19 @@ impl BoundedWait {
     }
 }
 
-/// Wakes one connection from any thread: an append wakes the long polls that wait for it. Clones
-/// wake the same connection. It may outlive the connection; waking it then does nothing.
+/// Wakes one connection from any thread, for example to end long polls after an append. Clones wake
+/// the same connection. It may outlive the connection; waking it then does nothing.
 #[derive(Clone, Debug, Default)]
 pub struct WakeHandle(Arc<Notify>);
 
 impl WakeHandle {
-    /// Wakes the connection where it waits, or lets its next wait end at once. Several calls before
-    /// the connection looks are one wake-up. Does not block.
+    /// Wakes the connection if it waits, or lets its next wait end immediately. Several calls
+    /// before the connection runs are one wake-up. Does not block.
     pub fn wake(&self) {
         self.0.notify_one();
     }
 
-    /// Waits for a wake-up, and takes it. Cancel safe.
+    /// Waits for a wake-up and consumes it. Cancel safe.
     pub(crate) async fn woken(&self) {
         self.0.notified().await;
     }

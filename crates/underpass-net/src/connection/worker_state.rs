@@ -1,15 +1,15 @@
 //! The state that all connections of a worker share, and the set of these connections.
 //!
-//! A connection looks at the phase whenever it is polled anyway: one load, nothing to register and
-//! nothing to wake on the path of a request. When the phase changes, every connection is woken
-//! once, so that those that wait see it.
+//! A connection checks the phase whenever it is polled: one load, with no registration and no
+//! wake-up per request. When the phase changes, every connection is woken once, so that waiting
+//! ones see it.
 //!
-//! Connections are counted in groups, each with a maximum of its own: group 0 has the connections
-//! of clients, the others those of administrative listeners. In a group that is full, connections
-//! that wait for a request are closed to make room for new ones: first silent ones, then the
-//! longest idle, then those that have sent only a part of a request.
+//! Connections are counted in groups, each with a separate maximum: group 0 has the connections of
+//! clients, the others those of administrative listeners. In a full group, connections that wait
+//! for a request are closed to make room for new ones: first silent ones, then the longest idle,
+//! then those that have sent only a part of a request.
 //!
-//! The set knows until when they may wait, and one task wakes all whose time is over: a timer for
+//! The set knows the deadlines of their waits, and one task wakes all overdue ones: a timer for
 //! each would take more memory than the rest of its wait.
 
 use std::cell::{Cell, RefCell};
@@ -39,7 +39,7 @@ use crate::quota::client_table::{ClientTable, PerClientLimits};
 use crate::quota::min_rate::MinRate;
 use crate::shutdown::{Shutdown, ShutdownPhase};
 
-/// What every connection of a worker uses and none owns.
+/// The state that all connections of a worker share.
 pub(crate) struct WorkerState {
     pub(crate) limits: ConnectionLimits,
     /// The minimum rate of `limits`.
@@ -47,31 +47,31 @@ pub(crate) struct WorkerState {
     pub(crate) connections: ConnectionSet,
     pub(crate) kernel: Kernel,
     pub(crate) policy: Policy,
-    /// What large responses take turns at.
+    /// The queue in which large responses take turns.
     pub(crate) send_queue: SendQueue,
-    /// What the next connection reads into.
+    /// The buffer that the next connection reads into.
     pub(crate) spare_input: RefCell<Vec<u8>>,
-    /// What the next connection that owes something owes it by.
+    /// The outbox for the next connection that sends.
     spare_outbox: Cell<Option<Box<Outbox>>>,
-    /// What is about to be encrypted.
+    /// A buffer for data that is about to be encrypted.
     pub(crate) plaintext: RefCell<Vec<u8>>,
-    /// What handshakes take turns at.
+    /// The gate at which handshakes take turns.
     pub(crate) handshakes: StepGate,
-    /// What the next connection seals into.
+    /// The buffer that the next connection encrypts into.
     pub(crate) sealed: RefCell<Vec<u8>>,
-    /// So many bytes more are sealed record by record, on all connections.
+    /// Bytes left to encrypt record by record, over all connections.
     pub(crate) sealed_caution: Cell<u64>,
     pub(crate) shared: Arc<SharedQuotas>,
     /// Shared with other workers where a limit is configured.
     pub(crate) clients: Arc<ClientTable>,
-    /// Of the server that the worker belongs to.
+    /// The shutdown of the worker's server.
     pub(crate) shutdown: Shutdown,
-    /// Connections that are not admitted are logged once per burst.
+    /// Throttles the log of rejected connections to one line per burst.
     pub(crate) rejections: LogThrottle,
 }
 
 impl WorkerState {
-    /// The state of a worker without connections. Asks the kernel what it can do, in a few calls.
+    /// Creates the state of a worker without connections. Probes the kernel with a few calls.
     pub(crate) fn new(
         limits: ConnectionLimits,
         policy: Policy,
@@ -105,7 +105,7 @@ impl WorkerState {
         }
     }
 
-    /// The outbox in its place, where it is put if there is none.
+    /// Returns the outbox in `place`, which is filled if it is empty.
     pub(crate) fn outbox_in<'p>(&self, place: &'p mut Option<Box<Outbox>>) -> &'p mut Outbox {
         place.get_or_insert_with(|| {
             self.spare_outbox.take().unwrap_or_else(|| {
@@ -115,14 +115,14 @@ impl WorkerState {
         })
     }
 
-    /// Takes an outbox from its place for the next connection, unless it is of use there.
+    /// Takes an unused outbox from `place` for the next connection.
     pub(crate) fn take_back(&self, place: &mut Option<Box<Outbox>>) {
         if let Some(outbox) = place.take_if(|outbox| outbox.is_unused()) {
             self.spare_outbox.set(Some(outbox));
         }
     }
 
-    /// What a connection may send, or receive, in one turn.
+    /// Returns the bytes that a connection may send, or receive, in one turn.
     pub(crate) fn turn_bytes(&self) -> u64 {
         let connections = self.connections.len().max(1);
         (TURNS_BYTES / connections as u64).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX)
@@ -133,21 +133,21 @@ pub(crate) struct ConnectionSet {
     phase: Cell<ShutdownPhase>,
     entries: RefCell<Slab<ConnectionEntry>>,
     groups: Vec<ConnectionGroup>,
-    /// What the worker may have open: two for each connection of a client, and what is reserved.
+    /// The maximum number of descriptors: two for each client connection, and the reserved ones.
     descriptors_max: usize,
     reserved: Cell<usize>,
-    /// While descriptors are short, until then.
+    /// The time until which descriptors count as short.
     short_until: Cell<Option<Instant>>,
-    /// When the waits that are over are looked for next, at the latest.
+    /// The latest time of the next check for overdue waits.
     next_look: Cell<Option<Instant>>,
-    /// Notified when that is earlier than it was.
+    /// Notified when `next_look` becomes earlier.
     sooner: Notify,
     /// Notified whenever a connection ends. Only the worker's own loop waits for it.
     ended: Notify,
 }
 
 struct ConnectionEntry {
-    /// Of the connection's task; nobody's before that has been polled.
+    /// The waker of the connection's task; a no-op before its first poll.
     waker: Waker,
     group: usize,
     evictability: Evictability,
@@ -156,15 +156,15 @@ struct ConnectionEntry {
 /// Whether a connection may be closed to make room for another one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Evictability {
-    /// It may not.
+    /// It may not be closed.
     Busy,
-    /// It may: it waits.
+    /// It may be closed: it waits.
     Waits {
         awaited: Awaited,
         since: Instant,
         due: Instant,
     },
-    /// It is to be closed.
+    /// It is being closed.
     Evicted,
 }
 
@@ -197,15 +197,15 @@ pub struct DescriptorReservation {
     count: usize,
 }
 
-/// What a worker has left to reserve.
+/// The descriptors that a worker can still reserve.
 #[derive(Clone, Copy)]
 pub struct DescriptorRoom<'w>(pub(crate) &'w Rc<WorkerState>);
 
-/// The group of clients' connections.
+/// The group of client connections.
 pub(crate) const CLIENTS: usize = 0;
 
 impl ConnectionSet {
-    /// An empty set; `maxima` are those of the groups.
+    /// Creates an empty set; `maxima` are those of the groups.
     pub(crate) fn new(
         maxima: impl IntoIterator<Item = usize>,
         descriptors_max: usize,
@@ -231,12 +231,12 @@ impl ConnectionSet {
         self.phase.get()
     }
 
-    /// How many there are, of all groups.
+    /// Returns the number of connections in all groups.
     pub(crate) fn len(&self) -> usize {
         self.entries.borrow().len()
     }
 
-    /// Whether a group may have one more.
+    /// Returns whether a group has room for another connection.
     pub(crate) fn has_room(&self, group: usize) -> bool {
         let (count, max) = (self.groups[group].count.get(), self.groups[group].max);
         let taken = count.saturating_add(1).saturating_mul(2);
@@ -247,19 +247,19 @@ impl ConnectionSet {
         count < max && is_left
     }
 
-    /// Whether every group may have one more.
+    /// Returns whether every group has room for another connection.
     pub(crate) fn all_have_room(&self) -> bool {
         (0..self.groups.len()).all(|group| self.has_room(group))
     }
 
-    /// Records that a call has failed for want of descriptors: somebody else holds some, or the
-    /// limit was lowered.
+    /// Records that a call failed for lack of descriptors: other code holds some, or the limit was
+    /// lowered.
     pub(crate) fn record_shortage(&self) {
         self.short_until.set(Some(Instant::now() + SHORTAGE_KEPT));
     }
 
-    /// Whether descriptors are short, so that a connection is accepted only if one more can be
-    /// served.
+    /// Returns whether descriptors are short, so that a connection is accepted only if one more can
+    /// be served.
     pub(crate) fn is_short(&self) -> bool {
         let is_over = |until: &Instant| *until <= Instant::now();
         if self.short_until.get().as_ref().is_some_and(is_over) {
@@ -276,8 +276,8 @@ impl ConnectionSet {
         }
     }
 
-    /// Closes connections of a group that wait for a request, the longest waiting ones, and returns
-    /// how many: none where none waits, or while earlier ones are being closed. They end soon.
+    /// Closes the connections of a group that have waited longest for a request, and returns their
+    /// number: 0 if none waits, or while earlier ones are being closed. They end soon.
     pub(crate) fn evict(&self, group: usize) -> u64 {
         let (now, mut entries) = (Instant::now(), self.entries.borrow_mut());
         let grace = Duration::from_millis(self.groups[group].max as u64);
@@ -307,7 +307,7 @@ impl ConnectionSet {
         waiting.len() as u64
     }
 
-    /// Wakes connections that have waited for a request as long as they may. Never returns.
+    /// Wakes connections whose wait for a request is overdue. Never returns.
     pub(crate) async fn wake_overdue(&self) {
         loop {
             let sooner = self.sooner.notified();
@@ -322,7 +322,7 @@ impl ConnectionSet {
         }
     }
 
-    /// Wakes those that are overdue, and returns when to look again.
+    /// Wakes overdue connections, and returns the time of the next check.
     fn look(&self) -> Option<Instant> {
         let (now, entries) = (Instant::now(), self.entries.borrow());
         let mut next: Option<Instant> = None;
@@ -337,7 +337,7 @@ impl ConnectionSet {
         next.map(|next| next.max(now + LOOK_INTERVAL_MIN))
     }
 
-    /// Waits until a connection ends, or returns at once if one ended since the last wait.
+    /// Waits until a connection ends; returns immediately if one ended since the last wait.
     pub(crate) async fn one_ended(&self) {
         self.ended.notified().await;
     }
@@ -347,18 +347,18 @@ impl ConnectionSet {
         self.until(|| self.has_room(group)).await;
     }
 
-    /// Waits until there are no connections in a group.
+    /// Waits until a group has no connections.
     pub(crate) async fn none_in(&self, group: usize) {
         self.until(|| self.groups[group].count.get() == 0).await;
     }
 
-    /// Waits until there are no connections at all.
+    /// Waits until no group has connections.
     pub(crate) async fn none(&self) {
         self.until(|| self.len() == 0).await;
     }
 
-    /// Looks again whenever the task wakes: another part of the worker's loop may have taken the
-    /// notification.
+    /// Checks again whenever the task wakes: another part of the worker's loop may have consumed
+    /// the notification.
     async fn until(&self, is_so: impl Fn() -> bool) {
         let mut ended = pin!(self.ended.notified());
         poll_fn(|task| {
@@ -387,8 +387,7 @@ impl ConnectionGuard {
     }
 
     /// Has the calling task woken when the phase changes, and when the connection is evicted. Call
-    /// it once, first thing in the connection's task: what wakes that task wakes everything it
-    /// awaits.
+    /// it once, at the start of the connection's task: waking that task polls everything it awaits.
     pub(crate) async fn register_waker(&self) {
         poll_fn(|task| {
             self.with_entry(|entry| entry.waker = task.waker().clone());
@@ -397,7 +396,7 @@ impl ConnectionGuard {
         .await;
     }
 
-    /// Declares that the connection may be closed from now on, and is to be woken when it is `due`.
+    /// Declares that the connection may be closed from now on, and must be woken when it is `due`.
     pub(crate) fn set_waiting(&self, awaited: Awaited, since: Instant, due: Instant) {
         self.with_entry(|entry| {
             if entry.evictability != Evictability::Evicted {
@@ -430,8 +429,8 @@ impl ConnectionGuard {
 }
 
 impl DescriptorRoom<'_> {
-    /// Reserves so many, unless less than half of the worker's descriptors were left for other
-    /// connections.
+    /// Reserves `count` descriptors, unless that leaves less than half of the worker's descriptors
+    /// for other connections.
     pub fn reserve(self, count: usize) -> Option<DescriptorReservation> {
         let set = &self.0.connections;
         let (reserved, connections) = (set.reserved.get(), set.groups[CLIENTS].count.get());

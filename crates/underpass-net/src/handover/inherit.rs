@@ -33,13 +33,13 @@ pub struct Inherited {
 /// An open file that a process passes to its successor, which may not be able to open it.
 #[derive(Debug)]
 pub struct HandedFile {
-    /// A name that both processes know it by.
+    /// The name under which both processes know it.
     pub name: String,
     /// The descriptor.
     pub file: OwnedFd,
 }
 
-/// The process that this one succeeds. It continues until [`Server::take_over_from`] is called; if
+/// The predecessor of this process. It continues until [`Server::take_over_from`] is called; if
 /// this is dropped before, it does not end.
 ///
 /// [`Server::take_over_from`]: crate::Server::take_over_from
@@ -51,7 +51,7 @@ pub struct Predecessor {
 
 impl Inherited {
     /// Takes the sockets that the environment announces. Call it once, before other threads are
-    /// started: it removes variables that concern this process only.
+    /// started: it removes the environment variables that announce them.
     ///
     /// # Errors
     /// [`Error::Inherited`]: a descriptor is not a listening socket, or the predecessor has ended.
@@ -80,7 +80,7 @@ impl Inherited {
         self.file.take()
     }
 
-    /// What acceptors of TLS share, with the keys of the predecessor's tickets.
+    /// Returns the shared state of TLS acceptors, with the keys of the predecessor's tickets.
     pub fn tls(&self) -> Arc<TlsShared> {
         Arc::clone(&self.tls)
     }
@@ -93,9 +93,9 @@ impl Predecessor {
             .map_err(|error| unusable("the earlier process", error))
     }
 
-    /// Reports that this process does not take over, and why. The predecessor goes on.
+    /// Reports why this process does not take over. The predecessor continues.
     pub fn report_failure(self, why: &str) {
-        // If it is gone the report concerns nobody.
+        // If the predecessor is gone, the report is not needed.
         let _ = self.peer_process.send(&format!("{FAILED}{why}"), &[]);
     }
 }
@@ -119,7 +119,7 @@ fn of_service_manager() -> Result<Inherited, Error> {
     let mut names = names.split(':');
     let mut passed = ListenFd::from_env();
     let activated = (0..count).map(|number| {
-        // Where a socket has no name, sd_listen_fds_with_names(3) calls it so.
+        // The name of unnamed sockets in sd_listen_fds_with_names(3).
         let name = names
             .next()
             .filter(|name| !name.is_empty())
@@ -144,7 +144,7 @@ fn of_service_manager() -> Result<Inherited, Error> {
 fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
     let failed = |error: io::Error| unusable("the earlier process", error);
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
-    // A chroot may lack it; the end of a pipe that nobody writes to reads as empty, too.
+    // A chroot may lack it; a pipe without a writer reads as empty, too.
     let null = File::open("/dev/null").map(OwnedFd::from);
     let null = null.or_else(|_| io::pipe().map(|(read, _write)| read.into()));
     rustix::stdio::dup2_stdin(null.map_err(failed)?).map_err(|errno| failed(errno.into()))?;
@@ -190,7 +190,7 @@ fn of_predecessor() -> Result<(Inherited, HandoverSocket), Error> {
     Err(failed(io::Error::other("too many sockets")))
 }
 
-/// Sockets of one address come one after another, those for clients first.
+/// Adds a socket. Sockets of one address come in sequence, those for clients first.
 fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Error> {
     let mut access = ListenerAccess::Clients;
     if let Some(last) = all.last_mut().filter(|last| last.identity.at == at) {
@@ -199,15 +199,15 @@ fn add(all: &mut Vec<Listener>, at: ListenAt, socket: OwnedFd) -> Result<(), Err
             last.sockets.push(socket);
             return Ok(());
         }
-        // Both have a port that the kernel has chosen.
+        // Both have a port chosen by the kernel.
         access = ListenerAccess::Operators { connections_max: 0 };
     }
     let file = match &at {
         ListenAt::Unix { path, .. } => {
             let file = match SocketFile::of(path) {
-                // Nobody connects to a socket without its file: another one is opened.
+                // Nobody can connect to a socket without its file: a new one is opened.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                // This user may not look there, and could not remove the file either.
+                // This user may not access the path, and could not remove the file either.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
                 file => Some(file.map_err(|error| unusable(&at.to_string(), error))?),
             };

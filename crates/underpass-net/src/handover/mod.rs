@@ -1,5 +1,5 @@
-//! Listening sockets that are passed between processes: from a service manager, from a predecessor,
-//! and to a successor.
+//! Passing of listening sockets between processes: from a service manager, from a predecessor, and
+//! to a successor.
 
 pub(crate) mod inherit;
 pub(crate) mod socket;

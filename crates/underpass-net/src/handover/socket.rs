@@ -1,18 +1,18 @@
-//! The messages between a server and its successor: over a `SOCK_SEQPACKET` socket, a line of text
-//! and at most two descriptors each.
+//! The messages between a server and its successor: over a `SOCK_SEQPACKET` socket, each a line of
+//! text and at most two descriptors.
 //!
 //! ```text
-//!  old ──► "socket 127.0.0.1:8080" + descriptor     as many as there are
-//!      ──► "activated NAME" + descriptor            what the service manager had passed
+//!  old ──► "socket 127.0.0.1:8080" + descriptor     for each socket
+//!      ──► "activated NAME" + descriptor            a socket from the service manager
 //!      ──► "tickets KEYS" + descriptor              the keys of TLS tickets; the descriptor is one
-//!                                                   of those above, as older versions want one
-//!      ──► "file NAME" + the same + descriptor      an open file; older versions look at the first
+//!                                                   of those above, as older versions need one
+//!      ──► "file NAME" + the same + descriptor      an open file; older versions use the first
 //!      ──► "end"
-//!  new ──► "ready", or "failed" and why
+//!  new ──► "ready", or "failed" and the reason
 //! ```
 //!
-//! Descriptors are passed as messages (`SCM_RIGHTS`, unix(7)), not inherited by number: nothing is
-//! inherited by accident. The two processes may be different versions; this format must not change.
+//! Descriptors are passed as messages (`SCM_RIGHTS`, unix(7)), so that none is inherited by
+//! accident. The two processes may be different versions; this format must not change.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -38,7 +38,7 @@ pub(crate) const END: &str = "end";
 pub(crate) const READY: &str = "ready";
 pub(crate) const FAILED: &str = "failed ";
 
-/// One end.
+/// One end of the socket.
 #[derive(Debug)]
 pub(crate) struct HandoverSocket {
     socket: OwnedFd,
@@ -55,7 +55,7 @@ impl HandoverSocket {
         )?)
     }
 
-    /// An end whose calls block for at most `timeout`.
+    /// Creates an end whose calls block for at most `timeout`.
     pub(crate) fn new(socket: OwnedFd, timeout: Duration) -> io::Result<HandoverSocket> {
         for direction in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             sockopt::set_socket_timeout(&socket, direction, Some(timeout))?;

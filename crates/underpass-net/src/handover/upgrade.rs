@@ -19,7 +19,7 @@ use crate::tls::shared::TlsShared;
 /// Starts `command` and returns when it accepts connections.
 ///
 /// # Errors
-/// [`Error::Upgrade`]; the process is gone.
+/// [`Error::Upgrade`]; the new process has ended.
 pub(crate) fn hand_over(
     mut command: Command,
     listeners: &Listeners,
@@ -36,7 +36,7 @@ pub(crate) fn hand_over(
         .env_remove("LISTEN_FDNAMES");
     let program = command.get_program().to_string_lossy().into_owned();
     let started = command.spawn();
-    // Closes our copy of the other end: otherwise its end would never be seen.
+    // Closes our copy of the other end: otherwise reading would never see the end.
     drop(command);
     let mut child = started.map_err(|error| failed(&program, &error))?;
     let answer = pass_sockets(&peer_process, listeners, activated, tls, file)
@@ -56,8 +56,8 @@ pub(crate) fn hand_over(
     Err(Error::Upgrade { why })
 }
 
-/// Waits for the end of a process that has failed, which may be about to print the reason, and ends
-/// it if that takes long.
+/// Waits for a failed process, which may be about to print the reason, and kills it after a
+/// timeout.
 fn end(child: &mut Child) -> io::Result<ExitStatus> {
     let deadline = Instant::now() + LAST_WORDS_TIMEOUT;
     while Instant::now() < deadline {
@@ -103,7 +103,7 @@ fn pass_sockets(
     peer_process.send(END, &[])
 }
 
-/// A reset is an end with unread messages.
+/// Returns whether the other process is gone. A reset is an end with unread messages.
 fn is_gone(error: &io::Error) -> bool {
     let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
     gone.contains(&error.kind())

@@ -1,4 +1,4 @@
-//! Addresses: to listen on, listened on, and of peers.
+//! Addresses: configured ones, those of listeners, and those of peers.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
@@ -27,9 +27,9 @@ use thiserror::Error;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub enum ListenAt {
-    /// `ADDR:PORT`, the address of version 6 in brackets; `PORT` is the same on 127.0.0.1, and
-    /// `:PORT` on every interface. With port 0 the kernel chooses a port.
-    /// `[::]` includes IPv4, unless an IPv4 address with the same port is listened on too.
+    /// `ADDR:PORT`, with IPv6 addresses in brackets; `PORT` is that port on 127.0.0.1, and `:PORT`
+    /// on every interface. With port 0 the kernel chooses a port. `[::]` includes IPv4, unless an
+    /// IPv4 address with the same port is configured too.
     Tcp(SocketAddr),
     /// `unix:/path`, or `unix:/path,mode=0660`: a Unix stream socket. Connecting needs write
     /// permission for the file.
@@ -51,7 +51,7 @@ pub enum ListenAt {
 /// connect, as with a TCP port.
 const SOCKET_MODE: u32 = 0o666;
 
-/// The port where none is named.
+/// The default port.
 const PORT: u16 = 8080;
 
 /// Text that is not an address to listen on.
@@ -66,13 +66,13 @@ pub struct BadListenAt {
 }
 
 impl ListenAt {
-    /// Returns all addresses that `text` stands for: what is parsed by [`FromStr`], or a name,
-    /// whose addresses on this machine are looked up. Blocks while a name is resolved.
+    /// Returns all addresses that `text` denotes: an address in the format of [`FromStr`], or a
+    /// name, which is resolved to its addresses on this machine. Blocks while a name is resolved.
     ///
     /// `port` is the port of an address or a name without one; 8080 if it is `None`.
     ///
     /// # Errors
-    /// It is no address, the name has none, or it has a port and `port` is another.
+    /// It is not an address, the name has none, or its port differs from `port`.
     pub fn resolve(text: &str, port: Option<u16>) -> Result<Vec<ListenAt>, BadListenAt> {
         let bad = |why: String| BadListenAt {
             text: text.to_owned(),
@@ -107,7 +107,7 @@ impl ListenAt {
         };
         let found = (name, port).to_socket_addrs();
         let found: Vec<_> = found.map_err(|error| bad(error.to_string()))?.collect();
-        // Of localhost, machines without IPv6 often know ::1 by name only.
+        // On machines without IPv6, localhost often resolves to ::1 nevertheless.
         let here = found.iter().filter(|address| is_here(address.ip()));
         let here: Vec<_> = here.map(|address| ListenAt::Tcp(*address)).collect();
         match here.is_empty() {
@@ -117,12 +117,12 @@ impl ListenAt {
     }
 }
 
-/// Whether sockets can be bound to an address.
+/// Returns whether sockets can be bound to an address.
 fn is_here(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Every interface, by IPv6 too where the kernel has it.
+/// Returns the address of every interface, that of IPv6 if the kernel has it.
 fn everywhere() -> IpAddr {
     let six = IpAddr::from(Ipv6Addr::UNSPECIFIED);
     if is_here(six) {
@@ -157,8 +157,8 @@ impl FromStr for ListenAt {
 }
 
 impl ListenAt {
-    /// Whether both cannot be listened on by one server: they name the same socket, or one includes
-    /// the other. Ports that the kernel chooses differ.
+    /// Returns whether one server cannot listen on both: they name the same socket, or one includes
+    /// the other. Ports chosen by the kernel never conflict.
     pub fn conflicts_with(&self, other: &ListenAt) -> bool {
         match (self, other) {
             (ListenAt::Tcp(one), ListenAt::Tcp(other)) => {
@@ -174,8 +174,7 @@ impl ListenAt {
     }
 }
 
-/// Reads `[ADDRESS%ZONE]:PORT`, where the zone is the name or the index of an interface (RFC 4007,
-/// section 11).
+/// Parses `[ADDRESS%ZONE]:PORT`, with an interface's name or index as zone (RFC 4007, section 11).
 fn zoned_address(text: &str) -> Option<Result<SocketAddr, &'static str>> {
     let (inside, port) = text.strip_prefix('[')?.rsplit_once("]:")?;
     let (ip, zone) = inside.split_once('%')?;
@@ -245,12 +244,12 @@ impl fmt::Display for ListenAt {
     }
 }
 
-/// An address that is listened on, with the port that the kernel chose for port 0.
+/// The address of a listener, with the port that the kernel chose for port 0.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
     /// An address and a port.
     Tcp(SocketAddr),
-    /// A Unix socket; the path is empty where it has none.
+    /// A Unix socket; the path is empty if it has none.
     Unix(PathBuf),
 }
 
@@ -273,15 +272,15 @@ pub enum PeerAddress {
 }
 
 impl From<SocketAddr> for PeerAddress {
-    /// A listener of both versions sees an IPv4 peer as `::ffff:192.0.2.1`: it is 192.0.2.1 to
-    /// logs, rules and limits.
+    /// Converts IPv4-mapped addresses: a listener of both versions sees an IPv4 peer as
+    /// `::ffff:192.0.2.1`, while logs, rules and limits use 192.0.2.1.
     fn from(address: SocketAddr) -> PeerAddress {
         PeerAddress::Tcp(SocketAddr::new(address.ip().to_canonical(), address.port()))
     }
 }
 
 impl PeerAddress {
-    /// The IP address, if there is one.
+    /// Returns the IP address, if there is one.
     pub fn ip(self) -> Option<IpAddr> {
         match self {
             PeerAddress::Tcp(address) => Some(address.ip()),

@@ -1,40 +1,40 @@
-//! What a listener is configured to be, and which one a connection came by.
+//! The configuration and the identity of a listener.
 
 use std::sync::Arc;
 
 use crate::listen::address::{Address, ListenAt};
 use crate::tls::acceptor::TlsAcceptor;
 
-/// A socket to listen on, and what is spoken on it. The address identifies the socket: a reload
-/// that names the same address keeps the socket with its queue, whatever stands beside the address.
+/// A socket to listen on, and its service. The address identifies the socket: a reload that names
+/// the same address keeps the socket with its queue, even if other fields change.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig<S> {
-    /// Where to listen.
+    /// The address to listen on.
     pub at: ListenAt,
-    /// What its connections are served with: one of the services of the server's protocol.
+    /// The service of its connections, from the server's protocol.
     pub service: S,
-    /// Who connects there.
+    /// The kind of peers that connect.
     pub access: ListenerAccess,
-    /// How TLS is spoken there, if it is.
+    /// The TLS acceptor; `None` for plain connections.
     pub tls: Option<Arc<TlsAcceptor>>,
 }
 
-/// Who connects to a listener, and so which limits hold.
+/// The kind of peers that connect to a listener, which decides the limits that apply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ListenerAccess {
-    /// Clients: all limits and the PROXY protocol hold.
+    /// Clients: all limits and the PROXY protocol apply.
     Clients,
-    /// Those who run the server. Their connections are counted apart, so that they are accepted
-    /// where clients wait; no PROXY header is expected, and no limit of clients or rates holds.
-    /// While the server drains, connections are still accepted.
+    /// The operators of the server. Their connections are counted separately, so that they are
+    /// accepted while clients wait; no PROXY header is expected, and no client limits or rates
+    /// apply. While the server drains, connections are still accepted.
     Operators {
-        /// Connections at once, over all workers.
+        /// The maximum number of open connections, over all workers.
         connections_max: usize,
     },
 }
 
 impl<S> ListenerConfig<S> {
-    /// A listener for clients.
+    /// Creates a listener for clients.
     pub fn new(at: ListenAt, service: S) -> ListenerConfig<S> {
         ListenerConfig {
             at,
@@ -45,7 +45,7 @@ impl<S> ListenerConfig<S> {
     }
 }
 
-/// A listener, as its connections know it.
+/// The identity of a listener, as its connections see it.
 #[derive(Clone, Debug)]
 pub struct ListenerIdentity {
     pub(crate) at: ListenAt,
@@ -54,17 +54,17 @@ pub struct ListenerIdentity {
 }
 
 impl ListenerIdentity {
-    /// The address as it is configured: its name in the configuration.
+    /// Returns the configured address, which names the listener in the configuration.
     pub fn at(&self) -> &ListenAt {
         &self.at
     }
 
-    /// The address that is listened on, with the port that the kernel chose if it was asked to.
+    /// Returns the actual address, with the port that the kernel chose for port 0.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Who connects there.
+    /// Returns the kind of peers that connect.
     pub fn access(&self) -> ListenerAccess {
         self.access
     }

@@ -3,13 +3,13 @@
 //!
 //! A TCP address has a socket, and with it a queue, for each worker (`SO_REUSEPORT`): the kernel
 //! distributes connections, and a worker wakes only for its own. Closing a socket resets the
-//! connections in its queue, so no socket is closed while its address is listened on: with fewer
-//! workers than before, some of them have several sockets.
+//! connections in its queue, so no socket of a configured address is closed: with fewer workers
+//! than before, some of them have several sockets.
 //!
 //! A Unix socket, and one from a service manager, is a single socket. All workers wait for it; each
-//! connection wakes the idle ones, and one of them accepts it. The others have called `accept` in
-//! vain, while they were idle. `EPOLLEXCLUSIVE` would save those calls, but prefers the same
-//! worker, however busy it is.
+//! connection wakes the idle ones, and one of them accepts it, while the `accept` calls of the
+//! others fail. `EPOLLEXCLUSIVE` would save those calls, but prefers the same worker, however busy
+//! it is.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ pub(crate) struct Listener {
     pub(crate) identity: ListenerIdentity,
     pub(crate) sockets: Vec<OwnedFd>,
     file: Option<Arc<SocketFile>>,
-    /// Which entry of the configuration it is for.
+    /// The index of its configuration entry.
     entry: usize,
 }
 
@@ -49,17 +49,17 @@ pub(crate) struct ActivatedSocket {
     pub(crate) socket: OwnedFd,
 }
 
-/// A socket that one worker takes connections from.
+/// A socket that one worker accepts connections from.
 pub(crate) struct AssignedSocket {
     pub(crate) identity: ListenerIdentity,
-    /// Which entry of the configuration it is for.
+    /// The index of its configuration entry.
     pub(crate) entry: usize,
     pub(crate) socket: OwnedFd,
 }
 
 impl Listeners {
     /// Opens listeners for `wanted`, with the sockets of `before` where they exist, and enough
-    /// queues for `workers`. `before` does not change if it fails.
+    /// queues for `workers`. On failure `before` is unchanged.
     pub(crate) fn open<S>(
         wanted: &[ListenerConfig<S>],
         workers: usize,
@@ -101,7 +101,7 @@ impl Listeners {
         let unused = activated.iter().filter(|socket| !is_used(socket));
         let unused: Vec<_> = unused.map(|socket| socket.name.clone()).collect();
         if !unused.is_empty() {
-            // Their clients would wait for ever.
+            // Their clients would wait forever.
             return Err(Error::UnusedSockets { names: unused });
         }
         if !all.iter().any(Listener::is_for_clients) {
@@ -110,7 +110,7 @@ impl Listeners {
         for listener in &all {
             listener.limit_rate(rate_max(listener.identity.access, limits))?;
         }
-        // Last: a queue gets connections once it is open, and loses them when it is closed.
+        // Last: a queue gets connections once it is open, and closing it loses them.
         for listener in &mut all {
             let rate_max = rate_max(listener.identity.access, limits);
             let ipv4_mapped = ipv4_mapped(&listener.identity.at, &places);
@@ -119,20 +119,20 @@ impl Listeners {
         Ok(Listeners { all })
     }
 
-    /// Whether `at` is listened on.
+    /// Returns whether there is a listener at `at`.
     pub(crate) fn contain(&self, at: &ListenAt) -> bool {
         self.all
             .iter()
             .any(|listener| is_same(&listener.identity.at, at))
     }
 
-    /// Where it listens.
+    /// Returns the identities of all listeners.
     pub(crate) fn identities(&self) -> Vec<ListenerIdentity> {
         let all = self.all.iter();
         all.map(|listener| listener.identity.clone()).collect()
     }
 
-    /// The sockets of each of `workers`: at least one of every address, and every socket is
+    /// Returns the sockets of each of `workers`: at least one of every address, and every socket is
     /// assigned.
     pub(crate) fn assign(&self, workers: usize) -> Result<Vec<Vec<AssignedSocket>>, Error> {
         let mut shares: Vec<Vec<AssignedSocket>> = (0..workers).map(|_| Vec::new()).collect();
@@ -157,15 +157,15 @@ impl Listeners {
         })
     }
 
-    /// Closes all sockets but keeps the files of those that connections are accepted on while the
-    /// server drains.
+    /// Closes all sockets, and returns the socket files of listeners that workers keep open while
+    /// the server drains.
     pub(crate) fn into_files(self) -> Vec<Arc<SocketFile>> {
         let stay = self.all.into_iter();
         let stay = stay.filter(|listener| !listener.is_for_clients());
         stay.filter_map(|listener| listener.file).collect()
     }
 
-    /// Sets what happens to the files of Unix sockets.
+    /// Sets whether the files of Unix sockets are removed.
     pub(crate) fn set_unlink(&self, policy: UnlinkPolicy) {
         for file in self
             .all
@@ -177,7 +177,7 @@ impl Listeners {
     }
 }
 
-/// The sockets of one entry: existing or new ones.
+/// Returns the sockets of one entry: existing or new ones.
 fn open<S>(
     config: &ListenerConfig<S>,
     wanted: &[ListenAt],
@@ -196,7 +196,7 @@ fn open<S>(
     };
     if let Some(listener) = before.all.iter().find(is_kept) {
         let mut listener = listener.duplicate()?;
-        // What need not change is not touched: this process may have become another user.
+        // Leaves an equal mode alone: this process may have switched to another user.
         if let ListenAt::Unix { path, mode } = at
             && listener.identity.at != *at
         {
@@ -239,14 +239,14 @@ fn activated_by(
     }
 }
 
-/// Whether this server has a socket on the port of `address`.
+/// Returns whether this server has a socket on the port of `address`.
 fn is_ours(address: SocketAddr, new: &[Listener], before: &Listeners) -> bool {
     new.iter().chain(&before.all).any(|listener| {
         matches!(listener.identity.address, Address::Tcp(ours) if ours.port() == address.port())
     })
 }
 
-/// Whether two entries name the same socket; the mode of its file can change.
+/// Returns whether two entries name the same socket; the mode of its file may differ.
 fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
     match (one, other) {
         (ListenAt::Unix { path, .. }, ListenAt::Unix { path: other, .. }) => path == other,
@@ -254,8 +254,8 @@ fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
     }
 }
 
-/// Whether a listener with the address of `config` is the same one: clients and operators each have
-/// a port that the kernel chooses.
+/// Returns whether a listener with the address of `config` can be kept: with port 0, clients and
+/// operators have different ports.
 fn shares<S>(access: ListenerAccess, config: &ListenerConfig<S>) -> bool {
     match config.at {
         ListenAt::Tcp(address) if address.port() == 0 => {
@@ -265,7 +265,7 @@ fn shares<S>(access: ListenerAccess, config: &ListenerConfig<S>) -> bool {
     }
 }
 
-/// IPv4 connections belong to the listener that names an IPv4 address.
+/// Leaves IPv4 connections to a listener on an IPv4 address with the same port, if there is one.
 fn ipv4_mapped(at: &ListenAt, wanted: &[ListenAt]) -> Ipv4Mapped {
     let ListenAt::Tcp(SocketAddr::V6(address)) = at else {
         return Ipv4Mapped::Included;
@@ -288,7 +288,7 @@ fn duplicate(socket: &OwnedFd) -> Result<OwnedFd, Error> {
 }
 
 impl Listener {
-    /// A listener with an existing socket.
+    /// Creates a listener from an existing socket.
     pub(crate) fn of(
         at: ListenAt,
         socket: OwnedFd,
@@ -311,7 +311,7 @@ impl Listener {
         })
     }
 
-    /// Whether the file of its socket is still there: nobody connects to one without.
+    /// Returns whether the socket's file still exists: nobody can connect without it.
     fn is_reachable(&self) -> bool {
         self.file.as_ref().is_none_or(|file| file.is_in_place())
     }
@@ -330,7 +330,7 @@ impl Listener {
         })
     }
 
-    /// Opens one socket for each worker, if this server has opened the first one. Where the kernel
+    /// Opens one socket for each worker, if this server has opened the first one. If the kernel
     /// refuses more after a reload or an upgrade, because the process runs as another user or with
     /// fewer privileges than the one that bound the port, workers share the existing ones.
     fn add_queues(
@@ -353,7 +353,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Applies a rate that may have changed since the sockets were opened.
+    /// Applies the maximum rate, which may have changed since the sockets were opened.
     fn limit_rate(&self, rate_max: RateMax) -> Result<(), Error> {
         for socket in &self.sockets {
             let set = tcp::set_options(socket, rate_max);
@@ -366,7 +366,7 @@ impl Listener {
     }
 }
 
-/// The maximum rate of the connections of a listener.
+/// Returns the maximum rate of the connections of a listener.
 fn rate_max(access: ListenerAccess, limits: &ConnectionLimits) -> RateMax {
     limits
         .rate_max

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 
-/// The addresses of all interfaces that are up; empty if the kernel does not report them.
+/// Returns the addresses of all interfaces that are up; none if the kernel does not report them.
 pub fn machine_addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = getifaddrs() else {
         return Vec::new();
@@ -19,7 +19,7 @@ pub fn machine_addresses() -> Vec<IpAddr> {
     .collect()
 }
 
-/// Those of them that a URL can have: link-local ones need a zone.
+/// Returns the addresses of this machine that a URL can have: link-local ones need a zone.
 pub(crate) fn addresses() -> Vec<IpAddr> {
     let is_link_local = |address: &IpAddr| match address {
         IpAddr::V4(_) => false,
@@ -34,7 +34,7 @@ pub(crate) fn addresses() -> Vec<IpAddr> {
     all
 }
 
-/// The name of this machine, if it can stand in a certificate, in lower case.
+/// Returns the name of this machine in lower case, if a certificate can have it.
 pub(crate) fn host_name() -> Option<String> {
     let name = rustix::system::uname();
     let name = name.nodename().to_str().ok()?.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! What a server listens on: addresses, and the sockets that are opened for them.
+//! Listening: addresses, and the sockets that are opened for them.
 
 pub(crate) mod address;
 pub(crate) mod config;

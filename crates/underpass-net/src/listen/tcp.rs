@@ -19,9 +19,9 @@ use crate::limits::BACKLOG;
 /// Whether an IPv6 listener accepts IPv4 connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ipv4Mapped {
-    /// It does, if it listens on all addresses.
+    /// Accepts them, if it listens on all addresses.
     Included,
-    /// It does not: another listener accepts them.
+    /// Leaves them to another listener.
     Excluded,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn bind_first(
     Ok(socket)
 }
 
-/// One more listener on the address of a [`first`] one, with its own queue.
+/// Binds another socket to the address of a [`first`] one, with its own queue.
 pub(crate) fn bind_sibling(
     address: SocketAddr,
     ipv4_mapped: Ipv4Mapped,
@@ -64,10 +64,10 @@ pub(crate) fn set_options(socket: impl AsFd, rate_max: RateMax) -> io::Result<()
 /// Sets the options of every TCP connection.
 pub(crate) fn set_stream_options(socket: impl AsFd, rate_max: RateMax) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
-    // Without a limit too: a reload may have removed one.
+    // Also without a limit: a reload may have removed one.
     let rate = rate_max.map_or(u64::MAX, |rate| rate.get());
-    // No TCP_USER_TIMEOUT: it also resets peers that read all the time, but whose window never has
-    // room for the whole of the next packet, which over loopback has 64 KiB.
+    // No TCP_USER_TIMEOUT: it also resets peers that keep reading, but whose window never has room
+    // for the whole next packet, which over loopback has 64 KiB.
     Ok(underpass::tcp::limit_pace(&socket, rate)?)
 }
 
@@ -156,7 +156,7 @@ mod tests {
     fn every_listener_gets_its_share_of_connections() {
         let listeners = listen(any_port(), 2).unwrap();
         let address = listeners[0].local_addr().unwrap();
-        // Spread by a hash of the ports: 64 connections all to one side is a chance of 2^-63.
+        // Distributed by a hash of the ports: all 64 on one side has a probability of 2^-63.
         let clients: Vec<_> = (0..64)
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();

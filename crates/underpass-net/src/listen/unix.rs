@@ -38,7 +38,7 @@ pub(crate) fn listen(path: &Path, mode: u32) -> Result<(OwnedFd, SocketFile), Er
     Ok((socket, file))
 }
 
-/// Sets the permissions of a socket's file. A process that has become another user may not.
+/// Sets the permissions of a socket's file. Fails if the process has switched to another user.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(|source| unusable(path, "chmod", source))
@@ -79,24 +79,24 @@ fn unusable(path: &Path, call: &'static str, source: io::Error) -> Error {
     }
 }
 
-/// The path in the address of a Unix listener, empty where it has none.
+/// Returns the path in the address of a Unix listener, empty if it has none.
 pub(crate) fn path_of(address: SocketAddrAny) -> io::Result<PathBuf> {
     let address = SocketAddrUnix::try_from(address)?;
     let path = address.path_bytes().unwrap_or_default();
     Ok(OsStr::from_bytes(path).into())
 }
 
-/// What happens to a socket's file when this process closes the listener.
+/// Whether this process removes a socket's file when it closes the listener.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum UnlinkPolicy {
-    /// It is removed.
+    /// Removes it.
     Unlink,
-    /// It stays: another process uses it.
+    /// Keeps it: another process uses it.
     Keep,
 }
 
-/// The file of a listening socket. It is removed when the last reference is dropped, unless it has
-/// been replaced by then, or a successor uses it.
+/// The file of a listening socket. It is removed when the last reference is dropped, unless it was
+/// replaced before, or a successor uses it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -116,8 +116,8 @@ impl SocketFile {
         })
     }
 
-    /// Whether the path still leads to this socket. It does, as far as is known, where a process
-    /// that has become another user may not look.
+    /// Returns whether the path still leads to this socket. Assumes so if a process that has
+    /// switched to another user cannot access the path.
     pub(crate) fn is_in_place(&self) -> bool {
         match fs::symlink_metadata(&self.path) {
             Ok(there) => (there.dev(), there.ino()) == (self.device, self.inode),
@@ -132,8 +132,8 @@ impl SocketFile {
 }
 
 impl Drop for SocketFile {
-    /// Not in an explicit end: a listener is closed because another one could not be opened,
-    /// because a configuration does not list it any more, or because the server stops.
+    /// Removes the file on drop, since listeners are closed in several places: if another one
+    /// cannot be opened, if a new configuration does not list it, and if the server stops.
     fn drop(&mut self) {
         if self.is_kept.load(Ordering::Relaxed) {
             return;

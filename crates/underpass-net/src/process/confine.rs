@@ -55,14 +55,24 @@ const KNOWN: ABI = ABI::V7;
 /// From here on every way to change a file is covered.
 const REQUIRED: i32 = ABI::V3 as i32;
 
-/// Confines the calling thread, and every thread that it will make, to reading beneath `roots`.
-/// It cannot be undone.
+/// The folders that a confined worker may use, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Reach<'r> {
+    /// What is beneath them may be read.
+    pub readable: Vec<BorrowedFd<'r>>,
+    /// What is beneath them may be written, made, renamed and removed too: files, folders and links
+    /// to files, and nothing else.
+    pub writable: Vec<BorrowedFd<'r>>,
+}
+
+/// Confines the calling thread, and every thread that it will make, to what is in `reach`. It
+/// cannot be undone.
 ///
 /// # Errors
 /// [`Error::Confine`] where `how` is [`Confine::Required`] and the kernel cannot. The thread may be
 /// confined in part.
-pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Error> {
-    confine_as(roots, how, KNOWN as i32)
+pub fn confine(reach: &Reach<'_>, how: Confine) -> Result<Confinement, Error> {
+    confine_as(reach, how, KNOWN as i32)
 }
 
 /// The same, with no more than a kernel of this ABI has: for tests.
@@ -70,11 +80,11 @@ pub fn confine(roots: &[BorrowedFd<'_>], how: Confine) -> Result<Confinement, Er
 /// # Errors
 /// As [`confine`].
 #[doc(hidden)]
-pub fn confine_as(roots: &[BorrowedFd<'_>], how: Confine, abi: i32) -> Result<Confinement, Error> {
+pub fn confine_as(reach: &Reach<'_>, how: Confine, abi: i32) -> Result<Confinement, Error> {
     if how == Confine::Off {
         return Ok(Confinement::Off);
     }
-    let holds = match restrict(roots, ABI::from(abi)) {
+    let holds = match restrict(reach, ABI::from(abi)) {
         Ok(LandlockStatus::Available { effective_abi, .. }) => Confinement::Holds {
             abi: abi.min(effective_abi as i32),
         },
@@ -103,7 +113,7 @@ impl Confine {
     /// # Errors
     /// As [`confine`].
     pub fn probe(self) -> Result<Confinement, Error> {
-        let tried = thread::scope(|scope| scope.spawn(|| confine(&[], self)).join());
+        let tried = thread::scope(|scope| scope.spawn(|| confine(&Reach::default(), self)).join());
         tried.unwrap_or_else(|_| {
             Err(Error::Confine {
                 why: "the attempt panicked".into(),
@@ -112,7 +122,7 @@ impl Confine {
     }
 }
 
-fn restrict(roots: &[BorrowedFd<'_>], abi: ABI) -> Result<LandlockStatus, RulesetError> {
+fn restrict(reach: &Reach<'_>, abi: ABI) -> Result<LandlockStatus, RulesetError> {
     let mut ruleset = Ruleset::default();
     ruleset = ruleset.handle_access(AccessFs::from_all(abi))?;
     if abi >= ABI::V4 {
@@ -122,9 +132,21 @@ fn restrict(roots: &[BorrowedFd<'_>], abi: ABI) -> Result<LandlockStatus, Rulese
         ruleset = ruleset.scope(Scope::from_all(abi))?;
     }
     let mut ruleset = ruleset.create()?;
-    for root in roots {
-        let reading = AccessFs::ReadFile | AccessFs::ReadDir;
-        ruleset = ruleset.add_rule(PathBeneath::new(root, reading))?;
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let writing = reading
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer;
+    let readable = reach.readable.iter().map(|root| (root, reading));
+    let writable = reach.writable.iter().map(|root| (root, writing));
+    for (root, access) in readable.chain(writable) {
+        // What the kernel does not know it does not forbid.
+        let known = access & AccessFs::from_all(abi);
+        ruleset = ruleset.add_rule(PathBeneath::new(root, known))?;
     }
     // Where it is not there, cold files are read more slowly.
     if let Ok(null) = null() {

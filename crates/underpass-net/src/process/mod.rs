@@ -1,5 +1,4 @@
-//! What concerns the process as a whole: its rights, its descriptors, its signals, its service
-//! manager.
+//! Rights, descriptors, signals and the service manager of the process.
 
 pub(crate) mod confine;
 pub(crate) mod notify;

@@ -17,7 +17,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// A notifier for the socket in `NOTIFY_SOCKET`. Where it is not set, or cannot be used,
+    /// Creates a notifier for the socket in `NOTIFY_SOCKET`. If it is not set, or cannot be used,
     /// notifications are discarded.
     pub fn from_environment() -> Notifier {
         let name = env::var_os("NOTIFY_SOCKET");
@@ -30,24 +30,24 @@ impl Notifier {
         }
     }
 
-    /// Connections are accepted; also the end of a reload.
+    /// Reports that connections are accepted; also the end of a reload.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// A reload begins. The time shows the service manager which of several requests this answers.
+    /// Reports that a reload starts. The time identifies the request that this answers.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
     }
 
-    /// Another process continues the service.
+    /// Reports that another process continues the service.
     pub fn succeeded_by(&self, process: u32) {
         self.send(&format!("MAINPID={process}\nREADY=1"));
     }
 
-    /// The server begins to stop.
+    /// Reports that the server is stopping.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }

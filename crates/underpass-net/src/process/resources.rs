@@ -1,4 +1,4 @@
-//! What the process may use: processors, and descriptors with the connections that fit into them.
+//! The resources of the process: processors, and descriptors with the connections that they allow.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ use crate::limits::{
     WORKER_DESCRIPTORS, WORKER_DESCRIPTORS_ASIDE,
 };
 
-/// The cores this process may use: what the scheduler's affinity mask allows, at least one.
+/// Returns the number of cores in the scheduler's affinity mask, at least one.
 pub fn cores() -> usize {
     match rustix::thread::sched_getaffinity(None) {
         Ok(mask) => (mask.count() as usize).max(1),
@@ -18,22 +18,22 @@ pub fn cores() -> usize {
     }
 }
 
-/// Raises the soft limit on descriptors to the hard one (the soft one is low for the sake of
-/// programs that use `select`) and returns how many connections fit, at most what `limits` allow.
+/// Raises the soft limit on descriptors to the hard one (the soft one is low for programs that use
+/// `select`) and returns how many connections fit, at most the number in `limits`.
 pub(crate) fn connections(limits: &ConnectionLimits, workers: usize) -> usize {
     let wanted = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: wanted.maximum,
         maximum: wanted.maximum,
     };
-    // A refusal leaves the limit as it is, and it is read again below.
+    // If it is refused, the old limit is read again below.
     let _ = setrlimit(Resource::Nofile, raised);
     // Each connection may need a second descriptor for the file it is sent.
     (descriptors(workers) / 2).clamp(1, limits.connections_max)
 }
 
-/// Has the kernel write no core dumps of this process, which would hold private keys: lowers the
-/// soft limit (core(5)), which its user can raise again.
+/// Disables core dumps of this process, which would contain private keys: lowers the soft limit
+/// (core(5)), which its user can raise again.
 pub fn forbid_core_dumps() {
     let forbidden = Rlimit {
         current: Some(0),
@@ -43,7 +43,7 @@ pub fn forbid_core_dumps() {
     let _ = setrlimit(Resource::Core, forbidden);
 }
 
-/// How many descriptors there may be for connections of all workers and what they are sent.
+/// Returns the descriptors available for connections of all workers and the files they are sent.
 pub(crate) fn descriptors(workers: usize) -> usize {
     left(getrlimit(Resource::Nofile).current, workers)
 }
@@ -52,20 +52,20 @@ fn left(descriptors: Option<u64>, workers: usize) -> usize {
     let aside = WORKER_DESCRIPTORS_ASIDE.saturating_mul(workers);
     let aside = aside.saturating_add(DESCRIPTORS_ASIDE);
     let count = descriptors.and_then(|count| usize::try_from(count).ok());
-    // Where there are few, half of them are for connections all the same.
+    // If there are few, half of them are still for connections.
     count.map_or(usize::MAX, |count| count - aside.min(count / 2))
 }
 
-/// Whether the process can open what a new connection needs: it tries. Event descriptors count in
-/// the limits of the process and of the system.
+/// Returns whether the process can open the descriptors of a new connection, by trying. Event
+/// descriptors count towards the limits of the process and of the system.
 pub(crate) fn has_descriptors() -> bool {
     try_descriptors(CONNECTION_DESCRIPTORS).is_ok()
 }
 
-/// Whether the process can open what it is about to for so many workers, and for a connection.
+/// Checks, by trying, that the process can open the descriptors of its workers and a connection.
 ///
 /// # Errors
-/// [`Error::Worker`]: why it cannot.
+/// [`Error::Worker`] with the reason.
 pub(crate) fn check_descriptors(workers: usize) -> Result<(), Error> {
     let own = WORKER_DESCRIPTORS.saturating_mul(workers);
     let count = own.saturating_add(START_DESCRIPTORS + CONNECTION_DESCRIPTORS);

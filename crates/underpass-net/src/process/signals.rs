@@ -12,7 +12,7 @@ use crate::error::Error;
 /// The action that a signal requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SignalAction {
-    /// SIGINT, SIGTERM: stop; a second one: at once.
+    /// SIGINT, SIGTERM: stop; a second one stops immediately.
     Stop,
     /// SIGHUP: reload the configuration.
     Reload,
@@ -24,7 +24,7 @@ pub enum SignalAction {
 
 /// Calls `obey` for each of these signals instead of ending the process. The calls are made one
 /// after another on a separate thread and should not block; signals that arrive during a call are
-/// merged. Returns at once; the thread lives as long as the process.
+/// merged. Returns immediately; the thread lives as long as the process.
 ///
 /// # Errors
 /// [`Error::Worker`] if the thread cannot be created or the signals cannot be watched.
@@ -46,11 +46,11 @@ pub fn watch_signals(obey: impl FnMut(SignalAction) + Send + 'static) -> Result<
 }
 
 struct Signals {
-    /// Nothing if it was ignored at the start: a script's background job does not end by the Ctrl-C
-    /// that is meant for its foreground.
+    /// None if it was ignored at the start: a script's background job must not end by the Ctrl-C
+    /// for its foreground.
     interrupt: Option<Signal>,
     terminate: Signal,
-    /// Nothing if it was ignored at the start, as by nohup.
+    /// None if it was ignored at the start, as by nohup.
     hang_up: Option<Signal>,
     user_1: Signal,
     user_2: Signal,

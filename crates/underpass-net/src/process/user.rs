@@ -22,22 +22,22 @@ pub struct User {
     group: Option<String>,
 }
 
-/// The numbers of a user.
+/// The numeric IDs of a user.
 struct UserIds {
     user: Uid,
     group: Gid,
-    /// All of the groups, the one above among them.
+    /// All groups, including the one above.
     groups: Vec<Gid>,
 }
 
 impl User {
     /// Switches the whole process, with all threads, to this user; it cannot switch back. With a
     /// group, the process has only that group; without one, it has the groups of the user. Does
-    /// nothing if it runs as the user already. May block while it reads the databases of users and
+    /// nothing if it already runs as the user. May block while it reads the databases of users and
     /// groups.
     ///
     /// # Errors
-    /// [`Error::User`]. The process may have switched in part and must not go on.
+    /// [`Error::User`]. The process may have switched in part and must not continue.
     pub fn assume(&self) -> Result<(), Error> {
         let failed = |why: String| Error::User {
             name: self.to_string(),
@@ -56,7 +56,7 @@ impl User {
         identity.assume().map_err(|why| failed(why.to_owned()))
     }
 
-    /// The number of this user.
+    /// Returns the numeric ID of this user.
     ///
     /// # Errors
     /// [`Error::User`]: there is no such user.
@@ -68,18 +68,18 @@ impl User {
         Ok(identity.user.as_raw())
     }
 
-    /// Whether this user may write a file, or create files in a folder, by the permission bits of
-    /// `there`; access control lists are not looked at. A user that does not exist may nothing.
+    /// Returns whether this user may write a file, or create files in a folder, by the permission
+    /// bits of `there`; access control lists are ignored. An unknown user has no permissions.
     pub fn may_write(&self, there: &Metadata) -> bool {
         self.may(if there.is_dir() { 0o3 } else { 0o2 }, there)
     }
 
-    /// Whether this user may read a file, as [`User::may_write`].
+    /// Returns whether this user may read a file, as [`User::may_write`].
     pub fn may_read(&self, there: &Metadata) -> bool {
         self.may(0o4, there)
     }
 
-    /// Whether this user may open what is in a folder, as [`User::may_write`].
+    /// Returns whether this user may open files in a folder, as [`User::may_write`].
     pub fn may_search(&self, there: &Metadata) -> bool {
         self.may(0o1, there)
     }
@@ -142,14 +142,14 @@ fn group(name: &str) -> Result<Gid, String> {
     }
 }
 
-/// Whether the databases are asked about a name or a number. For one that no file has, glibc loads
-/// the modules of other databases, and in a static program `libnss_systemd` ends in a memory fault.
+/// Returns whether to query the databases for a name or a number. For one that no file has, glibc
+/// loads the modules of other databases, and in a static program `libnss_systemd` then crashes.
 fn may_ask(file: &str, key: &str) -> bool {
     let loads_safely = cfg!(not(all(target_env = "gnu", target_feature = "crt-static")));
     loads_safely || fs::read_to_string(file).map_or(true, |entries| lists(&entries, key))
 }
 
-/// Whether a file in the form of passwd(5) or group(5) has a name or a number.
+/// Returns whether a file in the format of passwd(5) or group(5) has a name or a number.
 fn lists(entries: &str, key: &str) -> bool {
     entries.lines().any(|entry| {
         let mut fields = entry.split(':');
@@ -157,7 +157,7 @@ fn lists(entries: &str, key: &str) -> bool {
     })
 }
 
-/// Why a name was not found. Containers often have no databases; numbers work there.
+/// Explains why a name was not found. Containers often have no databases; numbers work there.
 fn unread(whose: &str, errno: Errno) -> String {
     match errno {
         Errno::ENOENT => format!("there is no database of {whose} here; use numbers, UID:GID"),
@@ -184,7 +184,7 @@ impl UserIds {
         })
     }
 
-    /// Real, effective and saved.
+    /// Returns whether the real, effective and saved IDs are these.
     fn is_ours(&self) -> bool {
         let users = getresuid().is_ok_and(|ids| {
             [ids.real, ids.effective, ids.saved] == [self.user, self.user, self.user]
@@ -195,7 +195,7 @@ impl UserIds {
         users && groups
     }
 
-    /// Groups first: the user may not change them any more.
+    /// Groups first: after the switch the process may not change them.
     fn assume(&self) -> Result<(), &'static str> {
         let refused = |_: Errno| "the kernel does not allow it; are capabilities missing?";
         setgroups(&self.groups).map_err(refused)?;

@@ -1,8 +1,8 @@
 //! The connections and the rate limiter of each client.
 //!
-//! The one table that workers share where a limit is configured; otherwise each has its own. It
-//! is locked for a lookup when a connection begins and when it ends. It has an entry for each
-//! connected client, so the connection limit bounds it, and for a bounded number of departed ones.
+//! Workers share one table if a limit is configured; otherwise each has its own. It is locked for a
+//! lookup when a connection starts and when it ends. It has an entry for each connected client, so
+//! the connection limit bounds it, and for a bounded number of departed ones.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -26,7 +26,7 @@ pub(crate) struct PerClientLimits {
     rate_max: Option<NonZeroU64>,
 }
 
-/// Whether a client has the limit of connections.
+/// Whether the connection limit applies to a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ConnectionLimit {
     Holds,
@@ -34,7 +34,7 @@ pub(crate) enum ConnectionLimit {
     Lifted,
 }
 
-/// Counts a connection of a client until it is dropped.
+/// The count of one connection of a client, released on drop.
 pub(crate) struct ClientPermit {
     table: Arc<ClientTable>,
     client: ClientKey,
@@ -44,19 +44,19 @@ pub(crate) struct ClientPermit {
 #[derive(Default)]
 struct ClientEntries {
     clients: HashMap<ClientKey, ClientUsage>,
-    /// Departed clients whose rate is reserved ahead, and until when. A client that has come back
-    /// meanwhile may be listed several times.
+    /// Departed clients whose rate is reserved ahead, with the end of the reservation. A client
+    /// that has reconnected meanwhile may be listed several times.
     departed: VecDeque<(ClientKey, Instant)>,
 }
 
-/// What a client uses.
+/// The resources that a client uses.
 #[derive(Default)]
 struct ClientUsage {
     connections: usize,
     rate_limiter: Option<Arc<RateLimiter>>,
 }
 
-/// What counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address, since one
+/// The identity of a client: an IPv4 address, or the first 64 bits of an IPv6 address, since one
 /// customer of a provider can choose the rest.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ClientKey(ClientPrefix);
@@ -68,7 +68,7 @@ enum ClientPrefix {
 }
 
 impl PerClientLimits {
-    /// The limits of each client of `workers`; `limits` are those of one worker.
+    /// Returns the limits of each client of `workers`; `limits` are those of one worker.
     pub(crate) fn by(limits: &ConnectionLimits, workers: usize) -> PerClientLimits {
         let share = limits.connections_max.saturating_mul(workers) / CLIENT_SHARE;
         let configured = limits.connections_per_client_max.map(NonZeroUsize::get);
@@ -91,7 +91,7 @@ impl ClientTable {
         self.each
     }
 
-    /// A permit for one more connection of `address`; none if it has reached its limit.
+    /// Returns a permit for another connection of `address`; none if the limit is reached.
     pub(crate) fn permit(
         self: &Arc<ClientTable>,
         address: IpAddr,
@@ -123,7 +123,7 @@ impl ClientTable {
 }
 
 impl ClientPermit {
-    /// The rate limiter of the client, if its rate is limited.
+    /// Returns the rate limiter of the client, if its rate is limited.
     pub(crate) fn rate_limiter(&self) -> Option<&Arc<RateLimiter>> {
         self.rate_limiter.as_ref()
     }
@@ -150,8 +150,8 @@ impl ClientEntries {
         self.forget(now);
     }
 
-    /// Removes departed clients whose reservations are over, and the first ones if there are too
-    /// many. Each entry is looked at once.
+    /// Removes departed clients whose reservations are over, and the oldest if there are too many.
+    /// Checks each entry once.
     fn forget(&mut self, now: Instant) {
         while let Some((client, until)) = self.departed.front().copied()
             && (until <= now || self.departed.len() > DEPARTED_CLIENTS_MAX)
@@ -159,7 +159,7 @@ impl ClientEntries {
             self.departed.pop_front();
             if let Entry::Occupied(entry) = self.clients.entry(client)
                 && entry.get().connections == 0
-                // A client that has come back and departed again has a later entry.
+                // A client that has reconnected and departed again has a later entry.
                 && entry.get().reserved_until().is_none_or(|reserved| reserved <= until)
             {
                 entry.remove();
@@ -177,7 +177,7 @@ impl ClientUsage {
 }
 
 impl ClientKey {
-    /// The client that an address belongs to.
+    /// Returns the client that an address belongs to.
     pub fn of(address: IpAddr) -> ClientKey {
         ClientKey(match address.to_canonical() {
             IpAddr::V4(address) => ClientPrefix::V4(address),

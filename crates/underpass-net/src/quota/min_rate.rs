@@ -1,8 +1,8 @@
-//! Minimum rate: a peer that reads a byte a minute must not keep a connection.
+//! Minimum rate: a peer that reads a byte a minute must not occupy a connection.
 //!
-//! The rate is measured in acknowledged bytes, since the socket's buffer takes megabytes before a
-//! slow peer shows. It is checked once per window, and not in the first one: responses that are
-//! sent within a window cost nothing. Not counted, since the peer is not responsible:
+//! The rate is measured in acknowledged bytes, since the socket's buffer accepts megabytes before a
+//! slow peer shows. It is checked once per window, and not in the first one: responses sent within
+//! a window cost nothing. Time for which the peer is not responsible does not count:
 //!
 //! - time in which everything sent is acknowledged: then the server waits for its disk;
 //! - time in which the connection waits for its turn of a limited rate.
@@ -13,12 +13,12 @@ use underpass::tcp::{Outstanding, Reached};
 
 use crate::error::ConnectionError;
 
-/// Monitors one transfer.
+/// The monitor of one transfer.
 #[derive(Debug)]
 pub(crate) struct MinRateMonitor {
     min_rate: MinRate,
     began: Instant,
-    /// What was acknowledged when the window began; unknown in the first one.
+    /// The bytes acknowledged at the start of the window; unknown in the first one.
     acknowledged: Option<u64>,
 }
 
@@ -38,18 +38,18 @@ impl MinRateMonitor {
         }
     }
 
-    /// How long until the next check.
+    /// Returns the time until the next check.
     pub(crate) fn until_due(&self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.began);
         self.min_rate.window.saturating_sub(passed)
     }
 
-    /// Excludes `span`, in which nothing was to be sent.
+    /// Excludes `span`, in which the server sent nothing.
     pub(crate) fn exclude(&mut self, span: Duration) {
         self.began += span;
     }
 
-    /// Judges the peer at the end of a window, and begins the next one.
+    /// Judges the peer at the end of a window, and starts the next one.
     ///
     /// # Errors
     /// `TooSlow`.

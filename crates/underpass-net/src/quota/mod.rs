@@ -30,14 +30,14 @@ impl SharedQuotas {
         }
     }
 
-    /// The rate limiters of a connection of the client with `permit`.
+    /// Returns the rate limiters of a connection of the client with `permit`.
     pub(crate) fn rate_limiters(&self, permit: Option<&ClientPermit>) -> Option<RateLimiters> {
         let client = permit.and_then(ClientPermit::rate_limiter);
         RateLimiters::of([client, self.rate_limiter.as_ref()])
     }
 
-    /// The quotas of a new generation of `workers`, each with `limits`: open connections are still
-    /// counted, unless the limits have changed.
+    /// Returns the quotas of a new generation of `workers`, each with `limits`: open connections
+    /// still count, unless the limits have changed.
     pub(crate) fn after(
         before: Option<&Arc<SharedQuotas>>,
         limits: &ConnectionLimits,

@@ -1,8 +1,8 @@
-//! Limits the rate of several connections together: of all, or of one client, on any worker.
+//! Rate limits for several connections together: for all, or for one client, on any worker.
 //!
 //! Time is reserved: at R bytes per second a byte takes 1/R of a second, and each turn reserves the
-//! next free interval and waits for its beginning. So turns are served in order, and none is woken
-//! in vain; what a turn did not use is refunded. One atomic word is all that the workers share.
+//! next free interval and waits for its start. So turns are served in order, without needless
+//! wake-ups; unused time is refunded. The workers share only one atomic word.
 //!
 //! ```text
 //!  reserved up to ──────────┐
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 pub(crate) struct RateLimiter {
     bytes_per_second: NonZeroU64,
     began: Instant,
-    /// Nanoseconds since then that are reserved.
+    /// The end of the reserved time, in nanoseconds since `began`.
     reserved: AtomicU64,
 }
 
-/// Which reservation of a response is made.
+/// The position of a reservation within a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reservation {
     /// The first one. Unreserved time before it was idle.
@@ -32,17 +32,17 @@ pub(crate) enum Reservation {
 }
 
 /// The limiters of a connection, at least one: its client's, and that of all connections. The
-/// client's comes first: while a connection waits for it, it has no reservation of the shared rate.
+/// client's is first: while a connection waits for it, it has no reservation of the shared rate.
 pub(crate) struct RateLimiters(Box<[Arc<RateLimiter>]>);
 
 /// Unused time is lost after this long: idle seconds do not add up to a burst.
 const BURST: Duration = Duration::from_millis(100);
 
-/// How much is made up for where timers and workers are late, as on a busy machine.
+/// The longest delay that is made up for if timers and workers are late, as on a busy machine.
 const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of one reservation: fifty reservations per second, but neither so small that calls cost
-/// more than bytes, nor so large that one peer occupies the line for long.
+/// The bytes of one reservation: fifty reservations per second, but neither so small that calls
+/// cost more than bytes, nor so large that one peer occupies the line for long.
 const RESERVATIONS_PER_SECOND: u64 = 50;
 const RESERVATION_BYTES_MIN: u64 = 4 << 10;
 const RESERVATION_BYTES_MAX: u64 = 256 << 10;
@@ -56,13 +56,13 @@ impl RateLimiter {
         }
     }
 
-    /// Reserves the next free interval for so many bytes, and returns how long to wait for it.
+    /// Reserves the next free interval for `bytes`, and returns the time to wait for it.
     pub(crate) fn reserve(&self, bytes: u64, reservation: Reservation) -> Duration {
         let now = nanoseconds(self.began.elapsed());
         self.reserve_at(now, bytes, reservation)
     }
 
-    /// Until when time is reserved. From then on there is nothing to remember.
+    /// Returns the end of the reserved time, after which no state is needed.
     pub(crate) fn reserved_until(&self) -> Instant {
         self.began + Duration::from_nanos(self.reserved.load(Ordering::Relaxed))
     }
@@ -84,8 +84,8 @@ impl RateLimiter {
         Duration::from_nanos(from(reserved).saturating_sub(now))
     }
 
-    /// Settles a reservation of `reserved_bytes` with what the turn has sent: more costs more, the
-    /// rest is refunded.
+    /// Settles a reservation of `reserved_bytes` with the bytes sent: charges the excess, or
+    /// refunds the rest.
     pub(crate) fn settle(&self, reserved_bytes: u64, sent: u64) {
         match sent.checked_sub(reserved_bytes) {
             Some(more) => self.reserved.fetch_add(self.cost(more), Ordering::Relaxed),
@@ -107,13 +107,13 @@ impl RateLimiter {
 }
 
 impl RateLimiters {
-    /// The limiters that exist; none where no rate is limited.
+    /// Collects the limiters that exist; `None` if no rate is limited.
     pub(crate) fn of(limiters: [Option<&Arc<RateLimiter>>; 2]) -> Option<RateLimiters> {
         let limiters: Box<[_]> = limiters.into_iter().flatten().map(Arc::clone).collect();
         (!limiters.is_empty()).then_some(RateLimiters(limiters))
     }
 
-    /// The bytes of a reservation: the smallest one of the limiters, since more could not be sent.
+    /// Returns the bytes of a reservation: the minimum of the limiters, which bounds each turn.
     pub(crate) fn reservation_bytes(&self) -> u64 {
         let each = self.each().map(RateLimiter::reservation_bytes);
         each.min().unwrap_or(u64::MAX)
@@ -123,7 +123,7 @@ impl RateLimiters {
         self.0.iter().map(Arc::as_ref)
     }
 
-    /// Settles what a turn has sent.
+    /// Settles the bytes that a turn sent.
     pub(crate) fn settle(&self, reserved_bytes: u64, sent: u64) {
         self.each()
             .for_each(|limiter| limiter.settle(reserved_bytes, sent));
@@ -144,8 +144,8 @@ mod tests {
         RateLimiter::new(NonZeroU64::new(rate).unwrap())
     }
 
-    /// What is sent within `seconds` by a peer that always takes all at once, with timers late by
-    /// `late` nanoseconds.
+    /// Returns the bytes sent within `seconds` to a peer that always accepts everything
+    /// immediately, with timers late by `late` nanoseconds.
     fn sent_within(rate: u64, seconds: u64, late: u64, used: impl Fn(u64) -> u64) -> u64 {
         let limiter = limiter(rate);
         let (mut now, mut sent) = (SECOND, 0);

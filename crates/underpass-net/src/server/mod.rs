@@ -1,4 +1,4 @@
-//! A running server: its listeners, and generations of workers that use them one after another.
+//! A running server: its listeners, and successive generations of workers that use them.
 
 use std::fmt;
 use std::mem;
@@ -27,11 +27,11 @@ use crate::worker::config::ServerConfig;
 use crate::worker::protocol::Protocol;
 use crate::worker::{ServerParts, prepare};
 
-/// A running server. Dropping it stops all workers at once.
+/// A running server. Dropping it stops all workers immediately.
 pub struct Server<S> {
     shutdown: Shutdown,
     activated: Vec<ActivatedSocket>,
-    /// What the workers of all generations share.
+    /// The quotas that the workers of all generations share.
     shared: Mutex<Option<Arc<SharedQuotas>>>,
     /// Held during a reload or an upgrade: one at a time.
     change: Mutex<()>,
@@ -39,18 +39,18 @@ pub struct Server<S> {
 }
 
 struct GenerationThreads<S> {
-    /// The oldest generation first.
+    /// Threads per generation, the oldest first.
     generations: Vec<Vec<JoinHandle<S>>>,
-    /// How many generations `join` has taken from these, and waits for.
+    /// The number of generations that `join` has taken from these, and waits for.
     joined: usize,
-    /// Disconnected when the newest generation accepts connections no more.
+    /// Disconnected when the newest generation stops accepting connections.
     accepting: Option<mpsc::Receiver<()>>,
     /// The sum of the workers that have ended.
     ended: Option<S>,
 }
 
-/// Opens listeners and starts workers. Sockets that are in `inherited` are used as they are.
-/// Returns when all workers accept connections.
+/// Opens listeners and starts workers. Sockets in `inherited` are used unchanged. Returns when all
+/// workers accept connections.
 ///
 /// # Errors
 /// Any [`Error`]; nothing is left running, and the ports are free.
@@ -83,15 +83,15 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
     /// Replaces the configuration without losing a connection: opens new listeners, starts workers
     /// on them and on the existing ones, retires the earlier workers, and closes listeners that are
     /// not configured any more. Returns when the new workers accept connections and the earlier
-    /// ones accept none any more: connections made from then on are served as `config` says. An
-    /// earlier worker that takes over 5 seconds to notice is not waited for.
+    /// ones have stopped: connections made from then on are served as `config` says. Waits at most
+    /// 5 seconds for an earlier worker to notice.
     ///
     /// A TCP address has a queue for each worker: with more workers it gets more queues, with fewer
-    /// the workers share those that exist.
+    /// the workers share the existing ones.
     ///
     /// # Errors
-    /// Any [`Error`]; the server goes on as before. `Stopping` if it is ending; `Generations` if 16
-    /// configurations are still sending responses.
+    /// Any [`Error`]; the server continues as before. `Stopping` if it is ending; `Generations` if
+    /// 16 configurations are still sending responses.
     pub fn reload<P: Protocol<Summary = S>>(&self, config: &ServerConfig<P>) -> Result<(), Error> {
         let _change = lock(&self.change);
         if self.shutdown.phase() > ShutdownPhase::Running {
@@ -101,16 +101,16 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         self.start_generation(config, &before)
     }
 
-    /// Starts `command`, passes all listening sockets, the keys of tickets and `file` to it, and
-    /// retires when it accepts connections;
-    /// [`join`](Server::join) returns when the last response has been sent. The command's standard
-    /// input becomes the socket between both processes: the new one has to call
-    /// [`Inherited::take`], start a server and call [`Server::take_over_from`]. `started` is called
-    /// with the new process before this one retires, which may end at any time from then on.
+    /// Starts `command`, passes all listening sockets, the ticket keys and `file` to it, and
+    /// retires when it accepts connections; [`join`](Server::join) returns when the last response
+    /// has been sent. The command's standard input becomes the socket between both processes: the
+    /// new one has to call [`Inherited::take`], start a server and call [`Server::take_over_from`].
+    /// `started` is called with the new process before this one retires; this process may end at
+    /// any time after that.
     ///
     /// # Errors
     /// [`Error::Upgrade`] if the new process ends, reports a failure, or is not ready within 30
-    /// seconds (it is killed); the server goes on as before. [`Error::Stopping`] if the server is
+    /// seconds (it is killed); the server continues as before. [`Error::Stopping`] if the server is
     /// ending.
     pub fn upgrade(
         &self,
@@ -128,7 +128,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         started(&child);
         let mut state = self.shutdown.lock();
         if state.phase() > ShutdownPhase::Running {
-            // A stop was requested meanwhile, and concerns the new process too.
+            // A stop was requested meanwhile, and applies to the new process too.
             if let Some(process) = Pid::from_raw(child.id().cast_signed()) {
                 let _ = kill_process(process, Signal::TERM);
             }
@@ -139,17 +139,17 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         Ok(())
     }
 
-    /// The addresses for clients, also after the server has begun to end.
+    /// Returns the addresses for clients, also while the server is ending.
     pub fn addresses(&self) -> Vec<Address> {
         self.addresses_of(|access| access == ListenerAccess::Clients)
     }
 
-    /// The addresses for those who run the server, as [`addresses`](Server::addresses).
+    /// Returns the addresses for operators, as [`addresses`](Server::addresses).
     pub fn operator_addresses(&self) -> Vec<Address> {
         self.addresses_of(|access| access != ListenerAccess::Clients)
     }
 
-    /// All listeners, those for who runs the server included.
+    /// Returns all listeners, including those for operators.
     pub fn listeners(&self) -> Vec<ListenerIdentity> {
         self.shutdown.lock().identities().to_vec()
     }
@@ -162,7 +162,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             .collect()
     }
 
-    /// The first TCP address for clients, with the port that the kernel chose for port 0.
+    /// Returns the first TCP address for clients, with the port that the kernel chose for port 0.
     pub fn address(&self) -> Option<SocketAddr> {
         self.addresses()
             .into_iter()
@@ -172,14 +172,13 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
             })
     }
 
-    /// A handle that stops the server.
+    /// Returns a handle that stops the server.
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
 
     /// Blocks until every worker of every generation has ended, which they do only after a request
-    /// to
-    /// [`shutdown`](Server::shutdown), and returns their summaries. A worker that panicked has
+    /// to [`shutdown`](Server::shutdown), and returns their summaries. A worker that panicked has
     /// none.
     pub fn join(&self) -> Vec<S> {
         let mut ended = Vec::new();
@@ -205,7 +204,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         ended
     }
 
-    /// Starts a generation, on the listeners of `before` as far as they are configured.
+    /// Starts a generation, keeping the listeners of `before` that are still configured.
     fn start_generation<P: Protocol<Summary = S>>(
         &self,
         config: &ServerConfig<P>,
@@ -250,7 +249,7 @@ impl<S: Send + for<'s> AddAssign<&'s S> + 'static> Server<S> {
         state.replace_generation(phase, listeners);
         drop((state, threads));
         if let Some(accepting) = earlier {
-            // Nothing is ever sent: it ends with the last sender, or too late.
+            // Nothing is sent: this ends when the last sender is dropped, or by the timeout.
             let _ = accepting.recv_timeout(RETIRE_TIMEOUT);
         }
         Ok(())
@@ -283,11 +282,11 @@ impl<S: for<'s> AddAssign<&'s S>> GenerationThreads<S> {
 }
 
 impl<S> Server<S> {
-    /// Reports to `predecessor` that this server takes connections: it may retire. From then on
+    /// Reports to `predecessor` that this server accepts connections: it may retire. From then on
     /// this process removes the files of Unix sockets.
     ///
     /// # Errors
-    /// [`Error::Inherited`]: the predecessor has ended, or has stopped waiting and goes on.
+    /// [`Error::Inherited`]: the predecessor has ended, or has given up waiting and continues.
     pub fn take_over_from(&self, predecessor: Predecessor) -> Result<(), Error> {
         predecessor.report_ready()?;
         self.shutdown
@@ -307,7 +306,7 @@ impl<S> fmt::Debug for Server<S> {
 }
 
 impl<S> Drop for Server<S> {
-    /// A stop could not be requested any more.
+    /// Stops all workers immediately.
     fn drop(&mut self) {
         self.shutdown.advance(ShutdownPhase::Now);
         self.shutdown.lock().files.clear();

@@ -1,5 +1,5 @@
-//! What a listener needs to shake hands: certificates, versions, tickets. Shared by all workers,
-//! and by the generations that a reload starts.
+//! The handshake configuration of a listener: certificates, versions, tickets. Shared by all
+//! workers, and by the generations that a reload starts.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,20 +22,20 @@ use crate::tls::settings::{TlsOptions, TlsVersion};
 use crate::tls::shared::TlsShared;
 use crate::tls::tickets::{TicketIssuer, TicketUse};
 
-/// Accepts TLS connections of a listener.
+/// The acceptor of a listener's TLS connections.
 pub struct TlsAcceptor {
     options: TlsOptions,
     certificates: Arc<Certificates>,
     protocols: Vec<Vec<u8>>,
     config: RwLock<AcceptorConfig>,
     shared: Arc<TlsShared>,
-    /// Nothing where kernel TLS is not asked for.
+    /// None unless kernel TLS is configured.
     offload: Option<Arc<Offload>>,
 }
 
-/// What handshakes begin with. It is swapped whole.
+/// The configuration of new handshakes, replaced as a whole.
 struct AcceptorConfig {
-    /// Differs where other clients are accepted.
+    /// Changes with the clients that are accepted.
     ticket_use: TicketUse,
     config: Arc<ServerConfig>,
 }
@@ -45,7 +45,7 @@ impl TlsAcceptor {
     /// first. May block on the disk.
     ///
     /// # Errors
-    /// [`TlsError`]: which file, and what is wrong with it.
+    /// [`TlsError`] with the file and the reason.
     pub fn load(
         options: &TlsOptions,
         protocols: &[&[u8]],
@@ -76,17 +76,17 @@ impl TlsAcceptor {
         })
     }
 
-    /// The options it was made with.
+    /// Returns the options that it was created with.
     pub fn options(&self) -> &TlsOptions {
         &self.options
     }
 
-    /// Reads certificates, keys and the authorities of clients again and has new connections use
-    /// them; those that are open are not disturbed. Returns whether anything has changed. Where
-    /// other clients are accepted, no ticket of before is. May block on the disk.
+    /// Reads certificates, keys and client authorities again for new connections; open ones are not
+    /// affected. Returns whether anything has changed. If other clients are accepted, earlier
+    /// tickets become invalid. May block on the disk.
     ///
     /// # Errors
-    /// [`TlsError`]; what was used before stays in use.
+    /// [`TlsError`]; the earlier configuration stays in use.
     pub fn refresh(&self) -> Result<Refreshed, TlsError> {
         let present = Arc::clone(&self.present().config);
         let loaded = load_all(&self.options, present.crypto_provider())?;
@@ -119,7 +119,7 @@ impl TlsAcceptor {
         self.config.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the certificates say of themselves.
+    /// Returns the contents of the certificates.
     pub fn certificates(&self) -> Vec<CertificateFacts> {
         self.certificates.facts()
     }
@@ -128,14 +128,14 @@ impl TlsAcceptor {
         self.certificates.signature_cost()
     }
 
-    /// What became of connections that kernel TLS could have taken over; nothing where it is not
-    /// asked for.
+    /// Returns the outcomes of connections that kernel TLS could have taken over; none unless
+    /// kernel TLS is configured.
     pub fn offloads(&self) -> Vec<(OffloadOutcome, u64)> {
         let offload = self.offload.as_ref();
         offload.map(|offload| offload.counts()).unwrap_or_default()
     }
 
-    /// Has sessions use another kernel TLS than the one that was tested.
+    /// Makes sessions use other kernel TLS support than the tested one.
     #[cfg(test)]
     pub(crate) fn set_offload(&mut self, offload: Arc<Offload>) {
         self.offload = Some(offload);
@@ -149,7 +149,7 @@ impl TlsAcceptor {
         &self.shared
     }
 
-    /// Returns whether TLS 1.3 is spoken.
+    /// Returns whether TLS 1.3 is enabled.
     pub(crate) fn speaks_tls13(&self) -> bool {
         let present = self.present();
         let mut suites = present.config.crypto_provider().cipher_suites.iter();
@@ -184,7 +184,7 @@ fn load_all(
     }
 }
 
-/// The authorities whose certificates clients must have, if they must.
+/// The authorities that must have issued client certificates; `None` if none are required.
 struct ClientAuthorities(Option<(PathBuf, Vec<CertificateDer<'static>>)>);
 
 impl ClientAuthorities {
@@ -194,7 +194,7 @@ impl ClientAuthorities {
         Ok(ClientAuthorities(read?))
     }
 
-    /// Tickets are for the same authorities and the same oldest version.
+    /// Returns the use that tickets are bound to: the authorities and the minimum version.
     fn ticket_use(&self, options: &TlsOptions) -> TicketUse {
         let mut hash = digest::Context::new(&digest::SHA256);
         hash.update(options.min_version.name().as_bytes());
@@ -224,8 +224,8 @@ impl ClientAuthorities {
     }
 }
 
-/// A bound on the early data that is skipped: 64 KiB in full records, 16 KiB in records of 1 KiB.
-/// rustls counts each record again with every one that follows it, and tries to decrypt it again.
+/// The maximum amount of early data that is skipped: 64 KiB in full records, 16 KiB in small ones
+/// of 1 KiB. rustls counts each record again with every later one, and tries to decrypt it again.
 const EARLY_DATA_SKIPPED_MAX: u32 = 256 << 10;
 
 fn config(
@@ -247,15 +247,15 @@ fn config(
     };
     let certificates: Arc<Certificates> = Arc::clone(certificates);
     let mut config = builder.with_cert_resolver(certificates);
-    // Records are ours once hands are shaken.
+    // The session handles the records after the handshake.
     config.enable_secret_extraction = true;
     config.alpn_protocols = protocols.to_vec();
-    // Those of clients are sent as they are: nothing is unpacked for a peer that is not known yet.
+    // Compressed client certificates are not accepted: nothing is unpacked for an unknown peer.
     config.cert_decompressors = Vec::new();
     // Clients may send early data by a ticket of an earlier server at this address. It is skipped:
     // with tickets, rustls accepts and offers none.
     config.max_early_data_size = EARLY_DATA_SKIPPED_MAX;
-    // Sessions are resumed by tickets alone: nothing is kept of one in memory.
+    // Sessions are resumed only by tickets: no session is kept in memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Arc::new(TicketIssuer {
         keys: Arc::clone(&shared.tickets),
@@ -267,7 +267,7 @@ fn config(
     })
 }
 
-/// Cryptography with the cipher suites that are asked for.
+/// Returns a provider with the configured cipher suites.
 fn provider(options: &TlsOptions) -> Result<CryptoProvider, TlsError> {
     let mut provider = aws_lc_rs::default_provider();
     let name = |suite: &SupportedCipherSuite| suite.suite().as_str().map_or("", iana_name);
@@ -295,8 +295,8 @@ fn provider(options: &TlsOptions) -> Result<CryptoProvider, TlsError> {
     Ok(provider)
 }
 
-/// The versions that are spoken: a client that offers one without a suite would be refused, though
-/// it has another version.
+/// Returns the enabled versions. One without a suite would make a handshake fail, even if the
+/// client has another version.
 fn versions(
     least: TlsVersion,
     provider: &CryptoProvider,

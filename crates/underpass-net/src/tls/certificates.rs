@@ -1,4 +1,4 @@
-//! The certificates of a listener, chosen by the name that a client asks for, and swapped whole.
+//! The certificates of a listener, chosen by the requested name, and replaced as a whole.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,7 +8,7 @@ use rustls::sign::CertifiedKey;
 use crate::tls::info::CertificateFacts;
 use crate::tls::reading::{LoadedCertificate, SignatureCost};
 
-/// All certificates, as rustls asks for one.
+/// All certificates, as a resolver for rustls.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     all: RwLock<Arc<Vec<LoadedCertificate>>>,
@@ -21,18 +21,18 @@ impl Certificates {
         }
     }
 
-    /// Replaces all; handshakes in progress go on with those they have begun with.
+    /// Replaces all; handshakes in progress keep the certificates that they started with.
     pub(crate) fn replace(&self, all: Vec<LoadedCertificate>) {
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
     }
 
-    /// What they say of themselves.
+    /// Returns the contents of all certificates.
     pub(crate) fn facts(&self) -> Vec<CertificateFacts> {
         let all = self.all();
         all.iter().map(|one| one.facts.clone()).collect()
     }
 
-    /// What the dearest of their keys costs.
+    /// Returns the cost of a signature with the most expensive of the keys.
     pub(crate) fn signature_cost(&self) -> SignatureCost {
         let all = self.all();
         match all.iter().any(|one| one.cost == SignatureCost::High) {

@@ -1,4 +1,4 @@
-//! Looks for what is wrong with a chain of certificates, before clients do.
+//! Checks certificate chains for faults that clients would reject.
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
@@ -8,7 +8,7 @@ use x509_cert::ext::pkix::{AuthorityInfoAccessSyntax, BasicConstraints};
 
 use crate::tls::info::ChainFault;
 
-/// All that is wrong with a chain, the server's own certificate first.
+/// Returns the faults of a chain, the server's own certificate first.
 pub(crate) fn faults(chain: &[CertificateDer<'_>], provider: &CryptoProvider) -> Vec<ChainFault> {
     let parsed: Vec<_> = chain
         .iter()
@@ -46,8 +46,8 @@ fn is_self_issued(certificate: &Certificate) -> bool {
     certificate.issuer() == certificate.subject()
 }
 
-/// Whether it names where the certificate of its issuer is, as those of public authorities do
-/// (RFC 5280, section 4.2.2.1): these are never signed by a root that clients know.
+/// Returns whether a certificate has the location of its issuer's, as those of public authorities
+/// do (RFC 5280, section 4.2.2.1): these are never signed by a root that clients know.
 fn tells_where_issuer_is(certificate: &Certificate) -> bool {
     let access = certificate
         .tbs_certificate()
@@ -55,8 +55,8 @@ fn tells_where_issuer_is(certificate: &Certificate) -> bool {
     access.is_ok_and(|found| found.is_some())
 }
 
-/// Whether a certificate was signed with the key of another one. A signature of an unknown kind is
-/// believed.
+/// Returns whether a certificate was signed with the key of another one. A signature of an unknown
+/// kind counts as valid.
 fn is_issued_by(
     certificate: &Certificate,
     der: &CertificateDer<'_>,
@@ -86,12 +86,12 @@ fn is_issued_by(
     }
 }
 
-/// What stands in a sequence.
+/// Returns the content of a sequence.
 fn content<E>(der: &Result<Vec<u8>, E>) -> Option<&[u8]> {
     Some(AnyRef::from_der(der.as_ref().ok()?).ok()?.value())
 }
 
-/// What the signature of a certificate is for: the first element (RFC 5280, section 4.1).
+/// Returns the signed part of a certificate: its first element (RFC 5280, section 4.1).
 fn signed_part<'d>(der: &'d CertificateDer<'_>) -> Option<&'d [u8]> {
     let certificate = AnyRef::from_der(der).ok()?;
     SliceReader::new(certificate.value()).ok()?.tlv_bytes().ok()

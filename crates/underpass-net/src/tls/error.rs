@@ -1,4 +1,4 @@
-//! Why a listener cannot speak TLS, why a handshake failed, and why a session did.
+//! Errors of TLS: in a listener's configuration, a handshake, or a session.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustls::AlertDescription;
 use thiserror::Error;
 
-/// Certificates or keys cannot be used. Nothing that is secret is part of it.
+/// An error of certificates or keys. Contains no secrets.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -32,18 +32,18 @@ pub enum TlsError {
         /// The error of the system call.
         source: io::Error,
     },
-    /// There is no folder for a certificate that is made.
+    /// No folder is configured for a generated certificate.
     #[error("there is no folder for the certificate; set XDG_STATE_HOME or HOME")]
     NoStateFolder,
-    /// A certificate was named, and another one is to be made.
+    /// Both an existing and a generated certificate are configured.
     #[error("a self-signed certificate is made only where no certificate is named")]
     SelfSignedBeside,
-    /// A file does not hold what it should.
+    /// The content of a file is not as expected.
     #[error("{}: {why}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// The key is that of another certificate.
@@ -57,26 +57,26 @@ pub enum TlsError {
     /// Kernel TLS is required and cannot be used.
     #[error("tls.offload is \"require\", and kernel TLS cannot be used: {why}")]
     Offload {
-        /// What is missing, or what failed.
+        /// The missing feature, or the failure.
         why: String,
     },
     /// A cipher suite is not known.
     #[error("unknown cipher suite {name:?}; expected one of {known}")]
     CipherSuite {
-        /// Its name.
+        /// The name.
         name: String,
-        /// The names of all that are known.
+        /// The names of all known suites.
         known: String,
     },
     /// The cryptographic library refuses the settings.
     #[error("TLS cannot be set up: {why}")]
     Setup {
-        /// What it says.
+        /// The library's message.
         why: String,
     },
 }
 
-/// Why a connection was closed before the protocol saw it. Labels for metrics are in
+/// The reason that a connection was closed before the protocol saw it. Labels for metrics are in
 /// [`HandshakeError::NAMES`].
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum HandshakeError {
@@ -113,7 +113,7 @@ impl HandshakeError {
     }
 }
 
-/// Why a session ends before its time.
+/// The reason that a session ends early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SessionFault {
     /// The peer violated the protocol; this alert is sent to it.

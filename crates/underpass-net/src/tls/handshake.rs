@@ -39,20 +39,20 @@ const HANDSHAKE_RECORD: u8 = 22;
 const CHANGE_CIPHER_SPEC_RECORD: u8 = 20;
 const ALERT_RECORD: u8 = 21;
 
-/// A suite of no cipher, by which a client says that it has tried a higher version before (RFC
+/// A signalling suite with which a client reports that it has tried a higher version before (RFC
 /// 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
 
-/// The client offers a lower version than it could have: somebody may have cut off its first
+/// The client offers a lower version than it supports: an attacker may have blocked its first
 /// attempt.
 const INAPPROPRIATE_FALLBACK: rustls::Error =
     rustls::Error::PeerMisbehaved(PeerMisbehaved::AttemptedDowngradeToTls12WhenTls13IsSupported);
 
 impl Connection {
-    /// Shakes hands.
+    /// Performs the handshake.
     ///
     /// # Errors
-    /// [`HandshakeError`]. An alert has been sent; [`Connection::close`] lets it arrive.
+    /// [`HandshakeError`]. An alert has been sent; [`Connection::close`] ensures its delivery.
     pub(crate) async fn handshake(
         &mut self,
         acceptor: &TlsAcceptor,
@@ -102,46 +102,46 @@ pub(crate) struct HandshakeInProgress<'s> {
     cost: SignatureCost,
 }
 
-/// What is known of a handshake, apart from its socket.
+/// The state of a handshake, apart from its socket.
 struct HandshakeMachine {
     connection: UnbufferedServerConnection,
-    /// Records that have come and are not used up.
+    /// Records that have been received and not used yet.
     received: Vec<u8>,
-    /// How much of it rustls has seen: one record more each time that it asks for more, so that
-    /// everything behind the handshake is the session's.
+    /// The length that rustls has seen: one record more each time that it needs input, so that
+    /// everything after the handshake is left to the session.
     shown: usize,
     /// Records that have not been sent.
     unsent: Vec<u8>,
-    /// Whether the next record may be in the clear: there were handshake records only.
+    /// Whether the next record may be unencrypted: so far there were only handshake records.
     is_clear: bool,
-    /// Reads the client's hello beside `connection`, which does not tell the name in it; none once
-    /// that is done.
+    /// Parses the client's hello in parallel to `connection`, which does not expose the name in it;
+    /// none once that is done.
     hello: Option<Acceptor>,
-    /// The name that the client asks for.
+    /// The name that the client requests.
     server_name: Option<Box<str>>,
-    /// Whether the client says that it has tried a higher version before.
+    /// Whether the client reports that it has tried a higher version before.
     is_fallback: bool,
     speaks_tls13: bool,
     offload: Option<Arc<Offload>>,
 }
 
-/// A handshake after a step, and what came of that.
+/// A handshake after a step, and the result of the step.
 type AdvancedHandshake<'s> = (
     HandshakeInProgress<'s>,
     Result<HandshakeStep, rustls::Error>,
 );
 
-/// What rustls wants next.
+/// The next action that rustls needs.
 enum HandshakeStep {
-    /// It has made progress, and goes on at once.
+    /// Another step: it has made progress.
     Again,
-    /// More has to come from the peer.
+    /// More input from the peer.
     Receive,
     Complete,
 }
 
 impl<'s> HandshakeInProgress<'s> {
-    /// Begins with what has come already.
+    /// Creates a handshake, with the input received so far.
     pub(crate) fn new(
         acceptor: &TlsAcceptor,
         socket: &'s PlainSocket,
@@ -155,7 +155,7 @@ impl<'s> HandshakeInProgress<'s> {
         })
     }
 
-    /// Shakes hands; steps that compute pass the gate. Cancelling ends the connection.
+    /// Performs the handshake; computing steps pass the gate. Cancelling ends the connection.
     pub(crate) async fn run(mut self, gate: &StepGate) -> Result<HandshakeResult, HandshakeError> {
         loop {
             while self.machine.next_record().is_none() {
@@ -170,7 +170,7 @@ impl<'s> HandshakeInProgress<'s> {
                 Err(error) => return Err(self.fail(error).await),
             }
         }
-        // Of TLS 1.2 the end of the handshake has to be sent; the tickets of 1.3 leave with the
+        // In TLS 1.2 the end of the handshake has to be sent; the tickets of 1.3 are sent with the
         // first response.
         if self.machine.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
             self.flush().await?;
@@ -184,8 +184,8 @@ impl<'s> HandshakeInProgress<'s> {
         finished.map_err(|error| HandshakeError::Failed(error.to_string()))
     }
 
-    /// Goes on with what has come: there may be a signature to make. One that takes long is made by
-    /// a thread of the blocking pool.
+    /// Processes received records, which may need a signature. An expensive one is computed in the
+    /// blocking pool.
     async fn advance(self) -> Result<AdvancedHandshake<'s>, HandshakeError> {
         let HandshakeInProgress {
             mut machine,
@@ -221,7 +221,7 @@ impl<'s> HandshakeInProgress<'s> {
     }
 
     /// Counts the alert that ends the handshake: one from the peer, or ours in the record that
-    /// begins at `start`. If that record is encrypted, the alert is derived from `error`.
+    /// starts at `start`. If that record is encrypted, the alert is derived from `error`.
     fn count_alert(&self, start: usize, error: &rustls::Error) {
         use AlertDescription as Alert;
         let alerts = &self.shared.alerts;
@@ -295,18 +295,18 @@ impl HandshakeMachine {
         })
     }
 
-    /// The length of the next record, once it is complete.
+    /// Returns the length of the next record, once it is complete.
     fn next_record(&self) -> Option<usize> {
         record_length(&self.received[self.shown..])
     }
 
-    /// Goes on until more has to come, or the handshake is complete.
+    /// Steps until more input is needed, or the handshake is complete.
     fn advance(&mut self) -> Result<HandshakeStep, rustls::Error> {
         loop {
             let step = self.step()?;
             let is_tls12 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
             if self.is_fallback && self.speaks_tls13 && is_tls12 {
-                // Nothing was sent yet: the ServerHello is replaced by the alert.
+                // Nothing was sent yet: the alert replaces the ServerHello.
                 self.unsent.clear();
                 return Err(INAPPROPRIATE_FALLBACK);
             }
@@ -318,12 +318,12 @@ impl HandshakeMachine {
         }
     }
 
-    /// Encodes the alert for an error, after the records that have not been sent. Returns where it
-    /// begins; nothing is there where no alert can be sent.
+    /// Encodes the alert for an error, after the unsent records. Returns its position, which is the
+    /// end if no alert can be sent.
     fn encode_alert(&mut self, error: &rustls::Error) -> usize {
         let mut start = self.unsent.len();
-        // rustls encodes its alert, also encrypted after a ServerHello. It would panic if it were
-        // asked for more, and has not failed at a fallback.
+        // rustls encodes its alert, encrypted after a ServerHello. It would panic at another step,
+        // and has not failed at a fallback.
         if *error != INAPPROPRIATE_FALLBACK {
             let _ = self.step();
             while let [HANDSHAKE_RECORD | CHANGE_CIPHER_SPEC_RECORD, ..] = self.unsent[start..] {
@@ -333,7 +333,7 @@ impl HandshakeMachine {
         }
         let chosen = match self.unsent[start..] {
             [ALERT_RECORD, _, _, 0, 2, _, number] => Some(AlertDescription::from(number)),
-            // An alert is not answered.
+            // Alerts are not answered.
             [] if self.is_clear && !matches!(error, rustls::Error::AlertReceived(_)) => None,
             _ => return start,
         };
@@ -374,7 +374,7 @@ impl HandshakeMachine {
         step
     }
 
-    /// Has rustls see one record more.
+    /// Makes one more record available to rustls, and parses it for the hello.
     fn show(&mut self, length: usize) {
         let mut record = &self.received[self.shown..self.shown + length];
         self.shown += length;
@@ -397,7 +397,7 @@ impl HandshakeMachine {
         }
     }
 
-    /// Takes the secrets out of rustls.
+    /// Extracts the secrets from rustls.
     fn finish(self, shared: Arc<TlsShared>) -> Result<HandshakeResult, rustls::Error> {
         let suite = self.connection.negotiated_cipher_suite();
         let suite = suite.ok_or(rustls::Error::HandshakeNotComplete)?;
@@ -445,7 +445,7 @@ impl HandshakeMachine {
     }
 }
 
-/// Returns the alert for an error, where rustls has chosen this one, or none.
+/// Returns the alert for an error, given the one that rustls has chosen, if any.
 fn alert_for(error: &rustls::Error, chosen: Option<AlertDescription>) -> AlertDescription {
     use rustls::Error::{General, InvalidMessage as Invalid, PeerMisbehaved};
     match (error, chosen) {
@@ -464,8 +464,8 @@ fn alert_for(error: &rustls::Error, chosen: Option<AlertDescription>) -> AlertDe
     }
 }
 
-/// What the beginning of a connection comes to that arrives in these parts: the name that the
-/// client asks for, or an error.
+/// Returns the result of a handshake whose input arrives in these parts: the requested name, or an
+/// error.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn verdict(
     acceptor: &TlsAcceptor,
@@ -482,8 +482,8 @@ pub(crate) fn verdict(
     }
 }
 
-/// The length of the record that `bytes` begin with, once it is complete. What no record may be is
-/// shown to rustls, which refuses it.
+/// Returns the length of the first record in `bytes`, once it is complete. Invalid headers are
+/// passed to rustls, which rejects them.
 fn record_length(bytes: &[u8]) -> Option<usize> {
     let [_, _, _, high, low, ..] = bytes else {
         return None;

@@ -1,4 +1,4 @@
-//! What may be known of TLS: of a connection, and of the certificates.
+//! Information about TLS: on a connection, and on the certificates.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -6,24 +6,24 @@ use std::time::SystemTime;
 
 use crate::tls::settings::{CertificateFiles, TlsVersion};
 
-/// What was agreed in a handshake.
+/// The parameters agreed in a handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsInfo {
     /// The version.
     pub version: TlsVersion,
-    /// The cipher suite, by its name in the registry of IANA.
+    /// The cipher suite, by its IANA name.
     pub cipher_suite: &'static str,
     /// The host name that the client asked for (SNI).
     pub server_name: Option<Box<str>>,
     /// Whether the handshake was full, or resumed an earlier session.
     pub handshake: HandshakeKind,
-    /// Who the client is by the certificate that it has proved to have: its subject, or what else
-    /// names it where that is empty. It may hold any characters.
+    /// The identity in the certificate that the client has proved to own: its subject, or another
+    /// name if that is empty. It may contain any characters.
     pub client: Option<Box<str>>,
     pub(crate) sealed_by: Cell<SealedBy>,
 }
 
-/// Who makes the records of a connection.
+/// The encrypting side of a connection's records.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum SealedBy {
     /// This program.
@@ -36,7 +36,7 @@ pub enum SealedBy {
 labels! { SealedBy { UserSpace = "user_space", Kernel = "kernel", } }
 
 impl TlsInfo {
-    /// Who makes its records at this moment.
+    /// Returns the current encrypting side.
     pub fn sealed_by(&self) -> SealedBy {
         self.sealed_by.get()
     }
@@ -53,22 +53,22 @@ pub enum HandshakeKind {
 
 labels! { HandshakeKind { Full = "full", Resumed = "resumed", } }
 
-/// What became of a connection whose sending kernel TLS could have taken over.
+/// The outcome of a connection whose sending kernel TLS could have taken over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OffloadOutcome {
-    /// The kernel encrypts what it sends.
+    /// The kernel encrypts the connection's data.
     Kernel,
     /// Kernel TLS cannot be used, or has failed its test at the start.
     Unavailable,
     /// The kernel does not know the cipher suite.
     UnknownSuite,
-    /// More than the key may encrypt is about to be sent, and the kernel cannot replace it.
+    /// The transfer exceeds the limit of the key, and the kernel cannot replace the key.
     RecordLimit,
-    /// The kernel has refused TLS on the socket, as where the peer has closed its side.
+    /// The kernel rejected TLS on the socket, as it does after the peer has closed its side.
     AttachRefused,
-    /// The kernel has refused the key.
+    /// The kernel rejected the key.
     KeyRefused,
-    /// It was taken over and has ended early, because the kernel cannot replace the key.
+    /// Taken over, but ended early, because the kernel cannot replace the key.
     KeySpent,
 }
 
@@ -84,16 +84,16 @@ labels! {
     }
 }
 
-/// How a connection to a listener with TLS begins.
+/// The start of a connection to a listener with TLS.
 #[derive(Debug)]
 pub(crate) enum Handshake {
-    /// Its bytes are encrypted from now on.
+    /// A complete handshake: all further bytes are encrypted.
     Complete,
-    /// It does not begin with a handshake: nothing has been consumed.
+    /// Not a handshake: nothing has been consumed.
     Plain,
 }
 
-/// What a certificate says of itself.
+/// The contents of a certificate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CertificateFacts {
     /// The files that it was read from.
@@ -106,7 +106,7 @@ pub struct CertificateFacts {
     pub not_before: SystemTime,
     /// When it expires.
     pub not_after: SystemTime,
-    /// How many certificates are in the file, itself included.
+    /// The number of certificates in the file, including this one.
     pub chain_length: usize,
     /// Whether it was signed with its own key.
     pub is_self_signed: bool,
@@ -114,38 +114,38 @@ pub struct CertificateFacts {
     pub sha256: [u8; 32],
     /// The SHA-256 hash of its public key, by which clients pin it (RFC 7469, section 2.4).
     pub key_sha256: [u8; 32],
-    /// What is wrong with it and with those behind it, dates apart.
+    /// The faults of it and of the certificates after it, apart from dates.
     pub faults: Vec<ChainFault>,
 }
 
-/// What is wrong with a certificate and those behind it.
+/// A fault in a certificate chain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChainFault {
-    /// One of those behind it is no certificate.
+    /// One of them is not a certificate.
     Unreadable,
     /// One is not signed by the next.
     Order {
-        /// Its place, from 1.
+        /// Its position, from 1.
         number: usize,
     },
-    /// It is alone, and says where the certificate of its issuer is: clients need that too.
+    /// It is the only one, and names the location of its issuer's, which clients need too.
     NoIntermediate,
     /// It is the certificate of an authority.
     Authority,
 }
 
-/// Whether reading certificates again has brought others.
+/// Whether reading certificates again has found changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refreshed {
-    /// They are the same.
+    /// No changes.
     Same,
-    /// They are others.
+    /// Changes.
     Changed,
 }
 
 impl CertificateFacts {
-    /// Whether it is valid for a host name (RFC 6125, section 6.4): the same name, or one label
-    /// more than a name with a wildcard.
+    /// Returns whether it is valid for a host name (RFC 6125, section 6.4): the same name, or one
+    /// label more than a name with a wildcard.
     pub fn is_for(&self, name: &str) -> bool {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         let above = name.split_once('.').map(|(_, above)| above);
@@ -156,7 +156,7 @@ impl CertificateFacts {
     }
 }
 
-/// The name that IANA has for what rustls calls `TLS13_AES_128_GCM_SHA256`.
+/// Returns the IANA name of a suite that rustls names like `TLS13_AES_128_GCM_SHA256`.
 pub(crate) fn iana_name(name: &'static str) -> &'static str {
     match name {
         "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",

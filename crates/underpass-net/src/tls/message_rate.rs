@@ -1,11 +1,11 @@
-//! Bounds what a peer can send without data: key updates, alerts and empty records.
+//! Bounds records without data from a peer: key updates, alerts and empty records.
 
 use std::time::Instant;
 
 use crate::limits::{TLS_MESSAGES_BURST, TLS_MESSAGES_MAX, TLS_MESSAGES_PER_SECOND};
 
-/// How many such records a peer may send: some at once, then so many in a second. What it is sent
-/// entitles it to more: some clients answer every record with a KeyUpdate once they have read much,
+/// The records without data that a peer may send: a burst, then a number per second. Data sent to
+/// it permits more: some clients answer every record with a KeyUpdate once they have read much,
 /// until they see ours (JDK-8329548).
 pub(crate) struct MessageRate {
     left: u32,
@@ -22,7 +22,7 @@ impl Default for MessageRate {
 }
 
 impl MessageRate {
-    /// Whether one more is within the bounds.
+    /// Returns whether another one is within the bounds, and counts it.
     pub(crate) fn admit(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         let earned = (now - since).as_millis() * u128::from(TLS_MESSAGES_PER_SECOND) / 1000;
@@ -38,7 +38,7 @@ impl MessageRate {
         is_admitted
     }
 
-    /// Admits one more, since the peer is sent a record.
+    /// Permits another one, since the peer is sent a record.
     pub(crate) fn entitle(&mut self) {
         self.earn(1, TLS_MESSAGES_MAX);
     }

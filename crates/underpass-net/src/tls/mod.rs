@@ -1,19 +1,18 @@
 //! TLS on the connections of a listener.
 //!
 //! ```text
-//!  options ─► reading ─► certificates ─┐ swapped whole while connections go on
+//!  options ─► reading ─► certificates ─┐ replaced as a whole, connections stay
 //!                                      ▼
 //!  accepted, admitted ─► handshake ─► session ─► the protocol
-//!       │ the first byte is no            │ records: Sealer, Opener
-//!       │ handshake's                     └ alerts, key updates, limits of keys
+//!       │ the first byte is not           │ records: Sealer, Opener
+//!       │ a handshake's                   └ alerts, key updates, limits of keys
 //!       └─► Protocol::serve_plain
 //! ```
 //!
-//!
-//! rustls shakes hands, and derives the next keys later. Records are made by the session: what a
-//! connection owes is read in batches into a buffer of the worker, sealed into another one, and
-//! leaves by one call for a batch. What has been sealed is never sealed again. Where kernel TLS is
-//! asked for, the kernel gets the sending key when a long range begins ([`offload`]).
+//! rustls performs handshakes, and derives later keys. The session makes records: pending data is
+//! read in batches into a buffer of the worker, sealed into another one, and each batch is sent by
+//! one call. Sealed data is never sealed again. If kernel TLS is configured, the kernel gets the
+//! sending key when a long range starts ([`offload`]).
 
 pub(crate) mod acceptor;
 mod certificates;

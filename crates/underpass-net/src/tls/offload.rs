@@ -3,14 +3,14 @@
 //! ```text
 //!  options ─► probe ─► self-test ─► Offload, of a listener
 //!                                      │ its suite is supported: the session keeps its key
-//!  handshake ─► PendingOffload ────────┤ a long range begins, and no sealed record is unsent
+//!  handshake ─► PendingOffload ────────┤ a long range starts, and no sealed record is unsent
 //!                                      ▼
-//!               KernelSealing: the kernel seals what is written; alerts and key updates leave as
-//!               control records. What is received is opened by the session as before.
+//!               KernelSealing: the kernel seals written data; alerts and key updates are sent as
+//!               control records. Received data is opened by the session as before.
 //! ```
 //!
 //! The key leaves the process once: the sealer is dropped when the kernel has the key, so that no
-//! nonce is used twice. Where the kernel refuses, the session goes on as before.
+//! nonce is used twice. If the kernel rejects the key, the session continues as before.
 
 mod self_test;
 mod speed;
@@ -39,24 +39,24 @@ use crate::tls::info::{OffloadOutcome, iana_name};
 use crate::tls::records::{CONTENT_BYTES_MAX, Sealer};
 use crate::tls::settings::OffloadMode;
 
-/// The number of records is asked for once in so many turns; the limit leaves room for many more
+/// The number of records is queried once in this many turns; the limit leaves room for many more
 /// than they seal.
 const TURNS_PER_CHECK: u32 = 64;
 
-/// What a listener does with kernel TLS, and what became of it. Shared by all workers.
+/// The kernel TLS support that a listener uses, and its outcomes. Shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Offload {
-    /// Nothing where the kernel cannot be used.
+    /// None if the kernel cannot be used.
     support: Option<SendingSupport>,
     counts: [AtomicU64; OffloadOutcome::ALL.len()],
 }
 
 impl Offload {
-    /// Tests whether the kernel can seal records, where that is wanted for connections of the
-    /// `spoken` suites. Takes up to a few seconds.
+    /// Tests, if configured, whether the kernel can seal records of the `spoken` suites. Takes up
+    /// to a few seconds.
     ///
     /// # Errors
-    /// [`TlsError::Offload`] where it is required and the kernel cannot.
+    /// [`TlsError::Offload`] if it is required and the kernel cannot.
     pub(crate) fn of(
         mode: OffloadMode,
         spoken: &[SupportedCipherSuite],
@@ -77,7 +77,7 @@ impl Offload {
         })))
     }
 
-    /// One that takes a kernel at its word, whatever it can do.
+    /// Creates one without a test of the kernel's support.
     #[cfg(test)]
     pub(crate) fn untested(support: SendingSupport) -> Arc<Offload> {
         Arc::new(Offload {
@@ -86,7 +86,7 @@ impl Offload {
         })
     }
 
-    /// How often each outcome came.
+    /// Returns the number of each outcome.
     pub(crate) fn counts(&self) -> Vec<(OffloadOutcome, u64)> {
         let counts = self
             .counts
@@ -95,7 +95,7 @@ impl Offload {
         OffloadOutcome::ALL.into_iter().zip(counts).collect()
     }
 
-    /// Counts an outcome; one that the operator may want to know of is logged the first time.
+    /// Counts an outcome; one with an errno is logged the first time.
     pub(crate) fn count(&self, outcome: OffloadOutcome, errno: Option<Errno>) {
         let earlier = self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
         if let (0, Some(errno)) = (earlier, errno) {
@@ -107,7 +107,7 @@ impl Offload {
     }
 }
 
-/// What the kernel can do, which is to be all that is spoken where it is required.
+/// Returns the tested kernel support, which must include all `spoken` suites if it is required.
 fn tested(mode: OffloadMode, spoken: &[SupportedCipherSuite]) -> Result<SendingSupport, String> {
     let started = Instant::now();
     let support = probe_sending().map_err(|error| error.to_string())?;
@@ -134,10 +134,10 @@ fn tested(mode: OffloadMode, spoken: &[SupportedCipherSuite]) -> Result<SendingS
     Ok(support)
 }
 
-/// The sending key of a session that the kernel may get.
+/// The sending key of a session, which may be handed to the kernel.
 pub(crate) struct PendingOffload {
     offload: Arc<Offload>,
-    /// Nothing where the kernel does not know the suite, or cannot be used.
+    /// None if the kernel does not know the suite, or cannot be used.
     key: Option<TrafficKey>,
 }
 
@@ -158,7 +158,7 @@ impl PendingOffload {
         }
     }
 
-    /// The session has changed its key.
+    /// Replaces the key after the session has changed it.
     pub(crate) fn renew(
         &mut self,
         suite: SupportedCipherSuite,
@@ -167,7 +167,7 @@ impl PendingOffload {
         self.key = self.key.take().and_then(|_| traffic_key(suite, secrets));
     }
 
-    /// Whether what is owed next is worth a hand-over, and how many bytes it has.
+    /// Returns the length of the next pending range, if it is worth a hand-over.
     pub(crate) fn is_worth(outbox: &Outbox) -> Option<u64> {
         let mut ranges = outbox.pieces().filter_map(|piece| match piece {
             Piece::Range(range) => Some(range.len),
@@ -176,14 +176,14 @@ impl PendingOffload {
         ranges.next().filter(|len| *len >= OFFLOADED_BYTES_MIN)
     }
 
-    /// Whether a hand-over can be expected to succeed.
+    /// Returns whether a hand-over can be expected to succeed.
     pub(crate) fn is_likely(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Gives the key to the kernel, behind the `number` records that were sealed with it, for
-    /// `bytes` more at first; it may seal `records_max` in all. `None` where the kernel does not
-    /// take it: the session goes on as before.
+    /// Gives the key to the kernel, after the `number` records that were sealed with it, for
+    /// another `bytes` at first; it may seal `records_max` in all. `None` if the kernel does not
+    /// take it: the session continues as before.
     pub(crate) fn hand_over(
         self,
         socket: &PlainSocket,
@@ -228,7 +228,7 @@ impl PendingOffload {
     }
 }
 
-/// Who encrypts what a session sends.
+/// The side that encrypts a session's data.
 pub(crate) enum Sealing {
     UserSpace(Sealer),
     Kernel(KernelSealing),
@@ -238,7 +238,7 @@ pub(crate) enum Sealing {
 pub(crate) struct KernelSealing {
     suite: (Version, Cipher),
     rekeying: Rekeying,
-    /// Records without data that have not left.
+    /// Records without data that have not been sent.
     waiting: VecDeque<ControlRecord>,
     turns: u32,
     offload: Arc<Offload>,
@@ -248,14 +248,14 @@ pub(crate) struct KernelSealing {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum SealingState {
     Intact,
-    /// A new key was announced, and the kernel has not taken it: nothing can be sent any more.
+    /// A new key was announced, and the kernel rejected it: nothing can be sent any more.
     KeyLost,
 }
 
 struct ControlRecord {
     kind: ContentType,
     content: Vec<u8>,
-    /// The key that seals what comes behind it.
+    /// The key that seals everything after it.
     next: Option<TrafficKey>,
 }
 
@@ -269,13 +269,12 @@ impl KernelSealing {
         });
     }
 
-    /// Whether records wait to be sent.
+    /// Returns whether records wait to be sent.
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether the kernel can replace the key. Where it cannot, the connection ends, and that is
-    /// counted.
+    /// Returns whether the kernel can replace the key. If not, counts the end of the connection.
     pub(crate) fn admits_new_key(&self) -> bool {
         let admits = self.rekeying == Rekeying::Works;
         if !admits {
@@ -284,8 +283,7 @@ impl KernelSealing {
         admits
     }
 
-    /// Seals with a new key whatever comes behind the record that was appended last, which
-    /// announces it.
+    /// Seals everything after the last appended record, which announces it, with a new key.
     pub(crate) fn renew(
         &mut self,
         suite: SupportedCipherSuite,
@@ -297,7 +295,7 @@ impl KernelSealing {
         }
     }
 
-    /// Whether the key has sealed as much as it may. Counts a turn.
+    /// Returns whether the key has reached its limit of records. Counts a turn.
     pub(crate) fn is_spent(&mut self, socket: &PlainSocket, records_max: u64) -> bool {
         let is_due = self.turns.is_multiple_of(TURNS_PER_CHECK);
         self.turns = self.turns.wrapping_add(1);
@@ -306,10 +304,10 @@ impl KernelSealing {
         is_due && records().is_ok_and(|records| records >= records_max)
     }
 
-    /// Sends the records that wait, and installs the keys that they announce.
+    /// Sends waiting records, and installs the keys that they announce.
     ///
     /// # Errors
-    /// `WouldBlock` where the socket is full; with any other, nothing can be sent any more.
+    /// `WouldBlock` if the socket is full; after any other, nothing can be sent any more.
     pub(crate) fn send(&mut self, socket: &PlainSocket) -> io::Result<()> {
         while let Some(record) = self.waiting.front() {
             if self.state == SealingState::KeyLost {
@@ -334,7 +332,7 @@ impl KernelSealing {
     }
 }
 
-/// A suite of rustls by the names of the kernel.
+/// Converts a suite of rustls to the kernel's.
 fn kernel_suite(suite: SupportedCipherSuite) -> Option<(Version, Cipher)> {
     let cipher = match suite.suite() {
         CipherSuite::TLS13_AES_128_GCM_SHA256
@@ -358,7 +356,7 @@ fn version_of(suite: SupportedCipherSuite) -> Version {
     }
 }
 
-/// What rustls calls a secret, as the kernel takes it.
+/// Converts a secret of rustls to the kernel's key.
 fn traffic_key(
     suite: SupportedCipherSuite,
     (number, secrets): &(u64, ConnectionTrafficSecrets),

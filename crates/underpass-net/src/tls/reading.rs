@@ -24,7 +24,7 @@ use crate::tls::error::TlsError;
 use crate::tls::info::CertificateFacts;
 use crate::tls::settings::CertificateFiles;
 
-/// A certificate that can be presented, and what it says of itself.
+/// A certificate that can be presented, with its contents.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedCertificate {
     pub(crate) key: Arc<CertifiedKey>,
@@ -32,7 +32,7 @@ pub(crate) struct LoadedCertificate {
     pub(crate) cost: SignatureCost,
 }
 
-/// How long a signature takes.
+/// The time that a signature takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SignatureCost {
     /// As long as a turn of a response.
@@ -42,7 +42,7 @@ pub(crate) enum SignatureCost {
 }
 
 impl SignatureCost {
-    /// The modulus is the longest part of the key (RFC 8017, appendix A.1.1).
+    /// Estimates from the key length, mostly that of the modulus (RFC 8017, appendix A.1.1).
     fn of(certificate: &CertificateDer<'_>) -> SignatureCost {
         let certificate = Certificate::from_der(certificate);
         let bytes = certificate.map_or(0, |certificate| {
@@ -61,7 +61,7 @@ impl SignatureCost {
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 
-/// An RSA key of 2,048 bits with its exponent and the frame around both.
+/// An RSA key of 2,048 bits with its exponent and the encoding of both.
 const RSA_2048_KEY_BYTES: usize = 256 + 24;
 
 /// Reads a certificate with its chain and its key, and checks that they belong together.
@@ -94,12 +94,12 @@ pub(crate) fn load(
     })
 }
 
-/// The provider does not say which keys it takes.
+/// The provider does not report the keys it supports.
 const UNKNOWN_KEY: &str = "a key of this kind or length cannot be used; expected RSA of 2,048 to \
                            8,192 bits, ECDSA with P-256, P-384 or P-521, or Ed25519, as `openssl \
                            ecparam -genkey -noout -name prime256v1` makes it";
 
-/// Returns what is wrong with a certificate that cannot be presented, and what to do.
+/// Returns why a certificate cannot be presented, and what to do.
 fn certificate_fault(certificate: &CertificateDer<'_>, why: &str) -> String {
     let parsed = Certificate::from_der(certificate);
     match parsed.map(|certificate| certificate.tbs_certificate().version()) {
@@ -112,7 +112,7 @@ fn certificate_fault(certificate: &CertificateDer<'_>, why: &str) -> String {
     }
 }
 
-/// The certificates of a file as those of authorities.
+/// Reads the certificates of authorities from a file.
 pub(crate) fn authorities(
     path: &Path,
     certificates: Vec<CertificateDer<'static>>,
@@ -125,7 +125,7 @@ pub(crate) fn authorities(
     Ok(roots)
 }
 
-/// What is wrong with PEM. The errors themselves quote the file, which may be a key.
+/// Describes a PEM error. The errors themselves quote the file, which may be a key.
 fn pem_fault(error: &PemError) -> String {
     let what = match error {
         PemError::MissingSectionEnd { .. } => "a section has no end (-----END)",
@@ -136,7 +136,7 @@ fn pem_fault(error: &PemError) -> String {
     what.to_owned()
 }
 
-/// Reads certificates, one at least.
+/// Reads certificates, at least one.
 pub(crate) fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -222,8 +222,8 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// Who a certificate names: its subject (RFC 4514), or else its first alternative name, or else its
-/// SHA-256. Each begins differently, so that none can pass for another.
+/// Returns the identity in a certificate: its subject (RFC 4514), or else its first alternative
+/// name, or else its SHA-256. Each has a different prefix, so that none can pass for another.
 pub(crate) fn identity(certificate: &CertificateDer<'_>) -> Box<str> {
     let named = Certificate::from_der(certificate).ok().and_then(|parsed| {
         let parsed = parsed.tbs_certificate();

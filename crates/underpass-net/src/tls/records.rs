@@ -7,10 +7,10 @@
 //! ```
 //!
 //! The nonce of a record is the initial vector, whose last eight bytes are combined with the number
-//! of the record by exclusive or; in TLS 1.2 with AES-GCM these eight are the explicit nonce.
-//! A number is used once: [`Sealer`] owns its key and its number, no two of them have the same key,
-//! and the number rises with everything that is sealed, also where that fails.
-//! Content is sealed out of one buffer into another: what leaves is never what was read.
+//! of the record by exclusive or; in TLS 1.2 with AES-GCM these eight are the explicit nonce. A
+//! number is used once: [`Sealer`] owns its key and its number, no two of them have the same key,
+//! and the number rises with every attempt to seal, even a failed one. Content is sealed from one
+//! buffer into another: plaintext is never sent.
 
 use std::ops::Range;
 
@@ -24,19 +24,19 @@ use rustls::{
     SupportedCipherSuite,
 };
 
-/// Bytes before the length of a record, and its length.
+/// The bytes of a record header, including the record length.
 pub(crate) const HEADER_BYTES: usize = 5;
 
-/// Most bytes of content (RFC 8446, section 5.1).
+/// The maximum bytes of content (RFC 8446, section 5.1).
 pub(crate) const CONTENT_BYTES_MAX: usize = 16 << 10;
 
-/// Most bytes of a record (RFC 5246, section 6.2.3).
+/// The maximum bytes of a record (RFC 5246, section 6.2.3).
 pub(crate) const RECORD_BYTES_MAX: usize = HEADER_BYTES + CONTENT_BYTES_MAX + 2048;
 
 const TAG_BYTES: usize = 16;
 const EXPLICIT_NONCE_BYTES: usize = 8;
 
-/// How a record is laid out.
+/// The layout of a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RecordForm {
     Tls13,
@@ -56,7 +56,7 @@ impl RecordForm {
         }
     }
 
-    /// Bytes before the content.
+    /// Returns the bytes before the content.
     pub(crate) fn before(self) -> usize {
         match self {
             RecordForm::Tls13 | RecordForm::Tls12ChaCha20 => HEADER_BYTES,
@@ -64,7 +64,7 @@ impl RecordForm {
         }
     }
 
-    /// Bytes behind the content.
+    /// Returns the bytes after the content.
     pub(crate) fn behind(self) -> usize {
         match self {
             RecordForm::Tls13 => 1 + TAG_BYTES,
@@ -73,24 +73,24 @@ impl RecordForm {
     }
 }
 
-/// Encrypts records in one direction, with one key.
+/// The encryption of records in one direction, with one key.
 pub(crate) struct Sealer {
     key: SealingKey,
     iv: [u8; NONCE_LEN],
-    /// Of the next record.
+    /// The number of the next record.
     number: u64,
     form: RecordForm,
 }
 
 enum SealingKey {
-    /// AES-GCM: refuses a number that is not higher than the one before.
+    /// AES-GCM: rejects a number that is not higher than the one before.
     Counting(TlsRecordSealingKey),
-    /// ChaCha20, which the other one does not know.
+    /// ChaCha20, which the other type does not support.
     Plain(LessSafeKey),
 }
 
 impl Sealer {
-    /// A sealer that goes on behind `number` records with these secrets.
+    /// Creates a sealer that continues after `number` records with these secrets.
     ///
     /// # Errors
     /// The cipher is unknown, or its key has another length.
@@ -122,18 +122,18 @@ impl Sealer {
         self.form
     }
 
-    /// The number of the next record: so many were sealed with this key.
+    /// Returns the number of the next record, which is that of records sealed with this key.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Differs for each key.
+    /// Returns the initial vector, which differs for each key.
     #[cfg(test)]
     pub(crate) fn iv(&self) -> [u8; NONCE_LEN] {
         self.iv
     }
 
-    /// Makes a record of `content` in `record`, which has room for exactly that.
+    /// Seals `content` into `record`, which has exactly the length of the result.
     pub(crate) fn seal(
         &mut self,
         kind: ContentType,
@@ -174,9 +174,9 @@ impl Sealer {
 const APPLICATION_DATA: u8 = 23;
 
 fn header(kind: u8, length: usize) -> [u8; HEADER_BYTES] {
-    // At most 16 KiB and a little.
+    // At most 16 KiB plus the overhead.
     let [high, low] = (length as u16).to_be_bytes();
-    // The version of all records of TLS 1.2 and 1.3 (RFC 8446, section 5.1).
+    // The version field of all records of TLS 1.2 and 1.3 (RFC 8446, section 5.1).
     [kind, 3, 3, high, low]
 }
 
@@ -189,10 +189,10 @@ fn nonce(iv: &[u8; NONCE_LEN], number: u64) -> [u8; NONCE_LEN] {
 }
 
 impl SealingKey {
-    /// The protocol is that of TLS 1.3 for TLS 1.2 too, whose nonces rustls makes in the same way.
-    /// The key takes the first nonce that it sees for that of number 0. Where rustls has used that
-    /// number, it is shown the nonce again, and the tag that it makes is dropped: two published
-    /// tags with one nonce would reveal the key that authenticates.
+    /// Uses the TLS 1.3 protocol for TLS 1.2 too, for which rustls derives nonces in the same way.
+    /// The key takes the first nonce that it sees for that of number 0. If rustls has used that
+    /// number, the nonce is passed again, and the resulting tag is dropped: two published tags with
+    /// one nonce would reveal the authentication key.
     fn counting(
         algorithm: &'static aws_lc_rs::aead::Algorithm,
         key: &[u8],
@@ -229,7 +229,7 @@ impl SealingKey {
     }
 }
 
-/// Decrypts records in the other direction, by rustls's own means.
+/// The decryption of records in the other direction, with rustls's decrypter.
 pub(crate) struct Opener {
     decrypter: Box<dyn MessageDecrypter>,
     number: u64,
@@ -237,7 +237,7 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// An opener that goes on behind `number` records with these secrets.
+    /// Creates an opener that continues after `number` records with these secrets.
     ///
     /// # Errors
     /// The cipher is unknown.
@@ -261,10 +261,10 @@ impl Opener {
         })
     }
 
-    /// The length of the record that `bytes` begin with; `None` where more of it has to come.
+    /// Returns the length of the first record in `bytes`; `None` until it is complete.
     ///
     /// # Errors
-    /// The alert for a header that no record has at this point.
+    /// The alert for a header that is invalid at this point.
     pub(crate) fn length(&self, bytes: &[u8]) -> Result<Option<usize>, AlertDescription> {
         let [kind, major, _, high, low, ..] = bytes else {
             return Ok(None);
@@ -285,7 +285,7 @@ impl Opener {
         }
     }
 
-    /// Opens a whole record where it lies. Returns what it is, and where its content is.
+    /// Opens a whole record in place. Returns its type, and the position of its content.
     ///
     /// # Errors
     /// The alert for a record that was not sealed by the peer.
@@ -322,7 +322,7 @@ fn parts(secrets: ConnectionTrafficSecrets) -> Result<(AeadKey, Iv), Error> {
     }
 }
 
-/// A key or an initial vector of another length than that of its cipher.
+/// A key or an initial vector whose length does not match its cipher.
 const WRONG_KEY: Error = Error::EncryptError;
 
 #[cfg(test)]
@@ -341,7 +341,7 @@ mod tests {
 
     use super::*;
 
-    /// All suites of one kind of certificate; the other one has the same records.
+    /// Returns all suites of one kind of certificate; the other one has the same records.
     fn suites() -> Vec<SupportedCipherSuite> {
         let mut suites = ALL_CIPHER_SUITES.to_vec();
         suites.retain(|suite| suite.usable_for_signature_algorithm(SignatureAlgorithm::ECDSA));
@@ -349,8 +349,8 @@ mod tests {
         suites
     }
 
-    /// Shakes hands in memory. Returns the key that the server seals with, and the same as its
-    /// client has it.
+    /// Performs a handshake in memory. Returns the server's sealing key, and the client's copy of
+    /// it.
     fn keys(suite: SupportedCipherSuite) -> [ConnectionTrafficSecrets; 2] {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -397,11 +397,11 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Attempt {
-        /// A record of so many bytes.
+        /// A record with this many bytes of content.
         Whole(usize),
-        /// Room that is larger or smaller than the record by so many bytes.
+        /// Room that is this many bytes larger or smaller than the record.
         WrongRoom(usize, bool),
-        /// More than a record holds.
+        /// More content than fits into a record.
         TooLong,
     }
 
@@ -415,12 +415,12 @@ mod tests {
         prop::collection::vec(attempt, 1..20)
     }
 
-    /// A number from which records are counted: any, and those at either end.
+    /// Generates start numbers for records: any, and those at either end.
     fn starts() -> impl Strategy<Value = u64> {
         prop_oneof![0_u64..3, any::<u64>(), u64::MAX - 12..=u64::MAX]
     }
 
-    /// Returns the record, or nothing where it could not be sealed.
+    /// Returns the record, or `None` if it could not be sealed.
     fn attempt(sealer: &mut Sealer, attempt: &Attempt) -> Option<(Vec<u8>, Vec<u8>)> {
         let length = match attempt {
             Attempt::Whole(length) => *length,
@@ -463,7 +463,7 @@ mod tests {
                 let number = sealer.number();
                 let Some((content, record)) = attempt(&mut sealer, one) else {
                     prop_assert!(sealer.number() >= number);
-                    // The last number is never used: none comes behind it.
+                    // The last number is never used: none could follow it.
                     let is_possible = matches!(one, Attempt::Whole(_)) && number < u64::MAX;
                     prop_assert!(!is_possible, "{:?} as number {}", one, number);
                     continue;

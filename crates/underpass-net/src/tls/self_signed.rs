@@ -1,7 +1,7 @@
-//! A certificate for this machine that no authority has signed, kept between starts.
+//! A self-signed certificate for this machine, kept between starts.
 //!
-//! The key stays the same for ever, so that clients can pin it. The certificate is signed anew
-//! before it expires, and when the machine has a name or an address that it lacks.
+//! The key never changes, so that clients can pin it. The certificate is signed again before it
+//! expires, and when the machine has a name or an address that it lacks.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,20 +23,20 @@ use crate::tls::settings::CertificateFiles;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long a certificate is valid: clients refuse more than 398 days.
+/// The validity of a certificate: clients reject more than 398 days.
 const VALIDITY: Duration = Duration::from_secs(397 * 86_400);
 
-/// How long before it expires a certificate is renewed.
+/// The time before its expiry at which a certificate is renewed.
 const RENEWAL: Duration = Duration::from_secs(30 * 86_400);
 
 const FOLDER_MODE: u32 = 0o700;
 const KEY_MODE: u32 = 0o600;
 const CERTIFICATE_MODE: u32 = 0o644;
 
-/// As many links as the kernel follows.
+/// The maximum number of symbolic links to follow, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// Reads the certificate in these files, made or renewed if it has to be.
+/// Reads the certificate in these files, creating or renewing it if necessary.
 pub(crate) fn load_or_make(
     files: &CertificateFiles,
     provider: &CryptoProvider,
@@ -51,13 +51,13 @@ pub(crate) fn load_or_make(
     }
     match (make(files, &names), present) {
         (Ok(()), _) => load(files, provider),
-        // Better than none.
+        // An old certificate is better than none.
         (Err(_), Ok(present)) => Ok(present),
         (Err(error), Err(_)) => Err(error),
     }
 }
 
-/// What the certificate has to be for.
+/// The names and addresses that the certificate must cover.
 struct Names {
     names: Vec<String>,
     addresses: Vec<IpAddr>,
@@ -96,7 +96,7 @@ impl Names {
     }
 }
 
-/// Signs a certificate with the key that is there, or with a new one.
+/// Signs a certificate with the existing key, or with a new one.
 fn make(files: &CertificateFiles, names: &Names) -> Result<(), TlsError> {
     let failed = |path: &Path, source| TlsError::Write {
         path: path.to_owned(),
@@ -118,7 +118,7 @@ fn make(files: &CertificateFiles, names: &Names) -> Result<(), TlsError> {
     replace(&files.cert, certificate.pem().as_bytes()).map_err(|error| failed(&files.cert, error))
 }
 
-/// Replaces a certificate at once: a process that reads it gets the old or the new one.
+/// Replaces a certificate atomically: a process that reads it gets the old or the new one.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = behind_links(path)?;
     let new = beside(&path);
@@ -130,7 +130,7 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         })
 }
 
-/// The file that a path leads to, which need not be there: a link stays a link.
+/// Returns the file that a path leads to, which need not exist: a link stays a link.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -142,8 +142,8 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Err(rustix::io::Errno::LOOP.into())
 }
 
-/// The key in a file, which is made if it is not there. Of two processes that make it at once one
-/// wins, and both use its key.
+/// Returns the key in a file, which is created if it does not exist. If two processes create it at
+/// the same time, one wins, and both use its key.
 fn key(path: &Path) -> io::Result<Zeroizing<String>> {
     let path = &behind_links(path)?;
     if !fs::exists(path)? {
@@ -160,14 +160,14 @@ fn key(path: &Path) -> io::Result<Zeroizing<String>> {
     fs::read_to_string(path).map(Zeroizing::new)
 }
 
-/// A name for what will replace `path`.
+/// Returns a temporary name for the replacement of `path`.
 fn beside(path: &Path) -> PathBuf {
     path.with_extension(format!("{}.new", process::id()))
 }
 
 fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    // What a process that was killed has left.
+    // A leftover of a process that was killed.
     let _ = fs::remove_file(path);
     let mut file: File = options.write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(content)?;
@@ -230,7 +230,7 @@ mod tests {
         fs::create_dir(&state).unwrap();
         fs::create_dir(&kept).unwrap();
         let files = CertificateFiles::in_folder(&state);
-        // To another one, and from there to a file that is missing yet; and in one step.
+        // A link to another link, which leads to a missing file; then a direct link.
         symlink("again.pem", &files.cert).unwrap();
         symlink("../kept/cert.pem", state.join("again.pem")).unwrap();
         symlink(kept.join("key.pem"), &files.key).unwrap();

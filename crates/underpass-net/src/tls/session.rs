@@ -1,8 +1,8 @@
-//! A TLS session over a socket: records in and out, and the messages that steer them.
+//! A TLS session over a socket: records in and out, and the messages that control them.
 //!
 //! ```text
-//!  handshake ──► session ──► poll_read   records are opened where they were read
-//!                   │        turn        a batch is read, sealed, and leaves by one call
+//!  handshake ──► session ──► poll_read   records are opened in place
+//!                   │        turn        a batch is read, sealed, and sent by one call
 //!                   │        close       close_notify
 //!                   └── alerts, key updates, limits of keys
 //! ```
@@ -12,7 +12,6 @@ mod sending_key;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +25,7 @@ use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ContentType, SupportedCipherSuite};
 use tokio::io::Interest;
 use underpass::drive::tokio::{FileReceiver, Stream, Turn, await_disk, gather};
-use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits, tcp};
+use underpass::{Error, Fault, FileRange, Gathered, Kernel, Outbox, SealedRecords, Waits, tcp};
 
 use crate::connection::socket::PlainSocket;
 use crate::connection::worker_state::WorkerState;
@@ -47,17 +46,17 @@ pub(crate) struct TlsSession {
     info: Rc<TlsInfo>,
 }
 
-/// What a handshake has left.
+/// The result of a handshake.
 pub(crate) struct HandshakeResult {
     pub(crate) opener: Opener,
     pub(crate) sealer: Sealer,
-    /// The key of the sealer, where kernel TLS may take over.
+    /// The key of the sealer, if kernel TLS may take over.
     pub(crate) offload: Option<PendingOffload>,
     pub(crate) suite: SupportedCipherSuite,
     pub(crate) secrets: KernelConnection<ServerConnectionData>,
     /// Records of the handshake that have not been sent.
     pub(crate) unsent: SealedRecords,
-    /// What came behind the handshake.
+    /// Input received after the handshake.
     pub(crate) received: Vec<u8>,
     pub(crate) info: TlsInfo,
     pub(crate) shared: Arc<TlsShared>,
@@ -66,41 +65,44 @@ pub(crate) struct HandshakeResult {
 struct SessionState {
     opener: Opener,
     sealing: Sealing,
-    /// Until the first long range begins.
+    /// Present until the first long range starts.
     offload: Option<PendingOffload>,
     suite: SupportedCipherSuite,
     /// Derives the next keys.
     secrets: KernelConnection<ServerConnectionData>,
     unsent: SealedRecords,
-    /// The beginning of a record whose end has not come; whole ones only until the first read.
+    /// The start of an incomplete record; before the first read it may include whole records.
     torn: Vec<u8>,
-    /// What is opened and was not wanted yet.
+    /// Opened data that was not requested yet.
     opened: Vec<u8>,
-    /// The beginning of a handshake message whose end has not come.
+    /// The start of an incomplete handshake message.
     message: Vec<u8>,
-    /// The peer has asked for a new key, which has to be in use for the next data.
+    /// The peer has requested a key update, which must happen before the next data.
     is_update_owed: bool,
     input: InputState,
     messages: MessageRate,
-    /// Bytes that leave record by record since the socket was full.
+    /// Bytes left to send record by record since the socket was full.
     caution: u64,
-    /// Of one key.
+    /// The limit for one key.
     key_records_max: u64,
     shared: Arc<TlsShared>,
 }
 
-/// What happens to bytes of the peer.
+/// The handling of received bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum InputState {
     /// They are opened.
     Opened,
-    /// The peer sends nothing more.
+    /// The peer has ended its side.
     Ended,
-    /// It broke the protocol, or has reported that we did.
+    /// The peer broke the protocol, or reported that we did.
     Broken,
-    /// They are of no interest: the connection is being closed.
+    /// They are discarded: the connection is being closed.
     Discarded,
 }
+
+/// Bytes of a body that are collected before another thread writes them.
+const WRITTEN_BYTES: usize = 256 << 10;
 
 const UNEXPECTED: SessionFault = SessionFault::Peer(AlertDescription::UnexpectedMessage);
 
@@ -108,7 +110,7 @@ const UNEXPECTED: SessionFault = SessionFault::Peer(AlertDescription::Unexpected
 const CLIENT_HELLO: u8 = 1;
 const KEY_UPDATE: u8 = 24;
 
-/// A KeyUpdate without its last byte, which says whether it asks for one in return.
+/// A KeyUpdate without its last byte, which requests one in return or not.
 const KEY_UPDATE_HEAD: [u8; 4] = [KEY_UPDATE, 0, 0, 1];
 
 impl TlsSession {
@@ -135,14 +137,13 @@ impl TlsSession {
         }
     }
 
-    /// What was agreed in the handshake.
+    /// Returns the parameters agreed in the handshake.
     pub(crate) fn info(&self) -> &Rc<TlsInfo> {
         &self.info
     }
 
-    /// Reads once, behind what is in `room`. Returns 0 at the end of the input: after close_notify,
-    /// or where the peer has closed its side without it. The protocol above finds out whether
-    /// something is missing.
+    /// Reads once, appending to `room`. Returns 0 at the end of the input: after close_notify, or
+    /// if the peer has closed its side without it. The protocol above detects missing data.
     pub(crate) fn poll_read(
         &self,
         socket: &PlainSocket,
@@ -152,7 +153,7 @@ impl TlsSession {
         self.read(socket, room, |room| socket.poll_read(task, room))
     }
 
-    /// The same at once, whatever the event loop knows.
+    /// Reads once without waiting, whatever readiness the event loop has recorded.
     pub(crate) fn read_now(&self, socket: &PlainSocket, room: &mut Vec<u8>) -> io::Result<usize> {
         match self.read(socket, room, |room| Poll::Ready(socket.receive(room))) {
             Poll::Ready(read) => read,
@@ -194,7 +195,7 @@ impl TlsSession {
 
 impl TlsSession {
     /// Sends one turn of an outbox, in batches that are read and sealed in buffers of the worker.
-    /// Cancel safe: what is sealed leaves first the next time.
+    /// Cancel safe: sealed records are sent first the next time.
     ///
     /// # Errors
     /// As [`underpass::drive::tokio::Sender::turn`].
@@ -207,7 +208,7 @@ impl TlsSession {
     ) -> Result<Turn, Error> {
         let mut left = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
         loop {
-            // The borrow ends before anything is waited for.
+            // The borrow ends before any wait.
             let sealed = self.state.borrow_mut().seal(socket, outbox, worker, left)?;
             match sealed {
                 SealedBatch::Nothing => return Ok(Turn::Empty),
@@ -234,26 +235,44 @@ impl TlsSession {
     ///
     /// # Errors
     /// As [`FileReceiver::turn`].
-    pub(crate) async fn receive<F: AsFd>(
+    pub(crate) async fn receive(
         &self,
         socket: &PlainSocket,
-        body: &mut FileReceiver<F>,
+        body: &mut FileReceiver,
+        kernel: &Kernel,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
         let stop_at = body.left().saturating_sub(bytes_max.max(1));
-        while body.left() > stop_at {
+        loop {
+            body.flush(kernel).await?;
+            if body.left() <= stop_at {
+                break;
+            }
             let mut opened = Vec::with_capacity(INPUT_BYTES_START);
-            match poll_fn(|task| self.poll_read(socket, task, &mut opened)).await {
-                Ok(0) => return Err(body.error(Fault::Truncated, None)),
-                Ok(_) => {
-                    let taken = body.push(&opened)?;
-                    // What follows the body is the next request's.
-                    self.state
-                        .borrow_mut()
-                        .opened
-                        .extend_from_slice(&opened[taken..]);
+            let mut read = poll_fn(|task| self.poll_read(socket, task, &mut opened)).await;
+            // What has arrived already is written with it.
+            while matches!(read, Ok(1..)) && opened.len() < WRITTEN_BYTES {
+                match self.read_now(socket, &mut opened) {
+                    Ok(more) => read = Ok(more),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => read = Err(error),
                 }
-                Err(error) => return Err(body.error(Fault::PeerGone, Some(errno_of(&error)))),
+            }
+            let taken = body.push(&opened);
+            // What follows the body is the next request's.
+            let rest = &opened[taken..];
+            self.state.borrow_mut().opened.extend_from_slice(rest);
+            let is_complete = opened.len() as u64 >= body.left();
+            match read {
+                Ok(0) if !is_complete => {
+                    body.flush(kernel).await?;
+                    return Err(body.error(Fault::Truncated, None));
+                }
+                Err(error) if !is_complete => {
+                    body.flush(kernel).await?;
+                    return Err(body.error(Fault::PeerGone, Some(errno_of(&error))));
+                }
+                _ => {}
             }
             tokio::task::consume_budget().await;
         }
@@ -266,8 +285,8 @@ impl TlsSession {
         }
     }
 
-    /// Announces the end of what we send (close_notify), as far as the socket takes it at once, and
-    /// opens nothing any more.
+    /// Announces the end of our side (close_notify), if the socket accepts it immediately, and
+    /// stops opening input.
     pub(crate) fn close(&self, socket: &PlainSocket) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
         let input = std::mem::replace(&mut state.input, InputState::Discarded);
@@ -278,15 +297,15 @@ impl TlsSession {
     }
 }
 
-/// What could be sealed.
+/// The result of sealing a batch.
 enum SealedBatch {
-    /// Records wait to be sent, with so many new bytes.
+    /// Records wait to be sent, with this many new bytes.
     Bytes(u64),
-    /// Nothing is owed.
+    /// No data is pending.
     Nothing,
     /// The turn is over.
     Later,
-    /// This range has to be read from the disk first.
+    /// This range must be read from the disk first.
     Cold(FileRange),
 }
 
@@ -297,8 +316,8 @@ enum SendOutcome {
 }
 
 impl SessionState {
-    /// Looks at what a peer says that is being sent to: it may want a new key, or report a failure.
-    /// Its data waits for the protocol, and what comes behind that for its turn.
+    /// Reads messages from a peer that is receiving data: it may request a new key, or report a
+    /// failure. Its data waits for the protocol, and later messages for their turn.
     fn listen(&mut self, socket: &PlainSocket, worker: &WorkerState) -> io::Result<()> {
         if self.input != InputState::Opened || !self.opened.is_empty() {
             return Ok(());
@@ -307,7 +326,7 @@ impl SessionState {
         room.reserve(INPUT_BYTES_START);
         let heard = match socket.receive(&mut room) {
             Ok(1..) => self.open(socket, &mut room, 0),
-            // Whoever sends or reads next learns of it.
+            // The next read or write reports it.
             Ok(0) | Err(_) => Ok(()),
         };
         self.opened.extend_from_slice(&room);
@@ -318,7 +337,7 @@ impl SessionState {
         heard
     }
 
-    /// Opens what lies in `room` from `start` on, behind what is torn, and leaves its content.
+    /// Opens the records in `room` from `start` on, after `torn`, and leaves their content there.
     fn open(&mut self, socket: &PlainSocket, room: &mut Vec<u8>, start: usize) -> io::Result<()> {
         let answers = self.unsent.unsent().len();
         let mut opened = match self.torn.is_empty() {
@@ -332,7 +351,7 @@ impl SessionState {
                 opened
             }
         };
-        // Requests that come while something waits get one answer (RFC 8446, section 4.6.3), with
+        // Requests that arrive while records wait get one response (RFC 8446, section 4.6.3), with
         // the next data.
         if self.is_update_owed && self.has_sent_all() && opened.is_ok() {
             opened = self.update_key();
@@ -345,8 +364,7 @@ impl SessionState {
                 self.push_alert(AlertLevel::Fatal, alert);
             }
         }
-        // What has to be answered leaves as far as the socket takes it; the rest with what is sent
-        // next.
+        // Sends responses as far as the socket accepts them; the rest is sent with the next data.
         let is_kernel = matches!(self.sealing, Sealing::Kernel(_));
         if is_kernel || self.unsent.unsent().len() > answers {
             let _ = self.send(socket);
@@ -383,13 +401,13 @@ impl SessionState {
         Ok(())
     }
 
-    /// A record that is no data, or comes where there may be none.
+    /// Handles a record that is not data, or that arrives where no data is allowed.
     fn heed(&mut self, kind: ContentType, content: &[u8]) -> Result<(), SessionFault> {
         let is_whole = self.message.is_empty();
         match (kind, content) {
             _ if !self.messages.admit(Instant::now()) => Err(UNEXPECTED),
             (ContentType::Handshake, [_, ..]) => self.heed_message(content),
-            // Nothing comes between the parts of a message (RFC 8446, section 5.1).
+            // No data may separate the parts of a message (RFC 8446, section 5.1).
             (ContentType::ApplicationData, []) if is_whole => Ok(()),
             (ContentType::Alert, [level, description]) if is_whole => {
                 self.heed_alert(*level, AlertDescription::from(*description))
@@ -401,7 +419,7 @@ impl SessionState {
     fn heed_alert(&mut self, level: u8, alert: AlertDescription) -> Result<(), SessionFault> {
         let alerts = &self.shared.alerts;
         alerts.record(AlertDirection::Received, u8::from(alert));
-        // The level means nothing in TLS 1.3 (RFC 8446, section 6).
+        // The level has no meaning in TLS 1.3 (RFC 8446, section 6).
         let is_warning = match self.suite.tls13() {
             Some(_) => alert == AlertDescription::UserCanceled,
             None => level == AlertLevel::Warning as u8,
@@ -414,7 +432,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// A handshake message, or a part of one. Of those that may come, one has an effect.
+    /// Handles a handshake message, or a part of one. Only KeyUpdate is allowed in TLS 1.3.
     fn heed_message(&mut self, part: &[u8]) -> Result<(), SessionFault> {
         if self.suite.tls13().is_none() {
             return self.refuse_renegotiation(part);
@@ -426,7 +444,7 @@ impl SessionState {
             [KEY_UPDATE, 0, 0, 1, _] => {
                 return Err(SessionFault::Peer(AlertDescription::IllegalParameter));
             }
-            // A record ends where a key does (RFC 8446, section 5.1).
+            // A record must end at a key change (RFC 8446, section 5.1).
             [KEY_UPDATE, 0, 0, 1, ..] => return Err(UNEXPECTED),
             [KEY_UPDATE, ..] => return Err(SessionFault::Peer(AlertDescription::DecodeError)),
             _ => return Err(UNEXPECTED),
@@ -438,7 +456,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// A warning is the answer (RFC 5246, section 7.2.2), unless the last one has not left.
+    /// Responds with a warning (RFC 5246, section 7.2.2), unless the previous one is still unsent.
     fn refuse_renegotiation(&mut self, message: &[u8]) -> Result<(), SessionFault> {
         if message[0] != CLIENT_HELLO {
             return Err(UNEXPECTED);
@@ -449,7 +467,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Whether no record waits to be sent.
+    /// Returns whether no record waits to be sent.
     fn has_sent_all(&self) -> bool {
         let waits = match &self.sealing {
             Sealing::UserSpace(_) => false,
@@ -461,7 +479,7 @@ impl SessionState {
     fn push_alert(&mut self, level: AlertLevel, alert: AlertDescription) {
         let number = u8::from(alert);
         self.shared.alerts.record(AlertDirection::Sent, number);
-        // Where this fails, the peer sees the connection end without it.
+        // If this fails, the peer sees the connection end without it.
         let _ = self.push(ContentType::Alert, &[level as u8, number], 0);
     }
 
@@ -479,7 +497,7 @@ impl SessionState {
             .push(length, owed, |record| sealer.seal(kind, content, record))
     }
 
-    /// Makes records of the next bytes of an outbox, at most `most`, unless some wait already.
+    /// Seals the next bytes of an outbox, at most `most`, unless data records already wait.
     fn seal(
         &mut self,
         socket: &PlainSocket,
@@ -509,14 +527,14 @@ impl SessionState {
             let sealed = self.renew_key().and_then(|()| {
                 self.push(ContentType::ApplicationData, content, content.len() as u64)
             });
-            // It fails where the session has.
+            // It fails only if the session has failed.
             sealed.map_err(|_| outbox.error(Fault::PeerGone, None))?;
             self.messages.entitle();
         }
         Ok(SealedBatch::Bytes(count as u64))
     }
 
-    /// How much is sealed at a time: what the socket will take, or a record.
+    /// Returns the bytes to seal at a time: the room in the socket, or one record.
     fn batch(&self, socket: &PlainSocket, outbox: &Outbox, worker: &WorkerState) -> usize {
         let is_short = outbox.unsent(CONTENT_BYTES_MAX as u64).next().is_none();
         if is_short || self.caution > 0 || worker.sealed_caution.get() > 0 {
@@ -527,7 +545,7 @@ impl SessionState {
         (records.max(1) * CONTENT_BYTES_MAX).min(SEALED_BATCH_BYTES)
     }
 
-    /// Sends records until none is left or the socket is full, and records it.
+    /// Sends records until none is left or the socket is full, and records the progress.
     fn send_owed(
         &mut self,
         socket: &PlainSocket,
@@ -567,7 +585,7 @@ impl SessionState {
         Ok(SendOutcome::All)
     }
 
-    /// Sends records that owe nothing, as far as the socket takes them at once.
+    /// Sends records without data, as far as the socket accepts them immediately.
     fn send(&mut self, socket: &PlainSocket) -> io::Result<()> {
         while !self.unsent.is_empty() && !self.unsent.owe() {
             let bytes = self.unsent.unsent();
@@ -589,7 +607,7 @@ enum AlertLevel {
     Fatal = 2,
 }
 
-/// The event loop reports a socket that is full in its own way.
+/// Converts the event loop's error for a full socket to `EAGAIN`.
 fn errno_of(error: &io::Error) -> Errno {
     match error.kind() {
         io::ErrorKind::WouldBlock => Errno::AGAIN,

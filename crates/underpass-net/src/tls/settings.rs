@@ -1,4 +1,4 @@
-//! What a listener with TLS is asked to do.
+//! The TLS options of a listener.
 
 use std::env;
 use std::fs;
@@ -8,30 +8,29 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use serde::Deserialize;
 
-/// How listeners speak TLS.
+/// The TLS options of listeners.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TlsOptions {
     /// Certificates with their keys. A client gets the first one that is valid for the name it
-    /// asks for and whose signatures it understands; one that asks for no name, or for one that
-    /// no certificate has, gets the first whose signatures it understands.
+    /// requests and whose signatures it supports; one that requests no name, or a name without a
+    /// certificate, gets the first whose signatures it supports.
     #[serde(rename = "certificate")]
     pub certificates: Vec<CertificateFiles>,
-    /// Whether a certificate is made for the names and addresses of this machine, and kept between
-    /// starts, where none is named.
+    /// Whether a certificate for the names and addresses of this machine is generated, and kept
+    /// between starts, if none is configured.
     pub self_signed: bool,
-    /// The oldest version that is spoken.
+    /// The minimum version.
     pub min_version: TlsVersion,
-    /// Certificates of authorities, in PEM. With them, every client has to present a certificate
-    /// that one of them has signed.
+    /// Certificates of authorities, in PEM. If set, every client must present a certificate that
+    /// one of them has signed.
     pub client_ca: Option<PathBuf>,
-    /// The cipher suites, by their names in the registry of IANA; all that are known if it is
-    /// empty. The order is the client's.
+    /// The cipher suites, by their IANA names; all known ones if it is empty. The client's order
+    /// applies.
     pub cipher_suites: Vec<String>,
-    /// What a protocol announces of it to clients that know such an announcement; of no meaning
-    /// here.
+    /// An announcement of TLS by the protocol to its clients; not used by this crate.
     pub hsts: Option<String>,
-    /// Whether the kernel encrypts what is sent.
+    /// Whether the kernel encrypts sent data.
     pub offload: OffloadMode,
 }
 
@@ -39,12 +38,12 @@ pub struct TlsOptions {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffloadMode {
-    /// It is not, and nothing is tested.
+    /// Not used, and not tested.
     #[default]
     Off,
-    /// Where the kernel passes a test at the start.
+    /// Used if the kernel passes a test at the start.
     Auto,
-    /// The same; the start fails where it does not pass.
+    /// Used; the start fails if the kernel does not pass the test.
     Require,
 }
 
@@ -71,7 +70,7 @@ pub enum TlsVersion {
 }
 
 impl TlsVersion {
-    /// `TLSv1.2` or `TLSv1.3`, as logs of other servers have it.
+    /// Returns `TLSv1.2` or `TLSv1.3`, as in logs of other servers.
     pub fn name(self) -> &'static str {
         match self {
             TlsVersion::Tls12 => "TLSv1.2",
@@ -81,7 +80,7 @@ impl TlsVersion {
 }
 
 impl CertificateFiles {
-    /// The files of a certificate that is made and kept in this folder.
+    /// Returns the files of a generated certificate in this folder.
     pub(crate) fn in_folder(folder: &Path) -> CertificateFiles {
         CertificateFiles {
             cert: folder.join("self-signed.crt"),
@@ -90,11 +89,11 @@ impl CertificateFiles {
     }
 }
 
-/// Where root keeps state (FHS 3.0, section 5.8), and who it has become.
+/// The state folder of root (FHS 3.0, section 5.8), and of its owner.
 const ROOT_STATE: &str = "/var/lib/underpass";
 
-/// Where this user keeps state: the folder of the service manager (systemd.exec(5)), root's, or one
-/// of its own (XDG Base Directory Specification).
+/// Returns this user's state folder: that of the service manager (systemd.exec(5)), root's, or a
+/// personal one (XDG Base Directory Specification).
 fn state_folder() -> Option<PathBuf> {
     let variable = |name| env::var_os(name).map(PathBuf::from);
     let is_whole = |folder: &PathBuf| folder.is_absolute();
@@ -112,7 +111,7 @@ fn state_folder() -> Option<PathBuf> {
 }
 
 impl TlsOptions {
-    /// Options with one certificate.
+    /// Creates options with one certificate.
     pub fn of(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> TlsOptions {
         TlsOptions {
             certificates: vec![CertificateFiles {
@@ -123,7 +122,7 @@ impl TlsOptions {
         }
     }
 
-    /// Takes relative paths as relative to `folder`.
+    /// Resolves relative paths against `folder`.
     pub fn relative_to(&mut self, folder: &Path) {
         let files = self.certificates.iter_mut();
         let files = files.flat_map(|files| [&mut files.cert, &mut files.key]);
@@ -132,12 +131,12 @@ impl TlsOptions {
         }
     }
 
-    /// Whether there are certificates, or one is to be made.
+    /// Returns whether a certificate is configured or will be generated.
     pub fn has_certificate(&self) -> bool {
         self.self_signed || !self.certificates.is_empty()
     }
 
-    /// The files of all certificates, of the one that is made too.
+    /// Returns the files of all certificates, including the generated one.
     pub fn files(&self) -> Vec<CertificateFiles> {
         let made = self.self_signed.then(state_folder).flatten();
         let made = made.map(|folder| CertificateFiles::in_folder(&folder));

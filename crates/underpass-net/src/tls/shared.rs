@@ -1,4 +1,4 @@
-//! What the acceptors of a server share, also one after another: it outlives reloads.
+//! State that all acceptors of a server share; it outlives reloads.
 
 use std::io;
 use std::sync::Arc;
@@ -7,25 +7,24 @@ use std::time::SystemTime;
 
 use crate::tls::tickets::TicketKeys;
 
-/// What the acceptors of a server share: counts, and the keys of the tickets by which sessions are
-/// resumed.
+/// State that all acceptors of a server share: counts, and the keys of session tickets.
 #[derive(Debug, Default)]
 pub struct TlsShared {
     /// Alerts sent and received.
     pub alerts: AlertCounts,
-    /// Connections whose peer has ended its side without close_notify.
+    /// Connections that the peer ended without close_notify.
     pub unannounced_ends: AtomicU64,
     pub(crate) tickets: Arc<TicketKeys>,
 }
 
 impl TlsShared {
-    /// Makes a new key for tickets if it is time to, and erases old ones. Call it now and then;
-    /// a server with handshakes does it by itself.
+    /// Creates a new ticket key if it is due, and erases old ones. Call it periodically; without
+    /// calls, handshakes create keys as needed.
     pub fn rotate(&self) {
         self.tickets.rotate(SystemTime::now());
     }
 
-    /// Has `send` pass the keys of tickets to the successor, in a text that begins with `what`.
+    /// Has `send` pass the ticket keys to the successor, in a text that starts with `what`.
     pub(crate) fn handover(
         &self,
         what: &str,
@@ -34,7 +33,7 @@ impl TlsShared {
         send(&self.tickets.to_secret_text(what))
     }
 
-    /// What is shared by a predecessor that has sent this text, without its beginning.
+    /// Creates shared state from a predecessor's text, without its prefix.
     pub(crate) fn of_predecessor(text: String, what: &str) -> TlsShared {
         let shared = TlsShared::default();
         shared
@@ -44,7 +43,7 @@ impl TlsShared {
     }
 }
 
-/// Alerts by their number, and by the name that IANA's registry has for it.
+/// Alerts by their number, with their IANA names.
 const ALERTS: [(u8, &str); 29] = [
     (0, "close_notify"),
     (10, "unexpected_message"),
@@ -77,21 +76,21 @@ const ALERTS: [(u8, &str); 29] = [
     (120, "no_application_protocol"),
 ];
 
-/// The name of all others: what a peer sends must not make up names.
+/// The name of all others: peers must not create names.
 const OTHER: &str = "other";
 
-/// Where an alert went.
+/// The direction of an alert.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AlertDirection {
-    /// To a peer.
+    /// Sent to a peer.
     Sent,
-    /// From a peer.
+    /// Received from a peer.
     Received,
 }
 
 labels! { AlertDirection { Sent = "sent", Received = "received", } }
 
-/// Alerts sent and received, by description.
+/// Counts of alerts sent and received, by description.
 #[derive(Debug, Default)]
 pub struct AlertCounts([[AtomicU64; ALERTS.len() + 1]; 2]);
 
@@ -102,8 +101,8 @@ impl AlertCounts {
         counts[known.unwrap_or(ALERTS.len())].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The name of every description (RFC 8446, section 6), `other` for those that have none, and
-    /// how many there were.
+    /// Returns the name of every description (RFC 8446, section 6), `other` for unnamed ones, with
+    /// its count.
     pub fn of(&self, direction: AlertDirection) -> impl Iterator<Item = (&'static str, u64)> {
         let names = ALERTS.iter().map(|(_, name)| *name).chain([OTHER]);
         let counts = self.0[direction as usize].iter();

@@ -1,14 +1,14 @@
-//! Tickets by which clients resume sessions (RFC 8446, section 4.6.1; RFC 5077), of which the
-//! server keeps nothing but keys.
+//! Tickets by which clients resume sessions (RFC 8446, section 4.6.1; RFC 5077). The server stores
+//! only their keys.
 //!
 //! ```text
 //!  name of the key 16 │ time of issue 8 │ nonce 12 │ encrypted session │ tag 16
 //! ```
 //!
-//! All workers and generations use the same keys, and a successor gets them. What a ticket may be
-//! used for is authenticated with it: one that was issued under other rules for clients cannot be
-//! opened. A key is used for six hours, and erased when its last ticket is too old. Keys are never
-//! written anywhere but to the successor's socket.
+//! All workers and generations use the same keys, and a successor gets them. The use of a ticket is
+//! authenticated with it: one that was issued under other rules for clients cannot be opened. A key
+//! is used for six hours, and erased when its last ticket is too old. Keys are only ever written to
+//! the successor's socket.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,10 +19,10 @@ use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 use zeroize::Zeroizing;
 
-/// How long new tickets are made with a key, in seconds.
+/// The time for which a key issues new tickets, in seconds.
 const ROTATION: u64 = 6 * 3600;
 
-/// How long a ticket is valid, in seconds.
+/// The lifetime of a ticket, in seconds.
 const LIFETIME: u32 = 12 * 3600;
 
 const NAME_BYTES: usize = 16;
@@ -31,17 +31,17 @@ const SECRET_BYTES: usize = 32;
 const STORED_BYTES: usize = NAME_BYTES + TIME_BYTES + SECRET_BYTES;
 const TAG_BYTES: usize = 16;
 
-/// What tickets are for: they are opened only where the same holds.
+/// The use that tickets are bound to: they are opened only under the same one.
 pub(crate) type TicketUse = [u8; 32];
 
-/// The keys of tickets. The latest key is the last one.
+/// The ticket keys, the latest last.
 #[derive(Default)]
 pub(crate) struct TicketKeys(RwLock<Vec<TicketKey>>);
 
 struct TicketKey {
     /// Identifies the key in its tickets; not secret.
     name: [u8; NAME_BYTES],
-    /// When it was made, in seconds since 1970.
+    /// The creation time, in seconds since 1970.
     made: u64,
     secret: Zeroizing<[u8; SECRET_BYTES]>,
     key: RandomizedNonceKey,
@@ -72,7 +72,7 @@ impl TicketKey {
 }
 
 impl TicketKeys {
-    /// Makes a key when the latest one is too old, and erases those whose tickets all are.
+    /// Creates a key if the latest one is too old, and erases those whose tickets have all expired.
     pub(crate) fn rotate(&self, now: SystemTime) {
         let now = seconds(now);
         let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl TicketKeys {
         Some([&head[..], nonce.as_ref(), &sealed].concat())
     }
 
-    /// Decrypts a session, unless the ticket is too old, or is none of ours for this use.
+    /// Decrypts a session, unless the ticket is too old, invalid, or issued for another use.
     fn open(&self, ticket: &[u8], of: &TicketUse, now: SystemTime) -> Option<Vec<u8>> {
         let (head, rest) = ticket.split_at_checked(NAME_BYTES + TIME_BYTES)?;
         let (name, time) = head.split_at(NAME_BYTES);
@@ -121,10 +121,10 @@ impl TicketKeys {
             .is_some_and(|key| key.is_latest_at(seconds(now)))
     }
 
-    /// All keys as text behind `what` it is, for the successor alone.
+    /// Formats all keys as text after `what`, for the successor only.
     pub(crate) fn to_secret_text(&self, what: &str) -> Zeroizing<String> {
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // It never grows: that would leave a copy behind.
+        // It must not grow: that would leave a copy in memory.
         let room = what.len() + keys.len() * STORED_BYTES * 2;
         let mut text = Zeroizing::new(String::with_capacity(room));
         text.push_str(what);
@@ -140,7 +140,7 @@ impl TicketKeys {
         text
     }
 
-    /// Takes over the keys of a predecessor. What is no key is left out: its tickets lead to full
+    /// Takes over the keys of a predecessor. Invalid keys are skipped: their tickets lead to full
     /// handshakes.
     pub(crate) fn take_over(&self, text: &str) {
         let digits: Option<Vec<u8>> = text
@@ -170,7 +170,7 @@ fn seconds(now: SystemTime) -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-/// Issues tickets for one use.
+/// An issuer of tickets for one use.
 #[derive(Debug)]
 pub(crate) struct TicketIssuer {
     pub(crate) keys: Arc<TicketKeys>,

@@ -1,13 +1,13 @@
-//! Accepts connections, whatever happens.
+//! Accepts connections, and keeps accepting after errors.
 //!
-//! `accept4` fails for reasons that do not concern the next connection: the last one was reset
+//! `accept4` fails for reasons that do not affect the next connection: the last one was reset
 //! before it was accepted, descriptors or memory have run out. None of them ends the loop. After an
-//! error that would occur again at once, it waits until a connection ends or a short time has
+//! error that would occur again immediately, it waits until a connection ends or a short time has
 //! passed; connections that arrive meanwhile stay in the kernel's queue.
 //!
-//! Descriptors run out where others hold them, or their limit is lowered. From then on a connection
-//! is accepted only if there are descriptors for its files too, and idle connections are closed
-//! until there are: no connection takes what they leave, to be answered with 503.
+//! Descriptors run out if other code holds them, or their limit is lowered. From then on a
+//! connection is accepted only if there are descriptors for its files too, and idle connections are
+//! closed until there are: otherwise new connections would only get a 503.
 
 use std::future::{Future, pending, poll_fn};
 use std::io;
@@ -25,19 +25,19 @@ use crate::log_throttle::LogThrottle;
 use crate::process::resources::has_descriptors;
 use crate::worker::listener::WorkerListener;
 
-/// What happens beside accepting.
+/// An event to report besides accepted connections.
 pub(crate) enum AcceptEvent {
-    /// There are as many connections of clients as there may be.
+    /// The maximum number of client connections is reached.
     Full,
-    /// So many connections of clients that waited for a request are closed.
+    /// This many client connections that waited for a request are closed.
     Evicted(u64),
-    /// Descriptors are short: what is kept for later is to be closed.
+    /// Descriptors are short: cached ones should be closed.
     Shortage,
 }
 
-/// Hands every connection to `take`, as long as its listener's group has room, and makes room by
-/// closing connections that wait for a request. Takes none once it `is_over`, which the caller has
-/// to be woken for. Never returns; cancel it to stop.
+/// Passes every connection to `take`, as long as its listener's group has room, and makes room by
+/// closing connections that wait for a request. Accepts none once it `is_over`; the caller must
+/// wake it then. Never returns; cancel it to stop.
 pub(crate) async fn accept<S>(
     listeners: &[WorkerListener<S>],
     connections: &ConnectionSet,
@@ -56,7 +56,7 @@ pub(crate) async fn accept<S>(
         if is_over() {
             return pending().await;
         }
-        // No listener is always asked first, or a crowd at one would shut out the others.
+        // The first listener rotates, or a crowd at one would shut out the others.
         first = (first + 1) % listeners.len().max(1);
         match next(listeners, connections, first, next_eviction).await {
             NextEvent::Accepted(listener, Ok((socket, peer))) => take(listener, socket, peer),
@@ -86,7 +86,7 @@ pub(crate) async fn accept<S>(
                     report(AcceptEvent::Evicted(evicted));
                     evictions.warn(ALL_IN_USE);
                 }
-                // Those that are closed end before, and others may become idle.
+                // Evicted connections end before that, and others may become idle.
                 next_eviction = Instant::now() + EVICTION_BACKOFF;
             }
             NextEvent::Ended => next_eviction = Instant::now(),
@@ -98,19 +98,19 @@ const ALL_IN_USE: &str = "all connections are in use: idle ones are closed to ma
                           ones, which wait where none is idle; raise connections-max, or the limit \
                           on descriptors";
 
-/// What an acceptor waits for.
+/// An event in the accept loop.
 enum NextEvent<'l, S> {
-    /// A listener whose group has room was asked for a connection.
+    /// `accept` was called on a listener whose group has room.
     Accepted(&'l WorkerListener<S>, io::Result<(Transport, PeerAddress)>),
     /// A connection waits, and its group is full.
     Full(usize),
-    /// A connection waits, and there are no descriptors for it and its files.
+    /// A connection waits, and there are too few descriptors for it and its files.
     Short,
     /// A connection has ended while a group was full.
     Ended,
 }
 
-/// The next event. That there is no room is not reported before `next_eviction`.
+/// Waits for the next event. A lack of room is not reported before `next_eviction`.
 async fn next<'l, S>(
     listeners: &'l [WorkerListener<S>],
     connections: &ConnectionSet,
@@ -150,8 +150,8 @@ async fn next<'l, S>(
     .await
 }
 
-/// Accepts the rest of a queue that is about to be closed: the peers are connected already. At most
-/// [`BACKLOG`] connections, so that connections that arrive meanwhile cannot keep it from ending.
+/// Accepts the rest of a queue that is about to be closed: these peers are already connected. At
+/// most [`BACKLOG`] connections, so that new arrivals cannot keep it from ending.
 pub(crate) async fn take_rest<S>(
     listener: &WorkerListener<S>,
     connections: &ConnectionSet,
@@ -159,7 +159,7 @@ pub(crate) async fn take_rest<S>(
 ) {
     let throttle = LogThrottle::default();
     let mut taken = 0;
-    // The kernel lets one more in than the backlog has room for.
+    // The kernel queues one more than the backlog.
     while taken <= BACKLOG {
         connections.room(listener.group).await;
         match listener.acceptor.accept() {
@@ -177,13 +177,13 @@ pub(crate) async fn take_rest<S>(
     }
 }
 
-/// Waits after what would occur again at once, unless a connection ends.
+/// Waits after a persistent error until a connection ends, at most a short time.
 async fn pause(connections: &ConnectionSet) {
     let _ = timeout(ACCEPT_BACKOFF, connections.one_ended()).await;
 }
 
-/// Whether an error would occur again at once. accept(2): errors already pending on the new
-/// connection are reported by the call and are to be treated like "try again".
+/// Returns whether an error would occur again immediately. accept(2): errors already pending on the
+/// new connection are reported by the call and should be treated like "try again".
 fn is_persistent(error: &io::Error) -> bool {
     !matches!(
         Errno::from_io_error(error),
@@ -205,7 +205,7 @@ fn is_persistent(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a call has failed because the process, or the system, has no descriptor left.
+/// Returns whether a call failed because the process, or the system, has no descriptor left.
 pub(crate) fn is_shortage(errno: Option<Errno>) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }

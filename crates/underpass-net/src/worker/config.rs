@@ -1,4 +1,4 @@
-//! What a server is configured to be.
+//! The configuration of a server.
 
 use underpass::Policy;
 
@@ -6,17 +6,17 @@ use crate::limits::ConnectionLimits;
 use crate::listen::config::ListenerConfig;
 use crate::worker::protocol::Protocol;
 
-/// What a generation of workers is started with.
+/// The configuration of a generation of workers.
 #[derive(Clone, Debug)]
 pub struct ServerConfig<P: Protocol> {
-    /// What is spoken on connections.
+    /// The protocol of the connections.
     pub protocol: P,
-    /// Where to listen, and what is spoken there: one listener for clients at least.
+    /// The listeners with their services, at least one of them for clients.
     pub listeners: Vec<ListenerConfig<P::Service>>,
     /// Threads, at least one.
     pub workers: usize,
-    /// What may be sent, and how.
+    /// The constraints on sending.
     pub policy: Policy,
-    /// The bounds.
+    /// The limits of connections.
     pub limits: ConnectionLimits,
 }

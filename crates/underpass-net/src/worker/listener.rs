@@ -1,4 +1,4 @@
-//! A listener as one worker has it.
+//! The listener of one worker.
 
 use std::cell::Cell;
 use std::io;
@@ -20,18 +20,18 @@ use crate::listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 use crate::listen::listeners::AssignedSocket;
 use crate::tls::acceptor::TlsAcceptor;
 
-/// A socket in a worker's event loop, and what its connections are served with.
+/// A socket in a worker's event loop, and the service of its connections.
 pub(crate) struct WorkerListener<S> {
     pub(crate) identity: Rc<ListenerIdentity>,
     pub(crate) service: S,
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
-    /// The group of connections that its connections are counted in.
+    /// The group in which its connections are counted.
     pub(crate) group: usize,
     pub(crate) acceptor: Acceptor,
 }
 
 impl<S: Clone> WorkerListener<S> {
-    /// Takes the socket of one of `listeners` into the runtime that this is called in.
+    /// Registers an assigned socket of `listeners` with the current runtime.
     pub(crate) fn open(
         assigned: AssignedSocket,
         listeners: &[ListenerConfig<S>],
@@ -55,14 +55,14 @@ impl<S: Clone> WorkerListener<S> {
 }
 
 impl<S> WorkerListener<S> {
-    /// Whether connections are accepted while the server drains.
+    /// Returns whether connections are accepted while the server drains.
     pub(crate) fn stays_while_draining(&self) -> bool {
         matches!(self.identity.access, ListenerAccess::Operators { .. })
     }
 }
 
-/// How many connections one of `workers` may have in each group: of clients `connections_max`, and
-/// its share of each other listener.
+/// Returns the maximum number of connections in each group of one of `workers`: `connections_max`
+/// of clients, and its share of each other listener.
 pub(crate) fn group_maxima<S>(
     listeners: &[ListenerConfig<S>],
     connections_max: usize,
@@ -82,14 +82,14 @@ pub(crate) fn group_maxima<S>(
 /// A listening socket in a worker's event loop.
 pub(crate) struct Acceptor {
     socket: Registered,
-    /// What the event loop reports next is likely somebody new: nobody waited at the last look, and
-    /// no look has found one whose report is still to come.
+    /// Whether the next event is likely a new connection: the last check found none, and no check
+    /// has found one whose event is still to come.
     is_news: Cell<bool>,
     has_found: Cell<bool>,
 }
 
 impl Acceptor {
-    /// Takes a listening socket, which does not block, into the runtime that this is called in.
+    /// Registers a non-blocking listening socket with the current runtime.
     pub(crate) fn open(socket: OwnedFd) -> io::Result<Acceptor> {
         Ok(Acceptor {
             socket: register(&Rc::new(socket), Interest::READABLE)?,
@@ -98,8 +98,8 @@ impl Acceptor {
         })
     }
 
-    /// The next connection. Looks whether there is another one before it asks for it: `accept4`
-    /// makes a socket first, so a call for nothing costs ten times as much as a look.
+    /// Accepts the next connection. Polls before it accepts: `accept4` creates a socket first, so a
+    /// call in vain costs ten times as much as a poll.
     pub(crate) fn poll_accept(
         &self,
         task: &mut Context<'_>,
@@ -128,14 +128,14 @@ impl Acceptor {
         }
     }
 
-    /// Asks the kernel: the event loop does not know that the last one was accepted.
+    /// Polls the socket: the event loop does not know that the last connection was accepted.
     fn has_waiting(&self) -> io::Result<bool> {
         let mut asked = [PollFd::new(self.socket.get_ref(), PollFlags::IN)];
         Ok(poll(&mut asked, Some(&Timespec::default()))? > 0)
     }
 
-    /// The next connection, `WouldBlock` when there is none. Asks the kernel itself: an event loop
-    /// may not have heard of the last ones yet.
+    /// Accepts the next connection; `WouldBlock` if none waits. Bypasses the event loop, which
+    /// may not have reported the last ones yet.
     pub(crate) fn accept(&self) -> io::Result<(Transport, PeerAddress)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, address) = acceptfrom_with(self.socket.get_ref(), flags)?;

@@ -34,10 +34,10 @@ use crate::worker::config::ServerConfig;
 use crate::worker::listener::{WorkerListener, group_maxima};
 use crate::worker::protocol::Protocol;
 
-/// What each worker of a generation gets from its server.
+/// The parts of a server that each worker of a generation gets.
 #[derive(Clone)]
 pub(crate) struct ServerParts<P: Protocol> {
-    /// With the limits of one worker.
+    /// The configuration, with the limits of one worker.
     pub(crate) config: ServerConfig<P>,
     pub(crate) shared: Arc<SharedQuotas>,
     pub(crate) shutdown: Shutdown,
@@ -54,8 +54,8 @@ pub(crate) struct Generation<S> {
     pub(crate) accepting: mpsc::Receiver<()>,
 }
 
-/// Makes a worker for each of `shares`, the sockets that it takes connections from. All of them are
-/// ready when this returns, and none takes any before [`Generation::go`].
+/// Creates a worker for each of `shares`, the sockets that it accepts from. All of them are ready
+/// when this returns, and none accepts before [`Generation::go`].
 ///
 /// # Errors
 /// [`Error::Worker`]; nothing is left running.
@@ -96,7 +96,7 @@ pub(crate) fn prepare<P: Protocol>(
 impl<S> Generation<S> {
     pub(crate) fn go(&mut self) {
         for start in self.starts.drain(..) {
-            // A worker that is gone has panicked, which its thread reports.
+            // A worker that has ended has panicked, which its thread reports.
             let _ = start.send(());
         }
     }
@@ -108,7 +108,7 @@ struct PreparedWorker<P: Protocol> {
     sockets: Vec<AssignedSocket>,
     ready: mpsc::Sender<Result<(), Error>>,
     started: mpsc::Receiver<()>,
-    /// Dropped when it accepts connections no more.
+    /// Dropped when it stops accepting connections.
     accepts: mpsc::Sender<()>,
 }
 
@@ -139,7 +139,7 @@ impl<P: Protocol> PreparedWorker<P> {
             Ok((runtime, listeners)) => {
                 let _ = self.ready.send(Ok(()));
                 drop(self.ready);
-                // An error is a generation that was given up before it began.
+                // An error means that the generation was given up before it started.
                 if self.started.recv().is_ok() {
                     let (limits, workers) = (config.limits, config.workers);
                     let maxima = group_maxima(&config.listeners, limits.connections_max, workers);
@@ -196,7 +196,7 @@ fn report<P: Protocol>(state: &P::Worker, worker: &WorkerState, event: AcceptEve
     }
 }
 
-/// The main task of a worker: accepts connections until it is to end, then waits for the last ones.
+/// Runs the main task of a worker: accepts connections until the end, then waits for the last ones.
 async fn work<P: Protocol>(
     listeners: Vec<WorkerListener<P::Service>>,
     state: Rc<P::Worker>,
@@ -214,7 +214,7 @@ async fn work<P: Protocol>(
         let (identity, service) = (Rc::clone(&listener.identity), listener.service.clone());
         let guard = ConnectionGuard::new(Rc::clone(&worker), listener.group);
         let tls = listener.tls.clone();
-        // Not in the task, which would have room for all of this until its end.
+        // Outside the task, which would reserve memory for all of this until its end.
         let connection = Connection::accepted(transport, peer, identity, worker, guard);
         spawn_local(async move {
             connection.enter_task().await;
@@ -233,7 +233,7 @@ async fn work<P: Protocol>(
     let (seen, serving) = (phases.clone(), worker.shutdown.serving());
     let is_over = || seen.has_changed().unwrap_or(true);
     let phase = tokio::select! {
-        // In this order: what connects after the phase has changed is the next generation's.
+        // Biased: connections after the phase change belong to the next generation.
         biased;
         phase = reached(&mut phases, ShutdownPhase::Retiring) => phase,
         () = accept(&listeners, connections, is_over, take, report) => ShutdownPhase::Now,
@@ -244,12 +244,12 @@ async fn work<P: Protocol>(
         .partition(|listener| phase == ShutdownPhase::Draining && listener.stays_while_draining());
     let last = async {
         for listener in leaving {
-            // A newer generation on the same socket has its queue, and says what is spoken there.
+            // A newer generation on the same socket has its queue, and its own service for it.
             if !worker.shutdown.listens_at(&listener.identity.at) {
                 take_rest(&listener, connections, take).await;
             }
         }
-        // The sockets are closed: their addresses can be listened at again.
+        // The sockets are closed: their addresses can be bound again.
         drop(accepts);
         connections.none_in(CLIENTS).await;
         drop(serving);
@@ -268,7 +268,7 @@ async fn work<P: Protocol>(
     let _ = timeout(STOP_NOW_TIMEOUT, connections.none()).await;
 }
 
-/// Shakes hands, and serves what follows.
+/// Performs the handshake, and serves the connection.
 async fn serve_secured<P: Protocol>(
     state: Rc<P::Worker>,
     service: P::Service,
@@ -286,7 +286,7 @@ async fn serve_secured<P: Protocol>(
         Err(why) => {
             P::handshake_failed(&state, &why);
             match why {
-                // It is to read what was wrong.
+                // The peer should receive the alert.
                 HandshakeError::Failed(_) | HandshakeError::Alert(_) => connection.close().await,
                 HandshakeError::Late | HandshakeError::PeerGone | HandshakeError::Closed => {
                     connection.end();
@@ -298,7 +298,7 @@ async fn serve_secured<P: Protocol>(
 
 /// Passes the phases on to the connections, and returns when none is waited for any more. After a
 /// newer generation has taken over, idle connections get some time to be used once more, and
-/// responses in progress as long as they take.
+/// responses in progress as long as they need.
 async fn end(
     phase: ShutdownPhase,
     phases: &mut watch::Receiver<ShutdownPhase>,

@@ -1,4 +1,4 @@
-//! What a protocol has to provide.
+//! The interface of a protocol.
 
 use std::future::Future;
 use std::ops::AddAssign;
@@ -10,20 +10,20 @@ use crate::error::Error;
 use crate::tls::error::HandshakeError;
 use crate::tls::info::TlsInfo;
 
-/// What a server speaks: a set of services, one of which each listener has.
+/// The protocol of a server: a set of services, one for each listener.
 ///
-/// A server that speaks several protocols (a file server with metrics beside it) has a variant of
+/// A server with several protocols (a file server with metrics) has a variant of
 /// [`Service`](Protocol::Service) for each, which its `serve_connection` matches on: once per
 /// connection.
 pub trait Protocol: Clone + Send + 'static {
-    /// What one worker keeps for all of its connections. It never leaves its thread.
+    /// The state that one worker keeps for all of its connections. It never leaves its thread.
     type Worker: 'static;
-    /// What one listener speaks; `()` where all speak the same. It is cloned for each connection.
+    /// The service of one listener; `()` if all are the same. It is cloned for each connection.
     type Service: Clone + Send + 'static;
-    /// What is known of a worker's work when it has ended.
+    /// The summary of a worker's work after it has ended.
     type Summary: Send + for<'s> AddAssign<&'s Self::Summary> + 'static;
 
-    /// Called once, when all sockets are bound and no worker runs: the last moment with all rights.
+    /// Called once, when all sockets are bound and no worker runs, with all privileges.
     ///
     /// # Errors
     /// Any; nothing is started.
@@ -31,8 +31,8 @@ pub trait Protocol: Clone + Send + 'static {
         Ok(())
     }
 
-    /// Gives up, on a worker's thread and for the threads it makes, whatever rights the work does
-    /// not need. Called before anything else is done there.
+    /// Drops, on a worker's thread and for the threads it creates, all rights that the work does
+    /// not need. Called there before anything else.
     ///
     /// # Errors
     /// Any; nothing is started.
@@ -40,21 +40,21 @@ pub trait Protocol: Clone + Send + 'static {
         Ok(())
     }
 
-    /// Makes a worker's state, on its thread.
+    /// Creates a worker's state, on its thread.
     fn worker(&self) -> Self::Worker;
 
-    /// Serves one connection until it ends. Runs as its own task.
+    /// Serves one connection until it ends. Runs as a separate task.
     fn serve_connection(
         worker: Rc<Self::Worker>,
         service: Self::Service,
         connection: Connection,
     ) -> impl Future<Output = ()> + 'static;
 
-    /// Called when a connection was closed before anything was said on it.
+    /// Called when a connection was closed before any response.
     fn rejected(_worker: &Self::Worker, _why: Rejected) {}
 
-    /// Serves a connection to a listener with TLS whose first bytes, which wait in its input, are
-    /// not those of a handshake. Closes it, unless the protocol has an answer.
+    /// Serves a connection to a TLS listener whose first bytes, which wait in its input, are not
+    /// those of a handshake. By default closes it.
     fn serve_plain(
         _worker: Rc<Self::Worker>,
         _service: Self::Service,
@@ -69,17 +69,17 @@ pub trait Protocol: Clone + Send + 'static {
     /// Called when a connection was closed during the handshake.
     fn handshake_failed(_worker: &Self::Worker, _why: &HandshakeError) {}
 
-    /// Called when a worker has as many connections of clients as it may have: others wait until
+    /// Called when a worker has reached its maximum number of client connections: others wait until
     /// one ends, or is evicted.
     fn connections_max_reached(_worker: &Self::Worker) {}
 
-    /// Called when descriptors are short: closes those that are kept for later.
+    /// Called when descriptors are short: closes cached ones.
     fn descriptors_short(_worker: &Self::Worker) {}
 
-    /// Called when `count` connections of clients that waited for a request are closed to make room
-    /// for others.
+    /// Called when `count` client connections that waited for a request are closed to make room for
+    /// others.
     fn evicted(_worker: &Self::Worker, _count: u64) {}
 
-    /// Sums up. Called once, after the last connection has ended.
+    /// Returns the summary. Called once, after the last connection has ended.
     fn finish(worker: &Self::Worker) -> Self::Summary;
 }

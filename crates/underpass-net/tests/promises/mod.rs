@@ -1,8 +1,8 @@
-//! What holds for any bytes that come before or behind a TLS handshake, or from the files of
-//! certificates: functions that panic where a promise is broken, for the tests below and for
-//! fuzzers (`fuzz/` in the repository).
+//! Properties for any bytes before or after a TLS handshake, or in the files of certificates:
+//! functions that panic if a property does not hold, for the tests below and for fuzzers (`fuzz/`
+//! in the repository).
 //!
-//! This is no interface: it is a part of the crate in its tests, and with the feature `fuzz`.
+//! Not a public interface: a part of the crate in its tests, and with the feature `fuzz`.
 
 #![allow(missing_docs, reason = "hidden; what each promises stands beside it")]
 
@@ -43,9 +43,9 @@ fn opener(suite: SupportedCipherSuite) -> Opener {
     Opener::new(suite, secrets(suite)).expect("a known cipher")
 }
 
-/// Bytes that were not sealed are never opened, and those that were are what they were, whatever
-/// their type and padding; a changed one is not. The first three bytes are the suite, the type, and
-/// what is changed.
+/// Bytes that were not sealed are never opened, and sealed ones are opened unchanged, whatever
+/// their type and padding; a modified record is not. The first three bytes are the suite, the type,
+/// and the modification.
 pub fn records(data: &[u8]) {
     let Some((&[suite, kind, change], bytes)) = data.split_first_chunk::<3>() else {
         return;
@@ -80,7 +80,7 @@ pub fn records(data: &[u8]) {
     assert_eq!(opened, expected);
     let mut changed = record;
     let at = usize::from(change) % changed.len();
-    // The version is of no meaning; with another length it would be another record.
+    // The version has no meaning; with another length it would be another record.
     if at >= 5 || (at == 0 && suite.tls13().is_none()) {
         changed[at] ^= 1 << (change % 8);
         opener(suite)
@@ -99,7 +99,7 @@ fn sealed(suite: SupportedCipherSuite, kind: u8, content: &[u8]) -> Vec<u8> {
     record
 }
 
-/// What a record is: in TLS 1.3 the type is the last byte that is not zero, and no
+/// Returns the expected content: in TLS 1.3 the type is the last byte that is not zero, and not
 /// change_cipher_spec, which is never encrypted (RFC 9846, section 5).
 fn meant(
     suite: SupportedCipherSuite,
@@ -120,7 +120,7 @@ fn meant(
     }
 }
 
-/// A folder for one certificate, which is removed with it.
+/// A folder for one certificate, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -140,8 +140,8 @@ impl Drop for Folder {
     }
 }
 
-/// However the beginning of a connection is split over reads, the server says the same about it,
-/// and sees the same name. The first three bytes are the sizes of the reads.
+/// However the start of a connection is split over reads, the server's verdict and the requested
+/// name are the same. The first three bytes are the sizes of the reads.
 pub fn hello(data: &[u8]) {
     static ACCEPTOR: OnceLock<TlsAcceptor> = OnceLock::new();
     let acceptor = ACCEPTOR.get_or_init(|| {
@@ -166,8 +166,8 @@ pub fn hello(data: &[u8]) {
     assert_eq!(whole, verdict(acceptor, &mut parts));
 }
 
-/// Whatever is in the files of a certificate and its key, they are accepted or refused with one
-/// line, in which nothing of the key is. A zero byte is between the files.
+/// Whatever the files of a certificate and its key contain, they are accepted or rejected with one
+/// line, which has no part of the key. A zero byte separates the files.
 pub fn pem(data: &[u8]) {
     let (cert, key) = data.split_at(
         data.iter()

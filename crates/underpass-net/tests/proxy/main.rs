@@ -1,4 +1,4 @@
-//! PROXY headers of random words agree with a plainer reading.
+//! PROXY headers of random words agree with a simpler parser.
 
 mod promise;
 

@@ -1,23 +1,23 @@
-//! What holds for any bytes whatever that a proxy, or somebody who is none, may begin with: a
-//! function that panics where its promise is broken, for the test beside it and for the fuzzer
+//! Properties for any bytes at the start of a connection, from a proxy or any other peer: a
+//! function that panics if a property does not hold, for the test next to it and for the fuzzer
 //! (`fuzz/` in the repository).
 
 use std::net::{IpAddr, SocketAddr};
 
 use underpass_net::proxy_protocol::{ConnectionOrigin, ProxyHeader, ProxyHeaderParse, parse};
 
-/// The longest line of version 1, with its end.
+/// The maximum length of a version 1 line, with its end.
 const LINE_BYTES_MAX: usize = 107;
 
-/// What version 2 begins with.
+/// The first bytes of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// The longest header that is accepted.
+/// The maximum length of an accepted header.
 const PROXY_BYTES_MAX: usize = 4 << 10;
 
-/// A PROXY header is what a plainer reading makes of it; no split of the bytes changes that, nor
-/// what follows; it ends where there still is something; and one that is written is read back as
-/// it was meant. The first 18 bytes are the address that is written.
+/// A PROXY header parses as in a simpler parser, however its bytes are split and whatever follows
+/// it; waiting for more bytes is bounded; and a header that is written parses to the same address.
+/// The first 18 bytes are the written address.
 pub(crate) fn proxy(data: &[u8]) {
     let Some((address, input)) = data.split_first_chunk::<18>() else {
         return;
@@ -56,7 +56,7 @@ pub(crate) fn proxy(data: &[u8]) {
     written(SocketAddr::from((ip, port)), input);
 }
 
-/// Both versions say of a client who it is, whatever comes behind them.
+/// Both versions name the same client, whatever follows them.
 fn written(client: SocketAddr, more: &[u8]) {
     let (family, ip) = match client.ip() {
         IpAddr::V4(ip) => (4, ip.octets().to_vec()),
@@ -79,7 +79,7 @@ fn written(client: SocketAddr, more: &[u8]) {
     }
 }
 
-/// Version 1, read as the words of a line.
+/// Parses version 1 as the words of a line.
 fn plain_line(input: &[u8]) -> Option<ProxyHeader> {
     let within = &input[..input.len().min(LINE_BYTES_MAX)];
     let line = within.split_inclusive(|&byte| byte == b'\n').next()?;
@@ -106,13 +106,13 @@ fn plain_line(input: &[u8]) -> Option<ProxyHeader> {
     Some(ProxyHeader { length, origin })
 }
 
-/// A port that is written as we would write it.
+/// Parses a port in canonical form.
 fn plain_port(text: &str) -> Option<u16> {
     let port: u16 = text.parse().ok()?;
     (port.to_string() == text).then_some(port)
 }
 
-/// Version 2, field by field.
+/// Parses version 2 field by field.
 fn plain_binary(input: &[u8]) -> Option<ProxyHeader> {
     let [command, family, high, low, rest @ ..] = input.strip_prefix(SIGNATURE)? else {
         return None;

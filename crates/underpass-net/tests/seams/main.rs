@@ -1,4 +1,4 @@
-//! Each seam of the network ground, used as the next protocols will use it.
+//! Each seam of the network layer, used as future protocols will use it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -34,7 +34,7 @@ fn connect_to(address: SocketAddr) -> TcpStream {
     socket
 }
 
-/// Bytes that repeat late, so that what is lost or doubled shows.
+/// Returns bytes with a long period, so that lost or repeated ones show.
 fn pattern(length: usize) -> Vec<u8> {
     let letter = |at: usize| b'a' + (at * 7 + at / 251) as u8 % 26;
     (0..length).map(letter).collect()
@@ -62,7 +62,7 @@ fn frames_arrive_whole_however_they_are_split_and_though_receiving_is_cancelled(
         send_frame(&mut socket, &frame);
         assert!(receive_frame(&mut socket) == frame.to_ascii_uppercase());
     }
-    // Byte by byte, and several at once.
+    // Byte by byte, and several together.
     for byte in b"\0\0\0\x03abc" {
         socket.write_all(&[*byte]).unwrap();
         thread::yield_now();
@@ -97,7 +97,7 @@ fn a_frame_that_is_too_long_or_never_completed_ends_its_connection() {
     stop(&server);
 }
 
-/// Whether a connection was closed or reset.
+/// Returns whether a connection was closed or reset.
 fn is_end(read: io::Result<usize>) -> bool {
     match read {
         Ok(count) => count == 0,
@@ -128,7 +128,7 @@ impl LongPolls {
         }
     }
 
-    /// Waits until so many polls wait, and takes their handles.
+    /// Waits until `count` polls wait, and takes their handles.
     fn handles(&self, count: usize) -> Vec<WakeHandle> {
         wait_for("polls", || {
             let mut waiting = self.waiting.lock().unwrap();
@@ -211,7 +211,7 @@ fn bodies_of_known_length_go_into_files_one_after_another() {
     for (number, length) in [(1, 5 << 20), (2, 0), (3, 10), (4, 300_000)] {
         let body = pattern(length);
         let head = u64::try_from(length).unwrap().to_be_bytes();
-        // The first body's head comes alone, the others with the beginning of their body.
+        // The first body's head arrives alone, the others with the start of their body.
         socket.write_all(&head).unwrap();
         socket.write_all(&body).unwrap();
         let mut account = String::new();
@@ -220,7 +220,7 @@ fn bodies_of_known_length_go_into_files_one_after_another() {
         let is_spliced = account.contains("splice");
         assert!(is_spliced || length < 1 << 20, "{account}");
     }
-    // Two bodies at once: what is behind the first is the second one's.
+    // Two bodies together: bytes after the first belong to the second.
     socket
         .write_all(b"\0\0\0\0\0\0\0\x03one\0\0\0\0\0\0\0\x03two")
         .unwrap();
@@ -267,7 +267,7 @@ fn a_body_slower_than_the_minimum_rate_ends_its_connection() {
     stop(&server);
 }
 
-/// Everything that a Unix socket sends.
+/// Returns everything that a Unix socket sends.
 fn said_at(path: &Path) -> String {
     let mut socket = UnixStream::connect(path).unwrap();
     socket.set_read_timeout(Some(HANG)).unwrap();
@@ -320,9 +320,9 @@ fn operators_connect_where_clients_wait_and_while_the_server_drains() {
     }
     drop(first);
     assert_eq!(receive_frame(&mut second), b"WAITS");
-    // A frame that is not complete keeps the server from ending.
+    // An incomplete frame keeps the server from ending.
     second.write_all(b"\0\0\0\x02a").unwrap();
-    // The one worker has seen it before it answers those that come later.
+    // The one worker has seen it before it serves later connections.
     for _ in 0..2 {
         assert!(said_at(&path).contains("running"));
     }

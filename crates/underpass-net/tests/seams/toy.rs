@@ -1,4 +1,4 @@
-//! A protocol as the next ones will be: frames, long polls, bodies into files, and a client.
+//! A protocol with the features of future ones: frames, long polls, bodies into files, a client.
 
 use std::fs::File;
 use std::ops::AddAssign;
@@ -15,42 +15,42 @@ use underpass_net::{
     WakeHandle, WhileDraining, start,
 };
 
-/// How long anything may take before a test has failed.
+/// The timeout after which a test has failed.
 pub(crate) const HANG: Duration = underpass_testkit::WAIT_MAX;
 
 /// A longer frame ends the connection.
 pub(crate) const FRAME_BYTES_MAX: usize = 8 << 20;
 
-/// A server that speaks several services.
+/// A server with several services.
 #[derive(Clone)]
 pub(crate) struct Toy;
 
-/// What one listener speaks.
+/// The service of one listener.
 #[derive(Clone)]
 pub(crate) enum Service {
-    /// Answers each frame with the same in capitals. Receiving is cancelled every few milliseconds.
+    /// Responds to each frame with its uppercase. Receiving is cancelled every few milliseconds.
     Frames,
-    /// Answers each byte with what ended the wait after it.
+    /// Responds to each byte with the result of the wait after it.
     LongPoll(Polls),
-    /// Stores each body in a file, and answers with what moved it.
+    /// Stores each body in a file, and responds with the mechanism that moved it.
     Store(PathBuf),
-    /// Passes one frame on to another server, and its answer back.
+    /// Forwards one frame to another server, and its response back.
     Forward(Address),
-    /// Says which listener the connection came by, a word, and in which phase the server is.
+    /// Responds with the listener of the connection, a word, and the phase of the server.
     Hello(&'static str),
 }
 
-/// What happens on the connections of long polls.
+/// The events on the connections of long polls.
 #[derive(Clone)]
 pub(crate) struct Polls {
-    /// Of the polls that wait.
+    /// The handles of the waiting polls.
     pub(crate) waiting: Arc<Mutex<Vec<WakeHandle>>>,
-    /// How the last wait of a connection has failed.
+    /// The errors of failed waits.
     pub(crate) failed: Sender<String>,
     pub(crate) timeout: Duration,
 }
 
-/// There is nothing to sum up.
+/// An empty summary.
 #[derive(Debug)]
 pub(crate) struct Nothing;
 
@@ -176,7 +176,7 @@ async fn hello(connection: &mut Connection, word: &str) -> Result<(), Connection
     connection.flush().await
 }
 
-/// Sends a frame on a connection that this process has opened, and receives the answer.
+/// Sends a frame on a connection that this process has opened, and receives the response.
 pub(crate) async fn ask(
     connection: &mut Connection,
     frame: &[u8],
@@ -198,7 +198,7 @@ fn push_frame(connection: &mut Connection, frame: &[u8]) {
     connection.outbox().push(piece);
 }
 
-/// The number of `N` bytes that comes next; none where the peer has ended before it.
+/// Receives a number of `N` bytes; none if the peer has ended before it.
 async fn number<const N: usize>(
     connection: &mut Connection,
 ) -> Result<Option<u64>, ConnectionError> {
@@ -222,7 +222,7 @@ fn checked(length: u64) -> Result<usize, ConnectionError> {
     length.ok_or(ConnectionError::InputFull)
 }
 
-/// A server of these listeners, with one worker.
+/// Starts a server of these listeners, with one worker.
 pub(crate) fn serve(
     listeners: Vec<ListenerConfig<Service>>,
     change: impl FnOnce(&mut ServerConfig<Toy>),
@@ -238,13 +238,13 @@ pub(crate) fn serve(
     (start(&config, Inherited::default()).unwrap(), config)
 }
 
-/// A listener for clients on a port that the kernel chooses.
+/// Returns a listener for clients on a port that the kernel chooses.
 pub(crate) fn on_any_port(service: Service) -> ListenerConfig<Service> {
     let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     ListenerConfig::new(any.into(), service)
 }
 
-/// A listener for operators.
+/// Returns a listener for operators.
 pub(crate) fn for_operators(at: ListenAt, service: Service) -> ListenerConfig<Service> {
     ListenerConfig {
         access: ListenerAccess::Operators { connections_max: 2 },

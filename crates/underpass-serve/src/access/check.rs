@@ -1,4 +1,4 @@
-//! What is wrong with the access to sites, and who would get what.
+//! Checks the access options of sites, and decides access to a path.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::options::{ServerOptions, SiteOptions};
 use crate::request::Scheme;
 use crate::request::forwarded::ClientPlace;
 use crate::request::path::SitePath;
-use crate::request::request_line::Method;
+use crate::request::request_line::{Method, WriteMethod};
 use crate::site::sites::ServedSites;
 
-/// Options of access that contradict others. What sites themselves contradict is found when they
-/// are opened.
+/// Returns the first contradiction among access options. Contradictions within a site are found
+/// when it is opened.
 pub(crate) fn mistakes(options: &ServerOptions) -> Option<Error> {
     let served = served(options, "the file of secrets", files(options).cloned());
     if served.is_some() {
@@ -42,14 +42,14 @@ pub(crate) fn mistakes(options: &ServerOptions) -> Option<Error> {
     })
 }
 
-/// Files that the user that root is about to become may not read: what fails later.
+/// Returns an error for each file that the later user may not read: reloads would fail.
 pub(crate) fn unreadable(options: &ServerOptions) -> Vec<Error> {
     let hint = "changes of it are not noticed; make it readable for that user (mode 0640 and that \
                 group)";
     secret_files::unreadable(options, files(options), hint)
 }
 
-/// What works, and may not be what is meant.
+/// Returns warnings about options that work but may not be intended.
 pub(crate) fn warnings(options: &ServerOptions) -> Vec<String> {
     let keys = options.sites.iter().flat_map(|site| &site.access.link_keys);
     let mut warnings: Vec<_> = keys
@@ -58,10 +58,11 @@ pub(crate) fn warnings(options: &ServerOptions) -> Vec<String> {
     warnings.extend(options.sites.iter().flat_map(|site| unknown(&site.access)));
     warnings.extend(options.sites.iter().flat_map(absent));
     warnings.extend(unencrypted(options));
+    warnings.extend(open_to_all(options));
     warnings
 }
 
-/// Users and tokens that rules name and files do not, and files that let nobody in.
+/// Warns of users and tokens that rules name but files lack, and of files that let nobody in.
 fn unknown(access: &AccessOptions) -> Vec<String> {
     let Ok(Some(open)) = SiteAccess::open(access) else {
         return Vec::new();
@@ -85,7 +86,7 @@ fn unknown(access: &AccessOptions) -> Vec<String> {
     unknown
 }
 
-/// Paths of rules that lead to nothing on the disk.
+/// Warns of paths in rules that do not exist on disk.
 fn absent(site: &SiteOptions) -> Vec<String> {
     let rules = site.access.rules.iter().enumerate();
     let paths = rules.flat_map(|(number, rule)| {
@@ -108,7 +109,7 @@ fn absent(site: &SiteOptions) -> Vec<String> {
     absent.map(warning).collect()
 }
 
-/// Passwords and tokens that everyone on the way can read.
+/// Warns of passwords and tokens that are sent over the network unencrypted.
 fn unencrypted(options: &ServerOptions) -> Option<String> {
     let mut access = options.sites.iter().map(|site| &site.access);
     let is_secret = access.any(|access| access.has_users() || access.tokens.is_some());
@@ -129,44 +130,59 @@ fn unencrypted(options: &ServerOptions) -> Option<String> {
     })
 }
 
+/// Returns a warning if everyone who reaches the server may upload files.
+fn open_to_all(options: &ServerOptions) -> Option<String> {
+    let mut sites = options.sites.iter();
+    let site = sites.find(|site| !site.uploads.is_empty() && !site.access.is_configured())?;
+    let mut listen = options.listen.iter();
+    let reached = listen.find(|listen| match &listen.at {
+        ListenAt::Tcp(address) => !address.ip().is_loopback(),
+        _ => false,
+    })?;
+    let root = site.root.display();
+    Some(format!(
+        "everyone who reaches {reached} may upload files to {root}; let only some by --auth USER \
+         or by access rules"
+    ))
+}
+
 fn files(options: &ServerOptions) -> impl Iterator<Item = &PathBuf> {
     let access = options.sites.iter().map(|site| &site.access);
     access.flat_map(AccessOptions::files)
 }
 
-/// A question about access: may somebody read something?
+/// A question about access: may a client read a path?
 #[derive(Clone, Debug)]
 pub struct AccessQuestion {
-    /// The host name of the request; the first site answers for all others.
+    /// The host name of the request; for an unknown name, the first site decides.
     pub host: Option<String>,
-    /// `user:anna`, `token:ci`, `certificate:NAME`, `links` for somebody with a signed link to this
-    /// very thing, or nobody known.
+    /// `user:anna`, `token:ci`, `certificate:NAME`, `links` for the holder of a signed link to this
+    /// very path, or `None` for an anonymous client.
     pub asker: Option<Grantee>,
-    /// Where the client is; nothing if that is not known.
+    /// The client's location; `None` if unknown.
     pub client: Option<ClientPlace>,
-    /// GET or HEAD.
+    /// GET, HEAD, PUT or DELETE.
     pub method: String,
     /// The path of the request, percent-encoded.
     pub path: String,
 }
 
-/// The answer to it.
+/// The answer to an [`AccessQuestion`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AccessDecision {
-    /// Whether the rules let him.
+    /// Whether the rules grant access.
     pub is_granted: bool,
-    /// The rule that decided, from 1; none if no rule is about it, or there are none.
+    /// The number of the rule that decided, from 1; `None` if no rule applies or no rules exist.
     pub rule: Option<usize>,
-    /// Whether there are rules at all.
+    /// Whether the site restricts access.
     pub is_restricted: bool,
 }
 
-/// Answers `question` by the rules of `options`, for the name that the path itself has: whether
-/// there is anything, and where links lead, is not looked at.
+/// Answers `question` by the rules of `options`, for the path as given: neither its existence nor
+/// the targets of links are checked.
 ///
 /// # Errors
-/// What of the question makes no sense or is missing, and [`Error`] for sites that cannot be
-/// opened.
+/// A part of the question is invalid or missing, or an [`Error`] for sites that cannot be opened.
 pub fn decide_access(
     options: &ServerOptions,
     question: &AccessQuestion,
@@ -184,7 +200,9 @@ pub fn decide_access(
     let method = match &*question.method {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
-        other => return Err(wrong(format!("{other} is not GET or HEAD"))),
+        "PUT" => Method::Write(WriteMethod::Put),
+        "DELETE" => Method::Write(WriteMethod::Delete),
+        other => return Err(wrong(format!("{other} is not GET, HEAD, PUT or DELETE"))),
     };
     let Some(access) = &site.access else {
         return Ok(AccessDecision {
@@ -209,7 +227,7 @@ pub fn decide_access(
     })
 }
 
-/// Whoever is asked about, if the files know him.
+/// Returns the identity asked about, if the files know it.
 fn asker(question: &AccessQuestion, access: &SiteAccess, path: &SitePath) -> Result<Asker, String> {
     let (_, present) = access.present();
     let mut asker = Asker {

@@ -1,11 +1,11 @@
-//! What a request shows to say who it is from: `Authorization` (RFC 9110, section 11.6.2).
+//! The credentials of a request: `Authorization` (RFC 9110, section 11.6.2).
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
-/// The value of `Authorization`, as far as it is understood.
+/// The parsed value of `Authorization`.
 #[derive(Debug)]
 pub(crate) enum Credentials<'b> {
     /// RFC 7617.
@@ -14,7 +14,7 @@ pub(crate) enum Credentials<'b> {
     Bearer(&'b [u8]),
 }
 
-/// The name of a user and a password, neither of them verified.
+/// A user name and a password, both unverified.
 pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: Zeroizing<Vec<u8>>,
@@ -27,7 +27,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl Credentials<'_> {
-    /// Reads the field; nothing if it is malformed, or of another scheme.
+    /// Parses the field; `None` if it is malformed or has another scheme.
     pub(crate) fn parse(value: &[u8]) -> Option<Credentials<'_>> {
         let space = value.iter().position(|&byte| byte == b' ')?;
         let (scheme, rest) = (&value[..space], value[space..].trim_ascii());

@@ -1,4 +1,4 @@
-//! How often each client may show a wrong password.
+//! Limits the number of wrong passwords per client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,19 +9,19 @@ use underpass_net::ClientKey;
 
 use crate::limits::{LOGIN_CLIENTS_MAX, LOGIN_FAILURE_INTERVAL, LOGIN_FAILURES_AT_ONCE};
 
-/// The attempts of all clients. Clients without an address count as one, and so do those that there
-/// is no room for.
+/// The attempts of all clients. Clients without an address share one entry, as do clients for which
+/// the table is full.
 #[derive(Debug, Default)]
 pub(crate) struct LoginFailures(Mutex<HashMap<Option<ClientKey>, Instant>>);
 
-/// The time until which a client has used up its attempts, if each takes one interval.
+/// The time at which all used attempts are available again; each attempt takes one interval.
 type UsedUntil = Instant;
 
 impl LoginFailures {
-    /// Takes one attempt of a client at the time `now`; it is given back if the password is right.
+    /// Takes one attempt of a client at the time `now`; give it back if the password is right.
     ///
     /// # Errors
-    /// There is none left, and how long until there is.
+    /// No attempt is left; the value is the time until the next one.
     pub(crate) fn take(&self, client: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
         let mut clients = self.lock();
         let key = Self::key(&mut clients, client, now);

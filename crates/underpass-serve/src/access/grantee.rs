@@ -1,4 +1,4 @@
-//! Whom a rule lets in, and who is asking.
+//! Grantees in rules, and the identity of a requester.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::access::links::ShownLink;
 use crate::access::passwords::check_name;
 use crate::request::forwarded::ClientPlace;
 
-/// Somebody who may be let in: `user:anna`, `tokens`, `everyone`.
+/// A grantee of a rule: `user:anna`, `tokens`, `everyone`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub enum Grantee {
-    /// Whoever asks.
+    /// Every client.
     Everyone,
     /// A user of the password file, or all of them.
     User(Option<Arc<str>>),
@@ -22,15 +22,15 @@ pub enum Grantee {
     Token(Option<Arc<str>>),
     /// The holder of a verified client certificate with this name, or of any.
     Certificate(Option<Arc<str>>),
-    /// Whoever has a signed link to it.
+    /// The holder of a signed link to the path.
     Links,
 }
 
 impl Grantee {
-    /// Reads one.
+    /// Parses a grantee.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     ///
     /// # Examples
     /// ```
@@ -61,7 +61,7 @@ impl Grantee {
         }
     }
 
-    /// Whether `asker`, who asks for what is at `path`, is one of them.
+    /// Whether `asker`, requesting `path`, is included.
     pub(crate) fn includes(&self, asker: &Asker, path: &[u8]) -> bool {
         let is_one = |wanted: &Option<Arc<str>>, known: &Option<Arc<str>>| match (wanted, known) {
             (None, known) => known.is_some(),
@@ -77,7 +77,7 @@ impl Grantee {
     }
 }
 
-/// What is known of whoever sent a request. All that it holds has been verified.
+/// The verified identity of a requester.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Asker {
     pub(crate) place: ClientPlace,
@@ -85,16 +85,16 @@ pub(crate) struct Asker {
     pub(crate) token: Option<Arc<str>>,
     pub(crate) certificate: Option<Arc<str>>,
     pub(crate) link: ShownLink,
-    /// A line of `Set-Cookie` that stands for the link from now on, behind a line end.
+    /// The `Set-Cookie` field for the link, preceded by a line break.
     pub(crate) cookie: Option<Arc<str>>,
-    /// A password was shown that was not verified: when to come back.
+    /// A password was sent but not verified: the time until a retry is accepted.
     pub(crate) login_delay: Option<Duration>,
 }
 
 deserialize_by_parse! { Grantee }
 
 impl Asker {
-    /// Somebody of whom nothing else is known.
+    /// Returns a requester known only by location.
     pub(crate) fn at(place: ClientPlace) -> Asker {
         Asker {
             place,
@@ -107,7 +107,7 @@ impl Asker {
         }
     }
 
-    /// Whether more is known than a place.
+    /// Whether more than the location is known.
     pub(crate) fn is_known(&self) -> bool {
         self.user.is_some()
             || self.token.is_some()
@@ -116,7 +116,7 @@ impl Asker {
     }
 }
 
-/// The first that is known of: user, token, certificate, link; as rules name them.
+/// The first known identity of user, token, certificate and link, as rules name them.
 impl fmt::Display for Asker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.user, &self.token, &self.certificate, &self.link) {

@@ -1,4 +1,4 @@
-//! Signed links: a URL that its holder may read until a time.
+//! Signed links: a URL that grants its holder read access until a set time.
 //!
 //! ```text
 //!  /drop/acme/report.pdf?signed=1800000000.file.Kx3…    that file
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The signature is HMAC-SHA-256 (RFC 2104) of method, path and time, in base64url. The key is the
-//! content of a file; links are signed with the first of the configured ones and verified with all,
-//! so that keys can be changed while links are in use.
+//! content of a file; the first configured key signs and all of them verify, so that keys can be
+//! changed while links are in use.
 
 pub(crate) mod cookies;
 
@@ -26,13 +26,13 @@ use zeroize::Zeroizing;
 use crate::limits::LINK_KEY_BYTES_MIN;
 use crate::request::path::{PathForm, SitePath, names};
 
-/// The parameter of a query that holds a signature.
+/// The query parameter that holds a signature.
 pub(crate) const PARAMETER: &str = "signed";
 
 /// A key of signed links.
 pub(crate) struct LinkKey(Zeroizing<Vec<u8>>);
 
-/// What a signed link is for.
+/// The scope of a signed link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum LinkScope {
     /// This file.
@@ -41,37 +41,37 @@ pub(crate) enum LinkScope {
     Folder(Vec<u8>),
 }
 
-/// What a signed link is worth.
+/// The result of verifying a signed link.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum ShownLink {
-    /// There is none, or it was signed with none of the keys, or for another path.
+    /// No link, or not signed with any of the keys, or signed for another path.
     #[default]
     None,
-    /// Its holder may read this.
+    /// The holder may read this.
     Valid(LinkScope),
-    /// It was valid until some time ago.
+    /// The link has expired.
     Expired,
 }
 
-/// The value of the parameter: who reads it does not know yet whether it is genuine.
+/// The parsed value of the parameter; not verified yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SignedParameter {
     expires: u64,
-    /// How many names the signed folder has; none for a file.
+    /// The number of names in the path of the signed folder; `None` for a file.
     depth: Option<usize>,
     signature: [u8; SIGNATURE_BYTES],
 }
 
 const SIGNATURE_BYTES: usize = 32;
 
-/// The first line of what is signed. Another meaning of a signature has another one.
+/// The first line of the signed text, which separates this use of the key from others.
 const PURPOSE: &str = "underpass-link-1";
 
 impl LinkKey {
-    /// The content of a key file, without a line end.
+    /// Reads the content of a key file, without its line end.
     ///
     /// # Errors
-    /// It is too short to be a secret.
+    /// The content is too short to be a secret.
     pub(crate) fn parse(content: &[u8]) -> Result<LinkKey, String> {
         let key = content.trim_ascii_end();
         match key.len() {
@@ -84,7 +84,7 @@ impl LinkKey {
     }
 
     fn mac(&self, scope: &LinkScope, expires: u64) -> Hmac<Sha256> {
-        // A key of any length is one.
+        // HMAC accepts a key of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!());
         let (bytes, slash) = match scope {
             LinkScope::File(path) => (path, ""),
@@ -104,7 +104,7 @@ impl fmt::Debug for LinkKey {
 }
 
 impl SignedParameter {
-    /// Signs what `path` names, a file or a folder, until `expires`.
+    /// Signs the file or folder that `path` names, until `expires`.
     pub(crate) fn sign(path: &SitePath, expires: SystemTime, key: &LinkKey) -> SignedParameter {
         let since = expires.duration_since(UNIX_EPOCH).unwrap_or_default();
         let expires = since.as_secs();
@@ -123,7 +123,7 @@ impl SignedParameter {
         }
     }
 
-    /// Reads the value of the parameter.
+    /// Parses the value of the parameter.
     pub(crate) fn parse(value: &[u8]) -> Option<SignedParameter> {
         let mut parts = std::str::from_utf8(value).ok()?.split('.');
         let (expires, scope, signature) = (parts.next()?, parts.next()?, parts.next()?);
@@ -141,7 +141,7 @@ impl SignedParameter {
         parts.next().is_none().then_some(parameter)
     }
 
-    /// What the link is worth at the time `now` to somebody who asks for `path`.
+    /// Verifies the link at the time `now`, for a request of `path`.
     pub(crate) fn verify(
         &self,
         path: &SitePath,
@@ -165,7 +165,7 @@ impl SignedParameter {
         }
     }
 
-    /// The second in which it is no longer valid, since 1970.
+    /// Returns the second at which the signature expires, since 1970.
     pub(crate) fn expires(&self) -> u64 {
         self.expires
     }
@@ -174,7 +174,7 @@ impl SignedParameter {
         self.depth.is_some()
     }
 
-    /// What it is for, if it is for `path`.
+    /// Returns the scope of the link if it covers `path`.
     fn scope(&self, path: &SitePath) -> Option<LinkScope> {
         match self.depth {
             None => Some(LinkScope::File(path.bytes().to_vec())),
@@ -194,16 +194,16 @@ impl fmt::Display for SignedParameter {
     }
 }
 
-/// Stands for the depth in the link of a file.
+/// The depth field in the link of a file.
 const FILE: &str = "file";
 
 impl ShownLink {
-    /// Whether it lets its holder read what is at `path`.
+    /// Whether the link grants read access to `path`.
     pub(crate) fn covers(&self, path: &[u8]) -> bool {
         matches!(self, ShownLink::Valid(scope) if scope.covers(path))
     }
 
-    /// How many names the path has that it is for; 0 for the root, and where it is not valid.
+    /// Returns the number of names in the path of a valid link; 0 for the root and for other links.
     pub(crate) fn depth(&self) -> usize {
         match self {
             ShownLink::Valid(LinkScope::File(path) | LinkScope::Folder(path)) => {
@@ -213,7 +213,7 @@ impl ShownLink {
         }
     }
 
-    /// Orders what several links are worth together: the widest of the valid ones is worth most.
+    /// Returns the rank among several links of a request: a wider valid link ranks higher.
     pub(crate) fn rank(&self) -> usize {
         match self {
             ShownLink::None => 0,
@@ -224,7 +224,7 @@ impl ShownLink {
 }
 
 impl LinkScope {
-    /// Whether something is the file, or beneath the folder.
+    /// Whether `path` is the file, or is within the folder.
     pub(crate) fn covers(&self, path: &[u8]) -> bool {
         match self {
             LinkScope::File(file) => file == path,
@@ -237,8 +237,8 @@ impl LinkScope {
     }
 }
 
-/// Returns a part of a request without signatures: the values of the parameter, and whatever looks
-/// like one elsewhere, as in a link that was mangled on its way (`?amp;signed=`, `%3Fsigned%3D`).
+/// Removes signatures from a part of a request: the values of the parameter, and anything that
+/// looks like one elsewhere, as in a link mangled in transit (`?amp;signed=`, `%3Fsigned%3D`).
 pub(crate) fn redacted(part: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = !part.windows(START.len()).any(|window| window == START);
     if is_plain && !words(part).any(holds_signature) {
@@ -269,7 +269,7 @@ pub(crate) fn redacted(part: &[u8]) -> Cow<'_, [u8]> {
 
 const START: &[u8] = b"signed=";
 
-/// A signature that was cut off has at least so many characters, or it is of no use.
+/// The minimum number of characters of a truncated signature; a shorter one is useless.
 const SIGNATURE_PART_MIN: usize = 22;
 
 /// Whether a signature may have the byte, percent-encoded or not.
@@ -303,13 +303,13 @@ fn holds_signature(word: &[u8]) -> bool {
     })
 }
 
-/// A number in its only spelling, or one link would have several.
+/// Parses a number in its canonical form only, so that a link has one spelling.
 fn decimal(text: &str) -> Option<u64> {
     let is_plain = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| is_plain)
 }
 
-/// The first `depth` names of a path, if that is a folder it names or is beneath.
+/// Returns the first `depth` names of a path, if they name a folder.
 fn folder_of(path: &SitePath, depth: usize) -> Option<&[u8]> {
     let bytes = path.bytes();
     if depth == 0 {

@@ -1,4 +1,4 @@
-//! Who may read what.
+//! Access control.
 //!
 //! ```text
 //!  Authorization ─► credentials ─► passwords (verifier: a thread), tokens ─┐
@@ -7,8 +7,8 @@
 //!                                                        path, method ─► rules ◄─┘
 //! ```
 //!
-//! `site` has the files of every site (`store`) and asks the rules about each name that a request
-//! leads to (`permits`); `connection` finds out who asks.
+//! `site` holds the files of every site (`store`) and checks the rules for each name that a request
+//! resolves to (`permits`); `connection` identifies the requester.
 
 pub(crate) mod check;
 pub(crate) mod credentials;
@@ -26,8 +26,8 @@ pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod verifier;
 
-/// A part of a line for a message. What is as long as a hash may be one, in the wrong place, and is
-/// not repeated.
+/// Formats part of a line for a message. Text as long as a hash may be a hash in the wrong place,
+/// and is not shown.
 fn shown(text: &str) -> String {
     match text.chars().count() {
         length if length > SHOWN_MAX => format!("of {length} characters"),
@@ -37,7 +37,7 @@ fn shown(text: &str) -> String {
 
 const SHOWN_MAX: usize = 40;
 
-/// The lines of a file that say something, by their numbers from 1.
+/// Returns the lines of a file that are neither empty nor comments, numbered from 1.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate();
     let lines = lines.map(|(number, line)| (number + 1, line.trim()));

@@ -1,4 +1,4 @@
-//! What is configured about who may read a site.
+//! Access options of a site.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::access::grantee::Grantee;
 use crate::access::rules::AccessRule;
 use crate::site::rules::FieldValue;
 
-/// Who may read a site. Without any of it everyone may.
+/// The access options of a site. Without any of them, everyone may read it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AccessOptions {
@@ -20,33 +20,33 @@ pub struct AccessOptions {
     pub tokens: Option<PathBuf>,
     /// The keys of signed links, a file each: the first signs, all verify.
     pub link_keys: Vec<PathBuf>,
-    /// Whether a signed link to a folder sets a cookie, so that what a page in the folder loads
-    /// from it needs no signature.
+    /// Whether a signed link to a folder sets a cookie, so that the parts of a page in the folder
+    /// load without a signature.
     pub link_cookies: bool,
-    /// The rules; the first that is about a request decides, and what no rule is about nobody may
-    /// read. Without rules, whoever has a password, a token or a link may read everything.
+    /// The rules; the first that applies to a request decides, and a request without one is denied.
+    /// Without rules, every holder of a password, a token or a link may read everything.
     #[serde(rename = "rule")]
     pub rules: Vec<AccessRule>,
-    /// What browsers show when they ask for a password, and by which they remember it; `underpass`
-    /// by default.
+    /// The realm that browsers show in the password prompt and store passwords by; `underpass` by
+    /// default.
     pub realm: Option<FieldValue>,
     /// Whether refused requests get 404, as if nothing existed, instead of 401 or 403.
     pub conceal: bool,
-    /// What caches may do with responses that not everyone may read.
+    /// The cache policy of responses that not everyone may read.
     pub cache: AccessCache,
     /// A single user, in place of a password file.
     #[serde(skip)]
     pub login: Option<OneLogin>,
 }
 
-/// What caches may do with what not everyone may read.
+/// A cache policy for responses that not everyone may read.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessCache {
-    /// The reader's own may keep it.
+    /// Only the reader's private cache may store them.
     #[default]
     Private,
-    /// None may.
+    /// No cache may store them.
     NoStore,
 }
 
@@ -71,7 +71,7 @@ impl AccessOptions {
         self.users.is_some() || self.login.is_some()
     }
 
-    /// The rules; where there are none, one that lets in whoever shows something.
+    /// Returns the rules; without any, one that lets in every holder of credentials.
     pub(crate) fn effective_rules(&self) -> Vec<AccessRule> {
         if !self.rules.is_empty() {
             return self.rules.clone();
@@ -86,7 +86,7 @@ impl AccessOptions {
         vec![AccessRule::everywhere(allow)]
     }
 
-    /// Takes relative paths to be relative to `folder`.
+    /// Resolves relative paths against `folder`.
     pub(crate) fn relative_to(&mut self, folder: &Path) {
         let single = self.users.iter_mut().chain(&mut self.tokens);
         for path in single.chain(&mut self.link_keys) {
@@ -94,16 +94,16 @@ impl AccessOptions {
         }
     }
 
-    /// All files that it names.
+    /// Returns all files that the options name.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let single = self.users.iter().chain(&self.tokens);
         single.chain(&self.link_keys)
     }
 
-    /// Who is named in a rule without a file that could know him.
+    /// Checks that all grantees in rules can be identified and that all rules can apply.
     ///
     /// # Errors
-    /// Which grantee, and what to add.
+    /// A description of the first mistake.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.users.is_some() && self.login.is_some() {
             return Err(

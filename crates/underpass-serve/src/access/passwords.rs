@@ -22,12 +22,12 @@ use crate::limits::{
 #[derive(Debug)]
 pub(crate) struct PasswordFile {
     users: Vec<(Arc<str>, StoredHash)>,
-    /// Where each user stands.
+    /// The index of each user.
     numbers: HashMap<Arc<str>, usize>,
     hasher: KeyedHasher,
 }
 
-/// The hash of a password, in a form that takes long to compute.
+/// A password hash that is slow to compute.
 #[derive(Clone, Debug)]
 enum StoredHash {
     Argon2id(Box<PasswordHash>),
@@ -35,10 +35,10 @@ enum StoredHash {
 }
 
 impl PasswordFile {
-    /// Reads the content of a file. Empty lines and those that begin with `#` say nothing.
+    /// Parses the content of a file. Empty lines and lines that start with `#` are ignored.
     ///
     /// # Errors
-    /// The number of the first wrong line, and what is wrong with it.
+    /// The number of the first wrong line, and the mistake.
     pub(crate) fn parse(text: &str) -> Result<PasswordFile, String> {
         let (mut users, mut numbers) = (Vec::new(), HashMap::new());
         for (number, line) in super::lines(text) {
@@ -74,27 +74,27 @@ impl PasswordFile {
         costs.any(|cost| Some(cost) != first)
     }
 
-    /// How many users there are.
+    /// Returns the number of users.
     pub(crate) fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether there is such a user.
+    /// Whether the user exists.
     pub(crate) fn has(&self, user: &str) -> bool {
         self.numbers.contains_key(user)
     }
 
-    /// Under what name a login is remembered that has been verified. Another file, or the same one
-    /// read again, has other names, so that what was verified by an earlier one is forgotten.
+    /// Returns the key under which a verified login is remembered. Another file, or the same one
+    /// read again, has other keys, so that logins verified by an earlier one are forgotten.
     pub(crate) fn login_key(&self, authorization: &[u8]) -> LoginKey {
         LoginKey(self.hasher.hash(authorization))
     }
 
-    /// The user by the name that the file has, if the password is right. Takes some hundredths of
-    /// a second of processor time, for users that do not exist as well.
+    /// Returns the user by its name in the file if the password is right. Takes some hundredths of
+    /// a second of processor time, also for users that do not exist.
     pub(crate) fn verify(&self, user: &str, password: &[u8]) -> Option<Arc<str>> {
         let known = self.numbers.get(user).copied();
-        // For an unknown user the hash of another one, and whether it matches decides nothing.
+        // For an unknown user, another user's hash is computed and the result ignored.
         let (name, hash) = self
             .users
             .get(known.unwrap_or_else(|| self.stand_in(user)))?;
@@ -102,8 +102,8 @@ impl PasswordFile {
         (matches && known.is_some()).then(|| Arc::clone(name))
     }
 
-    /// The same one for the same name, so that an unknown user takes as long each time as one of
-    /// the known ones.
+    /// Returns the same user for the same name, so that an unknown user takes as long each time as
+    /// one of the known ones.
     fn stand_in(&self, user: &str) -> usize {
         let [a, b, c, d, ..] = self.hasher.hash(user.as_bytes());
         let number = u32::from_ne_bytes([a, b, c, d]) as usize;
@@ -111,11 +111,11 @@ impl PasswordFile {
     }
 }
 
-/// A login under a key that only this process knows: neither user nor password.
+/// A login hashed with a key that only this process knows: reveals neither user nor password.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct LoginKey([u8; 32]);
 
-/// Checks the name of a user or a token: what stands in logs and configurations.
+/// Checks the name of a user or a token, which appears in logs and configurations.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     match name {
         "" => Err("the name is empty".to_owned()),
@@ -156,7 +156,7 @@ impl StoredHash {
         }
     }
 
-    /// What verifying it takes, in words that compare equal for the same.
+    /// Returns the cost of verifying, in a form that compares equal for equal costs.
     fn cost(&self) -> (&'static str, String) {
         match self {
             StoredHash::Argon2id(hash) => ("argon2id", hash.params.to_string()),
@@ -178,7 +178,7 @@ impl StoredHash {
     }
 }
 
-/// A hash of argon2id whose cost is bounded: others could exhaust memory or processor.
+/// Parses an argon2id hash, with a bounded cost: others could exhaust memory or processor.
 fn argon2id(text: &str) -> Result<StoredHash, String> {
     let malformed = || "the argon2id hash is malformed".to_owned();
     let parsed = PasswordHash::new(text).map_err(|_| malformed())?;
@@ -196,8 +196,8 @@ fn argon2id(text: &str) -> Result<StoredHash, String> {
     Ok(StoredHash::Argon2id(Box::new(parsed)))
 }
 
-/// The output for a password by algorithm, costs and salt of a hash. Outputs are compared in
-/// constant time.
+/// Computes the output for a password with the algorithm, costs and salt of a hash. Outputs are
+/// compared in constant time.
 fn argon2id_output(hash: &PasswordHash, password: &[u8]) -> Option<Output> {
     let params = Params::try_from(hash).ok()?;
     let version = hash.version.map(Version::try_from);
@@ -216,12 +216,12 @@ fn argon2id_output(hash: &PasswordHash, password: &[u8]) -> Option<Output> {
     computed.ok().and_then(|()| Output::new(output).ok())
 }
 
-/// Memory that is reserved at least. What of it is not used takes no room, and all of it goes back
-/// to the system: glibc maps larger blocks one by one, and keeps smaller ones in its heaps once the
-/// first has been freed, with what came between them (mallopt(3), `M_MMAP_THRESHOLD`).
+/// The minimum amount of memory to reserve. Unused pages take no memory, and all of it returns to
+/// the system: glibc maps larger blocks individually, and keeps smaller ones in its heaps once the
+/// first has been freed, with everything allocated in between (mallopt(3), `M_MMAP_THRESHOLD`).
 const MAPPED_BYTES_MIN: usize = (32 << 20) + 1024;
 
-/// The shortest hash that is taken; 32 is usual.
+/// The shortest accepted hash; 32 bytes are usual.
 const ARGON2_BYTES_MIN: usize = 20;
 
 fn bcrypt_hash(text: &str) -> Result<StoredHash, String> {

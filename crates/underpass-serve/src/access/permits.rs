@@ -1,4 +1,4 @@
-//! What one request may read.
+//! The access rules as applied to one request.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::access::grantee::Asker;
 use crate::access::rules::{AccessRefusal, AccessRules, AccessVerdict};
 use crate::request::request_line::Method;
 
-/// The rules of a site, and who asks.
+/// The rules of a site, and the requester.
 #[derive(Clone, Debug)]
 pub(crate) struct Permits {
     pub(crate) rules: Arc<AccessRules>,
@@ -15,11 +15,10 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// Whether what is at `path`, relative to the root, may be read, whether there is anything or
-    /// not.
+    /// Checks whether `path`, relative to the root, may be read, whether or not it exists.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for the denial.
     pub(crate) fn check(&self, path: &[u8]) -> Result<(), AccessRefusal> {
         match self.rules.decide(path, self.method, &self.asker).0 {
             AccessVerdict::Granted => Ok(()),
@@ -27,7 +26,15 @@ impl Permits {
         }
     }
 
-    /// The same as yes or no.
+    /// Returns the permits of the same requester for another method.
+    pub(crate) fn asking(&self, method: Method) -> Permits {
+        Permits {
+            method,
+            ..self.clone()
+        }
+    }
+
+    /// Whether [`Permits::check`] succeeds.
     pub(crate) fn allow(&self, path: &[u8]) -> bool {
         self.check(path).is_ok()
     }

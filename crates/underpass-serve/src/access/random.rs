@@ -1,11 +1,11 @@
-//! Random bytes of the kernel, and hashes under a key that only this process has.
+//! Random bytes from the kernel, and hashes with a key that only this process has.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Fills `bytes` at random.
+/// Fills `bytes` with random data.
 ///
 /// # Panics
-/// The kernel has no randomness: secrets would be guessed.
+/// The kernel has no randomness: secrets would be predictable.
 pub(crate) fn fill(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -17,14 +17,14 @@ pub(crate) fn fill(bytes: &mut [u8]) {
     }
 }
 
-/// Hashes secrets so that what is kept of them is worth nothing elsewhere.
+/// Hashes secrets so that the stored hashes are worthless outside this process.
 #[derive(Debug)]
 pub(crate) struct KeyedHasher {
     key: [u8; blake3::KEY_LEN],
 }
 
 impl KeyedHasher {
-    /// With a new key.
+    /// Creates a hasher with a new key.
     pub(crate) fn new() -> KeyedHasher {
         let mut key = [0; blake3::KEY_LEN];
         fill(&mut key);

@@ -1,4 +1,4 @@
-//! Who may read what: the first rule that is about a path, a method and a network decides.
+//! Access rules: the first rule that matches path, method and network decides.
 //!
 //! ```text
 //!  paths? ─► methods? ─► networks? ─► allow: is the asker one of these? ─► yes, or no
@@ -15,27 +15,27 @@ use unicode_normalization::UnicodeNormalization;
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::ShownLink;
 use crate::request::forwarded::ClientPlace;
-use crate::request::request_line::Method;
+use crate::request::request_line::{Method, WriteMethod};
 use crate::site::rules::Pattern;
 
 /// A rule of a site.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessRule {
-    /// The paths it is about, with everything beneath them; all paths where it is left out.
+    /// The paths it applies to, with everything beneath them; all if omitted.
     #[serde(default = "everything")]
     pub paths: Vec<TreePattern>,
-    /// The methods it is about; all where it is left out.
+    /// The methods it applies to; all if omitted.
     #[serde(default)]
     pub methods: Vec<AccessMethod>,
-    /// The networks of the clients it is about; all where it is left out.
+    /// The client networks it applies to; all if omitted.
     #[serde(default)]
     pub networks: Vec<Network>,
-    /// Who is let in; nobody if it is empty.
+    /// The grantees that are let in; nobody if empty.
     pub allow: Vec<Grantee>,
 }
 
-/// A pattern over paths that also matches everything beneath what it matches: `/team`, `*.key`.
+/// A path pattern that also covers everything beneath each match: `/team`, `*.key`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TreePattern(CoveredPaths);
@@ -48,15 +48,15 @@ enum CoveredPaths {
 
 #[derive(Clone, Debug)]
 struct CoveredTree {
-    /// Matches what the pattern says.
+    /// Matches the pattern itself.
     itself: Pattern,
     below: Pattern,
-    /// The path of a pattern that matches nothing else, from the root.
+    /// The path from the root, for a pattern without wildcards.
     path: Option<String>,
 }
 
 /// Returns a text with composed accents (NFC, Unicode Standard Annex 15): file systems and editors
-/// store them in two ways, and a rule is about both.
+/// store them in two ways, and a rule matches both.
 fn composed(text: &str) -> String {
     text.nfc().collect()
 }
@@ -69,6 +69,11 @@ pub enum AccessMethod {
     Get,
     /// HEAD.
     Head,
+    /// PUT, and whatever else makes files and folders or changes them: POST, PATCH, MKCOL, and COPY
+    /// and MOVE of their destination.
+    Put,
+    /// DELETE, and MOVE of its source.
+    Delete,
 }
 
 /// All rules of a site.
@@ -77,23 +82,23 @@ pub(crate) struct AccessRules {
     rules: Vec<AccessRule>,
 }
 
-/// What the rules say of a request.
+/// The decision of the rules on a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AccessVerdict {
     Granted,
     Refused(AccessRefusal),
 }
 
-/// Why somebody may not read something.
+/// The reason for a denial.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct AccessRefusal {
-    /// When a password is verified again that was not, because there were too many wrong ones.
+    /// The time until passwords are verified again, if one was not because of too many wrong ones.
     pub(crate) retry_after: Option<Duration>,
-    /// Whether a password could help, and neither one nor a token was verified.
+    /// Whether a password could help, and neither a password nor a token was verified.
     pub(crate) takes_password: bool,
-    /// The same of a token.
+    /// Whether a token could help, and neither a password nor a token was verified.
     pub(crate) takes_token: bool,
-    /// Whether a signed link was shown that would have helped before it expired.
+    /// Whether a signed link was sent that would have helped had it not expired.
     pub(crate) link_expired: bool,
 }
 
@@ -102,11 +107,11 @@ fn everything() -> Vec<TreePattern> {
 }
 
 impl TreePattern {
-    /// Reads one, written as other patterns are: with a slash it is matched from the root, without
-    /// one against names in any folder. `/team`, `/team/` and `/team/**` are the same.
+    /// Parses a pattern: with a slash it is matched from the root, without one against names in any
+    /// folder, like other patterns. `/team`, `/team/` and `/team/**` are the same.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn parse(text: &str) -> Result<TreePattern, String> {
         let segments = text.strip_prefix('/').unwrap_or(text);
         let segments = segments.strip_suffix('/').unwrap_or(segments).split('/');
@@ -128,7 +133,7 @@ impl TreePattern {
         if tree.is_empty() && !text.is_empty() || tree == "**" {
             return Ok(TreePattern(CoveredPaths::Everything));
         }
-        // The slash that was taken off its end has anchored it.
+        // The removed trailing slash had anchored the pattern.
         let anchor = match tree.len() < text.len() && !tree.contains('/') {
             true => "/",
             false => "",
@@ -147,7 +152,7 @@ impl TreePattern {
         }))))
     }
 
-    /// Returns the only path it is about, with everything beneath that, if there is one.
+    /// Returns the path of a pattern that covers one path and everything beneath it.
     pub(crate) fn path(&self) -> Option<&str> {
         match &self.0 {
             CoveredPaths::Everything => None,
@@ -163,12 +168,12 @@ impl TreePattern {
             Ok(text) if !text.is_ascii() => Cow::Owned(composed(text).into_bytes()),
             _ => Cow::Borrowed(path),
         };
-        // The root has no name that a star could stand for.
+        // The root has no name that a star could match.
         !path.is_empty() && (tree.itself.matches(&path) || tree.below.matches(&path))
     }
 }
 
-/// Whether a text has `%20` or the like.
+/// Whether a text contains a percent escape such as `%20`.
 fn has_escape(text: &str) -> bool {
     let is_escape = |three: &[u8]| match three {
         [b'%', one, two] => one.is_ascii_hexdigit() && two.is_ascii_hexdigit(),
@@ -184,18 +189,22 @@ impl AccessMethod {
         match self {
             AccessMethod::Get => matches!(method, Method::Get | Method::Head),
             AccessMethod::Head => method == Method::Head,
+            AccessMethod::Put => {
+                matches!(method, Method::Write(method) if method != WriteMethod::Delete)
+            }
+            AccessMethod::Delete => method == Method::Write(WriteMethod::Delete),
         }
     }
 }
 
 impl AccessRule {
-    /// Whether it is about every request, so that no rule behind it is asked.
+    /// Whether the rule applies to every request, so that later rules are never reached.
     pub(crate) fn is_about_all(&self) -> bool {
         let is_everything = |pattern: &TreePattern| matches!(pattern.0, CoveredPaths::Everything);
         self.methods.is_empty() && self.networks.is_empty() && self.paths.iter().any(is_everything)
     }
 
-    /// All paths, methods and networks.
+    /// Returns a rule for all paths, methods and networks.
     pub(crate) fn everywhere(allow: Vec<Grantee>) -> AccessRule {
         AccessRule {
             paths: everything(),
@@ -215,7 +224,7 @@ impl AccessRule {
             && (self.networks.is_empty() || self.networks.iter().any(contains))
     }
 
-    /// Whether it is about a path and a method, for some clients or for all.
+    /// Whether the rule applies to a path and a method, on some network at least.
     fn covers(&self, path: &[u8], method: Method) -> bool {
         self.paths.iter().any(|pattern| pattern.covers(path))
             && (self.methods.is_empty() || self.methods.iter().any(|one| one.covers(method)))
@@ -239,8 +248,8 @@ impl AccessRules {
         AccessRules { rules }
     }
 
-    /// Whether `asker` may read what is at `path`, relative to the root, whether there is anything
-    /// or not; and the number of the rule that decides, from 0.
+    /// Decides whether `asker` may read `path`, relative to the root, whether or not it exists, and
+    /// returns the number of the rule that decides, from 0.
     pub(crate) fn decide(
         &self,
         path: &[u8],
@@ -252,25 +261,37 @@ impl AccessRules {
         else {
             return (AccessVerdict::Refused(AccessRefusal::FINAL), None);
         };
-        let verdict = match rule.allow.iter().any(|one| one.includes(asker, path)) {
+        // A link is for reading, whatever the rule is about.
+        let lets_in = |one: &Grantee| match (one, method) {
+            (Grantee::Links, Method::Write(_)) => false,
+            _ => one.includes(asker, path),
+        };
+        let verdict = match rule.allow.iter().any(lets_in) {
             true => AccessVerdict::Granted,
             false => AccessVerdict::Refused(rule.refusal(asker)),
         };
         (verdict, Some(number))
     }
 
-    /// Whether what is decided about a path depends on where the client is.
+    /// Whether the decision on a path depends on the client's network.
     pub(crate) fn ask_for_network(&self, path: &[u8], method: Method) -> bool {
         let mut rules = self.rules.iter();
         let first = rules.find(|rule| rule.covers(path, method));
         first.is_some_and(|rule| !rule.networks.is_empty())
     }
 
-    /// Whether everyone may read what is at `path`, whoever asks, wherever and however: only then
-    /// may caches keep it for all.
+    /// Whether every client on every network may read `path` with every method: only then may
+    /// shared caches store it.
     pub(crate) fn is_open(&self, path: &[u8]) -> bool {
         let mut rules = self.rules.iter();
-        let first = rules.find(|rule| rule.paths.iter().any(|pattern| pattern.covers(path)));
+        let is_about_reading = |rule: &AccessRule| {
+            let mut methods = rule.methods.iter();
+            rule.methods.is_empty()
+                || methods.any(|one| matches!(one, AccessMethod::Get | AccessMethod::Head))
+        };
+        let first = rules.find(|rule| {
+            is_about_reading(rule) && rule.paths.iter().any(|pattern| pattern.covers(path))
+        });
         first.is_some_and(|rule| {
             rule.methods.is_empty()
                 && rule.networks.is_empty()
@@ -280,7 +301,7 @@ impl AccessRules {
 }
 
 impl AccessRefusal {
-    /// No password and no token could help.
+    /// A denial that neither a password nor a token could change.
     pub(crate) const FINAL: AccessRefusal = AccessRefusal {
         retry_after: None,
         takes_password: false,

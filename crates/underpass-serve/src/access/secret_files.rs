@@ -1,4 +1,4 @@
-//! Files with secrets: who may read them, and whether they are served.
+//! Files with secrets: their permissions, and whether they are served.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +10,7 @@ use underpass_net::User;
 use crate::error::Error;
 use crate::options::ServerOptions;
 
-/// Warns of a file that everybody may read; `what` it is.
+/// Warns of a file, described by `what`, that every user of the machine may read.
 pub(crate) fn exposed(what: &str, file: &Path) -> Option<String> {
     let mode = fs::metadata(file).ok()?.permissions().mode();
     (mode & 0o004 != 0).then(|| {
@@ -21,8 +21,8 @@ pub(crate) fn exposed(what: &str, file: &Path) -> Option<String> {
     })
 }
 
-/// Files that the user that root is about to become may not read: what fails later. `hint` says
-/// what to do about it.
+/// Returns an error for each file that the user of [`ServerOptions::user`] may not read: reloads
+/// will fail. `hint` ends the message: another effect, and what to do.
 pub(crate) fn unreadable<'f>(
     options: &ServerOptions,
     files: impl Iterator<Item = &'f PathBuf>,
@@ -39,8 +39,8 @@ pub(crate) fn unreadable<'f>(
     unreadable.map(error).collect()
 }
 
-/// Whether a user may read a file: it is tried, or judged by the permission bits of the file and of
-/// all folders on the way, links included.
+/// Whether a user may read a file: opens it if this process runs as that user, and otherwise checks
+/// the permission bits of the file and of all its parent folders, through links too.
 fn may_read(user: &User, path: &Path) -> bool {
     if user.number().ok() == Some(geteuid().as_raw()) {
         return File::open(path).is_ok();
@@ -56,8 +56,9 @@ fn may_read(user: &User, path: &Path) -> bool {
     folders.all(may_search) && file.is_ok_and(|there| user.may_read(&there))
 }
 
-/// Rejects files that are in a served folder: whoever guesses their name could read them. Folders
-/// are compared as the kernel identifies them, since mounts and links give them several names.
+/// Returns an error for the first file that is in a served folder: anyone who guesses its name
+/// could read it. Folders are compared by device and inode, since mounts and links give them
+/// several names.
 pub(crate) fn served(
     options: &ServerOptions,
     what: &'static str,
@@ -81,7 +82,7 @@ pub(crate) fn served(
     })
 }
 
-/// Where a file is, or will be, and every link that leads to it; of each the folder without links.
+/// Returns the paths of a file, existing or not, and of the links to it, in resolved folders.
 fn places(path: &Path) -> Vec<PathBuf> {
     let mut places = Vec::new();
     let mut next = place(path);
@@ -94,7 +95,7 @@ fn places(path: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// As many as the kernel follows (path_resolution(7)).
+/// The kernel's limit (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 fn place(path: &Path) -> Option<PathBuf> {

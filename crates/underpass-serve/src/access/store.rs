@@ -1,4 +1,4 @@
-//! The files of a site that say who may read it, and how they are read again when they change.
+//! The access files of a site, and how they are reread when they change.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,21 +18,21 @@ use crate::access::verifier::VerifiedLogins;
 use crate::error::Error;
 use crate::limits::ACCESS_FILE_BYTES_MAX;
 
-/// Who may read a site.
+/// The access control of a site.
 #[derive(Debug)]
 pub(crate) struct SiteAccess {
     pub(crate) options: AccessOptions,
     pub(crate) rules: Arc<AccessRules>,
     present: Mutex<Arc<CredentialSet>>,
-    /// Counts how often they were replaced, so that nobody locks them to see.
+    /// The number of reloads, so that workers can check for one without a lock.
     version: AtomicU64,
-    /// What the files looked like when they were last read, or tried to be.
+    /// The states of the files at the last attempt to read them.
     seen: Mutex<Vec<FileState>>,
     /// Whether a file could not be read then.
     is_wrong: AtomicBool,
 }
 
-/// Everything that credentials are compared with.
+/// The users, tokens and keys that credentials are checked against.
 #[derive(Debug)]
 pub(crate) struct CredentialSet {
     pub(crate) passwords: Option<Arc<PasswordFile>>,
@@ -40,7 +40,7 @@ pub(crate) struct CredentialSet {
     pub(crate) link_keys: Vec<Arc<LinkKey>>,
 }
 
-/// What a worker knows of the logins of one site.
+/// A worker's cache of the logins of one site.
 #[derive(Debug, Default)]
 pub(crate) struct SiteLogins {
     present: Option<(u64, Arc<CredentialSet>)>,
@@ -48,7 +48,7 @@ pub(crate) struct SiteLogins {
 }
 
 impl SiteLogins {
-    /// What credentials are compared with at present.
+    /// Returns the current credential set.
     pub(crate) fn present(&mut self, access: &SiteAccess) -> Arc<CredentialSet> {
         match &self.present {
             Some((version, present)) if *version == access.version() => Arc::clone(present),
@@ -61,11 +61,11 @@ const MIXED_COSTS: &str = "the hashes of some users take longer to verify than t
                            that clients can find out who is a user by the time; hash all of them \
                            alike (underpass serve hash)";
 
-/// What shows that a file is another one, or has changed; nothing if it can't be looked at.
+/// Identifies a version of a file; `None` if its metadata can't be read.
 type FileState = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
 impl SiteAccess {
-    /// Reads the files of a site; nothing if everyone may read it.
+    /// Reads the files of a site; `None` if everyone may read the site.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Config`].
@@ -85,7 +85,7 @@ impl SiteAccess {
         }))
     }
 
-    /// What credentials are compared with at present, and its version.
+    /// Returns the current credential set and its version.
     pub(crate) fn present(&self) -> (u64, Arc<CredentialSet>) {
         let present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         (self.version(), Arc::clone(&present))
@@ -95,8 +95,8 @@ impl SiteAccess {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Reads the files again that have changed. Returns warnings: of each that has a mistake, what
-    /// was read before stays in use until it changes again.
+    /// Rereads the files if any has changed. Returns warnings; the earlier content of an invalid
+    /// file stays in use until it changes again.
     pub(crate) fn refresh(&self) -> Vec<String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let states = states(&self.options);
@@ -150,7 +150,7 @@ impl CredentialSet {
         }
     }
 
-    /// Warns of files that let nobody in, and of users whom their time to verify gives away.
+    /// Warns of files that let nobody in, and of users that differ in verification time.
     pub(crate) fn warnings(&self, options: &AccessOptions) -> Vec<String> {
         let users = self.passwords.as_ref().map_or(0, |users| users.len());
         let files = [
@@ -172,7 +172,7 @@ impl CredentialSet {
         warnings
     }
 
-    /// What the files hold, each that has no mistake; of the others, what they held before.
+    /// Reads all files; for an invalid one, keeps its earlier content.
     fn read_again(&self, options: &AccessOptions) -> (CredentialSet, Vec<Error>) {
         let mut wrong = Vec::new();
         let users = options.users.as_deref();
@@ -193,15 +193,15 @@ impl CredentialSet {
     }
 }
 
-/// What was read, if it was; why it was not goes to the other errors.
+/// Returns the value if it was read, and adds an error to `wrong`.
 fn kept<T>(read: Option<Result<T, Error>>, wrong: &mut Vec<Error>) -> Option<Arc<T>> {
     read?.map_err(|error| wrong.push(error)).ok().map(Arc::new)
 }
 
-/// The key that links are signed with.
+/// Returns the key that links are signed with.
 ///
 /// # Errors
-/// [`Error::File`], and [`Error::Config`] if there is none.
+/// [`Error::File`], and [`Error::Config`] if no key is configured.
 pub(crate) fn first_link_key(options: &AccessOptions) -> Result<LinkKey, Error> {
     let Some(path) = options.link_keys.first() else {
         let what = "access: there is no key in `link-keys` to sign links with";
@@ -218,7 +218,7 @@ fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, String>) -> Result<T, Err
     let content = read(path)?;
     let text = std::str::from_utf8(&content);
     let text = text.map_err(|_| wrong(path, "it is not UTF-8".to_owned()))?;
-    // Editors of Windows begin files with a mark, which is no part of the first name.
+    // Windows editors start files with a byte order mark, which is not part of the first name.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     parse(text).map_err(|what| wrong(path, what))
 }

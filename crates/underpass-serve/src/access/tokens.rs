@@ -6,8 +6,8 @@
 //!  ci:sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752:2027-01-31T00:00:00Z
 //! ```
 //!
-//! A token is made at random, so a fast hash protects it. A name may stand on several
-//! lines, so that a new token can be handed out before the old one expires.
+//! A token is made at random, so a fast hash protects it. A name may have several lines, so that a
+//! new token can be handed out before the old one expires.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ struct StoredToken {
 }
 
 impl TokenFile {
-    /// Reads the content of a file. Empty lines and those that begin with `#` say nothing.
+    /// Parses the content of a file. Empty lines and lines that start with `#` are ignored.
     ///
     /// # Errors
-    /// The number of the first wrong line, and what is wrong with it.
+    /// The number of the first wrong line, and the mistake.
     pub(crate) fn parse(text: &str) -> Result<TokenFile, String> {
         let mut tokens = HashMap::new();
         for (number, line) in super::lines(text) {
@@ -53,19 +53,19 @@ impl TokenFile {
         Ok(TokenFile { tokens })
     }
 
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether there is a token of this name that has not expired at the time `now`.
+    /// Whether a token of this name exists that has not expired at the time `now`.
     pub(crate) fn has(&self, name: &str, now: SystemTime) -> bool {
         let mut all = self.tokens.values();
         all.any(|token| *token.name == *name && token.is_valid(now))
     }
 
-    /// The name of a token that has not expired at the time `now`. How long it takes depends on
-    /// the hash of what was sent, which nobody can choose.
+    /// Returns the name of a token that has not expired at the time `now`. The time taken depends
+    /// on the hash of the client's token, which a client cannot choose.
     pub(crate) fn verify(&self, token: &[u8], now: SystemTime) -> Option<Arc<str>> {
         let found = self.tokens.get(&hash(token))?;
         found.is_valid(now).then(|| Arc::clone(&found.name))
@@ -78,7 +78,7 @@ impl StoredToken {
     }
 }
 
-/// The line of a token.
+/// Formats the line of a token.
 pub(crate) fn line(name: &str, token: &[u8], expires: Option<SystemTime>) -> String {
     let hash: String = hash(token)
         .iter()

@@ -1,4 +1,4 @@
-//! Makes what the files of users, tokens and links hold.
+//! Creates the lines of password and token files, and signed links.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -24,19 +24,19 @@ use crate::request::forwarded::ClientPlace;
 use crate::request::path::{PathForm, SitePath};
 use crate::request::request_line::Method;
 
-/// A token, and the line of a token file that knows it.
+/// A token, and its line in a token file.
 #[derive(Clone, Eq, PartialEq)]
 pub struct NewToken {
-    /// What the client sends.
+    /// The secret that the client sends.
     pub token: String,
-    /// What the server has.
+    /// The line of the token file on the server.
     pub line: String,
 }
 
-/// The line of a password file for a user, hashed by argon2id.
+/// Returns the line of a password file for a user, hashed by argon2id.
 ///
 /// # Errors
-/// The name cannot be a user's, in words.
+/// A description of why the user name is invalid.
 pub fn password_line(user: &str, password: &[u8]) -> Result<String, String> {
     check_name(user)?;
     if user.contains(':') {
@@ -58,10 +58,10 @@ pub fn password_line(user: &str, password: &[u8]) -> Result<String, String> {
 
 const SALT_BYTES: usize = 16;
 
-/// A new token made at random, and the line of a token file for it.
+/// Creates a random token and its line in a token file.
 ///
 /// # Errors
-/// The name cannot be a token's, in words.
+/// A description of why the token name is invalid.
 pub fn new_token(name: &str, expires: Option<SystemTime>) -> Result<NewToken, String> {
     check_name(name)?;
     if name.contains(':') {
@@ -76,15 +76,15 @@ pub fn new_token(name: &str, expires: Option<SystemTime>) -> Result<NewToken, St
 
 const TOKEN_BYTES: usize = 32;
 
-/// Tokens that were published by mistake are found by what they begin with.
+/// A fixed prefix by which scanners find tokens published by mistake.
 const TOKEN_START: &str = "upt_";
 
-/// The path and query of a link to what `path`, percent-encoded, names, until `expires`: a file, or
-/// with a slash at its end a folder and everything beneath it. `query` may say more, as
-/// `download=tar`.
+/// Returns the path and query of a link, valid until `expires`, to the percent-encoded path in
+/// `target`: a file, or with a trailing slash a folder and everything beneath it. A query in
+/// `target` is kept, such as `download=tar`.
 ///
 /// # Errors
-/// [`Error::File`] for the first key, [`Error::Config`] for a path that is none, or no key.
+/// [`Error::File`] for the first key, [`Error::Config`] for an invalid path or a missing key.
 pub fn signed_link(
     access: &AccessOptions,
     target: &str,
@@ -114,8 +114,7 @@ pub fn signed_link(
     Ok(format!("{link}?{query}{PARAMETER}={signature}"))
 }
 
-/// What would disappoint the holder of a link to `target`: that no rule lets it in, or that there
-/// is no such file or folder.
+/// Returns warnings for a link to `target`: no rule lets it in, or no such file or folder exists.
 pub fn link_warnings(site: &SiteOptions, target: &str) -> Vec<String> {
     let path = target.split('?').next().unwrap_or_default();
     let Ok(path) = SitePath::parse(path.as_bytes()) else {
@@ -157,10 +156,10 @@ pub fn link_warnings(site: &SiteOptions, target: &str) -> Vec<String> {
 }
 
 impl OneLogin {
-    /// A user with a password.
+    /// Creates a user with a password.
     ///
     /// # Errors
-    /// As [`password_line`].
+    /// See [`password_line`].
     pub fn new(user: &str, password: &[u8]) -> Result<OneLogin, String> {
         let line = password_line(user, password)?.into();
         Ok(OneLogin { line })

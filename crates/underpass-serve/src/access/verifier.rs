@@ -1,13 +1,13 @@
-//! Verifies passwords, on threads that give way to everything else.
+//! Verifies passwords on low-priority threads.
 //!
 //! ```text
 //!  worker ─► known? waited for? ─► an attempt of the client ─► queue ─► thread (nice 10) ─► worker
 //!                                     none: come back later     full: come back later
 //! ```
 //!
-//! A hash takes long to compute, so that stolen files are of no use, and that is what an attacker
-//! makes use of: a flood of wrong passwords may use the processor time that nobody else wants, a
-//! queue of bounded length, and per client a bounded number of attempts.
+//! A hash is slow to compute, so that stolen files are useless; an attacker can exploit that cost.
+//! A flood of wrong passwords is therefore limited to idle processor time, a queue of bounded
+//! length, and a bounded number of attempts per client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,23 +24,23 @@ use crate::access::passwords::{LoginKey, PasswordFile};
 use crate::error::{Error, start_thread};
 use crate::limits::{LOGIN_KEPT, LOGIN_THREADS_MAX, LOGINS_KEPT_MAX, LOGINS_WAITING_MAX};
 
-/// What became of a login.
+/// The result of a login attempt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum LoginOutcome {
-    /// The password is that of this user.
+    /// The password belongs to this user.
     Verified(Arc<str>),
     Wrong,
-    /// The client has shown too many wrong ones: not verified, and when to come back.
+    /// Not verified: the client has sent too many wrong passwords. The time until the next attempt.
     Limited(Duration),
-    /// Too many wait: not verified.
+    /// Not verified: the queue is full.
     Busy,
 }
 
 impl LoginOutcome {
-    /// The words in metrics.
+    /// The names in metrics.
     pub(crate) const NAMES: [&str; 4] = ["verified", "wrong", "limited", "busy"];
 
-    /// Its place among the names.
+    /// Returns the index into [`LoginOutcome::NAMES`].
     pub(crate) fn number(&self) -> usize {
         match self {
             LoginOutcome::Verified(_) => 0,
@@ -51,11 +51,11 @@ impl LoginOutcome {
     }
 }
 
-/// Logins that were verified lately.
+/// Recently verified logins.
 #[derive(Debug, Default)]
 pub(crate) struct VerifiedLogins(HashMap<LoginKey, (Arc<str>, Instant)>);
 
-/// The threads of a server that verify passwords; none before they are started.
+/// The password verification threads of a server; none until started.
 #[derive(Debug, Default)]
 pub(crate) struct PasswordVerifier {
     queue: Mutex<Option<Sender<LoginJob>>>,
@@ -68,7 +68,7 @@ struct VerifierState {
     failures: LoginFailures,
 }
 
-/// Logins that were verified lately, and the requests that wait for others.
+/// Recently verified logins, and the requests that wait for others.
 #[derive(Debug, Default)]
 struct PendingLogins {
     verified: VerifiedLogins,
@@ -84,8 +84,8 @@ struct LoginJob {
 }
 
 impl VerifiedLogins {
-    /// The user of a login that was verified or found here not long before `now`: who is in stays
-    /// in, also while others guess.
+    /// Returns the user of a login that was verified or found shortly before `now`. Each use renews
+    /// it, so that active users stay logged in while others guess passwords.
     pub(crate) fn find(&mut self, key: &LoginKey, now: Instant) -> Option<Arc<str>> {
         let (user, until) = self.0.get_mut(key)?;
         if *until <= now {
@@ -95,7 +95,7 @@ impl VerifiedLogins {
         Some(Arc::clone(user))
     }
 
-    /// Remembers one, in place of those that are too old, or of all if there is no room.
+    /// Remembers a login, replacing expired ones, or all if the table is full.
     pub(crate) fn keep(&mut self, key: LoginKey, user: Arc<str>, now: Instant) {
         if self.0.len() >= LOGINS_KEPT_MAX {
             self.0.retain(|_, (_, until)| now < *until);
@@ -108,7 +108,7 @@ impl VerifiedLogins {
 }
 
 impl PasswordVerifier {
-    /// Starts the threads, if they are not running.
+    /// Starts the threads unless they are running.
     ///
     /// # Errors
     /// [`Error::Thread`].
@@ -127,8 +127,8 @@ impl PasswordVerifier {
         Ok(())
     }
 
-    /// Verifies a login of a client, unless the same one is being verified: then it waits for that.
-    /// Dropping the future stops waiting.
+    /// Verifies a login of a client; if the same login is already being verified, waits for that
+    /// result. Dropping the future stops waiting.
     pub(crate) async fn verify(
         &self,
         passwords: &Arc<PasswordFile>,
@@ -153,7 +153,7 @@ impl PasswordVerifier {
         }
     }
 
-    /// Where the answer will be, or the outcome that is known already.
+    /// Queues a login and returns the receiver of its result, or an outcome known already.
     fn submit(&self, job: LoginJob) -> Result<oneshot::Receiver<Option<Arc<str>>>, LoginOutcome> {
         let (now, key, client) = (Instant::now(), job.key, job.client);
         let mut logins = self.shared.lock();
@@ -184,7 +184,7 @@ impl VerifierState {
     }
 
     fn run(&self, queue: &Receiver<LoginJob>) {
-        // Of this thread alone, on Linux.
+        // On Linux, this applies to the calling thread only.
         if let Err(error) = setpriority_process(None, LOW_PRIORITY) {
             tracing::warn!("passwords are verified with the priority of all other work: {error}");
         }
@@ -200,13 +200,13 @@ impl VerifierState {
                 self.failures.give_back(job.client, now);
             }
             for reply in logins.waiting.remove(&job.key).unwrap_or_default() {
-                // Who asked may have gone.
+                // The requester may be gone.
                 let _ = reply.send(user.clone());
             }
         }
     }
 
-    /// Whether nobody waits any more; nobody does from then on.
+    /// Whether no request waits for the login; if so, removes its entry.
     fn is_given_up(&self, key: &LoginKey) -> bool {
         let mut logins = self.lock();
         let waiting = logins.waiting.get(key);
@@ -218,7 +218,7 @@ impl VerifierState {
     }
 }
 
-/// See nice(2): a tenth of a processor that others want, so that logins go on on a busy machine.
+/// See nice(2): a tenth of a contended processor, so that logins still proceed on a busy machine.
 const LOW_PRIORITY: i32 = 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Decides the response to a request. Pure: all questions go through [`Lookup`].
+//! Decides the response to a request. Pure: all lookups go through [`Lookup`].
 //!
 //! ```text
 //!  method ─► expectation ─► target ─► permitted? ─► redirect? ─► rewrite ─► hidden? ─► try ─┐
@@ -24,7 +24,7 @@ use crate::request::head::{Expectation, RequestHead};
 use crate::request::path::{PathForm, SitePath, encode_path};
 use crate::request::query::{ArchiveFormat, Download, Query};
 use crate::request::range::{RangeSelection, select};
-use crate::request::request_line::{HttpTarget, HttpVersion, Method, split_port};
+use crate::request::request_line::{HttpTarget, HttpVersion, Method, WriteMethod, split_port};
 use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::{
@@ -32,18 +32,18 @@ use crate::site::rules::{
     SoughtPath,
 };
 
-/// What a request gets.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) enum Response {
-    /// Everything about it is known: its head can be written.
+    /// A complete response, whose head can be written.
     Ready(ReadyResponse),
     /// 200: a body that is produced while it is sent.
     Produced(Production),
-    /// It contains the hash of a file, which has to be known first.
+    /// A response that contains the hash of a file, which has to be computed first.
     AwaitsHash(HashPurpose),
 }
 
-/// A response that can be written.
+/// A response that can be written immediately.
 #[derive(Debug)]
 pub(crate) enum ReadyResponse {
     /// 200 or 206, with the hash of the file if the client asked for it.
@@ -58,7 +58,7 @@ pub(crate) enum ReadyResponse {
     Text(TextResponse),
 }
 
-/// What is sent of a file as it is.
+/// The stored bytes of a file to send.
 #[derive(Debug)]
 pub(crate) struct FileBody {
     pub(crate) file: SiteFile,
@@ -70,23 +70,23 @@ pub(crate) struct FileBody {
 pub(crate) enum Production {
     /// The contents of a folder.
     Listing(SiteFolder, ListingView),
-    /// A folder as one file.
+    /// The contents of a folder as an archive.
     Archive(SiteFolder, ArchiveFormat),
     /// A whole file, compressed.
     Compressed(SiteFile, Coding, CompressionPermit),
 }
 
-/// What a hash is for.
+/// The use of a hash.
 #[derive(Debug)]
 pub(crate) enum HashPurpose {
-    /// It is the response.
+    /// The response body itself.
     Line(SiteFile, HashAlgorithm),
-    /// `Repr-Digest` of a response that is sent without it where the hash is not available.
+    /// `Repr-Digest` of a response; the field is omitted if the hash is unavailable.
     Field(FileBody),
 }
 
 impl HashPurpose {
-    /// The file to hash, and how.
+    /// Returns the file to hash and the algorithm.
     pub(crate) fn subject(&self) -> (&SiteFile, HashAlgorithm) {
         match self {
             HashPurpose::Line(file, algorithm) => (file, *algorithm),
@@ -101,35 +101,35 @@ impl From<TextResponse> for Response {
     }
 }
 
-/// What a decision asks: the file system, and whether there is room for one more compression.
+/// The lookups of a decision: the file system, and free capacity for compression.
 pub(crate) trait Lookup {
-    /// Whether the asker may read what a path names, whether there is anything or not.
+    /// Checks whether the requester may read a path, whether or not it exists.
     fn permit(&self, path: &SitePath) -> Result<(), AccessRefusal>;
 
-    /// How many names the path of the signed link has by which the asker reads; 0 without one.
+    /// Returns the number of names in the path of the requester's signed link; 0 without a link.
     fn link_depth(&self) -> usize;
 
-    /// What a path leads to.
+    /// Resolves a path.
     fn find(&self, path: SitePath) -> Resolved;
 
-    /// The folder of a path, whether it has an index or not.
+    /// Resolves the folder of a path, whether or not it has an index.
     fn folder(&self, path: SitePath) -> Resolved;
 
-    /// The copy of a file in a coding.
+    /// Returns the stored copy of a file in a coding.
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile>;
 
-    /// A permit to compress one more body, if one is free.
+    /// Returns a permit to compress one more body, if one is free.
     fn compression_permit(&self) -> Option<CompressionPermit>;
 }
 
-/// Decides by the rules of a site.
+/// Decides the response by the rules of a site.
 pub(crate) fn decide(
     request: RequestHead<'_>,
     rules: &SiteRules,
     limits: &RequestLimits,
     lookup: &impl Lookup,
 ) -> Response {
-    if let Some(response) = by_method(&request) {
+    if let Some(response) = by_method(&request, rules) {
         return response;
     }
     let RequestHead {
@@ -187,21 +187,27 @@ pub(crate) fn decide(
     }
 }
 
-/// The response to a request that asks for nothing of the site.
-fn by_method(request: &RequestHead<'_>) -> Option<Response> {
+/// Returns the response to a request with an expectation or a method that needs no lookup.
+fn by_method(request: &RequestHead<'_>, rules: &SiteRules) -> Option<Response> {
     Some(match (request.expect, request.method) {
         (Expectation::Unknown, _) => text(Status::ExpectationFailed, "unknown expectation"),
-        (_, Method::Disabled | Method::Connect) => TextResponse::new(NOT_ALLOWED)
-            .with_field("Allow", ALLOWED_METHODS)
-            .into(),
-        (_, Method::Unknown) => text(Status::NotImplemented, "unknown method"),
+        (
+            _,
+            Method::Write(WriteMethod::Mkcol | WriteMethod::Copy | WriteMethod::Move)
+            | Method::Unknown,
+        ) => text(Status::NotImplemented, "unknown method"),
+        (_, Method::Write(_) | Method::Disabled | Method::Connect) => {
+            TextResponse::new(NOT_ALLOWED)
+                .with_field("Allow", rules.allowed_methods())
+                .into()
+        }
         (_, Method::Options) => Response::Ready(ReadyResponse::Options),
         (_, Method::Get | Method::Head) => return None,
     })
 }
 
-/// Redirects a request that came unencrypted to HTTPS on `port`. `None` for a challenge of ACME
-/// (RFC 8555, section 8.3), which is answered here.
+/// Redirects a request that came unencrypted to HTTPS on `port`. Returns `None` for an ACME
+/// challenge (RFC 8555, section 8.3), which is served without encryption.
 pub(crate) fn to_https(request: &RequestHead<'_>, port: u16) -> Option<TextResponse> {
     let HttpTarget::Path { path, query, .. } = &request.target else {
         return Some(TextResponse::new(ENCRYPTED_ONLY));
@@ -218,14 +224,11 @@ pub(crate) fn to_https(request: &RequestHead<'_>, port: u16) -> Option<TextRespo
     Some(TextResponse::new(why).with_field("Location", &location))
 }
 
-/// The folder of ACME's challenges.
+/// The folder of ACME challenges.
 const ACME_CHALLENGES: &[u8] = b".well-known/acme-challenge/";
 
 const ENCRYPTED_ONLY: HttpError =
     HttpError::new(Status::BadRequest, "this is served over HTTPS only");
-
-/// The value of `Allow`.
-pub(crate) const ALLOWED_METHODS: &[u8] = b"GET, HEAD, OPTIONS";
 
 const NOT_ALLOWED: HttpError = HttpError::new(Status::MethodNotAllowed, "this server is read-only");
 const CHANGED: HttpError = HttpError::new(
@@ -255,15 +258,15 @@ fn moved(status: Status, why: &'static str, location: &[u8]) -> Response {
         .into()
 }
 
-/// Redirects to a folder that was requested without its slash.
+/// Redirects a request without the trailing slash to the folder.
 fn folder_moved(requested: &SitePath, folder: &SitePath, query: Option<&[u8]>) -> Response {
     let location = folder_location(requested, folder, query);
     moved(Status::MovedPermanently, "this is a folder", &location)
 }
 
 /// Returns the path of a folder with its slash, percent-encoded, and the query of the request. For
-/// a folder that was requested without its slash it is relative (RFC 9110, section 10.2.2), so that
-/// it is right where a proxy has passed a part of the path only.
+/// a folder requested without its slash, the path is relative (RFC 9110, section 10.2.2), so that
+/// it is also right if a proxy has passed on only a part of the path.
 fn folder_location(requested: &SitePath, folder: &SitePath, query: Option<&[u8]>) -> Vec<u8> {
     let mut location = Vec::new();
     if requested.bytes() != folder.bytes() || folder.bytes().is_empty() {
@@ -273,7 +276,7 @@ fn folder_location(requested: &SitePath, folder: &SitePath, query: Option<&[u8]>
     let segment = folder.bytes().rsplit(|byte| *byte == b'/').next();
     let segment = segment.unwrap_or_default();
     if segment.contains(&b':') {
-        // It would be the scheme of a URL.
+        // A browser would take the part before the colon for a URL scheme.
         location.extend_from_slice(b"./");
     }
     encode_path(segment, &mut location);
@@ -297,17 +300,16 @@ fn push_query(location: &mut Vec<u8>, query: Option<&[u8]>) {
     }
 }
 
-/// Whether what a path leads to may be read.
+/// Whether the target of a path may be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PathAccess {
     Permitted,
-    /// It may not, and the response is that for a name that does not exist.
+    /// Denied, with the same response as for a name that does not exist.
     Concealed,
 }
 
-/// What a path leads to, or what stands in where there is nothing; and how a folder is called,
-/// where that is not its own path. A hidden path leads nowhere, not even to the
-/// fallback.
+/// Resolves a path, or the fallback if nothing is found; also returns the name of a folder if it
+/// differs from its path. A hidden path resolves to nothing, not even to the fallback.
 fn located(
     rewritten: RewrittenPath,
     access: PathAccess,
@@ -358,7 +360,7 @@ fn located(
     }
 }
 
-/// The first of `candidates` that is there. What is hidden is not, whatever stands before it.
+/// Returns the first of `candidates` that exists. Hidden paths are skipped.
 fn tried<'c>(
     candidates: impl Iterator<Item = &'c Candidate>,
     path: &SitePath,
@@ -382,8 +384,8 @@ fn tried<'c>(
     (Resolved::Nothing, None)
 }
 
-/// What a path leads to that replaces another single path. A folder is redirected to: relative
-/// links in its page would lead to paths that no rewrite covers.
+/// Resolves the replacement of a single path. A folder is answered with a redirect: relative links
+/// in its page would lead to paths that no rewrite covers.
 fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved) -> Resolved {
     let folder = (path.form() == PathForm::Folder && rules.is_final(&path)).then(|| path.clone());
     match (seek(path), folder) {
@@ -392,7 +394,7 @@ fn alone(path: SitePath, rules: &SiteRules, seek: impl Fn(SitePath) -> Resolved)
     }
 }
 
-/// What a request asks of a file.
+/// The parts of a request that matter for a file.
 struct FileRequest<'b> {
     method: Method,
     version: HttpVersion,
@@ -404,9 +406,8 @@ struct FileRequest<'b> {
 }
 
 impl FileRequest<'_> {
-    /// Whether it is about bytes that have to be the same every time (ranges, and what is compared
-    /// strongly), or from somebody who does not know chunks and could not tell a body that broke
-    /// off from one that ended.
+    /// Whether the request needs bytes that are the same every time (ranges, strong comparison), or
+    /// its client does not support chunked bodies and could not detect a truncated one.
     fn prefers_plain(&self) -> bool {
         self.method == Method::Get && self.range.is_some()
             || matches!(&self.conditions, Some(asked) if asked.if_match.is_some())
@@ -414,7 +415,7 @@ impl FileRequest<'_> {
     }
 }
 
-/// The response with a file: its hash, if the query asks for it, or its content.
+/// Returns the hash of a file, if the query asks for it, or its content.
 fn of_file(
     file: SiteFile,
     request: FileRequest<'_>,
@@ -469,19 +470,19 @@ fn if_changed(
     }
 }
 
-/// How a file is represented.
+/// The representation of a file.
 enum Representation {
-    /// As it is stored: itself, or a copy of it in a coding.
+    /// The stored file, or a stored copy of it in a coding.
     Stored(SiteFile),
     /// Compressed while it is sent.
     Compressed(SiteFile, Coding, CompressionPermit),
-    /// Only compressed, and there is no permit for that.
+    /// Only a compressed body is acceptable, and no permit is free.
     Busy,
-    /// In no coding that the client accepts.
+    /// The client accepts none of the available codings.
     Unacceptable,
 }
 
-/// The file in the coding that the client prefers: a stored copy, else compressed.
+/// Selects the coding that the client prefers: a stored copy, else a compressed body.
 fn represented(
     file: SiteFile,
     request: &FileRequest<'_>,
@@ -516,7 +517,7 @@ fn represented(
     }
 }
 
-/// The content of a file as it is stored, or the ranges that the request selects.
+/// Returns the stored content of a file, or the ranges that the request selects.
 fn content(
     file: SiteFile,
     request: &FileRequest<'_>,
@@ -545,7 +546,7 @@ fn content(
     }
 }
 
-/// The response with a folder: as an archive, if that is asked for, or its listing.
+/// Returns the response for a folder: an archive, if requested, or its listing.
 fn of_folder(folder: SiteFolder, view: ListingView, listing: Offer) -> Response {
     match (view.query.archive(), view.archives, listing) {
         (Some(format), Offer::On, _) => Response::Produced(Production::Archive(folder, format)),
@@ -558,7 +559,7 @@ fn of_folder(folder: SiteFolder, view: ListingView, listing: Offer) -> Response 
     }
 }
 
-/// The response where there is neither file nor folder.
+/// Returns the response if neither a file nor a folder was found.
 fn without(found: Resolved) -> Response {
     match found {
         Resolved::Forbidden => text(Status::Forbidden, "the server may not read it"),

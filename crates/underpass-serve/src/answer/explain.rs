@@ -1,4 +1,4 @@
-//! How a response explains how it is sent, for debugging: fields in its head.
+//! Response fields that show how the response is sent, for debugging.
 //!
 //! ```text
 //! Underpass-Plan: splice, sendfile, read_write; cold; not clone (the sink is not a regular file)
@@ -14,15 +14,15 @@ use underpass::drive::tokio::{Forecast, Residency};
 use underpass::{Account, Joining};
 use underpass_net::{SealedBy, TlsInfo};
 
-/// Whether responses explain how they are sent. For debugging: it exposes properties of files and
-/// kernel to clients, and costs some system calls for each response.
+/// Whether responses show how they are sent. For debugging: it exposes properties of files and
+/// kernel to clients, and costs some system calls per response.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(from = "bool")]
 pub enum Explain {
-    /// No.
+    /// No response does.
     #[default]
     Off,
-    /// All of them, by the fields `Underpass-Plan`, `Underpass-Previous` and `Underpass-TLS`.
+    /// All responses do, in the fields `Underpass-Plan`, `Underpass-Previous` and `Underpass-TLS`.
     On,
 }
 
@@ -32,18 +32,18 @@ impl From<bool> for Explain {
     }
 }
 
-/// How the body of the previous response on a connection was sent.
+/// The transfer of the previous response body on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct PreviousResponse {
     pub(crate) account: Account,
-    /// What of it was no content of a file: a page, a listing, a compressed file.
+    /// Bytes not from a file: a page, a listing, a compressed file.
     pub(crate) memory_bytes: u64,
 }
 
 /// The plan for a body that is in memory with its head.
 pub(crate) const IN_MEMORY: &str = "joined with its head by read_write; kept in memory";
 
-/// The plan for a body, without the name of the field.
+/// Formats the plan for a body, without the field name.
 pub(crate) fn planned(forecast: &Forecast) -> String {
     let mut text = match forecast.joining {
         Joining::Joined => "joined with its head by read_write".to_owned(),
@@ -65,7 +65,7 @@ pub(crate) fn planned(forecast: &Forecast) -> String {
     text
 }
 
-/// The fields, each beginning with a line end.
+/// Formats the fields, each starting with a line break.
 pub(crate) fn fields(
     planned: Option<&str>,
     previous: Option<&PreviousResponse>,
@@ -87,8 +87,8 @@ pub(crate) fn fields(
     fields
 }
 
-/// What was agreed in the handshake, and who is going to encrypt. What the peer has chosen cannot
-/// end the field.
+/// Formats the handshake result and where encryption takes place. Values that the peer has chosen
+/// cannot end the field.
 fn agreed(tls: &TlsInfo, sealed_by: SealedBy) -> String {
     let (version, cipher, kind) = (tls.version.name(), tls.cipher_suite, tls.handshake.name());
     let sealed_by = sealed_by.name().replace('_', " ");
@@ -106,7 +106,7 @@ fn agreed(tls: &TlsInfo, sealed_by: SealedBy) -> String {
     text
 }
 
-/// How bytes were sent: those of files by mechanism, or how many there were from memory alone.
+/// Formats an account: bytes from files by mechanism, or the number of bytes from memory alone.
 pub(crate) fn travelled(account: &Account, memory_bytes: u64) -> String {
     let is_empty = account.bytes() == 0 && account.refusals.is_empty();
     match (is_empty, memory_bytes) {
@@ -115,7 +115,7 @@ pub(crate) fn travelled(account: &Account, memory_bytes: u64) -> String {
     }
 }
 
-/// Puts fields at the end of a head of `head_bytes`, before the body that may follow it.
+/// Inserts fields at the end of a head of `head_bytes`, before the body.
 pub(crate) fn insert(head: &mut Vec<u8>, head_bytes: usize, fields: &str) {
     if let Some(end) = head_bytes.checked_sub(b"\r\n\r\n".len()) {
         head.splice(end..end, fields.bytes());

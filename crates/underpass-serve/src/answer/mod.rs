@@ -1,4 +1,4 @@
-//! What a request gets, and how the answer is written.
+//! Decides and writes responses.
 
 pub(crate) mod decide;
 pub(crate) mod explain;

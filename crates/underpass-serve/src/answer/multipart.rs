@@ -1,4 +1,4 @@
-//! Several ranges in one answer: `multipart/byteranges`, RFC 9110, section 14.6.
+//! Multiple ranges in one response: `multipart/byteranges`, RFC 9110, section 14.6.
 //!
 //! ```text
 //!  --boundary                         ┐
@@ -16,21 +16,21 @@
 use crate::http::fields::push_decimal;
 use crate::request::range::ByteRange;
 
-/// Separates the parts. Random for every answer, so that no file can imitate it.
+/// The separator of the parts. Random for every response, so that no file can imitate it.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Boundary(Vec<u8>);
 
-/// A whole body, laid out.
+/// The layout of a whole body.
 #[derive(Debug)]
 pub(crate) struct Multipart {
-    /// Each part's head and the bytes that follow it.
+    /// The head of each part and the range that follows it.
     pub(crate) parts: Vec<(Vec<u8>, ByteRange)>,
-    /// What ends the body.
+    /// The line that ends the body.
     pub(crate) closing: Vec<u8>,
 }
 
 impl Boundary {
-    /// From 128 random bits.
+    /// Creates a boundary from 128 random bits.
     pub(crate) fn new(random: u128) -> Boundary {
         Boundary(format!("{random:032x}").into_bytes())
     }
@@ -60,7 +60,7 @@ impl Multipart {
         }
     }
 
-    /// The exact length of the body.
+    /// Returns the exact length of the body.
     pub(crate) fn length(&self) -> u64 {
         let part = |(head, span): &(Vec<u8>, ByteRange)| head.len() as u64 + span.length;
         self.parts.iter().map(part).sum::<u64>() + self.closing.len() as u64

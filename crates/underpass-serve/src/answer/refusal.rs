@@ -1,5 +1,5 @@
-//! What somebody is told who may not read something. It depends on the rules alone, and not on what
-//! there is.
+//! The response for a denied request. It depends on the rules alone, not on whether the path
+//! exists.
 
 use crate::access::options::AccessOptions;
 use crate::access::rules::AccessRefusal;
@@ -7,7 +7,7 @@ use crate::answer::text::TextResponse;
 use crate::http::status::{HttpError, Status};
 use crate::site::rules::FieldValue;
 
-/// The response, where it is not concealed that there is something.
+/// Returns the response for a denial that is not concealed.
 pub(crate) fn refused(refusal: AccessRefusal, access: &AccessOptions) -> TextResponse {
     if let (Some(wait), true) = (refusal.retry_after, refusal.takes_password) {
         let seconds = (wait.as_secs() + 1).to_string();
@@ -16,7 +16,7 @@ pub(crate) fn refused(refusal: AccessRefusal, access: &AccessOptions) -> TextRes
     }
     let realm = access.realm.as_ref();
     let realm = realm.map_or("underpass", FieldValue::as_str);
-    // A token may be shown as a password, by clients that know no other way.
+    // Clients without support for Bearer may send a token as a password.
     let takes_basic = refusal.takes_password || refusal.takes_token;
     let challenges = [
         (

@@ -1,4 +1,4 @@
-//! `Want-Repr-Digest` and `Repr-Digest` (RFC 9530): the hash of what is sent, sent with it.
+//! `Want-Repr-Digest` and `Repr-Digest` (RFC 9530): the hash of the content, sent with it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

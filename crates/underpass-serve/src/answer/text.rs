@@ -1,4 +1,4 @@
-//! Responses that are a status, explained in a line of text or by a page of the site.
+//! Responses that consist of a status, explained by a line of text or a page of the site.
 
 use rustix::io::Errno;
 
@@ -10,13 +10,13 @@ use crate::http::status::HttpError;
 pub(crate) struct TextResponse {
     pub(crate) error: HttpError,
     pub(crate) subject: Subject,
-    /// Fields of this response alone, each with a line end before it.
+    /// Additional fields of this response, each preceded by a line break.
     pub(crate) fields: Vec<u8>,
-    /// The error of the operating system behind it, if there is one.
+    /// The operating system error that caused it, if any.
     pub(crate) cause: Option<Errno>,
 }
 
-/// What a text response is about.
+/// The subject of a text response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Subject {
     Request,
@@ -25,7 +25,7 @@ pub(crate) enum Subject {
 }
 
 impl TextResponse {
-    /// `error` about the request.
+    /// Creates a response for `error`, with the request as its subject.
     pub(crate) fn new(error: HttpError) -> TextResponse {
         TextResponse {
             error,
@@ -35,20 +35,20 @@ impl TextResponse {
         }
     }
 
-    /// The same with one field more.
+    /// Adds a field.
     pub(crate) fn with_field(self, name: &str, value: &[u8]) -> TextResponse {
         let mut fields = self.fields;
         push_field(&mut fields, name, value);
         TextResponse { fields, ..self }
     }
 
-    /// The same about a file.
+    /// Sets the subject to a file.
     pub(crate) fn about_file(self) -> TextResponse {
         let subject = Subject::File;
         TextResponse { subject, ..self }
     }
 
-    /// An error that the operating system caused.
+    /// Creates a response for an error caused by the operating system.
     pub(crate) fn caused(error: HttpError, cause: Errno) -> TextResponse {
         TextResponse {
             cause: Some(cause),

@@ -1,13 +1,13 @@
 //! Writes a response: its head as bytes, its body as pieces for the outbox.
 //!
-//! The head is written into a recycled buffer; the content of a file never comes near it. The
+//! The head is written into a recycled buffer, which file content never passes through. The
 //! response to HEAD is the response to GET without the body.
 
 use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
 
-use crate::answer::decide::{ALLOWED_METHODS, FileBody, ReadyResponse};
+use crate::answer::decide::{FileBody, ReadyResponse};
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
 use crate::answer::repr_digest::push_repr_digest;
 use crate::answer::text::{Subject, TextResponse};
@@ -23,7 +23,7 @@ use crate::request::request_line::{HttpVersion, Method};
 use crate::site::file::SiteFile;
 use crate::site::rules::{ProducedFields, SiteRules};
 
-/// What the head of a response depends on, apart from the response itself.
+/// Everything the head of a response depends on besides the response itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseContext<'w> {
     pub(crate) method: Method,
@@ -36,11 +36,11 @@ pub(crate) struct ResponseContext<'w> {
     pub(crate) rules: &'w SiteRules,
     /// The origin whose scripts may read the response.
     pub(crate) allowed_origin: Option<&'w [u8]>,
-    /// Returns a new boundary for a body of several parts.
+    /// Creates a random boundary for a multipart body.
     pub(crate) boundary: fn() -> Boundary,
 }
 
-/// Whether a body that is in memory leaves with its head.
+/// Whether a body in memory is sent together with its head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BodyJoining {
     Allowed,
@@ -56,14 +56,14 @@ pub(crate) struct WrittenResponse {
     pub(crate) body: SentBody,
 }
 
-/// Where the body of a response is.
+/// The location of a response body.
 #[derive(Debug)]
 pub(crate) enum SentBody {
-    /// All of it is in the outbox, or there is none.
+    /// The whole body is in the outbox, or the body is empty.
     Memory,
     /// Ranges of this file are in the outbox.
     File(FileTransfer),
-    /// It is produced while it is sent.
+    /// The body is produced while it is sent.
     Produced(ProducedBody),
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct FileTransfer {
 /// Asks the client to send the body that it announced.
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Puts a response into the outbox, its head written into `spare`. A text response is replaced by
-/// `page`, if there is one, under its status and without the validators of the page.
+/// Puts a response into the outbox, its head written into `spare`. `page`, if any, replaces the
+/// body of a text response; the status stays, and the page's validators are omitted.
 pub(crate) fn write(
     response: ReadyResponse,
     page: Option<SiteFile>,
@@ -121,7 +121,7 @@ pub(crate) fn write(
         }
         ReadyResponse::Options => {
             let mut head = head(Status::NoContent);
-            push_field(&mut head.bytes, "Allow", ALLOWED_METHODS);
+            push_field(&mut head.bytes, "Allow", context.rules.allowed_methods());
             head.push(&context.rules.plain_fields);
             if let (Some(cors), Some(_)) = (&context.rules.cors, context.allowed_origin) {
                 head.push(cors.preflight());
@@ -134,7 +134,7 @@ pub(crate) fn write(
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Writes the head of a produced body; the body begins with its opening. There is none for HEAD.
+/// Writes the head of a produced body, and its opening except for HEAD.
 pub(crate) fn write_produced(
     started: StartedBody,
     context: &ResponseContext<'_>,
@@ -161,7 +161,7 @@ pub(crate) fn write_produced(
     written
 }
 
-/// Sends a status with a body that explains it: a page, or one line.
+/// Sends a status with an explanatory body: a page, or one line.
 fn send_text(
     mut head: HeadWriter<'_>,
     text: TextResponse,
@@ -185,6 +185,8 @@ fn send_text(
             head.length(whole.length);
             send_range(head, page, whole, RangeSelection::Whole, outbox)
         }
+        // RFC 9110, section 15.3.5: it has no content, and no length of any.
+        None if text.error.status == Status::NoContent => head.send(b"", outbox),
         None => {
             let line = format!("{}\n", text.error);
             push_field(&mut head.bytes, "Content-Type", TEXT);
@@ -194,7 +196,7 @@ fn send_text(
     }
 }
 
-/// Sends a whole file: from memory with its head where it is kept there.
+/// Sends a whole file: from memory with its head if it is cached there.
 fn send_whole(mut head: HeadWriter<'_>, file: SiteFile, outbox: &mut Outbox) -> WrittenResponse {
     head.push(&file.state.label.content_type);
     head.length(file.state.stamp.size);
@@ -279,7 +281,7 @@ fn piece(file: &SiteFile, range: ByteRange) -> Piece {
 }
 
 impl FileTransfer {
-    /// The offset in the file that follows the first `moved` bytes of the response's ranges.
+    /// Returns the file offset after the first `moved` bytes of the response's ranges.
     pub(crate) fn offset_after(&self, moved: u64) -> u64 {
         let ranges = match &self.ranges {
             RangeSelection::Whole => &[ByteRange::whole(self.size)],
@@ -297,7 +299,7 @@ impl FileTransfer {
     }
 }
 
-/// A head that is being written. Every field begins with the line end of what stands before it.
+/// A head under construction. Every field starts with the line break that ends the previous line.
 struct HeadWriter<'c> {
     bytes: Vec<u8>,
     status: Status,
@@ -305,7 +307,7 @@ struct HeadWriter<'c> {
 }
 
 impl<'c> HeadWriter<'c> {
-    /// Begins a head, which is written into `spare`.
+    /// Starts a head in the buffer `spare`.
     fn new(spare: Vec<u8>, status: Status, context: &'c ResponseContext<'c>) -> HeadWriter<'c> {
         let mut head = HeadWriter {
             bytes: spare,
@@ -339,7 +341,7 @@ impl<'c> HeadWriter<'c> {
         push_decimal(&mut self.bytes, length);
     }
 
-    /// The fields of every response with content of a file, apart from type and length.
+    /// Writes the fields of every response with file content, except type and length.
     fn file(&mut self, file: &SiteFile, digest: Option<&FileDigest>) {
         self.push(&file.state.fields);
         if let Some(name) = &file.save_as {
@@ -350,7 +352,7 @@ impl<'c> HeadWriter<'c> {
         }
     }
 
-    /// Ends the head and puts it into the outbox with a body, which HEAD does not get.
+    /// Ends the head and puts it into the outbox with the body, which is omitted for HEAD.
     fn send(mut self, body: &[u8], outbox: &mut Outbox) -> WrittenResponse {
         self.push(b"\r\n\r\n");
         let written = WrittenResponse {

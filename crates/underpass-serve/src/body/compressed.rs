@@ -1,13 +1,13 @@
-//! A body that is compressed while it is sent. Its contents pass through this program: they are
-//! read, and written again in another form, all of it on blocking threads.
+//! A body that is compressed while it is sent. Its content passes through this process: it is read
+//! and compressed, all of it on blocking threads.
 //!
 //! ```text
 //!  archive, file ─► Chunk ─► pieces ─► read ─► buffer ─► encoder ─► Chunk
 //!                   └──── a step for disks ────┘        └─ processor ─┘
 //! ```
 //!
-//! What has to be read from a disk is read before a step that compresses it: such a step reads on
-//! only from the page cache, so no disk delays the bodies that wait for their turn.
+//! Data on disk is read in a separate step before it is compressed: a compressing step reads more
+//! data only from the page cache, so that no disk delays the bodies that wait for their turn.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,34 +26,34 @@ use crate::body::producer::{BodyProducer, BodyProgress, Chunk, Work};
 use crate::http::coding::Coding;
 use crate::limits::{BATCH_BYTES_MAX, COMPRESSING_TURN, READ_BYTES};
 
-/// What zstd takes for its own default. Its window of 2 MiB is within the 8 MiB that every client
-/// has to have (RFC 9659).
+/// The default of zstd. Its window of 2 MiB is within the 8 MiB that every client must support
+/// (RFC 9659).
 const ZSTD_LEVEL: i32 = 3;
 
-/// What zlib takes for its own default.
+/// The default of zlib.
 const GZIP_LEVEL: u32 = 6;
 
-/// Far below the default of 11, which is for files that are compressed once and sent for years.
+/// Far below the default of 11, which is for files compressed once and sent for years.
 const BROTLI_QUALITY: i32 = 4;
 
-/// A window of 512 KiB: each body that is under way has one, and pages are smaller.
+/// A window of 512 KiB: every body in progress has one, and pages are smaller.
 const BROTLI_WINDOW_BITS: i32 = 19;
 
-/// A feed, compressed.
+/// The compressed output of another producer.
 pub(crate) struct Compressed<F> {
     producer: F,
     progress: BodyProgress,
-    /// Pieces that are not compressed yet, and what was read of the first one.
+    /// Pieces that are not compressed yet, without the data in `buffer`.
     pieces: VecDeque<Piece>,
     buffer: Vec<u8>,
-    /// How long a step compresses.
+    /// The maximum duration of a compression step.
     turn: Duration,
-    /// Until the end of the body is written: then its memory and its place are free, however long
-    /// the end takes to leave.
+    /// Dropped once the end of the body is written, which frees its memory and permit even if the
+    /// client takes long to receive the end.
     encoder: Option<Encoder>,
 }
 
-/// What is compressed of a file: all of it, at the size it had.
+/// The producer of a file's content, up to the size it had when opened.
 #[derive(Debug)]
 pub(crate) struct WholeFile(pub(crate) FileRange);
 
@@ -64,16 +64,16 @@ impl BodyProducer for WholeFile {
     }
 }
 
-/// A place among the answers that a worker compresses at once.
+/// A permit for one of the compressions that a worker runs concurrently.
 pub(crate) type CompressionPermit = OwnedSemaphorePermit;
 
-/// Turns bytes into fewer of them.
+/// A compressor.
 pub(crate) struct Encoder {
     stream: CodingEncoder,
     _place: Option<CompressionPermit>,
 }
 
-/// What a coding's library has.
+/// The encoder of each coding's library.
 enum CodingEncoder {
     Br(Box<CompressorWriter<Vec<u8>>>),
     Zstd(ZstdEncoder<'static, Vec<u8>>),
@@ -81,10 +81,10 @@ enum CodingEncoder {
 }
 
 impl Encoder {
-    /// In a coding, of so many bytes if that is known.
+    /// Creates an encoder for a coding, with the uncompressed size if known.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// Out of memory.
     pub(crate) fn new(
         coding: Coding,
         size: Option<u64>,
@@ -114,7 +114,7 @@ impl Encoder {
         }
     }
 
-    /// What has come out so far.
+    /// Returns the output so far.
     fn made(&mut self) -> &mut Vec<u8> {
         match &mut self.stream {
             CodingEncoder::Br(encoder) => encoder.get_mut(),
@@ -123,7 +123,7 @@ impl Encoder {
         }
     }
 
-    /// The rest.
+    /// Returns the rest of the output.
     fn finish(self) -> io::Result<Vec<u8>> {
         match self.stream {
             CodingEncoder::Br(encoder) => Ok(encoder.into_inner()),
@@ -133,7 +133,7 @@ impl Encoder {
     }
 }
 
-/// Without a size hint, which would make the tables of large bodies four times as large.
+/// Creates an encoder without a size hint, which would quadruple the tables of large bodies.
 fn brotli() -> CompressorWriter<Vec<u8>> {
     let parameters = BrotliEncoderParams {
         quality: BROTLI_QUALITY,
@@ -143,7 +143,7 @@ fn brotli() -> CompressorWriter<Vec<u8>> {
     CompressorWriter::with_params(Vec::new(), BROTLI_BUFFER_BYTES, &parameters)
 }
 
-/// What brotli writes into before we have it.
+/// The size of brotli's internal output buffer.
 const BROTLI_BUFFER_BYTES: usize = 4 << 10;
 
 impl<F: BodyProducer> Compressed<F> {
@@ -158,7 +158,7 @@ impl<F: BodyProducer> Compressed<F> {
         }
     }
 
-    /// Reads of what comes next as much as is read at once, from disks where it has to.
+    /// Reads the next data, up to the size of one read, from disk if necessary.
     fn read(&mut self) -> io::Result<()> {
         if self.pieces.is_empty() && self.progress == BodyProgress::More {
             let mut produced = Chunk::new();
@@ -172,8 +172,8 @@ impl<F: BodyProducer> Compressed<F> {
         }
     }
 
-    /// Reads on from memory. What is not there is left to [`read`](Self::read): on old kernels such
-    /// a call may find nothing before the end of a file, and not every file system has it.
+    /// Reads further data from the page cache. [`read`](Self::read) reads the rest: on old kernels
+    /// this call may return nothing before the end of a file, and some file systems lack it.
     fn read_cached(&mut self) {
         let _missing = self.fill(|file, buffer, offset| {
             let buffers = &mut [IoSliceMut::new(buffer)];
@@ -181,8 +181,8 @@ impl<F: BodyProducer> Compressed<F> {
         });
     }
 
-    /// Fills the empty buffer with the next piece, which is read if it is a range. Returns how much
-    /// was read.
+    /// Fills the empty buffer from the next piece. Returns the number of bytes read if it is a
+    /// range.
     fn fill(
         &mut self,
         read: impl FnOnce(&SharedFile, &mut [u8], u64) -> Result<usize, Errno>,
@@ -210,8 +210,8 @@ impl<F: BodyProducer> Compressed<F> {
         }
     }
 
-    /// Compresses what is in memory, until the turn or the room is over. The body has ended when
-    /// there is nothing left, and nothing to come.
+    /// Compresses data in memory until the turn is over or the batch is full. Returns `End` after
+    /// the last data.
     fn compress(&mut self, encoder: &mut Encoder) -> io::Result<BodyProgress> {
         let start = Instant::now();
         loop {
@@ -293,7 +293,7 @@ mod tests {
         SharedFile::new(file.into())
     }
 
-    /// A file of `there` bytes that had `len` when it was opened.
+    /// Compresses a file of `there` bytes that had `len` when it was opened.
     fn compressed(
         coding: Coding,
         content: &[u8],
@@ -359,7 +359,7 @@ mod tests {
         std::fs::write(&path, &content).unwrap();
         let open = std::fs::File::open(&path).unwrap();
         let pieces = content.len().div_ceil(READ_BYTES);
-        // In the page cache, whatever the file system thinks of reading from it alone; and on disk.
+        // Once with the content in the page cache, and once on disk.
         for turn in [Duration::ZERO, Duration::MAX] {
             match turn {
                 Duration::ZERO => assert_eq!(std::fs::read(&path).unwrap(), content),

@@ -1,4 +1,4 @@
-//! Bodies that are made while they are sent.
+//! Bodies that are produced while they are sent.
 
 pub(crate) mod archive;
 pub(crate) mod compressed;

@@ -7,15 +7,15 @@
 //!        └────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Bodies take turns: a step is short, and who has had one waits behind all that wait already.
+//! Bodies take turns: a step is short, and after it a body queues behind all that are waiting.
 //! Steps that take processor time leave most threads of a worker to those that wait for disks, so
-//! that a listing passes sixteen files that are being compressed.
+//! that a listing overtakes sixteen files that are being compressed.
 //!
 //! A chunk consists of bytes and ranges of files, and is sent as one chunk of the chunked coding
-//! (RFC 9112, section 7.1); to a client of HTTP/1.0 as it is, and the end of the connection is the
-//! end of the body. The next chunk is produced when the last one has left, so a slow client costs
-//! the memory of one, and no work is done for a client that is gone. An error resets the
-//! connection: no part of a body ever looks like a whole one.
+//! (RFC 9112, section 7.1); to an HTTP/1.0 client it is sent unframed, and the end of the
+//! connection is the end of the body. The next chunk is produced after the previous one has been
+//! sent, so a slow client costs the memory of one, and no work is done for a client that is gone.
+//! An error resets the connection: a truncated body never looks complete.
 
 use std::fmt;
 use std::io;
@@ -28,48 +28,48 @@ use underpass_net::{Connection, ConnectionError, DescriptorReservation};
 use crate::limits::BATCH_BYTES_MAX;
 use crate::request::request_line::HttpVersion;
 
-/// Produces a body, chunk by chunk.
+/// A producer of a body, chunk by chunk.
 pub(crate) trait BodyProducer: fmt::Debug + Send {
-    /// Adds the next pieces to `chunk`, if there are any yet. Returns when the chunk is full or
-    /// after a bounded amount of work of the kind that [`work`](BodyProducer::work) has announced.
+    /// Adds the next pieces to `chunk`, if any are ready. Returns when the chunk is full or after a
+    /// bounded amount of work of the kind that [`work`](BodyProducer::work) has announced.
     ///
     /// # Errors
     /// The body cannot be completed.
     fn next(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress>;
 
-    /// What the next step does.
+    /// Returns the kind of work of the next step.
     fn work(&self) -> Work {
         Work::Disk
     }
 
-    /// How the body is produced, for debugging.
+    /// Describes how the body is produced, for debugging.
     fn made(&self) -> &'static str {
         "produced in memory while it is sent"
     }
 }
 
-/// What a step of a body takes time for.
+/// The kind of work of a step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Work {
-    /// It may wait for a disk.
+    /// Reads that may wait for a disk.
     Disk,
-    /// It computes, and waits for nothing.
+    /// Computation that waits for nothing.
     Processor,
 }
 
-/// Whether a body goes on.
+/// Whether a body has more to come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BodyProgress {
     More,
     End,
 }
 
-/// How a client learns where the body ends.
+/// The delimiter that ends a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BodyDelimiter {
-    /// By a chunk of no length.
+    /// An empty chunk.
     LastChunk,
-    /// By the end of the connection.
+    /// The end of the connection.
     Close,
 }
 
@@ -82,14 +82,14 @@ impl BodyDelimiter {
     }
 }
 
-/// Pieces that leave together, in order.
+/// Pieces that are sent together, in order.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// The first one is bytes and begins with room for the chunk's size.
+    /// The first piece is bytes and starts with space for the chunk size line.
     pieces: Vec<Piece>,
 }
 
-/// Room for a chunk's size of 16 digits and its line end.
+/// Space for a chunk size of 16 digits and its line end.
 const SIZE_LINE_BYTES: usize = 18;
 
 impl Chunk {
@@ -99,7 +99,7 @@ impl Chunk {
         }
     }
 
-    /// The bytes that stand last, to add some.
+    /// Returns the last bytes, to append to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         if !matches!(self.pieces.last(), Some(Piece::Bytes(_))) {
             self.pieces.push(Piece::Bytes(Vec::new()));
@@ -116,19 +116,19 @@ impl Chunk {
         }
     }
 
-    /// Ranges in it: each holds a file open.
+    /// Returns the number of ranges; each holds a file open.
     pub(crate) fn ranges(&self) -> usize {
         let is_range = |piece: &&Piece| matches!(piece, Piece::Range(_));
         self.pieces.iter().filter(is_range).count()
     }
 
-    /// Whether so much memory is taken that it should leave.
+    /// Whether the chunk holds enough memory to be sent.
     pub(crate) fn is_full(&self) -> bool {
         let in_memory = self.pieces.iter().map(|piece| piece.bytes().len());
         in_memory.sum::<usize>() >= BATCH_BYTES_MAX
     }
 
-    /// The pieces that are not empty, to send them in another form.
+    /// Returns the pieces that are not empty, to be sent in another form.
     pub(crate) fn into_pieces(mut self) -> Vec<Piece> {
         if let Some(Piece::Bytes(first)) = self.pieces.first_mut() {
             first.drain(..SIZE_LINE_BYTES);
@@ -141,8 +141,8 @@ impl Chunk {
         self.pieces.iter().map(Piece::len).sum::<u64>() - SIZE_LINE_BYTES as u64
     }
 
-    /// Puts it into the outbox, as a chunk where chunks are spoken. An empty one is none: a chunk
-    /// of no length would be the end.
+    /// Puts the chunk into the outbox, framed if the client supports it. An empty chunk is omitted:
+    /// it would end the body.
     fn frame(mut self, delimiter: BodyDelimiter, progress: BodyProgress, outbox: &mut Outbox) {
         let length = self.length();
         if delimiter == BodyDelimiter::LastChunk {
@@ -169,44 +169,44 @@ impl Chunk {
     }
 }
 
-/// A body that can be produced, and the fields of its head.
+/// A body that is ready to be produced, and the fields of its head.
 #[derive(Debug)]
 pub(crate) struct StartedBody {
     pub(crate) producer: Box<dyn BodyProducer>,
-    /// What is known before a disk is read.
+    /// The part that is known before a disk is read.
     pub(crate) opening: Chunk,
-    /// All fields but the general ones, each with a line end before it.
+    /// All fields except the general ones, each preceded by a line break.
     pub(crate) fields: Vec<u8>,
-    /// What is sent, for messages about failures.
+    /// A description of the body, for messages about failures.
     pub(crate) what: String,
-    /// Descriptors that it needs beside one.
+    /// The descriptors that the body needs in addition to one.
     pub(crate) reserved: Option<DescriptorReservation>,
 }
 
-/// A body that is being sent.
+/// A body in transmission.
 #[derive(Debug)]
 pub(crate) struct ProducedBody {
     producer: Box<dyn BodyProducer>,
     delimiter: BodyDelimiter,
-    /// What is sent, for messages about failures.
+    /// A description of the body, for messages about failures.
     pub(crate) what: String,
-    /// Given back when the body has ended.
+    /// Released when the body has ended.
     reserved: Option<DescriptorReservation>,
 }
 
-/// Why a body is incomplete.
+/// The reason why a body is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// It could not be produced.
+    /// Producing it failed.
     #[error("{0}")]
     Source(io::Error),
-    /// It could not be sent.
+    /// Sending it failed.
     #[error("{0}")]
     Connection(#[from] ConnectionError),
 }
 
 impl ProducedBody {
-    /// Puts the opening into the outbox, behind the head.
+    /// Puts the opening into the outbox, after the head.
     pub(crate) fn new(
         started: StartedBody,
         delimiter: BodyDelimiter,
@@ -226,8 +226,8 @@ impl ProducedBody {
         self.producer.made()
     }
 
-    /// Sends what is in the outbox and then the body; steps that take processor time wait for one
-    /// of `turns`. Returns where it ended: with a chunk, or with the connection.
+    /// Sends the outbox and then the body; steps that take processor time wait for one of `turns`.
+    /// Returns how the body was delimited: by a chunk, or by the end of the connection.
     pub(crate) async fn send(
         self,
         connection: &mut Connection,
@@ -249,13 +249,13 @@ impl ProducedBody {
     }
 }
 
-/// One step of a body. The producer is on a blocking thread while it works, and here while its
-/// chunk is sent.
+/// Runs one step of a body. The producer is on a blocking thread while it works, and back here
+/// while its chunk is sent.
 async fn step(
     mut producer: Box<dyn BodyProducer>,
     turns: &Arc<Semaphore>,
 ) -> io::Result<(Box<dyn BodyProducer>, Chunk, BodyProgress)> {
-    // The semaphore is fair: the next turn is that of the body that has waited longest.
+    // The semaphore is fair: the next turn goes to the body that has waited longest.
     let turn = match producer.work() {
         Work::Disk => None,
         Work::Processor => Some(Arc::clone(turns).acquire_owned().await),
@@ -263,8 +263,8 @@ async fn step(
     let work = tokio::task::spawn_blocking(move || {
         let mut chunk = Chunk::new();
         let progress = producer.next(&mut chunk);
-        // The turn is over where the result is taken, so that none overtakes this body until it
-        // waits again; or here, where the client has gone away and nobody takes it.
+        // The turn ends when the result is taken, so that no other body gets ahead before this one
+        // waits again; or here, if the client has disconnected and the result is dropped.
         (progress.map(|progress| (producer, chunk, progress)), turn)
     });
     let (stepped, _turn) = work.await.map_err(io::Error::other)?;
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(framed, bytes(&expected));
     }
 
-    /// Makes steps of one kind, each when it is allowed to, and notes its number.
+    /// Makes steps of one kind, each once it is allowed to, and records its number.
     #[derive(Debug)]
     struct Steps {
         number: usize,
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// With as many blocking threads as a worker has.
+    /// Runs a test with as many blocking threads as a worker has.
     fn block_on(test: impl Future<Output = ()>) {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.max_blocking_threads(8).build().unwrap();
@@ -380,7 +380,7 @@ mod tests {
             let compressed: Vec<_> = (1..=COMPRESSIONS_MAX)
                 .map(|number| start(body(number, Work::Processor, Some(Arc::clone(&allowed)))))
                 .collect();
-            // They have begun, and none of them goes on before the listing is complete.
+            // They have started, and none continues before the listing is complete.
             while turns.available_permits() > 0 {
                 tokio::task::yield_now().await;
             }
@@ -415,7 +415,7 @@ mod tests {
             for task in tasks {
                 task.await.unwrap();
             }
-            // One waits behind those that wait already, so none is overtaken.
+            // A body queues behind those that already wait, so none is overtaken.
             let mut counts = [0; BODIES];
             for &number in made.lock().unwrap().iter() {
                 counts[number] += 1;

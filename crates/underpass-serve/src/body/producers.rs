@@ -1,4 +1,4 @@
-//! Starts bodies that are produced while they are sent, and bounds how many there are at once.
+//! Starts bodies that are produced while they are sent, and limits how many run concurrently.
 
 use std::io;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use crate::site::folder::SiteFolder;
 use crate::site::rules::{ProducedFields, SiteRules};
 use crate::site::sites::ServedSite;
 
-/// What the produced bodies of a worker share.
+/// The resources that the produced bodies of a worker share.
 #[derive(Debug)]
 pub(crate) struct BodyProducers {
     listing_memory: Arc<Semaphore>,
     archives: Arc<Semaphore>,
     compressions: Arc<Semaphore>,
-    /// For steps that take processor time.
+    /// Turns for steps that take processor time.
     pub(crate) turns: Arc<Semaphore>,
 }
 
@@ -50,12 +50,12 @@ impl Default for BodyProducers {
 }
 
 impl BodyProducers {
-    /// A permit to compress one more body, if one is free.
+    /// Returns a permit to compress one more body, if one is free.
     pub(crate) fn compression_permit(&self) -> Option<CompressionPermit> {
         Arc::clone(&self.compressions).try_acquire_owned().ok()
     }
 
-    /// Starts a body, up to what is known before a disk is read.
+    /// Starts a body, up to the part that is known before a disk is read.
     ///
     /// # Errors
     /// The response to send instead.
@@ -128,7 +128,7 @@ impl BodyProducers {
     }
 }
 
-/// Why a body is not started.
+/// The reason why a body could not be started.
 enum StartError {
     Busy,
     Failed(Errno),
@@ -140,7 +140,7 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// The response where a file or folder cannot be read.
+/// The response if a file or folder cannot be read.
 pub(crate) const UNREADABLE: HttpError = HttpError::new(
     Status::InternalServerError,
     "the file or folder cannot be read",

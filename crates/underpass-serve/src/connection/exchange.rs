@@ -1,4 +1,4 @@
-//! What is recorded of one connection's exchanges, for log and metrics.
+//! Records the exchanges of a connection, for log and metrics.
 //!
 //! ```text
 //!  begin ──► understand ──► ready ──► (flush) ──► end
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! The observation level decides how much is recorded: without log and metrics the clock is not
-//! read and no text is kept.
+//! read and no text is stored.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -32,16 +32,16 @@ use crate::request::forwarded::ClientPlace;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
 
-/// How much of exchanges is recorded. Each level includes those before it.
+/// The level of detail that is recorded. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum ObservationLevel {
-    /// How many there are.
+    /// The number of exchanges.
     Counts,
-    /// How long they take.
+    /// The duration of exchanges.
     Durations,
-    /// What clients sent.
+    /// Parts of the request.
     RequestText,
-    /// The processor time they use, which takes system calls.
+    /// The processor time of exchanges, which costs system calls.
     ProcessorTime,
 }
 
@@ -52,36 +52,38 @@ pub(crate) struct Exchange {
     pub(crate) connection: u64,
     /// The client that sent the request.
     pub(crate) client: ClientPlace,
-    /// What that client speaks, as far as a proxy says so.
+    /// The protocol of that client, as reported by a trusted proxy.
     pub(crate) scheme: Scheme,
-    /// What was agreed on it, where it is encrypted.
+    /// The TLS parameters, if the connection is encrypted.
     pub(crate) tls: Option<Rc<TlsInfo>>,
     level: ObservationLevel,
-    /// What measures the task of the connection, at the level of processor time.
+    /// The meter of the connection's task, at the level of processor time.
     meter: Option<Rc<CpuMeter>>,
-    /// Exchanges on this connection that have ended.
+    /// The number of completed exchanges on this connection.
     requests: u64,
-    /// None before the first byte of a request. Boxed, and lent by the worker: most connections,
-    /// most of the time, have none.
+    /// `None` before the first byte of a request. Boxed, and lent by the worker: most connections
+    /// are idle most of the time.
     current: Option<Box<ExchangeInProgress>>,
-    /// The previous response on the connection, where responses explain themselves.
+    /// The previous response on the connection, if responses show how they are sent.
     pub(crate) previous: Option<Box<PreviousResponse>>,
 }
 
-/// What is recorded of one exchange.
+/// The record of one exchange.
 #[derive(Debug, Default)]
 pub(crate) struct ExchangeInProgress {
     start: Option<ExchangeStart>,
     method: Option<Method>,
     /// The index of the site that the request is for.
     site: Option<usize>,
-    /// Where the log has it.
+    /// The parts of the request for the log.
     text: RequestText,
     status: Option<Status>,
-    /// Who sent the request, where that matters.
+    /// The requester, if the site is restricted.
     asker: Option<Arc<Asker>>,
-    /// Sent before the response, to ask for a body.
+    /// Bytes sent before the response, to ask for a body.
     bytes_before: u64,
+    /// How the body of the request was received into a file.
+    received: Account,
     head_bytes: u64,
     promised: Option<u64>,
     ready: Duration,
@@ -94,7 +96,7 @@ struct ExchangeStart {
     processor: Duration,
 }
 
-/// An exchange that has ended, and what was sent for it.
+/// A completed exchange, and the bytes sent for it.
 #[derive(Debug)]
 pub(crate) struct EndedExchange<'e> {
     pub(crate) exchange: &'e Exchange,
@@ -105,7 +107,7 @@ pub(crate) struct EndedExchange<'e> {
 }
 
 impl Exchange {
-    /// No exchange yet, on the connection with this `number`.
+    /// Creates the record of the connection with this `number`, without an exchange.
     pub(crate) fn new(number: u64, connection: &Connection, level: ObservationLevel) -> Exchange {
         Exchange {
             connection: number,
@@ -120,12 +122,12 @@ impl Exchange {
         }
     }
 
-    /// What is to measure the task of the connection.
+    /// Returns the meter for the connection's task.
     pub(crate) fn meter(&self) -> Option<Rc<CpuMeter>> {
         self.meter.clone()
     }
 
-    /// The first byte of a request is there. What is recorded of it is `spare`'s.
+    /// Notes the first byte of a request, in a record taken from `spare`.
     pub(crate) fn begin(&mut self, spare: &RefCell<Option<Box<ExchangeInProgress>>>) {
         if self.current.is_some() {
             return;
@@ -148,7 +150,7 @@ impl Exchange {
         self.current.get_or_insert_default()
     }
 
-    /// The head is complete; `request` is its meaning, if it is valid.
+    /// Notes the complete head; `request` is its parsed form, if it is valid.
     pub(crate) fn understand(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
         let has_text = self.level >= ObservationLevel::RequestText;
         let current = self.current();
@@ -163,17 +165,30 @@ impl Exchange {
         self.current().site = Some(site);
     }
 
-    /// It is known who sent the request.
+    /// Notes the requester.
     pub(crate) fn identified(&mut self, permits: Option<&Permits>) {
         self.current().asker = permits.map(|permits| Arc::clone(&permits.asker));
     }
 
-    /// The cookie that a response sets for the sender of the request, as a line behind a line end.
+    /// Returns the `Set-Cookie` field that the response sets, preceded by a line break.
     pub(crate) fn cookie(&self) -> Option<Arc<str>> {
         self.current.as_ref()?.asker.as_ref()?.cookie.clone()
     }
 
-    /// The response is in the outbox, and nothing of it has been sent.
+    /// Returns how the body of the request was received into a file.
+    pub(crate) fn received_account(&self) -> &Account {
+        static NOTHING: LazyLock<Account> = LazyLock::new(Account::default);
+        self.current
+            .as_ref()
+            .map_or(&NOTHING, |current| &current.received)
+    }
+
+    /// Notes how the body of the request was received into a file.
+    pub(crate) fn received(&mut self, account: Account) {
+        self.current().received = account;
+    }
+
+    /// Notes that the response is in the outbox and nothing of it has been sent.
     pub(crate) fn ready(&mut self, response: &WrittenResponse, outbox: &mut Outbox) {
         let current = self.current();
         current.status = Some(response.status);
@@ -191,7 +206,7 @@ impl Exchange {
         current.bytes_before = outbox.take_send_stats().bytes;
     }
 
-    /// Bytes that were sent before the response and count for no part of it.
+    /// Returns the number of bytes sent before the response, which are not part of it.
     pub(crate) fn bytes_before(&self) -> u64 {
         self.current
             .as_ref()
@@ -203,22 +218,22 @@ impl Exchange {
         method.unwrap_or(Method::Unknown)
     }
 
-    /// The index of the site that the request is for, if it is valid.
+    /// Returns the index of the site that the request is for, if it is valid.
     pub(crate) fn site(&self) -> Option<usize> {
         self.current.as_ref()?.site
     }
 
-    /// The number of the exchange on its connection, from 1.
+    /// Returns the number of the exchange on its connection, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.requests + 1
     }
 
-    /// The status of the response, if there was one.
+    /// Returns the status of the response, if any.
     pub(crate) fn status(&self) -> Option<Status> {
         self.current.as_ref()?.status
     }
 
-    /// The time since the first byte of the request, where durations are observed.
+    /// Returns the time since the first byte of the request, if durations are observed.
     pub(crate) fn duration(&self) -> Option<Duration> {
         self.start().map(|start| start.at.elapsed())
     }
@@ -227,7 +242,7 @@ impl Exchange {
         self.current.as_ref()?.start
     }
 
-    /// Ends the exchange. What recorded it becomes the `spare` one.
+    /// Ends the exchange and returns its record to `spare`.
     pub(crate) fn end(&mut self, spare: &RefCell<Option<Box<ExchangeInProgress>>>) {
         self.requests += 1;
         if let Some(mut ended) = self.current.take() {
@@ -242,47 +257,52 @@ impl Exchange {
 }
 
 impl EndedExchange<'_> {
-    /// When the first byte of the request was seen.
+    /// Returns the time at which the first byte of the request was seen.
     pub(crate) fn time(&self) -> SystemTime {
         let start = self.exchange.start();
         start.map_or_else(SystemTime::now, |start| start.time)
     }
 
-    /// A part of what the client sent, if it was sent.
+    /// Returns a part of the request, if it was sent.
     pub(crate) fn part(&self, part: RequestPart) -> Option<&[u8]> {
         self.exchange.current.as_ref()?.text.part(part)
     }
 
-    /// Who sent the request, if anything is known of him.
+    /// Returns the requester, if anything is known about it.
     pub(crate) fn asker(&self) -> Option<&Asker> {
         let asker = self.exchange.current.as_ref()?.asker.as_deref();
         asker.filter(|asker| asker.is_known())
     }
 
-    /// The status of the response; 0 if there was none.
+    /// Returns the status of the response; 0 without a response.
     pub(crate) fn status(&self) -> u16 {
         self.exchange.status().map_or(0, Status::code)
     }
 
-    /// Bytes of the body that the kernel took.
+    /// Returns the number of body bytes that the kernel accepted.
     pub(crate) fn sent(&self) -> u64 {
         let taken = self.beside.bytes + self.account.bytes();
         let current = self.exchange.current.as_ref();
         taken.saturating_sub(current.map_or(0, |current| current.head_bytes))
     }
 
-    /// Bytes that the body has, where that is known before it is sent.
+    /// Returns how the body of the request was received into a file.
+    pub(crate) fn received(&self) -> &Account {
+        self.exchange.received_account()
+    }
+
+    /// Returns the length of the body, if known before it is sent.
     pub(crate) fn promised(&self) -> Option<u64> {
         self.exchange.current.as_ref()?.promised
     }
 
-    /// From the first byte of the request until the response was ready to be sent.
+    /// Returns the time from the first byte of the request until the response was ready to be sent.
     pub(crate) fn ready(&self) -> Duration {
         let current = self.exchange.current.as_ref();
         current.map_or(Duration::ZERO, |current| current.ready)
     }
 
-    /// Processor time of the worker's thread, where it was measured.
+    /// Returns the processor time of the worker's thread, if measured.
     pub(crate) fn processor(&self) -> Option<Duration> {
         let meter = self.exchange.meter.as_ref()?;
         let before = self.exchange.start().map(|start| start.processor);
@@ -294,18 +314,18 @@ fn queued(outbox: &Outbox) -> u64 {
     outbox.pieces().map(Piece::len).sum()
 }
 
-/// What the client sent, as far as it is logged, in one reused buffer.
+/// The logged parts of a request, in one reused buffer.
 #[derive(Debug, Default)]
 struct RequestText {
     bytes: Vec<u8>,
-    /// Where each part ends in `bytes`; it begins where the one before it ends.
+    /// The end of each part in `bytes`, which is the start of the next.
     ends: [usize; PARTS],
     there: [bool; PARTS],
 }
 
 const PARTS: usize = 6;
 
-/// Parts of it, in their order.
+/// The parts of a request, in their order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestPart {
     Method,
@@ -318,7 +338,7 @@ pub(crate) enum RequestPart {
 }
 
 impl RequestText {
-    /// The same without any part.
+    /// Clears all parts and keeps the buffer.
     fn emptied(self) -> RequestText {
         let mut bytes = self.bytes;
         bytes.clear();
@@ -328,7 +348,7 @@ impl RequestText {
         }
     }
 
-    /// Copies the head of a request that was understood, or as much of it as came.
+    /// Copies the parts of a head, even if it is incomplete or invalid.
     fn copy(&mut self, head: &[u8], request: Option<&RequestHead<'_>>) {
         self.bytes.clear();
         let [method, target, version] = split_line(first_line(head));
@@ -343,14 +363,14 @@ impl RequestText {
         ];
         for (number, part) in parts.into_iter().enumerate() {
             self.there[number] = part.is_some();
-            // Whoever reads the log may not have what a link gives.
+            // Readers of the log must not gain the access that a link grants.
             let part = part.unwrap_or_default();
             self.bytes.extend_from_slice(&redacted(part));
             self.ends[number] = self.bytes.len();
         }
     }
 
-    /// A part, if it was said.
+    /// Returns a part, if it was sent.
     fn part(&self, part: RequestPart) -> Option<&[u8]> {
         let number = part as usize;
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -358,7 +378,7 @@ impl RequestText {
     }
 }
 
-/// The first line that is not empty, complete or not.
+/// Returns the first line that is not empty, complete or not.
 fn first_line(head: &[u8]) -> &[u8] {
     let start = head.iter().position(|byte| !b"\r\n".contains(byte));
     let line = &head[start.unwrap_or(head.len())..];
@@ -366,8 +386,8 @@ fn first_line(head: &[u8]) -> &[u8] {
     &line[..end.unwrap_or(line.len())]
 }
 
-/// Method, target and version. Where the line is not made of these, what there is stands for the
-/// method, so that it shows in the log.
+/// Splits a request line into method, target and version. A malformed line is returned as the
+/// method, so that it appears in the log.
 fn split_line(line: &[u8]) -> [Option<&[u8]>; 3] {
     if line.is_empty() {
         return [None; 3];
@@ -381,17 +401,17 @@ fn split_line(line: &[u8]) -> [Option<&[u8]>; 3] {
     }
 }
 
-/// Measures the processor time of a thread while it polls one task of many.
+/// A meter of a thread's processor time while it polls one task of many.
 #[derive(Debug, Default)]
 pub(crate) struct CpuMeter {
-    /// In completed polls.
+    /// The time spent in completed polls.
     spent: Cell<Duration>,
-    /// When the current poll began.
+    /// The start of the current poll.
     since: Cell<Duration>,
 }
 
 impl CpuMeter {
-    /// Runs a task, and measures each of its polls by two system calls.
+    /// Runs a task, and measures each of its polls with two system calls.
     pub(crate) async fn measure<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);
         poll_fn(|waker| {
@@ -403,7 +423,7 @@ impl CpuMeter {
         .await
     }
 
-    /// Up to now, within a poll.
+    /// Returns the time spent until now; called within a poll.
     fn spent(&self) -> Duration {
         self.spent.get() + thread_time().saturating_sub(self.since.get())
     }

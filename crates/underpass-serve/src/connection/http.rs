@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a protocol of `underpass-net`.
+//! HTTP/1.1 as a protocol for `underpass-net`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::connection::worker::{HttpShared, Worker};
 use crate::https::HTTPS_PORT;
 use crate::metrics::worker_metrics::ServeSummary;
 
-/// The protocol, and what workers do before they accept connections.
+/// The protocol, and the preparation of workers before they accept connections.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpProtocol {
     pub(crate) shared: HttpShared,
@@ -22,12 +22,12 @@ pub(crate) struct HttpProtocol {
     pub(crate) confine: Confine,
 }
 
-/// What a listener of the file server speaks.
+/// The service of a listener.
 #[derive(Clone, Debug)]
 pub(crate) enum HttpService {
     /// The files of all sites.
     Files,
-    /// Redirects to HTTPS on this port, but for challenges of ACME.
+    /// Redirects to HTTPS on this port, except for ACME challenges.
     Redirect(u16),
     /// Metrics and health.
     Metrics(Arc<MetricsService>),
@@ -46,7 +46,7 @@ impl Protocol for HttpProtocol {
     }
 
     fn confine(&self) -> Result<(), underpass_net::Error> {
-        confine(&self.shared.sites.readable(), self.confine).map(drop)
+        confine(&self.shared.sites.reach(), self.confine).map(drop)
     }
 
     fn worker(&self) -> Worker {
@@ -57,7 +57,7 @@ impl Protocol for HttpProtocol {
         let https = match service {
             HttpService::Files => None,
             HttpService::Redirect(port) => Some(port),
-            // Boxed, so that connections of clients are not larger for it.
+            // Boxed, so that client connections are not enlarged by it.
             HttpService::Metrics(metrics) => return Box::pin(metrics.serve(connection)).await,
         };
         converse::serve_connection(worker, connection, https).await;

@@ -1,4 +1,4 @@
-//! Finds out who sends a request.
+//! Identifies requesters.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,16 +17,16 @@ use crate::request::head::RequestHead;
 use crate::request::query::Query;
 use crate::request::request_line::{HttpTarget, Method};
 
-/// Who sends a request.
+/// The identification of a requester.
 #[derive(Debug)]
 pub(crate) enum Identified {
-    /// All that can be known; nothing where everyone may read everything.
+    /// Complete; `None` if everyone may read everything.
     Known(Option<Permits>),
     /// A password has to be verified first.
     Unverified(Box<UnverifiedLogin>),
 }
 
-/// A login that has to be verified, and what is known apart from it.
+/// A login that has to be verified, and the rest of the identity.
 #[derive(Debug)]
 pub(crate) struct UnverifiedLogin {
     site: usize,
@@ -37,12 +37,12 @@ pub(crate) struct UnverifiedLogin {
     login: Login,
 }
 
-/// When to come back where too many logins wait.
+/// The delay before a retry when too many logins are waiting.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Who sends the request of an exchange, as far as that is known without waiting. With `https`
-    /// the request is redirected to that port, and shows its credentials there.
+    /// Identifies the requester of an exchange, as far as possible without waiting. With `https`,
+    /// the port that the request is redirected to, `Authorization` is ignored.
     pub(crate) fn identify(
         &self,
         (request, site): (&RequestHead<'_>, usize),
@@ -102,7 +102,7 @@ impl Worker {
         Identified::Known(Some(permits(access, asker, method)))
     }
 
-    /// Verifies a login. Dropping the future gives up.
+    /// Verifies a login. Dropping the future cancels it.
     pub(crate) async fn verify(&self, login: UnverifiedLogin) -> Option<Permits> {
         let UnverifiedLogin {
             site,
@@ -140,9 +140,9 @@ fn permits(access: &SiteAccess, asker: Asker, method: Method) -> Permits {
     }
 }
 
-/// The link that a request shows: in its query, else the widest that its cookies stand for. With
-/// it the signature that a cookie may stand for from now on. There is none for what everyone may
-/// read: shared caches may keep that with all its fields.
+/// Returns the link of a request, from its query or else the widest one of its cookies, and the
+/// signature to set a cookie for. No cookie is set for a path that everyone may read: shared caches
+/// may store that response with all its fields.
 fn link(
     request: &RequestHead<'_>,
     access: &SiteAccess,
@@ -173,7 +173,7 @@ fn link(
     }
 }
 
-/// Whether a query may hold a signature: most hold none, and are not read twice.
+/// Whether a query may hold a signature: most do not, and are not parsed twice.
 fn has_signature(query: &[u8]) -> bool {
     query
         .windows(PARAMETER.len())

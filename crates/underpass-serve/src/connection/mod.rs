@@ -1,8 +1,10 @@
-//! A connection from its first request to its end, and what a worker keeps for all of them.
+//! A connection from its first request to its end, and the state that a worker shares among all.
 
 pub(crate) mod converse;
 pub(crate) mod exchange;
+mod exchanges;
 pub(crate) mod http;
 pub(crate) mod identify;
 pub(crate) mod request_body;
+mod upload;
 pub(crate) mod worker;

@@ -1,4 +1,4 @@
-//! What one worker keeps for all its connections, and how it answers a request.
+//! The state that a worker shares among its connections, and how it responds to a request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -39,7 +39,7 @@ use crate::site::resolve::{SiteView, find, folder, precompressed};
 use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::watcher::WorkerWatcher;
 
-/// What the workers of a generation share.
+/// The state that the workers of a generation share.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpShared {
     pub(crate) sites: Arc<ServedSites>,
@@ -47,10 +47,10 @@ pub(crate) struct HttpShared {
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) registry: Arc<MetricsRegistry>,
-    /// How much of exchanges is recorded.
+    /// The level of detail recorded about exchanges.
     pub(crate) observation: ObservationLevel,
     pub(crate) proxies: Proxies,
-    /// A field of all responses on encrypted connections, behind a line end.
+    /// A field for all responses on encrypted connections, preceded by a line break.
     pub(crate) hsts: Option<Arc<str>>,
     pub(crate) verifier: Arc<PasswordVerifier>,
 }
@@ -59,28 +59,28 @@ pub(crate) struct HttpShared {
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) shared: HttpShared,
-    /// One for each site, in their order.
+    /// The open files of each site, by its index.
     files: Vec<Rc<OpenFileCache>>,
-    /// The same.
+    /// The logins of each site, by its index.
     pub(crate) logins: Vec<RefCell<SiteLogins>>,
     watcher: Rc<WorkerWatcher>,
     clock: Clock,
     throttle: LogThrottle,
-    /// The buffer for the next head. One for the worker, so that idle connections have none.
+    /// The buffer for the next head. One per worker, so that idle connections have none.
     head_buffer: RefCell<Vec<u8>>,
     pub(crate) producers: BodyProducers,
     pub(crate) metrics: Arc<WorkerMetrics>,
     log: Option<LogWriter>,
-    /// What the next exchange is recorded in.
+    /// A record for the next exchange.
     pub(crate) spare_exchange: RefCell<Option<Box<ExchangeInProgress>>>,
 }
 
-/// What a request gets, as far as it is known.
+/// The response to a request, or the work it still needs.
 #[derive(Debug)]
 pub(crate) enum Answer<'w> {
-    /// Its head is in the outbox.
+    /// The head is in the outbox.
     Written(WrittenResponse),
-    /// Boxed: few do, and every connection that is being sent something has room for an answer.
+    /// Boxed: it is rare, and every connection in use reserves space for an answer.
     AwaitsHash(Box<HashJob<'w>>),
 }
 
@@ -92,28 +92,28 @@ pub(crate) struct HashJob<'w> {
     context: ResponseContext<'w>,
 }
 
-/// What an answer depends on beside the request.
+/// The terms of a response, in addition to the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerTerms<'p> {
     /// The index of the site that the request is for.
     pub(crate) site: usize,
-    /// What the sender may read; nothing where everyone may read everything.
+    /// The permits of the requester; `None` if everyone may read everything.
     pub(crate) permits: Option<&'p Permits>,
     pub(crate) persistence: Persistence,
     /// The port that requests are redirected to.
     pub(crate) https: Option<u16>,
-    /// How often it was tried to answer the request, from 1.
+    /// The number of the attempt to respond, from 1.
     pub(crate) attempt: u32,
 }
 
-/// The files of a site, at one moment, as far as they may be read.
+/// The readable files of a site at one moment.
 struct SiteLookup<'w, 'p> {
     site: &'w ServedSite,
     permits: Option<&'p Permits>,
     files: &'w Rc<OpenFileCache>,
     producers: &'w BodyProducers,
     now: SystemTime,
-    /// Whether a file or folder could not be opened for want of descriptors.
+    /// Whether a file or folder could not be opened because descriptors ran out.
     ran_out: Cell<bool>,
 }
 
@@ -145,14 +145,14 @@ impl Lookup for SiteLookup<'_, '_> {
     }
 
     fn find(&self, path: SitePath) -> Resolved {
-        // Before it is known whether somebody else has just read it.
+        // Checked first, so that the response does not depend on the cache.
         if let Err(refusal) = self.permit(&path) {
             return Resolved::Refused(refusal);
         }
         let open = |path| find(self.view(), path);
         let found = self.noting_shortage(self.files.find(path, self.now, open));
         match (&found, self.permits) {
-            // It may have been opened for somebody else.
+            // The cached file may have been opened for another requester.
             (Resolved::File(file), Some(permits)) => match permits.check(file.settled()) {
                 Ok(()) => found,
                 Err(refusal) => Resolved::Refused(refusal),
@@ -207,8 +207,7 @@ impl Worker {
         }
     }
 
-    /// Takes note of all changes of files up to now, for a request that the event loop did not
-    /// report.
+    /// Handles all file changes up to now, for a request that the event loop did not report.
     pub(crate) fn read_file_events(&self) {
         self.watcher.read_events();
     }
@@ -225,7 +224,7 @@ impl Worker {
         self.files.iter().for_each(|files| files.give_up());
     }
 
-    /// The index of the site that a request is for.
+    /// Returns the index of the site that a request is for.
     pub(crate) fn site_of(&self, authority: Option<&[u8]>) -> usize {
         let sites = &self.shared.sites;
         match sites.all.len() {
@@ -234,8 +233,8 @@ impl Worker {
         }
     }
 
-    /// Answers a request; `None` if there was no descriptor to open a file with, and it may be
-    /// answered once more.
+    /// Responds to a request; `None` if no descriptor was free to open a file, and the request may
+    /// be retried.
     pub(crate) fn answer(
         &self,
         request: RequestHead<'_>,
@@ -363,7 +362,7 @@ impl Worker {
         self.shared.digests.find(descriptor, algorithm).await
     }
 
-    /// Answers with a hash, or reports why there is none; a file is then sent without it.
+    /// Responds with a hash, or reports why it failed; a file is then sent without it.
     pub(crate) fn answer_hash(
         &self,
         job: HashJob<'_>,
@@ -397,7 +396,31 @@ impl Worker {
         self.write(response, &context, &lookup, outbox)
     }
 
-    /// Answers what is not a valid request; the connection is closed after it.
+    /// Answers a request with a status and a line of text.
+    pub(crate) fn answer_text(
+        &self,
+        text: TextResponse,
+        (site, request, persistence): (usize, &RequestHead<'_>, Persistence),
+        outbox: &mut Outbox,
+    ) -> WrittenResponse {
+        let now = SystemTime::now();
+        let lookup = self.lookup(site, None, now);
+        let cors = lookup.site.rules.cors.as_ref();
+        let context = ResponseContext {
+            allowed_origin: cors.and_then(|cors| cors.admit(request.fields.origin)),
+            ..self.context(site, request.method, request.version, persistence, now)
+        };
+        self.warn(&text);
+        write(
+            ReadyResponse::Text(text),
+            None,
+            &context,
+            self.head_buffer.take(),
+            outbox,
+        )
+    }
+
+    /// Responds to an invalid request; the connection is closed afterwards.
     pub(crate) fn refuse(
         &self,
         method: Method,
@@ -410,13 +433,18 @@ impl Worker {
         write(response, None, &context, Vec::new(), outbox)
     }
 
-    /// Counts and logs an exchange that has ended, and takes its buffers back.
+    /// Counts and logs a completed exchange, and takes its buffers back.
     pub(crate) fn record(&self, outbox: &mut Outbox, exchange: &mut Exchange, end: ExchangeEnd) {
         let (sent, beside) = (outbox.take_account(), outbox.take_send_stats());
         let duration = exchange.duration();
         let metrics = &self.metrics;
         metrics.exchange(exchange.method(), exchange.status(), end, duration);
-        for refusal in metrics.sent(&sent, &beside) {
+        let received = exchange.received_account();
+        let mut refusals = metrics.sent(&sent, &beside);
+        if received.bytes() > 0 {
+            refusals.extend(metrics.received(received));
+        }
+        for refusal in refusals {
             tracing::warn!("fell back: {refusal}");
         }
         metrics.other_bytes.add(exchange.bytes_before());
@@ -448,7 +476,7 @@ impl Worker {
         self.head_buffer.replace(outbox.spare());
     }
 
-    /// Waits until the log is written, and sums up.
+    /// Waits until the log is written, and returns a summary.
     pub(crate) fn finish(&self) -> ServeSummary {
         if let Some(log) = &self.log {
             log.finish();

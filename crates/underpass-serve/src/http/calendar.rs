@@ -1,5 +1,5 @@
-//! Dates as RFC 3339 writes them, in UTC, from what file systems count. Years beyond 9999 and
-//! before 0 are clamped to four digits.
+//! Formats timestamps of files as UTC dates (RFC 3339). Dates outside the years 0 to 9999 are
+//! clamped.
 
 use crate::http::validator::FileTime;
 
@@ -8,7 +8,7 @@ const DAY: i64 = 86_400;
 const FIRST: i64 = -62_167_219_200;
 const LAST: i64 = 253_402_300_799;
 
-/// RFC 3339 in UTC, with nanoseconds where there are any.
+/// Formats a time as RFC 3339 in UTC, with nanoseconds if they are not zero.
 pub(crate) fn rfc3339(time: FileTime) -> String {
     let (date, [hour, minute, second]) = date_and_time(time);
     match time.nanoseconds.min(999_999_999) {
@@ -17,18 +17,18 @@ pub(crate) fn rfc3339(time: FileTime) -> String {
     }
 }
 
-/// For people: `2026-11-21 17:18`.
+/// Formats a time for people: `2026-11-21 17:18`.
 pub(crate) fn minutes(time: FileTime) -> String {
     let (date, [hour, minute, _]) = date_and_time(time);
     format!("{date} {hour:02}:{minute:02}")
 }
 
-/// Date, and hour, minute and second. Years are counted from March, so that the leap day is a
-/// year's last one, and in eras of 400 years, after which the calendar repeats.
+/// Returns the date, and hour, minute and second. Years are counted from March, so that the leap
+/// day is the last day of a year, and in eras of 400 years, after which the calendar repeats.
 fn date_and_time(time: FileTime) -> (String, [i64; 3]) {
     const ERA: i64 = 146_097;
     let seconds = time.seconds.clamp(FIRST, LAST);
-    // 0000-03-01 lies so many days before 1970-01-01.
+    // The number of days between 0000-03-01 and 1970-01-01.
     let days = seconds.div_euclid(DAY) + 719_468;
     let (era, day) = (days.div_euclid(ERA), days.rem_euclid(ERA));
     let leaps = day / 1_460 - day / 36_524 + day / 146_096;

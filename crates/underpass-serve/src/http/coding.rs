@@ -1,8 +1,8 @@
-//! Content codings, and which of them a client takes: RFC 9110, section 12.5.3.
+//! Content codings, and their negotiation: RFC 9110, section 12.5.3.
 
 use serde::Deserialize;
 
-/// A content coding: of files that lie beside the plain one, or of what is sent of it.
+/// A content coding of a stored copy of a file, or of a body compressed while it is sent.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Coding {
@@ -15,10 +15,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, the one that usually is smallest first.
+    /// All codings, the one that usually compresses best first.
     pub const ALL: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
 
-    /// As `Content-Encoding` has it.
+    /// Returns the name in `Content-Encoding`.
     pub fn name(self) -> &'static str {
         match self {
             Coding::Br => "br",
@@ -27,7 +27,7 @@ impl Coding {
         }
     }
 
-    /// What the name of its file ends with.
+    /// Returns the suffix of files in this coding.
     pub fn suffix(self) -> &'static str {
         match self {
             Coding::Br => ".br",
@@ -36,7 +36,7 @@ impl Coding {
         }
     }
 
-    /// Its index in [`Coding::ALL`].
+    /// Returns the index in [`Coding::ALL`].
     pub(crate) fn index(self) -> usize {
         self as usize
     }
@@ -50,21 +50,21 @@ impl Coding {
     }
 }
 
-/// A quality value in thousandths; 0 is a no.
+/// A quality value in thousandths; 0 means not acceptable.
 pub(crate) type Quality = u16;
 
-/// What an `Accept-Encoding` says.
+/// The parsed value of `Accept-Encoding`.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Acceptable {
     codings: [Option<Quality>; Coding::ALL.len()],
     identity: Option<Quality>,
-    /// `*`: whatever is not named.
+    /// `*`: all codings that are not named.
     others: Option<Quality>,
 }
 
 impl Acceptable {
-    /// Reads the field. Without it anything goes, and the plain file is what surely can be read.
-    /// Members that are malformed say nothing.
+    /// Parses the field. Without it, only the plain file is certain to be readable. Malformed
+    /// members are ignored.
     pub(crate) fn parse(field: Option<&[u8]>) -> Acceptable {
         let mut acceptable = Acceptable::default();
         for member in field.unwrap_or_default().split(|&byte| byte == b',') {
@@ -88,8 +88,8 @@ impl Acceptable {
         self.identity.or(self.others) != Some(0)
     }
 
-    /// Those of `preferred` that the client takes and likes no less than the plain file, what it
-    /// likes best first, in the order of `preferred` where it is indifferent.
+    /// Returns those of `preferred` that the client accepts and rates at least as high as the plain
+    /// file, best first, and in the order of `preferred` if rated equally.
     pub(crate) fn choices(&self, preferred: &[Coding]) -> impl Iterator<Item = Coding> {
         let plain = self.identity.unwrap_or(0);
         let mut choices = [None; Coding::ALL.len()];
@@ -102,7 +102,7 @@ impl Acceptable {
     }
 }
 
-/// `coding [ ";" "q=" qvalue ]`
+/// Parses `coding [ ";" "q=" qvalue ]`.
 fn parse_member(member: &[u8]) -> Option<(&[u8], Quality)> {
     let mut parts = member.split(|&byte| byte == b';');
     let name = parts.next()?.trim_ascii();
@@ -117,7 +117,7 @@ fn parse_member(member: &[u8]) -> Option<(&[u8], Quality)> {
     parts.next().is_none().then_some((name, quality))
 }
 
-/// `0`, `1`, with at most three digits behind a point.
+/// Parses `0` or `1` with at most three decimal places.
 pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
     let (whole, digits) = match value {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),
@@ -131,7 +131,7 @@ pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
     (quality <= 1000).then_some(quality)
 }
 
-/// Whether the name of a file ends like that of a compressed one.
+/// Whether a file name ends with the suffix of a coding.
 pub(crate) fn is_compressed(path: &[u8]) -> bool {
     let mut all = Coding::ALL.into_iter();
     all.any(|coding| path.ends_with(coding.suffix().as_bytes()))

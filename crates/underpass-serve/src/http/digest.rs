@@ -10,7 +10,7 @@ pub(crate) enum HashAlgorithm {
     Blake3,
 }
 
-/// Reads 64 hexadecimal digits.
+/// Parses 64 hexadecimal digits.
 pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 2 * bytes.len() || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -27,11 +27,11 @@ pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
 pub(crate) struct FileDigest(pub(crate) [u8; 32]);
 
 impl FileDigest {
-    /// Stands for any hash where only its length matters.
+    /// A placeholder where only the length matters.
     pub(crate) const UNKNOWN: FileDigest = FileDigest([0; 32]);
 
-    /// A line as `sha256sum` and `b3sum` write it: a name with a backslash or a line end is escaped
-    /// and the line begins with a backslash.
+    /// Formats a line like `sha256sum` and `b3sum`: a name with a backslash or a line end is
+    /// escaped and the line starts with a backslash.
     pub(crate) fn line(&self, name: &[u8]) -> Vec<u8> {
         let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut line = Vec::with_capacity(68 + name.len());

@@ -1,5 +1,4 @@
-//! Writes the fields of responses: their names, and values that are numbers, dates and names of
-//! files.
+//! Writes response fields: names, numbers, dates and file names.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use httpdate::HttpDate;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// Appends a field, which begins with the line end of what stands before it.
+/// Appends a field, which starts with the line break that ends the previous line.
 pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
     for part in [b"\r\n", name.as_bytes(), b": ", value.as_ref()] {
         head.extend_from_slice(part);
@@ -22,14 +21,14 @@ pub(crate) fn push_decimal(out: &mut Vec<u8>, number: u64) {
 /// The length of a date in HTTP's preferred form.
 pub(crate) const DATE_BYTES: usize = 29;
 
-/// Remembers the last date it wrote.
+/// Formats dates, caching the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     written: Cell<(u64, [u8; DATE_BYTES])>,
 }
 
 impl Clock {
-    /// `now` as a date. A clock before 1970 shows 1970.
+    /// Returns `now` as a date. A time before 1970 is shown as 1970.
     pub(crate) fn date(&self, now: SystemTime) -> [u8; DATE_BYTES] {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (second, date) = self.written.get();
@@ -42,7 +41,7 @@ impl Clock {
     }
 }
 
-/// Writes a date out.
+/// Formats a date.
 pub(crate) fn date_bytes(date: HttpDate) -> [u8; DATE_BYTES] {
     let mut bytes = [b' '; DATE_BYTES];
     let written = date.to_string();
@@ -50,7 +49,7 @@ pub(crate) fn date_bytes(date: HttpDate) -> [u8; DATE_BYTES] {
     bytes
 }
 
-/// What a name in the extended form of RFC 8187 may have as it is: `attr-char`.
+/// The characters to encode in the extended form of RFC 8187: all but `attr-char`.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -65,10 +64,10 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// Appends `Content-Disposition` (RFC 6266) for a file of this name that is to be saved. What
-/// cannot stand between quotes, or what browsers read in two ways, is a line below in the plain
-/// form, and stands in the extended one, which every browser prefers. A name that is not UTF-8 has
-/// its odd bytes replaced.
+/// Appends `Content-Disposition` (RFC 6266) for a download with this file name. Characters that
+/// cannot be quoted, or that browsers interpret in two ways, are replaced by underscores in the
+/// plain form; the extended form, which every browser prefers, has them all. In a name that is not
+/// UTF-8, the invalid bytes are replaced.
 pub(crate) fn push_attachment(head: &mut Vec<u8>, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
     head.extend_from_slice(b"\r\nContent-Disposition: attachment; filename=\"");

@@ -1,4 +1,4 @@
-//! What HTTP's documents define, apart from requests and answers: statuses, fields, tags, codings.
+//! The parts of HTTP that requests and responses share: statuses, fields, entity-tags, codings.
 
 pub(crate) mod calendar;
 pub(crate) mod coding;

@@ -1,8 +1,8 @@
-//! The status codes this server uses, and the refusal of a request that deserves no better.
+//! The status codes this server uses, and errors with a status and a reason.
 
 use std::fmt;
 
-/// Declares the statuses once: code and reason phrase.
+/// Declares each status once: code and reason phrase.
 macro_rules! statuses {
     ($($name:ident = $code:literal $phrase:literal,)*) => {
         /// A status of RFC 9110, section 15.
@@ -12,12 +12,12 @@ macro_rules! statuses {
         }
 
         impl Status {
-            /// The three digits.
+            /// Returns the three-digit code.
             pub(crate) fn code(self) -> u16 {
                 self as u16
             }
 
-            /// The code and the reason phrase, as they stand in a status line.
+            /// Returns the code and reason phrase for the status line.
             pub(crate) fn line(self) -> &'static str {
                 match self {
                     $(Status::$name => concat!($code, " ", $phrase),)*
@@ -29,6 +29,7 @@ macro_rules! statuses {
 
 statuses! {
     Ok = 200 "OK",
+    Created = 201 "Created",
     NoContent = 204 "No Content",
     PartialContent = 206 "Partial Content",
     MovedPermanently = 301 "Moved Permanently",
@@ -43,25 +44,32 @@ statuses! {
     MethodNotAllowed = 405 "Method Not Allowed",
     NotAcceptable = 406 "Not Acceptable",
     RequestTimeout = 408 "Request Timeout",
+    Conflict = 409 "Conflict",
+    Gone = 410 "Gone",
+    LengthRequired = 411 "Length Required",
     PreconditionFailed = 412 "Precondition Failed",
+    ContentTooLarge = 413 "Content Too Large",
     UriTooLong = 414 "URI Too Long",
+    UnsupportedMediaType = 415 "Unsupported Media Type",
     RangeNotSatisfiable = 416 "Range Not Satisfiable",
     ExpectationFailed = 417 "Expectation Failed",
     MisdirectedRequest = 421 "Misdirected Request",
+    Locked = 423 "Locked",
     TooManyRequests = 429 "Too Many Requests",
     HeadTooLarge = 431 "Request Header Fields Too Large",
     InternalServerError = 500 "Internal Server Error",
     NotImplemented = 501 "Not Implemented",
     ServiceUnavailable = 503 "Service Unavailable",
     VersionNotSupported = 505 "HTTP Version Not Supported",
+    InsufficientStorage = 507 "Insufficient Storage",
 }
 
-/// A status and the reason for it. After an invalid request the connection is closed, because it is
-/// uncertain where the next request begins.
+/// A status and the reason for it. The connection is closed after an invalid request, because the
+/// start of the next request is uncertain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct HttpError {
     pub(crate) status: Status,
-    /// The reason, as it stands in the response.
+    /// The reason in the response body.
     pub(crate) why: &'static str,
 }
 
@@ -70,13 +78,13 @@ impl HttpError {
         HttpError { status, why }
     }
 
-    /// 400 and the reason.
+    /// Creates a 400 with a reason.
     pub(crate) const fn bad(why: &'static str) -> HttpError {
         HttpError::new(Status::BadRequest, why)
     }
 }
 
-/// The bound of bodies that are produced or hashed at once is reached.
+/// The limit of concurrently produced or hashed bodies is reached.
 pub(crate) const BUSY: HttpError = HttpError::new(
     Status::ServiceUnavailable,
     "too many responses of this kind are in progress; try again later",

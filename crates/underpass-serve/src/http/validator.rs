@@ -1,11 +1,11 @@
 //! Validators of one state of a file: a strong entity-tag and, once it is safe, a date. A body that
-//! is compressed while it is sent has a weak tag: another version of a compressor makes other
-//! bytes.
+//! is compressed while it is sent has a weak tag: its bytes depend on the version of the
+//! compressor.
 //!
-//! The tag is made of the modification time with its nanoseconds, the size and the inode: a file
-//! replaced by rename has another inode, one changed in place another time. HTTP's dates count
-//! whole seconds, so a file that changed within the last seconds gets none: it could change once
-//! more without the date showing it.
+//! The tag consists of the modification time with its nanoseconds, the size and the inode: a file
+//! replaced by rename has another inode, one changed in place another time. HTTP dates count whole
+//! seconds, so a file that changed within the last seconds has no date: another change could leave
+//! it the same.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,16 +17,15 @@ use crate::http::coding::Coding;
 use crate::http::fields::{DATE_BYTES, date_bytes};
 use crate::limits::DATE_SETTLES_AFTER;
 
-/// What entity-tags are computed from.
+/// The file attributes that entity-tags are computed from.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum EtagRecipe {
-    /// Modification time, size and inode: nothing that changed is missed.
+    /// Modification time, size and inode: detects every change.
     #[default]
     MtimeSizeInode,
-    /// Modification time and size: copies of a file on several hosts have the same, if they were
-    /// copied with their times. A file that is replaced by one of equal size and time is taken for
-    /// the old one.
+    /// Modification time and size: equal for copies on several hosts, if their times were copied
+    /// too. A file replaced by one of equal size and time is taken for the old one.
     MtimeSize,
 }
 
@@ -37,7 +36,7 @@ pub(crate) struct Validators {
     pub(crate) modified: Option<LastModified>,
 }
 
-/// An entity-tag as it stands in a field: `W/` where it is weak, and quotes.
+/// An entity-tag in field syntax: `W/` if weak, and quotes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct EntityTag(Box<str>);
 
@@ -48,31 +47,31 @@ pub(crate) enum TagStrength {
     Weak,
 }
 
-/// A date as HTTP counts: whole seconds since 1970. Never in the future.
+/// A date in HTTP's resolution: whole seconds since 1970. Never in the future.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct LastModified(u64);
 
-/// When a file was modified, as the file system counts.
+/// A timestamp in the file system's resolution.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct FileTime {
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: u32,
 }
 
-/// Which file it is, and what shows that it changed.
+/// The identity of a file and the attributes that reveal a change.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct FileStamp {
     /// Device and inode.
     pub(crate) identity: (u64, u64),
     pub(crate) size: u64,
-    /// When the content was modified.
+    /// The modification time of the content.
     pub(crate) modified: FileTime,
     /// The change time, which cannot be set.
     pub(crate) changed: FileTime,
 }
 
 impl FileTime {
-    /// When the content was modified.
+    /// Returns the modification time of the content.
     pub(crate) fn of(stat: &Stat) -> FileTime {
         FileTime {
             seconds: stat.st_mtime,
@@ -96,8 +95,8 @@ impl FileStamp {
 }
 
 impl Validators {
-    /// The validators, at the time `now`, of a file in this state.
-    /// Hosts that share none of their inodes leave them out.
+    /// Returns the validators of a file in this state at the time `now`. `inode` is `None` if hosts
+    /// with different inodes serve the same files.
     pub(crate) fn new(
         changed: FileTime,
         size: u64,
@@ -111,7 +110,7 @@ impl Validators {
         }
     }
 
-    /// The validators of the same state, compressed while it is sent.
+    /// Returns the validators of the same state, compressed while it is sent.
     pub(crate) fn compressed(&self, coding: Coding) -> Validators {
         Validators {
             tag: self.tag.compressed(coding),
@@ -119,7 +118,7 @@ impl Validators {
         }
     }
 
-    /// Appends them to a head.
+    /// Appends the validators to a head.
     pub(crate) fn push_to(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(b"\r\nETag: ");
         head.extend_from_slice(self.tag.as_bytes());
@@ -144,8 +143,8 @@ impl EntityTag {
         )
     }
 
-    /// The weak tag of the file whose tag this is, compressed while it is sent. No copy that lies
-    /// beside a file has a plus in its tag.
+    /// Returns the weak tag of this file compressed while it is sent. The tag of a stored copy
+    /// never contains a plus.
     fn compressed(&self, coding: Coding) -> EntityTag {
         let unquoted = self.0.strip_suffix('"').unwrap_or(&self.0);
         EntityTag(format!("W/{unquoted}+{}\"", coding.name()).into())
@@ -158,28 +157,28 @@ impl EntityTag {
         }
     }
 
-    /// What is between the quotes, and they.
+    /// Returns the quoted part, including the quotes.
     pub(crate) fn opaque(&self) -> &[u8] {
         let bytes = self.as_bytes();
         bytes.strip_prefix(b"W/").unwrap_or(bytes)
     }
 
-    /// As it stands in a field, quotes included.
+    /// Returns the field syntax, including the quotes.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 }
 
 impl LastModified {
-    /// The date, if no later change can have the same.
+    /// Returns the date if no later change can have the same one.
     fn settled(changed: FileTime, now: SystemTime) -> Option<LastModified> {
         let since = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
         let age = now.duration_since(UNIX_EPOCH.checked_add(since)?).ok()?;
         (age >= DATE_SETTLES_AFTER).then_some(LastModified(since.as_secs()))
     }
 
-    /// Reads a date of any of HTTP's three forms. The day of the week is ignored, as by other
-    /// servers.
+    /// Parses a date in any of HTTP's three forms. Like in other servers, the day of the week is
+    /// ignored.
     pub(crate) fn parse(value: &[u8]) -> Option<LastModified> {
         const DAYS: &str = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday";
         let text = std::str::from_utf8(value).ok()?;
@@ -196,7 +195,7 @@ impl LastModified {
         Some(LastModified(since.as_secs()))
     }
 
-    /// In HTTP's preferred form.
+    /// Formats the date in HTTP's preferred form.
     pub(crate) fn date_bytes(self) -> [u8; DATE_BYTES] {
         date_bytes(HttpDate::from(UNIX_EPOCH + Duration::from_secs(self.0)))
     }

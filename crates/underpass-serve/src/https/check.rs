@@ -1,4 +1,4 @@
-//! What is wrong with certificates and keys, or will be, before a client finds it.
+//! Finds problems of certificates and keys before clients do.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -12,18 +12,18 @@ use crate::http::calendar::minutes;
 use crate::http::validator::FileTime;
 use crate::options::ServerOptions;
 
-/// How long before it expires a certificate is reported: certbot renews 30 days before.
+/// The time before expiry from which a warning is logged; certbot renews 30 days before.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
 
-/// How much of what is found must be mended.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum FindingLevel {
-    /// Clients refuse the certificate.
+    /// Clients reject the certificate.
     Mistake,
     Warning,
 }
 
-/// What clients refuse of these certificates.
+/// Returns the reasons for which clients reject these certificates.
 pub(crate) fn mistakes(certificates: &[CertificateFacts]) -> Vec<Error> {
     let mistakes = at_level(certificates, FindingLevel::Mistake);
     let error = |(facts, what): (&CertificateFacts, _)| Error::File {
@@ -45,7 +45,7 @@ fn at_level(
     all.filter_map(move |(facts, level, what)| (level == wanted).then_some((facts, what)))
 }
 
-/// Files that the user that root is about to become may not read: what fails later.
+/// Returns an error for each file that the later user may not read: reloads would fail.
 pub(crate) fn unreadable(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<Error> {
     let hint = "a renewed certificate is not noticed; have a deploy hook copy certificate and key \
                 to a folder that this user may read, the key with mode 0640 and that group \
@@ -55,7 +55,7 @@ pub(crate) fn unreadable(options: &ServerOptions, certificates: &[CertificateFac
     secret_files::unreadable(options, files.chain(&options.tls.client_ca), hint)
 }
 
-/// What a server with these certificates should warn of; with [`mistakes`].
+/// Returns the warnings of a server with these certificates, and its [`mistakes`].
 pub(crate) fn warnings(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
     let mistakes = mistakes(certificates);
     let unreadable = unreadable(options, certificates);
@@ -65,14 +65,14 @@ pub(crate) fn warnings(options: &ServerOptions, certificates: &[CertificateFacts
     warnings
 }
 
-/// What certificates that have just been read show by themselves.
+/// Returns the problems of certificates that have just been reread.
 pub(crate) fn of_renewed(certificates: &[CertificateFacts]) -> Vec<String> {
     let mistakes = mistakes(certificates);
     let mistakes = mistakes.iter().map(Error::to_string);
     mistakes.chain(soon_refused(certificates)).collect()
 }
 
-/// What works, and may not be what is meant.
+/// Returns warnings about settings that work but may not be intended.
 pub(crate) fn cautions(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
     let mut warnings = soon_refused(certificates);
     if options.tls.hsts.is_some() && certificates.is_empty() {
@@ -96,7 +96,7 @@ fn soon_refused(certificates: &[CertificateFacts]) -> Vec<String> {
     warnings.map(shown).collect()
 }
 
-/// What is wrong with a certificate at this time.
+/// Returns the problems of a certificate at the time `now`.
 fn found(facts: &CertificateFacts, now: SystemTime) -> Vec<(FindingLevel, String)> {
     let (begin, end) = (date(facts.not_before), date(facts.not_after));
     let mut found = Vec::new();
@@ -146,7 +146,7 @@ fn found(facts: &CertificateFacts, now: SystemTime) -> Vec<(FindingLevel, String
     found
 }
 
-/// In UTC.
+/// Formats a time in UTC.
 fn date(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(i64::MAX);
@@ -157,7 +157,7 @@ fn date(time: SystemTime) -> String {
     format!("{} UTC", minutes(time))
 }
 
-/// Names of sites that no certificate is for.
+/// Warns of site names that no certificate covers.
 fn uncovered(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
     let covers = |name: &str| {
         let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
@@ -181,7 +181,7 @@ fn uncovered(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<
         .collect()
 }
 
-/// Names of certificates that no site has. A first site without names is meant for all others.
+/// Warns of certificate names without a site. A first site without names serves all other names.
 fn unplaced(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<String> {
     let first = options.sites.first();
     let Some(first) = first.filter(|site| !site.names.is_empty() && !options.tls.self_signed)
@@ -210,7 +210,7 @@ fn unplaced(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<S
         .collect()
 }
 
-/// Whether there are host names that both are for, each a name or a wildcard.
+/// Whether some host name matches both, each a name or a wildcard.
 fn are_for_the_same(site: &str, certificate: &str) -> bool {
     let below = |name: &str, ending: &str| {
         let before = name.strip_suffix(ending);
@@ -221,7 +221,7 @@ fn are_for_the_same(site: &str, certificate: &str) -> bool {
         || (certificate.strip_prefix("*.")).is_some_and(|ending| below(site, ending))
 }
 
-/// A key in a served folder: whoever guesses its name could read it.
+/// Returns an error for a key in a served folder: anyone who guesses its name could read it.
 pub(crate) fn served_key(options: &ServerOptions) -> Option<Error> {
     let keys = options.tls.files().into_iter().map(|files| files.key);
     served(options, "the private key", keys)

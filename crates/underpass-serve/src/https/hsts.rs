@@ -1,17 +1,17 @@
-//! Strict-Transport-Security (RFC 6797): browsers come back by HTTPS alone.
+//! Strict-Transport-Security (RFC 6797): browsers return over HTTPS only.
 
 use std::time::Duration;
 
 const INCLUDE_SUBDOMAINS: &str = "includeSubDomains";
 const PRELOAD: &str = "preload";
 
-/// What the lists of browsers ask for: a year.
+/// The minimum that browsers' preload lists require: a year.
 const PRELOAD_MIN: Duration = Duration::from_secs(365 * 86_400);
 
-/// The field for a time and directives, `1y; includeSubDomains; preload`, behind a line end.
+/// Formats the field for a value like `1y; includeSubDomains; preload`, preceded by a line break.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of the mistake.
 pub(crate) fn field(text: &str) -> Result<String, String> {
     let mut parts = text.split(';').map(str::trim);
     let time = parts.next().unwrap_or_default();

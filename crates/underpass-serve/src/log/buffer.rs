@@ -1,4 +1,4 @@
-//! Where lines wait for the log thread: a buffer for each worker, and the wake-up.
+//! The queue to the log thread: a buffer for each worker, and the wake-up.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,25 +15,25 @@ use crate::connection::exchange::EndedExchange;
 use crate::limits::LOG_QUEUE_BYTES_MAX;
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
-/// The lines of one worker that wait to be written. Only the worker and the writer lock it, and the
-/// writer only to take the buffer away.
+/// The queued lines of one worker. Only the worker and the writer lock it, and the writer only to
+/// take the buffer away.
 type LogBuffer = Arc<Mutex<Vec<u8>>>;
 
-/// What became of lines.
+/// The numbers of lines, by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct LogCounters {
     pub(crate) written_lines: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
-    /// For which there was no room.
+    /// Lines dropped because the buffer was full.
     pub(crate) dropped_lines: AtomicU64,
-    /// That could not be written.
+    /// Lines that could not be written.
     pub(crate) failed_lines: AtomicU64,
-    /// That are being written. Those that are cut off by a full disk count until they are whole.
+    /// Lines being written. A line truncated by a full disk counts until it is complete.
     pub(super) lines_in_writing: AtomicU64,
 }
 
-/// Workers that wait until their lines are written: those that the writer has not seen yet, and
-/// those that its present round is for.
+/// Workers that wait until their lines are written: those the writer has not seen yet, and those
+/// that its current round is for.
 #[derive(Debug, Default)]
 struct LogFlushes {
     asked: Vec<Sender<Infallible>>,
@@ -45,19 +45,19 @@ struct LogFlushes {
 pub(crate) struct LogBuffers {
     all: Mutex<Vec<LogBuffer>>,
     writer: OnceLock<Thread>,
-    /// Lines wait, or something else is asked for.
+    /// Set when lines are queued or something else is requested.
     woken: AtomicBool,
-    /// No more lines are written.
+    /// Set when no more lines are queued.
     closed: AtomicBool,
-    /// Nobody waits for what is not written.
+    /// Set when nothing waits for unwritten lines any longer.
     abandoned: AtomicBool,
-    /// Those who wait until everything is written: they are told by the end of their channel.
+    /// Workers that wait until everything is written; closing their channel wakes them.
     flushes: Mutex<LogFlushes>,
     pub(crate) counters: LogCounters,
     dropping: Mutex<LogThrottle>,
-    /// That lines are dropped has been reported, and not how many.
+    /// Whether it has been reported that lines are dropped, but not yet how many.
     pub(super) dropping_reported: AtomicBool,
-    /// Lines that were dropped or failed, as far as they have been reported.
+    /// The number of dropped or failed lines that have been reported.
     reported_lines: AtomicU64,
 }
 
@@ -68,19 +68,19 @@ impl LogBuffers {
             .map_or_else(|_| Vec::new(), |all| all.clone())
     }
 
-    /// Bytes that are not written yet.
+    /// Returns the number of bytes that are not written yet.
     pub(crate) fn queued(&self) -> u64 {
         let waiting = |buffer: &LogBuffer| buffer.lock().map_or(0, |lines| lines.len() as u64);
         self.all().iter().map(waiting).sum()
     }
 
-    /// The calling thread is the writer.
+    /// Registers the calling thread as the writer.
     pub(super) fn set_thread(&self) {
-        // A second one would be a bug; it would never be woken.
+        // A second writer would be a bug; it would never be woken.
         let _ = self.writer.set(thread::current());
     }
 
-    /// Wakes the writer, where it has not been woken already.
+    /// Wakes the writer unless it has been woken already.
     fn wake_once(&self) {
         if self.woken.load(Ordering::Relaxed) || self.woken.swap(true, Ordering::AcqRel) {
             return;
@@ -116,7 +116,7 @@ impl LogBuffers {
         flushes.is_ok_and(|flushes| !flushes.asked.is_empty())
     }
 
-    /// Begins to write for those who wait. Returns whether there are any.
+    /// Starts a round for the waiting workers. Returns whether there are any.
     pub(super) fn begin_flushes(&self) -> bool {
         self.flushes.lock().is_ok_and(|mut flushes| {
             flushes.begun = std::mem::take(&mut flushes.asked);
@@ -124,14 +124,14 @@ impl LogBuffers {
         })
     }
 
-    /// Everything is written for them, or has failed.
+    /// Ends the round: the lines of these workers are written, or have failed.
     pub(super) fn end_flushes(&self) {
         if let Ok(mut flushes) = self.flushes.lock() {
             flushes.begun.clear();
         }
     }
 
-    /// Lines that were lost or are given up now, and were not reported: they are from now on.
+    /// Returns the number of lost and given-up lines not reported yet, and marks them as reported.
     pub(super) fn take_lost(&self, given_up: u64) -> u64 {
         let LogCounters {
             dropped_lines,
@@ -143,7 +143,7 @@ impl LogBuffers {
         lost.saturating_sub(self.reported_lines.swap(lost, Ordering::Relaxed))
     }
 
-    /// Has nobody wait any longer for what is not written.
+    /// Stops all waiting for lines that are not written.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
         if let Ok(mut flushes) = self.flushes.lock() {
@@ -151,7 +151,7 @@ impl LogBuffers {
         }
     }
 
-    /// Blocks until what waits is written, or has failed, or `timeout` has passed.
+    /// Blocks until the queued lines are written, or have failed, or `timeout` has passed.
     fn wait_until_flushed(&self, timeout: Duration) {
         let (waiting, flushed) = mpsc::channel();
         if let Ok(mut flushes) = self.flushes.lock() {
@@ -162,14 +162,14 @@ impl LogBuffers {
             true => Duration::ZERO,
             false => timeout,
         };
-        // Late or not, the worker ends.
+        // The worker ends, whether or not the writer was in time.
         let is_late = flushed.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
         if is_late || self.abandoned.load(Ordering::Acquire) {
             self.report_given_up();
         }
     }
 
-    /// Reports what is lost when the process ends now.
+    /// Reports the lines that are lost if the process ends now.
     fn report_given_up(&self) {
         let waiting = |buffer: &LogBuffer| buffer.lock().map_or(0, |lines| count_lines(&lines));
         let waiting: u64 = self.all().iter().map(waiting).sum();
@@ -181,7 +181,7 @@ impl LogBuffers {
     }
 }
 
-/// What one worker writes lines with.
+/// A worker's handle for writing log lines.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     buffers: Arc<LogBuffers>,
@@ -190,11 +190,11 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// A writer for one more worker.
+    /// Creates a writer for one more worker.
     pub(super) fn new(buffers: &Arc<LogBuffers>, options: &LogOptions) -> LogWriter {
         let buffer = LogBuffer::default();
         if let Ok(mut all) = buffers.all.lock() {
-            // Those of workers that have ended, when their lines are written.
+            // Removes the buffers of ended workers whose lines are written.
             let is_empty = |buffer: &LogBuffer| buffer.lock().is_ok_and(|lines| lines.is_empty());
             all.retain(|buffer| Arc::strong_count(buffer) > 1 || !is_empty(buffer));
             all.push(Arc::clone(&buffer));
@@ -206,7 +206,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes the line of an answer into the buffer. Where it is full the line is dropped.
+    /// Writes the line of a response into the buffer. If the buffer is full, the line is dropped.
     pub(crate) fn write(&self, ended: &EndedExchange<'_>) {
         let Ok(mut lines) = self.buffer.lock() else {
             return;
@@ -236,7 +236,7 @@ impl LogWriter {
         }
     }
 
-    /// Blocks until what this worker wrote is on its way to the disk, for a few seconds at most.
+    /// Blocks until this worker's lines have been passed to the kernel, for a few seconds at most.
     pub(crate) fn finish(&self) {
         self.buffers.wait_until_flushed(LOG_SETTLE_TIMEOUT);
     }

@@ -1,11 +1,11 @@
-//! The combined log format of NCSA: one line that every analyser reads.
+//! The combined log format of NCSA, which every analyser reads.
 //!
 //! ```text
 //! 127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET /f HTTP/1.1" 200 1024 "http://a/" "curl/8"
 //! ```
 //!
-//! What a client said stands between quotes. Quotes, backslashes and every byte that is not visible
-//! ASCII are escaped, so that no request can end its quotes, begin a line or talk to a terminal.
+//! Values from the client are quoted. Quotes, backslashes and every byte that is not visible ASCII
+//! are escaped, so that no request can end its quotes, start a line or control a terminal.
 
 use std::io::Write;
 use std::time::UNIX_EPOCH;
@@ -15,7 +15,7 @@ use httpdate::HttpDate;
 use crate::connection::exchange::{EndedExchange, RequestPart};
 use crate::http::fields::{date_bytes, push_decimal};
 
-/// Appends the line of an answer.
+/// Appends the line of a response.
 pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     // Writing into memory does not fail.
     let _ = match ended.exchange.client.nearest() {
@@ -46,7 +46,7 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     out.push(b'\n');
 }
 
-/// `06/Nov/1994:08:49:37 +0000`, out of the date that HTTP writes.
+/// Appends `06/Nov/1994:08:49:37 +0000`, converted from the HTTP date.
 fn push_time(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     let date = date_bytes(HttpDate::from(UNIX_EPOCH.max(ended.time())));
     out.extend_from_slice(&date[5..7]);
@@ -73,7 +73,7 @@ fn push_line(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     }
 }
 
-/// The same where a space would end it.
+/// Like `push_escaped`, but spaces are escaped too.
 fn push_word(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut words = bytes.split(|&byte| byte == b' ');
     push_escaped(out, words.next().unwrap_or_default());

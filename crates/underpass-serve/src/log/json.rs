@@ -1,8 +1,7 @@
-//! A line of the log as an object of JSON: everything that is known of an answer.
+//! A log line as a JSON object: everything that is known about a response.
 //!
-//! Fields always stand in the same order and are always there; what is not known is `null`. Fields
-//! may be added at the end of the object. Times of the clock are RFC 3339 in UTC, durations are
-//! microseconds.
+//! All fields are always present, in the same order; unknown values are `null`. Fields may be added
+//! at the end of the object. Clock times are RFC 3339 in UTC, durations are microseconds.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,7 +15,7 @@ use crate::http::fields::push_decimal;
 use crate::http::validator::FileTime;
 use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
 
-/// Appends the line of an answer.
+/// Appends the line of a response.
 pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_time(out, ended);
@@ -36,7 +35,8 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
         Some(promised) => push_number(out, "promised", promised),
         None => push_said(out, "promised", None),
     }
-    push_account(out, ended.account);
+    push_moved(out, "moved", ended.account);
+    push_refusals(out, ended.account);
     push_duration(out, "duration_us", Some(ended.duration.unwrap_or_default()));
     push_duration(out, "ready_us", Some(ended.ready()));
     push_duration(out, "cpu_us", ended.processor());
@@ -53,6 +53,8 @@ pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     push_tls(out, ended.exchange.tls.as_deref());
     let asker = ended.asker().map(ToString::to_string);
     push_said(out, "asker", asker.as_deref().map(str::as_bytes));
+    push_number(out, "received", ended.received().bytes());
+    push_moved(out, "received_by", ended.received());
     out.extend_from_slice(b"}\n");
 }
 
@@ -85,7 +87,7 @@ fn push_said(out: &mut Vec<u8>, name: &str, said: Option<&[u8]>) {
     }
 }
 
-/// Bytes beyond ASCII, which a target must not have, are percent-encoded: nothing is lost.
+/// Appends a target. Non-ASCII bytes, which it must not contain, are percent-encoded, not lost.
 fn push_target(out: &mut Vec<u8>, target: Option<&[u8]>) {
     match target {
         Some(target) if !target.is_ascii() => {
@@ -96,8 +98,8 @@ fn push_target(out: &mut Vec<u8>, target: Option<&[u8]>) {
     }
 }
 
-/// Text as a string of JSON. What is not UTF-8 becomes U+FFFD; control characters, those beyond
-/// ASCII too, are escaped.
+/// Appends a JSON string. Invalid UTF-8 becomes U+FFFD; control characters, non-ASCII ones
+/// included, are escaped.
 fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for chunk in bytes.utf8_chunks() {
@@ -121,8 +123,8 @@ fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// `"moved":{"sendfile":{"bytes":1,"calls":1}},"refusals":[{"mechanism":"…","cause":"EINVAL"}]`
-fn push_account(out: &mut Vec<u8>, account: &Account) {
-    push_name(out, "moved");
+fn push_moved(out: &mut Vec<u8>, name: &str, account: &Account) {
+    push_name(out, name);
     out.push(b'{');
     let mut comma = "";
     for mechanism in Mechanism::ALL {
@@ -137,6 +139,10 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
         }
     }
     out.push(b'}');
+}
+
+/// Appends `"refusals":[{"mechanism":"…","cause":"EINVAL"}]`.
+fn push_refusals(out: &mut Vec<u8>, account: &Account) {
     push_name(out, "refusals");
     out.push(b'[');
     let mut comma = "";
@@ -151,7 +157,7 @@ fn push_account(out: &mut Vec<u8>, account: &Account) {
     out.push(b']');
 }
 
-/// What was agreed on the connection: `"tls":{"version":"TLSv1.3",…}`.
+/// Appends the TLS parameters of the connection: `"tls":{"version":"TLSv1.3",…}`.
 fn push_tls(out: &mut Vec<u8>, tls: Option<&TlsInfo>) {
     let Some(tls) = tls else {
         return push_said(out, "tls", None);
@@ -166,7 +172,7 @@ fn push_tls(out: &mut Vec<u8>, tls: Option<&TlsInfo>) {
     out.push(b'}');
 }
 
-/// `1994-11-06T08:49:37.123456Z`.
+/// Appends a time such as `1994-11-06T08:49:37.123456Z`.
 fn push_time(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {
     let since = ended.time().duration_since(UNIX_EPOCH).unwrap_or_default();
     let second = rfc3339(FileTime {

@@ -31,7 +31,7 @@ use crate::error::Error;
 use buffer::LogBuffers;
 use thread::{LogFile, LogOrigin};
 
-/// An open log. When the last clone is dropped, its thread writes what is queued and ends.
+/// An open log. When the last clone is dropped, its thread writes the queued lines and ends.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
     pub(crate) buffers: Arc<LogBuffers>,
@@ -42,9 +42,8 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the file, which `user` is going to write, and starts the writer; nothing where the
-    /// log is off. Where the file cannot be opened, the one that an earlier process has `handed`
-    /// over is written on.
+    /// Opens the file for writing as `user`, and starts the writer; `None` if the log is off. If
+    /// the file cannot be opened, continues with the one `handed` over by an earlier process.
     pub(crate) fn open(
         options: &LogOptions,
         user: Option<&User>,
@@ -74,7 +73,7 @@ impl AccessLog {
         }
     }
 
-    /// The open file under its path, for a successor; none where the log is standard output.
+    /// Returns the open file and its path, for a successor; `None` if the log is standard output.
     pub(crate) fn handed(&self) -> Option<HandedFile> {
         let Access::File(path) = &self.options.access else {
             return None;
@@ -89,7 +88,7 @@ impl AccessLog {
         self.options.format
     }
 
-    /// A writer for one more worker.
+    /// Creates a writer for one more worker.
     pub(crate) fn writer(&self) -> LogWriter {
         LogWriter::new(&self.buffers, &self.options)
     }

@@ -11,37 +11,37 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LogOptions {
-    /// Where lines go: `off`, `-` or `/dev/stdout` for standard output, or the path of a file,
+    /// The destination: `off`, `-` or `/dev/stdout` for standard output, or the path of a file,
     /// which is appended to.
     pub access: Access,
-    /// How a line looks.
+    /// The format of a line.
     pub format: LogFormat,
     /// Reopens the file, after a rotation.
     #[serde(skip)]
     pub reopen: LogReopen,
 }
 
-/// Where lines go.
+/// The destination of log lines.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(from = "PathBuf")]
 pub enum Access {
-    /// Nowhere.
+    /// None.
     #[default]
     Off,
     /// Standard output.
     Output,
-    /// A file, which is made if it is not there.
+    /// A file, created if it does not exist.
     File(PathBuf),
 }
 
-/// How a line looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
-    /// NCSA combined, which every analyser reads.
+    /// The combined log format of NCSA, which every analyser reads.
     #[default]
     Combined,
-    /// An object of JSON with everything that is known of the answer.
+    /// A JSON object with everything that is known about the response.
     Json,
 }
 
@@ -63,7 +63,7 @@ impl From<PathBuf> for Access {
     fn from(path: PathBuf) -> Access {
         match path.to_str() {
             Some("off") => Access::Off,
-            // Opened by name a file would be written to at two positions, and a socket not at all.
+            // Opened by name, a file would be written at two offsets; opening a socket would fail.
             Some("-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => Access::Output,
             _ => Access::File(path),
         }
@@ -71,7 +71,7 @@ impl From<PathBuf> for Access {
 }
 
 impl Access {
-    /// For messages.
+    /// Returns the name for messages.
     pub(super) fn name(&self) -> String {
         match self {
             Access::Off | Access::Output => "standard output".into(),
@@ -89,14 +89,14 @@ pub struct LogReopen {
 #[derive(Debug, Default)]
 struct ReopenState {
     times: u64,
-    /// The thread to wake.
+    /// The thread to wake on a request.
     writer: Option<Thread>,
 }
 
 impl LogReopen {
-    /// Requests that the file is reopened, and returns at once: lines go into the old file for a
-    /// moment; none is lost or cut. If the file cannot be opened, writing to the old one continues,
-    /// with a warning.
+    /// Requests that the file is reopened, and returns immediately: lines go into the old file for
+    /// a moment; none is lost or truncated. If the file cannot be opened, writing to the old one
+    /// continues, with a warning.
     pub fn ask(&self) {
         let Ok(mut state) = self.state.lock() else {
             return;
@@ -107,12 +107,12 @@ impl LogReopen {
         }
     }
 
-    /// The number of requests so far.
+    /// Returns the number of requests so far.
     pub(super) fn times(&self) -> u64 {
         self.state.lock().map_or(0, |state| state.times)
     }
 
-    /// Wakes the calling thread from now on.
+    /// Makes requests wake the calling thread from now on.
     pub(super) fn wake_me(&self) {
         if let Ok(mut state) = self.state.lock() {
             state.writer = Some(std::thread::current());

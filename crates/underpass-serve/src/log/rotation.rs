@@ -1,4 +1,4 @@
-//! Whether the log can be opened again after a rotation.
+//! Checks whether the log can be reopened after a rotation.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use underpass_net::User;
 
 use super::options::Access;
 
-/// Why the file cannot be opened again by `user`, or else this process, and what to do. None where
-/// it can be, as far as the permission bits tell, and for root.
+/// Returns why the file cannot be reopened by `user`, or else this process, and what to do. `None`
+/// if it can be, judging by the permission bits, and for root.
 pub(crate) fn rotation_obstacle(access: &Access, user: Option<&User>) -> Option<String> {
     let Access::File(path) = access else {
         return None;

@@ -1,4 +1,4 @@
-//! The thread that writes lines. It takes whole buffers, so a batch ends where a line does.
+//! The thread that writes lines. It takes whole buffers, so a batch ends at the end of a line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -20,17 +20,17 @@ use super::options::{Access, LogOptions, LogReopen};
 use crate::error::{Error, start_thread};
 use crate::limits::LOG_LINGER;
 
-/// The mode of a new log: addresses and names of files are confidential.
+/// The mode of a new log: addresses and file names are confidential.
 const MODE: u32 = 0o640;
 
-/// Whether the file of a log was there before.
+/// Whether the file of a log existed before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LogOrigin {
     Existing,
     Created,
 }
 
-/// The file that lines are written to, until it is opened anew. Clones are the same.
+/// The file that lines are written to, until it is reopened. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct LogFile(Arc<Mutex<Arc<File>>>);
 
@@ -51,7 +51,7 @@ impl LogFile {
 }
 
 impl Write for LogFile {
-    /// Holds no lock: a pipe may block.
+    /// Writes without holding a lock: a pipe may block.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.current().write(bytes)
     }
@@ -61,8 +61,8 @@ impl Write for LogFile {
     }
 }
 
-/// Opens what is written to: standard output or a file, which is created for `user` if it has to
-/// be, or else the same file as an earlier process has `handed` it over. Nothing where the log is
+/// Opens the destination: standard output or a file, which is created for `user` if missing; if
+/// that fails, returns the same file as `handed` over by an earlier process. `None` if the log is
 /// off.
 pub(super) fn open(
     access: &Access,
@@ -87,15 +87,15 @@ pub(super) fn open(
         path: access.name().into(),
         source,
     })?;
-    // Root's files cannot be opened again after a rotation by whoever this process becomes. One
-    // that was there before may be anything.
+    // The later user could not reopen a file of root after a rotation. The owner of an existing
+    // file is not changed, as it may be anything.
     if let (LogOrigin::Created, Some(user), true) = (opened.1, user, geteuid().is_root()) {
         let _warned_of = fchown(&opened.0, Some(Uid::from_raw(user.number()?)), None);
     }
     Ok(Some(opened))
 }
 
-/// Returns the file that an earlier process has handed over, if it was opened by this path.
+/// Returns the file handed over by an earlier process, if it was opened by this path.
 fn written_on(
     path: &Path,
     handed: Option<HandedFile>,
@@ -120,7 +120,7 @@ fn create(path: &Path) -> io::Result<File> {
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(MODE);
-    // A pipe without a reader is an error then, instead of a wait.
+    // With this flag, opening a pipe without a reader fails instead of waiting.
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     options
         .open(path)
@@ -132,7 +132,7 @@ fn append(path: &Path) -> io::Result<File> {
         })
 }
 
-/// Starts the writer. It ends when the buffers are closed and empty.
+/// Starts the writer. It ends once the buffers are closed and empty.
 pub(super) fn start(
     target: LogFile,
     buffers: Arc<LogBuffers>,
@@ -158,20 +158,20 @@ struct LogThread<T> {
     target: T,
     access: Access,
     buffers: Arc<LogBuffers>,
-    /// A buffer that is empty between two batches, and swapped for a full one.
+    /// A buffer that is empty between batches, and swapped for a full one.
     batch: Vec<u8>,
-    /// The rest of a line of which the disk took a part: it comes before the next one.
+    /// The rest of a partially written line, to be written before the next one.
     torn: Vec<u8>,
     fault: WriteFault,
-    /// Lines that had been dropped when they were last looked at.
+    /// The number of dropped lines at the last check.
     dropped: u64,
     throttle: LogThrottle,
     reopen: LogReopen,
     reopened: u64,
 }
 
-/// Whether the last batch failed. The first failure is reported, and its end; a disk that fails now
-/// and then is one failure.
+/// Whether the last batch failed. The first failure and its end are reported; an intermittently
+/// failing disk counts as one failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum WriteFault {
     None,
@@ -185,12 +185,12 @@ impl LogThread<LogFile> {
         self.reopen.wake_me();
         loop {
             self.wait();
-            // Asked before the last look: what is written until then is in the buffers.
+            // Checked before the buffers are read, so that they contain all lines written before.
             let closed = self.buffers.is_closed();
             let flushes = self.buffers.begin_flushes();
             self.reopen_if_asked();
             self.write_all();
-            // Those who wait are the last to do so: the process may end behind them.
+            // The process may end once these workers are released.
             if closed || flushes {
                 self.report_lost(count_lines(&self.torn));
             }
@@ -202,7 +202,7 @@ impl LogThread<LogFile> {
         }
     }
 
-    /// Opens a file anew. Where that fails the old one is written on.
+    /// Reopens the file if requested. If that fails, keeps writing to the old one.
     fn reopen_if_asked(&mut self) {
         let asked = self.reopen.times();
         if asked == self.reopened {
@@ -224,7 +224,7 @@ impl LogThread<LogFile> {
         }
     }
 
-    /// Parks until there is something to do, and then a moment longer.
+    /// Parks until there is work to do, and then a moment longer.
     fn wait(&self) {
         while !self.buffers.was_woken() {
             if self.reopen.times() != self.reopened {
@@ -257,7 +257,7 @@ impl LogThread<LogFile> {
         }
     }
 
-    /// Creates the file again if it was deleted: what is written to the old one is lost.
+    /// Recreates the file if it was deleted: lines written to the old one would be lost.
     fn replace_deleted(&mut self) -> io::Result<()> {
         let Access::File(path) = &self.access else {
             return Ok(());
@@ -325,7 +325,7 @@ impl<T: Write> LogThread<T> {
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
     }
 
-    /// The rest of a line that was torn has no place any more.
+    /// Gives up the rest of a partially written line, which does not belong in the new file.
     fn lose_torn(&mut self) {
         let counters = &self.buffers.counters;
         let lines = count_lines(&std::mem::take(&mut self.torn));
@@ -351,7 +351,7 @@ impl<T: Write> LogThread<T> {
         }
     }
 
-    /// Reports how many lines were dropped, once no more are.
+    /// Reports the number of dropped lines, once no more are dropped.
     fn report_dropped(&mut self) {
         let dropped = self.buffers.counters.dropped_lines.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.dropped, dropped) == dropped
@@ -364,7 +364,7 @@ impl<T: Write> LogThread<T> {
         }
     }
 
-    /// Reports lines that were lost, and those that are given up now.
+    /// Reports lines that were lost, and `given_up` ones.
     fn report_lost(&self, given_up: u64) {
         let (name, lost) = (self.access.name(), self.buffers.take_lost(given_up));
         if lost > 0 {
@@ -372,7 +372,7 @@ impl<T: Write> LogThread<T> {
         }
     }
 
-    /// How many bytes are written, and why not all.
+    /// Returns the number of bytes written, and the error if not all were.
     fn write_bytes(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         let mut written = 0;
         while written < bytes.len() {
@@ -380,7 +380,7 @@ impl<T: Write> LogThread<T> {
                 Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Another process with the same pipe or terminal has made it nonblocking.
+                // Another process with the same pipe or terminal has made it non-blocking.
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock && !self.buffers.is_closed() =>
                 {
@@ -399,7 +399,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many bytes in all, at most three at a time, and then nothing until there is room.
+    /// Accepts `room` bytes in all, at most three at a time.
     struct Disk {
         room: usize,
         content: Vec<u8>,
@@ -458,7 +458,7 @@ mod tests {
         write(&mut writer, b"fourth\n");
         assert_eq!(writer.target.content, b"first\nsecond\nfourth\n");
         assert_eq!((writer.fault, lost(&writer)), (WriteFault::None, 0));
-        // The same again is the same fault: it is counted, and reported at the end.
+        // The same failure again is counted, and reported at the end.
         writer.target.room = 2;
         write(&mut writer, b"fifth\n");
         assert_eq!((writer.fault, lost(&writer)), (WriteFault::Unreported, 0));

@@ -1,8 +1,8 @@
-//! All counts as text: the exposition format 0.0.4 of Prometheus.
+//! All metrics as text, in Prometheus' exposition format 0.0.4.
 //!
-//! Names begin with `underpass_`, but for those of the process, which every client library of
-//! Prometheus spells alike. Samples that never happened (a status nobody got, a refusal) are left
-//! out; all others stand from the first scrape on, at 0.
+//! Names start with `underpass_`, except for those of the process, which all Prometheus client
+//! libraries share. Samples of events that never happened (a status, a refusal) are omitted; all
+//! others are present from the first scrape, at 0.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::metrics::worker_metrics::{
     cause_name,
 };
 
-/// What the server counts.
+/// The sources of the server's metrics.
 pub(crate) struct ServerCounts {
     pub(crate) registry: Arc<MetricsRegistry>,
     pub(crate) https: Arc<HttpsState>,
@@ -118,6 +118,16 @@ fn bytes(page: &mut MetricsPage, totals: &WorkerMetrics) {
     for (name, help, counts) in [
         ("underpass_body_bytes_total", bytes, &totals.bytes),
         ("underpass_body_calls_total", calls, &totals.calls),
+        (
+            "underpass_received_bytes_total",
+            "Bytes of uploads that were written to files, by mechanism.",
+            &totals.received_bytes,
+        ),
+        (
+            "underpass_received_calls_total",
+            "System calls made to move bytes of uploads, by mechanism.",
+            &totals.received_calls,
+        ),
     ] {
         let mechanisms = Mechanism::ALL.into_iter().zip(counts);
         page.labelled(name, help, "mechanism", mechanisms);
@@ -176,7 +186,7 @@ fn tls(page: &mut MetricsPage, totals: &WorkerMetrics, https: &HttpsState) {
     page.labelled(name, help, "outcome", complete.chain(failed));
     let connections = "Encrypted connections, by who has encrypted something on them.";
     let bytes = "Bytes sent on encrypted connections, before encryption, by who encrypts them.";
-    // Every connection begins in user space.
+    // Every connection starts with encryption in user space.
     let all = totals.handshakes.iter().map(|count| count.value()).sum();
     let taken = https.offloads().into_iter();
     let taken = taken.filter(|(outcome, _)| *outcome == OffloadOutcome::Kernel);
@@ -213,7 +223,7 @@ fn tls(page: &mut MetricsPage, totals: &WorkerMetrics, https: &HttpsState) {
     page.labelled(name, help, "outcome", reloads);
 }
 
-/// When certificates expire. The name of a file may hold anything.
+/// Writes the expiry times of certificates. File names are escaped.
 fn expiry(page: &mut MetricsPage, certificates: &[CertificateFacts]) {
     let name = "underpass_tls_certificate_expiry_timestamp_seconds";
     if certificates.is_empty() {
@@ -228,7 +238,7 @@ fn expiry(page: &mut MetricsPage, certificates: &[CertificateFacts]) {
     }
 }
 
-/// Who seals what is sent, where kernel TLS is asked for.
+/// Writes the outcomes of kernel TLS, if it is enabled.
 fn offloading(page: &mut MetricsPage, offloads: &[(OffloadOutcome, u64)]) {
     let name = "underpass_tls_offloads_total";
     if offloads.is_empty() {

@@ -1,4 +1,4 @@
-//! What workers count.
+//! The metrics of workers.
 
 pub(crate) mod exposition;
 pub(crate) mod registry;

@@ -27,7 +27,7 @@ impl MetricsRegistry {
         }
     }
 
-    /// How much of exchanges the log and the readers of metrics need.
+    /// Returns the observation level that the log and the readers of metrics need.
     pub(crate) fn observation(&self, metrics: MetricsUse) -> ObservationLevel {
         match (self.log.as_ref().map(AccessLog::format), metrics) {
             (Some(LogFormat::Json), _) => ObservationLevel::ProcessorTime,
@@ -37,7 +37,7 @@ impl MetricsRegistry {
         }
     }
 
-    /// Metrics for one more worker, with these `sites`.
+    /// Creates metrics for one more worker, with these `sites`.
     pub(crate) fn register(&self, sites: impl Iterator<Item = Arc<str>>) -> Arc<WorkerMetrics> {
         let register = Arc::new(WorkerMetrics {
             sites: sites.map(SiteMetrics::new).collect(),
@@ -50,8 +50,8 @@ impl MetricsRegistry {
         register
     }
 
-    /// The sums of all workers up to now, and how many workers run. Each count is in it once, even
-    /// while a worker ends.
+    /// Returns the sums over all workers, and the number of running workers. Each count is included
+    /// once, even while a worker ends.
     pub(crate) fn totals(&self) -> (WorkerMetrics, usize) {
         let mut totals = WorkerMetrics::default();
         let Ok(mut metrics) = self.metrics.lock() else {
@@ -65,13 +65,13 @@ impl MetricsRegistry {
         (totals, metrics.working.len())
     }
 
-    /// The number of a connection, from 1 on.
+    /// Returns the number of the next connection, from 1.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// The metrics of running workers, and the sums of those that have ended.
+/// The metrics of running workers, and the sums of ended ones.
 #[derive(Debug, Default)]
 struct RegisteredMetrics {
     working: Vec<Arc<WorkerMetrics>>,
@@ -79,7 +79,7 @@ struct RegisteredMetrics {
 }
 
 impl RegisteredMetrics {
-    /// Adds up the metrics of workers that have ended, whose files are closed.
+    /// Adds up the metrics of ended workers, whose files are closed.
     fn fold(&mut self) {
         let ended = &mut self.ended;
         self.working
@@ -95,7 +95,7 @@ impl RegisteredMetrics {
     }
 }
 
-/// Whether anybody can ask for metrics.
+/// Whether metrics can be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum MetricsUse {
     Read,

@@ -1,7 +1,7 @@
-//! What one worker counts: numbers with one writer and any number of readers.
+//! The metrics of one worker: numbers with one writer and any number of readers.
 //!
 //! Counting is a load and a store without a lock, on memory that no other worker writes to. A
-//! scrape adds up the numbers of all workers, which need not be of one moment.
+//! scrape adds up the numbers of all workers, which need not be from the same moment.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::http::status::Status;
 use crate::limits::TALLIED_REFUSALS_MAX;
 use crate::request::request_line::Method;
 
-/// A number with one writer.
+/// A counter with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -30,7 +30,7 @@ impl fmt::Display for Counter {
 }
 
 impl Counter {
-    /// Counts `more`. Of two threads that do so at once one may be lost: it has one writer.
+    /// Adds `more`. Only one thread may call this: concurrent calls could lose counts.
     pub(crate) fn add(&self, more: u64) {
         self.set(self.value().wrapping_add(more));
     }
@@ -44,27 +44,27 @@ impl Counter {
     }
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ExchangeEnd {
-    /// All of the answer was handed to the kernel.
+    /// The whole response was passed to the kernel.
     Complete,
     /// The peer closed or reset the connection, or acknowledged nothing for too long.
     PeerGone,
-    /// The client reads nothing for too long.
+    /// The client read nothing for too long.
     Stalled,
-    /// The client reads slower than `rate-min`.
+    /// The client read slower than `rate-min`.
     TooSlow,
     /// The server was stopped.
     Stopped,
-    /// The file ended before what was promised of it.
+    /// The file ended before the announced length.
     Truncated,
-    /// The file could not be read, or the socket not be written, in another way.
+    /// The file could not be read, or the socket not be written, for another reason.
     Failed,
 }
 
 impl ExchangeEnd {
-    /// The words in logs and metrics, in the order of the variants.
+    /// The names in logs and metrics, in the order of the variants.
     pub(crate) const NAMES: [&str; 7] = [
         "complete",
         "peer_gone",
@@ -80,7 +80,7 @@ impl ExchangeEnd {
     }
 }
 
-/// What a client was too late with: its connection ends.
+/// The part of an exchange that a client sent too late, so that its connection ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SlowClient {
     /// The next request.
@@ -92,17 +92,17 @@ pub(crate) enum SlowClient {
 }
 
 impl SlowClient {
-    /// The options that say how late is too late, in the order of the variants.
+    /// The options with the time limits, in the order of the variants.
     pub(crate) const LIMITS: [&str; 3] = ["idle-timeout", "head-timeout", "body-timeout"];
 }
 
 /// Labels of methods.
 pub(crate) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "other"];
 
-/// Statuses have three digits, the first one from 1 to 5.
+/// The range of statuses: three digits, the first one from 1 to 5.
 pub(crate) const STATUSES: std::ops::Range<u16> = 100..600;
 
-/// The upper ends of the classes of durations: from a hot small file to a long download.
+/// The upper bounds of the duration buckets: from a hot small file to a long download.
 pub(crate) const DURATION_CLASSES: [Duration; 16] = [
     Duration::from_micros(50),
     Duration::from_micros(100),
@@ -133,21 +133,21 @@ impl Default for StatusCounters {
 }
 
 impl StatusCounters {
-    /// The counter of a status.
+    /// Returns the counter of a status.
     pub(crate) fn of(&self, status: Status) -> &Counter {
         self.by_number(usize::from(status.code() - STATUSES.start))
     }
 
-    /// The counter with this place in [`STATUSES`].
+    /// Returns the counter with this index in [`STATUSES`].
     pub(crate) fn by_number(&self, number: usize) -> &Counter {
         &self.0[number]
     }
 }
 
-/// How long exchanges took.
+/// The durations of exchanges.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// Of each class, not cumulated; the last one is for all that is longer.
+    /// Exchanges per bucket, not cumulative; the last one is for all that are longer.
     pub(crate) counts: [Counter; DURATION_CLASSES.len() + 1],
     pub(crate) nanoseconds: Counter,
 }
@@ -160,29 +160,29 @@ impl Histogram {
     }
 }
 
-/// What happened to the files that are kept open.
+/// The metrics of the cache of open files.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFileMetrics {
-    /// Files open at this moment.
+    /// Files open at present.
     pub(crate) kept: Counter,
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
-    /// Files that were closed: too old, deleted, replaced, or given up.
+    /// Files that were closed: too old, deleted, replaced, or evicted.
     pub(crate) closed: Counter,
 }
 
-/// Counts of one site.
+/// The metrics of one site.
 #[derive(Debug)]
 pub(crate) struct SiteMetrics {
     /// The name of the site, the same in all workers.
     pub(crate) label: Arc<str>,
-    /// Answers, by the first digit of their status.
+    /// Responses, by the first digit of their status.
     pub(crate) classes: [Counter; SiteMetrics::CLASSES.len()],
     pub(crate) sent_bytes: Counter,
 }
 
 impl SiteMetrics {
-    /// Labels of classes of statuses.
+    /// Labels of status classes.
     pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
     pub(crate) fn new(label: Arc<str>) -> SiteMetrics {
@@ -193,7 +193,7 @@ impl SiteMetrics {
         }
     }
 
-    /// Counts an answer, and all bytes that were sent for the request.
+    /// Counts a response, and all bytes sent for the request.
     pub(crate) fn exchange(&self, status: Option<Status>, sent_bytes: u64) {
         if let Some(status) = status {
             self.classes[usize::from(status.code() / 100 - 1)].add(1);
@@ -212,15 +212,15 @@ impl SiteMetrics {
 /// A refusal of a mechanism, and the number of responses with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedRefusal {
-    /// The first of its kind.
+    /// The first refusal of its kind.
     pub(crate) refusal: Refusal,
     pub(crate) answers: u64,
 }
 
-/// Whether a refusal could be counted.
+/// The result of counting a refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AddedRefusal {
-    /// It is the first of its kind.
+    /// The first of its kind.
     New,
     Known,
     /// The list is full.
@@ -228,7 +228,7 @@ pub(crate) enum AddedRefusal {
 }
 
 impl CountedRefusal {
-    /// Adds it to `list`, which has at most `kinds_max` kinds (mechanism and cause).
+    /// Adds the refusal to `list`, which has at most `kinds_max` kinds (mechanism and cause).
     pub(crate) fn add_to(self, list: &mut Vec<CountedRefusal>, kinds_max: usize) -> AddedRefusal {
         let kind = |counted: &CountedRefusal| (counted.refusal.mechanism, counted.refusal.cause);
         if let Some(known) = list.iter_mut().find(|known| kind(known) == kind(&self)) {
@@ -243,14 +243,14 @@ impl CountedRefusal {
     }
 }
 
-/// What a server has done.
+/// The summary of a server's work.
 #[derive(Clone, Debug, Default)]
 pub struct ServeSummary {
     /// Responses, error responses included.
     pub requests: u64,
-    /// What was sent of files, by mechanism.
+    /// Bytes sent from files, by mechanism.
     pub account: Account,
-    /// What was sent from memory: heads, listings, compressed bodies.
+    /// Bytes sent from memory: heads, listings, compressed bodies.
     pub memory_bytes: u64,
 }
 
@@ -260,7 +260,7 @@ impl fmt::Display for ServeSummary {
     }
 }
 
-/// Adds what another worker has done.
+/// Adds the work of another worker.
 impl AddAssign<&ServeSummary> for ServeSummary {
     fn add_assign(&mut self, other: &ServeSummary) {
         self.requests += other.requests;
@@ -269,52 +269,55 @@ impl AddAssign<&ServeSummary> for ServeSummary {
     }
 }
 
-/// All that a worker counts.
+/// The metrics of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMetrics {
-    /// Of each of [`METHODS`].
+    /// Exchanges for each of [`METHODS`].
     pub(crate) methods: [Counter; METHODS.len()],
-    /// Of each of [`STATUSES`].
+    /// Responses for each of [`STATUSES`].
     pub(crate) statuses: StatusCounters,
-    /// Of each of [`ExchangeEnd::NAMES`].
+    /// Exchanges for each of [`ExchangeEnd::NAMES`].
     pub(crate) ends: [Counter; ExchangeEnd::NAMES.len()],
-    /// Of each of [`Mechanism::ALL`].
+    /// Bytes and calls for each of [`Mechanism::ALL`].
     pub(crate) bytes: [Counter; Mechanism::ALL.len()],
     pub(crate) calls: [Counter; Mechanism::ALL.len()],
-    /// Bytes that were not content of files: heads, and bodies that explain a status.
+    /// The same of bodies that were received into files.
+    pub(crate) received_bytes: [Counter; Mechanism::ALL.len()],
+    pub(crate) received_calls: [Counter; Mechanism::ALL.len()],
+    /// Bytes not from files: heads, and bodies that explain a status.
     pub(crate) other_bytes: Counter,
     pub(crate) cold_reads: Counter,
     pub(crate) cold_nanoseconds: Counter,
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_ended: Counter,
-    /// Of each of [`Rejected::NAMES`].
+    /// Connections for each of [`Rejected::NAMES`].
     pub(crate) rejected: [Counter; Rejected::NAMES.len()],
-    /// TLS handshakes that were complete, of each of [`HandshakeKind::ALL`].
+    /// Completed TLS handshakes, for each of [`HandshakeKind::ALL`].
     pub(crate) handshakes: [Counter; HandshakeKind::ALL.len()],
-    /// Bytes before they were encrypted, of each of [`SealedBy::ALL`].
+    /// Bytes before encryption, for each of [`SealedBy::ALL`].
     pub(crate) sealed_bytes: [Counter; SealedBy::ALL.len()],
-    /// TLS handshakes that failed, of each of [`HandshakeError::NAMES`].
+    /// Failed TLS handshakes, for each of [`HandshakeError::NAMES`].
     pub(crate) handshakes_failed: [Counter; HandshakeError::NAMES.len()],
-    /// Passwords that were verified or not, of each of [`LoginOutcome::NAMES`].
+    /// Login attempts, for each of [`LoginOutcome::NAMES`].
     pub(crate) logins: [Counter; LoginOutcome::NAMES.len()],
-    /// Of each of [`SlowClient::LIMITS`].
+    /// Connections for each of [`SlowClient::LIMITS`].
     pub(crate) slow_clients: [Counter; SlowClient::LIMITS.len()],
-    /// How often there were as many connections as a worker may have.
+    /// Number of times the worker reached its connection limit.
     pub(crate) full: Counter,
-    /// Connections closed while they waited for a request, to make room for others.
+    /// Idle connections closed to make room for others.
     pub(crate) evicted: Counter,
     pub(crate) durations: Histogram,
     pub(crate) files: OpenFileMetrics,
-    /// Of each site, in their order; in sums, of all sites that there were.
+    /// The metrics of each site, in their order; in sums, of all sites that ever existed.
     pub(crate) sites: Vec<SiteMetrics>,
-    /// Locked only where something was refused.
+    /// Locked only when a mechanism was refused.
     pub(crate) refusals: Mutex<Vec<CountedRefusal>>,
-    /// Answers in which something was refused for which the list had no room.
+    /// Refusals of kinds that did not fit into the list.
     pub(crate) refusals_unlisted: Counter,
 }
 
 impl WorkerMetrics {
-    /// Counts an exchange, with its duration where that is observed.
+    /// Counts an exchange, with its duration if that is observed.
     pub(crate) fn exchange(
         &self,
         method: Method,
@@ -332,7 +335,7 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts what was sent of a response. Returns refusals that are the first of their kind.
+    /// Counts the bytes sent for a response. Returns refusals that are the first of their kind.
     pub(crate) fn sent(&self, account: &Account, beside: &SendStats) -> Vec<Refusal> {
         for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
             let tally = account.of(mechanism);
@@ -352,12 +355,26 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts a connection that ends since its client was too late.
+    /// Counts the bytes received into files for a request. Returns refusals as
+    /// [`sent`](Self::sent) does.
+    pub(crate) fn received(&self, account: &Account) -> Vec<Refusal> {
+        for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
+            let tally = account.of(mechanism);
+            self.received_bytes[number].add(tally.bytes);
+            self.received_calls[number].add(tally.calls);
+        }
+        match account.refusals.is_empty() {
+            true => Vec::new(),
+            false => self.refused(account),
+        }
+    }
+
+    /// Counts a connection that ends because its client was too late.
     pub(crate) fn late(&self, late: SlowClient) {
         self.slow_clients[late as usize].add(1);
     }
 
-    /// Returns the refusals that are the first of their kind.
+    /// Counts refusals, and returns those that are the first of their kind.
     fn refused(&self, account: &Account) -> Vec<Refusal> {
         let Ok(mut list) = self.refusals.lock() else {
             return Vec::new();
@@ -377,7 +394,7 @@ impl WorkerMetrics {
         new
     }
 
-    /// All responses, and what was sent of files.
+    /// Returns the number of responses, and the bytes sent.
     pub(crate) fn summary(&self) -> ServeSummary {
         let mut account = Account::default();
         for (number, mechanism) in Mechanism::ALL.into_iter().enumerate() {
@@ -395,8 +412,8 @@ impl WorkerMetrics {
         }
     }
 
-    /// Adds what a worker has counted. Every kind of refusal is kept, or a count could vanish:
-    /// there are only as many as mechanisms and errors.
+    /// Adds the metrics of another worker. Every kind of refusal is kept, or a count could vanish:
+    /// their number is bounded by that of mechanisms and errors.
     pub(crate) fn absorb(&mut self, other: &WorkerMetrics) {
         for (counter, other) in self.counters().zip(other.counters()) {
             counter.add(other.value());
@@ -416,14 +433,16 @@ impl WorkerMetrics {
         }
     }
 
-    /// All counters.
+    /// Returns all counters.
     fn counters(&self) -> impl Iterator<Item = &Counter> {
-        let lists: [&[Counter]; 12] = [
+        let lists: [&[Counter]; 14] = [
             &self.methods,
             &self.statuses.0,
             &self.ends,
             &self.bytes,
             &self.calls,
+            &self.received_bytes,
+            &self.received_calls,
             &self.rejected,
             &self.handshakes,
             &self.handshakes_failed,
@@ -451,7 +470,7 @@ impl WorkerMetrics {
     }
 }
 
-/// The word for a cause in logs and metrics.
+/// Returns the name of a cause in logs and metrics.
 pub(crate) fn cause_name(cause: Cause) -> Cow<'static, str> {
     match cause {
         Cause::Errno(errno) => underpass::errno::name(errno),

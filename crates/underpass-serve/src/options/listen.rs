@@ -1,4 +1,4 @@
-//! Where a server listens, and whether TLS is spoken there.
+//! The listen addresses of a server, and their schemes.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,21 +9,21 @@ use underpass_net::{BadListenAt, ListenAt};
 
 use crate::request::Scheme;
 
-/// A place to listen on.
+/// An address to listen on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HttpListen {
     /// The address.
     pub at: ListenAt,
-    /// What is spoken there; if it is not said, HTTPS where there is a certificate.
+    /// The scheme; if `None`, HTTPS if a certificate is configured.
     pub scheme: Option<Scheme>,
 }
 
 impl HttpListen {
-    /// Returns all places that `text` stands for: `http:` or `https:`, if that is to be chosen,
-    /// and what [`ListenAt::resolve`] reads.
+    /// Returns all addresses that `text` stands for: an optional `http:` or `https:` followed by an
+    /// address for [`ListenAt::resolve`].
     ///
     /// # Errors
-    /// As [`ListenAt::resolve`].
+    /// See [`ListenAt::resolve`].
     ///
     /// # Examples
     /// ```
@@ -66,7 +66,7 @@ impl fmt::Display for HttpListen {
     }
 }
 
-/// All places of a list of texts.
+/// Resolves a list of texts.
 pub(super) fn resolved<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<HttpListen>, D::Error> {
     let mut all = Vec::new();
     for text in Vec::<String>::deserialize(from)? {

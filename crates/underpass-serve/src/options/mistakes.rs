@@ -1,7 +1,7 @@
-//! All that is wrong with a configuration, not just the first of it.
+//! Finds all mistakes in a configuration, not just the first.
 //!
-//! A reader of TOML stops at the first value that makes no sense. So its lines are blanked out,
-//! which keeps the places of all others, and the rest is read again.
+//! A TOML parser stops at the first invalid value. Its lines are then blanked out, which keeps the
+//! positions of all others, and the rest is parsed again.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use toml::de::Error;
 
 use crate::options::{ServerOptions, SiteOptions};
 
-/// Nobody repairs more at a time.
+/// Nobody corrects more at a time.
 const MISTAKES_MAX: usize = 20;
 
-/// What is wrong, each with its place, from the first line on.
+/// Returns all mistakes with their positions, in the order of the text.
 pub(crate) fn mistakes(text: &str, first: Error) -> String {
     let mut told: Vec<(usize, String)> = Vec::new();
     let (mut text, mut next) = (text.to_owned(), Some(first));
@@ -30,7 +30,7 @@ pub(crate) fn mistakes(text: &str, first: Error) -> String {
         let Some(rest) = span.map(|span| without(&text, &span)) else {
             break;
         };
-        // What is no TOML without these lines is not looked into further.
+        // Stops if the rest without these lines is not valid TOML.
         if rest == text || toml::from_str::<toml::Table>(&rest).is_err() {
             break;
         }
@@ -42,7 +42,7 @@ pub(crate) fn mistakes(text: &str, first: Error) -> String {
     told.join("\n\n")
 }
 
-/// Returns what to do where an option of a site is set for the whole server.
+/// Returns advice if an option of a site is set for the whole server.
 fn site_hint(text: &str, place: usize, error: &Error) -> Option<String> {
     let before = &text[..place];
     let is_top_level = !before
@@ -56,7 +56,7 @@ fn site_hint(text: &str, place: usize, error: &Error) -> Option<String> {
         .then(|| "\nthis is an option of a site: write it below a line `[[site]]`".to_owned())
 }
 
-/// What stands for a byte that was blanked out: a blank that nobody writes there.
+/// Replaces blanked-out bytes: whitespace that is not used for whole lines otherwise.
 const BLANK: u8 = b'\t';
 
 /// Whether a table lacks a key because the key was blanked out.
@@ -67,7 +67,7 @@ fn is_ours(text: &str, span: &Range<usize>, error: &Error) -> bool {
     error.message().starts_with("missing field") && table[..end].lines().any(blanked)
 }
 
-/// The text with the lines of `span` blanked out; of a table whose name is wrong, all of its lines.
+/// Returns the text with the lines of `span`, or the whole table with a wrong name, blanked out.
 fn without(text: &str, span: &Range<usize>) -> String {
     let mut rest = Vec::with_capacity(text.len());
     let mut in_table = false;

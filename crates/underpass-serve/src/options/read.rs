@@ -1,4 +1,4 @@
-//! Reads a configuration: a file, and settings beside it.
+//! Reads a configuration file, and overrides.
 
 use std::path::Path;
 
@@ -10,13 +10,12 @@ use crate::options::mistakes::mistakes;
 use crate::options::settings::ConfigOverride;
 
 impl ServerOptions {
-    /// Reads the configuration in a file, if there is one, and `settings`, one after the other,
-    /// which beat what the file says. Relative roots are relative to the file's folder; those that
-    /// settings name, to the current folder.
+    /// Reads a configuration file, if any, and applies `settings` in order, which override it.
+    /// Relative roots are relative to the file's folder; those in settings, to the current folder.
     ///
     /// # Errors
-    /// [`Error::ConfigFile`] where the file cannot be read, [`Error::Config`] where it makes no
-    /// sense or a setting is invalid.
+    /// [`Error::ConfigFile`] if the file cannot be read, [`Error::Config`] if it or a setting is
+    /// invalid.
     pub fn load_with(
         file: Option<&Path>,
         settings: &[ConfigOverride],
@@ -45,10 +44,10 @@ impl ServerOptions {
         Ok(options)
     }
 
-    /// Reads a configuration.
+    /// Parses a configuration.
     ///
     /// # Errors
-    /// [`Error::Config`]: what is wrong and where, over several lines.
+    /// [`Error::Config`]: the mistakes and their places, on several lines.
     ///
     /// # Examples
     /// ```
@@ -67,10 +66,10 @@ impl ServerOptions {
     }
 }
 
-/// What `text`, which is read already, and `settings` come to.
+/// Applies `settings` to the valid configuration `text`.
 ///
 /// # Errors
-/// [`Error::Config`]: all settings that make no sense.
+/// [`Error::Config`]: all invalid settings.
 pub(super) fn apply(text: &str, settings: &[ConfigOverride]) -> Result<ServerOptions, Error> {
     let mut options = ServerOptions::parse(text)?;
     if settings.is_empty() {

@@ -1,10 +1,10 @@
-//! Single options that are set beside a file: `connections.rate-max=10000000`.
+//! Overrides of single options in addition to a file: `connections.rate-max=10000000`.
 //!
 //! ```text
 //!  file ─► table ─► one setting after the other ─► table ─► Options, by the one schema
 //! ```
 //!
-//! The table makes sense before each setting, so what makes none behind it is that setting's fault.
+//! The table is valid before each setting, so an error afterwards is caused by that setting.
 
 use std::fmt;
 
@@ -12,21 +12,21 @@ use toml::{Table, Value};
 
 use crate::options::ServerOptions;
 
-/// One option and what it is to be.
+/// An option and its value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ConfigOverride {
-    /// The tables on the way, and the key.
+    /// The tables that lead to the key, and the key.
     steps: Vec<String>,
     key: String,
     value: String,
 }
 
 impl ConfigOverride {
-    /// Reads `KEY=VALUE`. Whether there is such a key and whether the value suits it is found out
-    /// when it is applied.
+    /// Parses `KEY=VALUE`. The existence of the key and the type of the value are checked when it
+    /// is applied.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     ///
     /// # Examples
     /// ```
@@ -49,19 +49,19 @@ impl ConfigOverride {
         })
     }
 
-    /// Whether it decides what `key` is: it is that one, or a table with it.
+    /// Whether it sets `key`, or a table that contains it.
     pub fn decides(&self, key: &str) -> bool {
         let wanted = steps(key).unwrap_or_default();
         wanted.starts_with(&self.steps)
     }
 
-    /// Whether it decides which folder a site is, of which this is the number from 1 on.
+    /// Whether it sets the root of the site with this number, from 1.
     pub(crate) fn decides_root(&self, number: usize) -> bool {
         let named = |number: &str| self.decides(&format!("site.{number}.root"));
         named(&number.to_string()) || (number == 1 && self.decides("site.root"))
     }
 
-    /// The options with this one set, in `table` and as they are then.
+    /// Sets the option in `table`, and returns the resulting options.
     pub(super) fn apply(&self, table: &mut Table) -> Result<ServerOptions, String> {
         let mut first = None;
         for value in self.readings() {
@@ -81,8 +81,8 @@ impl ConfigOverride {
         Err(first.unwrap_or_default())
     }
 
-    /// What the value may mean, the likeliest first: what it is as TOML; text, which needs no
-    /// quotes here, since the shell has taken them away; or a list of one.
+    /// Returns the possible interpretations of the value, the likeliest first: TOML; text without
+    /// quotes, since the shell has removed them; or a list with one element.
     fn readings(&self) -> Vec<Value> {
         let text = Value::String(self.value.clone());
         let mut readings: Vec<Value> = self.value.parse().into_iter().collect();
@@ -98,7 +98,7 @@ impl ConfigOverride {
         readings
     }
 
-    /// Where it stands in `all`, made if it is not there.
+    /// Returns its position in `all`, created if missing.
     fn slot<'t>(&self, all: &'t mut Value) -> Result<&'t mut Value, String> {
         let mut place = all;
         let mut steps = self.steps.iter().enumerate().peekable();
@@ -120,10 +120,10 @@ impl ConfigOverride {
     }
 }
 
-/// The one list of tables whose rows are made by setting something in them.
+/// The list of tables that is extended by setting a value in the next element.
 const SITES: &str = "site";
 
-/// A row of a list, by its number; the next one is made.
+/// Returns an element of a list, by its number; the next one is created.
 fn row<'t>(list: &'t mut Value, name: &str, number: usize) -> Result<&'t mut Value, String> {
     let Value::Array(rows) = list else {
         unreachable!("it is one");
@@ -140,7 +140,7 @@ fn row<'t>(list: &'t mut Value, name: &str, number: usize) -> Result<&'t mut Val
         })
 }
 
-/// A table, whatever was there before: the schema tells if there may be none.
+/// Returns the table at `place`, replacing any other value; the schema rejects a wrong one later.
 fn table(place: &mut Value) -> &mut Table {
     if !place.is_table() {
         *place = Value::Table(Table::new());
@@ -151,7 +151,7 @@ fn table(place: &mut Value) -> &mut Table {
     }
 }
 
-/// The parts of a dotted key, as TOML reads it; nothing where it is none.
+/// Splits a dotted TOML key; `None` if it is invalid.
 fn steps(key: &str) -> Option<Vec<String>> {
     if key.contains(['\n', '\r']) {
         return None;

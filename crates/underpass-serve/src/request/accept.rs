@@ -1,10 +1,10 @@
-//! Which form of an answer a client prefers: `Accept`, RFC 9110, section 12.5.1.
+//! The format that a client prefers: `Accept`, RFC 9110, section 12.5.1.
 
 use crate::http::coding::{Quality, parse_quality};
 use crate::request::query::ListingFormat;
 
-/// HTML, unless the client prefers JSON: it wants it more, or as much and names it more closely
-/// (`application/json, */*`).
+/// Returns HTML, unless the client prefers JSON: with a higher quality, or the same and a more
+/// specific range (`application/json, */*`).
 pub(crate) fn preferred(accept: Option<&[u8]>) -> ListingFormat {
     let accept = accept.unwrap_or_default();
     let weight = |kind, subtype| weight(accept, kind, subtype);
@@ -14,8 +14,8 @@ pub(crate) fn preferred(accept: Option<&[u8]>) -> ListingFormat {
     }
 }
 
-/// How much a media type is wanted, in thousandths, and how closely it is named, by the range that
-/// names it most closely.
+/// Returns the quality of a media type, in thousandths, and the specificity of the most specific
+/// range that matches it.
 fn weight(accept: &[u8], kind: &str, subtype: &str) -> (Quality, u8) {
     let mut best = (0, 0);
     for range in accept.split(|&byte| byte == b',') {
@@ -36,13 +36,13 @@ fn weight(accept: &[u8], kind: &str, subtype: &str) -> (Quality, u8) {
         best = best.max((closeness, quality));
     }
     match best {
-        // What is refused is not closer than what is not named.
+        // A rejected type is as unspecific as one that is not listed.
         (_, 0) => (0, 0),
         (closeness, quality) => (quality, closeness),
     }
 }
 
-/// `q=0.5` in thousandths. A malformed one counts as 0.
+/// Parses `q=0.5` into thousandths. A malformed value counts as 0.
 fn quality(parameter: &[u8]) -> Option<Quality> {
     match parameter.trim_ascii() {
         [b'q' | b'Q', b'=', value @ ..] => Some(parse_quality(value).unwrap_or(0)),

@@ -1,16 +1,16 @@
-//! Finds the end of a chunked body that is discarded: RFC 9112, section 7.1, strictly.
+//! Tells framing from payload in a chunked body: RFC 9112, section 7.1, strictly.
 //!
 //! ```text
 //!  5;ext CRLF  hello CRLF  0 CRLF  trailer: x CRLF  CRLF
 //!  └ Size      └ Data└ DataEnd     └ Trailer        └ done
 //! ```
 //!
-//! Every byte is looked at once and none is kept, so the input may come in any pieces.
+//! Each byte is examined once and none is kept, so the input may arrive in any pieces.
 
 use crate::http::status::HttpError;
 use crate::limits::CHUNK_EXTRAS_BYTES_MAX;
 
-/// A chunked body half-way read.
+/// A partially read chunked body.
 #[derive(Debug)]
 pub(crate) struct ChunkedReader {
     state: ChunkedState,
@@ -22,11 +22,11 @@ pub(crate) struct ChunkedReader {
 
 #[derive(Clone, Copy, Debug)]
 enum ChunkedState {
-    /// The size so far, and its digits.
+    /// The size so far, and its number of digits.
     Size(u64, u8),
     Extension(u64, ExtensionPart),
     SizeFeed(u64),
-    /// The bytes that are left.
+    /// The number of bytes left.
     Data(u64),
     DataReturn,
     DataFeed,
@@ -35,7 +35,7 @@ enum ChunkedState {
     Done,
 }
 
-/// A part of `;name=value`, with white space as section 7.1.1 has it.
+/// A part of `;name=value`, with white space as defined in section 7.1.1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ExtensionPart {
     Start,
@@ -56,12 +56,21 @@ enum TrailerLine {
     Value,
 }
 
-/// How far a body has been read.
+/// The position in a body after a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BodyPosition {
-    /// It goes on.
+    /// Within the body.
     Within,
-    /// It has ended.
+    /// At its end.
+    End,
+}
+
+/// The part of a body that comes next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum NextPart {
+    Framing,
+    /// As many bytes of the payload of a chunk.
+    Payload(u64),
     End,
 }
 
@@ -76,40 +85,68 @@ impl ChunkedReader {
         }
     }
 
-    /// How long the payload is at least, as far as announced.
+    /// Returns the payload length announced so far.
     pub(crate) fn announced(&self) -> u64 {
         self.data
     }
 
-    /// Reads on; returns how many bytes belong to the body, all of them unless it ends.
+    /// Reads input; returns how many bytes belong to the body: all of them, unless it ends.
     pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
         let mut taken = 0;
-        while let Some(&byte) = input.get(taken) {
-            match &mut self.state {
-                ChunkedState::Done => break,
-                ChunkedState::Data(left) => {
-                    let rest = input.len() - taken;
-                    let step = rest.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= step as u64;
-                    taken += step;
-                    if *left == 0 {
-                        self.state = ChunkedState::DataReturn;
-                    }
-                }
-                state => {
-                    *state = state.next(byte)?;
-                    taken += 1;
-                    self.count()?;
-                }
+        loop {
+            let (read, next) = self.read_framing(&input[taken..])?;
+            taken += read;
+            let left = match next {
+                NextPart::Framing => return Ok((taken, BodyPosition::Within)),
+                NextPart::End => return Ok((taken, BodyPosition::End)),
+                NextPart::Payload(left) => left,
+            };
+            let rest = input.len() - taken;
+            let step = rest.min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.took(step as u64);
+            taken += step;
+            if rest == step {
+                return Ok((taken, BodyPosition::Within));
             }
-        }
-        match self.state {
-            ChunkedState::Done => Ok((taken, BodyPosition::End)),
-            _ => Ok((taken, BodyPosition::Within)),
         }
     }
 
-    /// Keeps count of what the byte just read brought.
+    /// Whether all of the body was read.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, ChunkedState::Done)
+    }
+
+    /// Reads on to the next byte of payload; returns how many bytes of framing were before it.
+    pub(crate) fn read_framing(&mut self, input: &[u8]) -> Result<(usize, NextPart), HttpError> {
+        let mut taken = 0;
+        loop {
+            let position = match self.state {
+                ChunkedState::Done => NextPart::End,
+                ChunkedState::Data(left) => NextPart::Payload(left),
+                _ => NextPart::Framing,
+            };
+            match input.get(taken) {
+                Some(&byte) if position == NextPart::Framing => {
+                    self.state = self.state.next(byte)?;
+                    taken += 1;
+                    self.count()?;
+                }
+                _ => return Ok((taken, position)),
+            }
+        }
+    }
+
+    /// Notes that `bytes` of the payload of a chunk were taken, no more than it has.
+    pub(crate) fn took(&mut self, bytes: u64) {
+        if let ChunkedState::Data(left) = &mut self.state {
+            *left = left.saturating_sub(bytes);
+            if *left == 0 {
+                self.state = ChunkedState::DataReturn;
+            }
+        }
+    }
+
+    /// Counts the bytes that the last byte announced or consumed.
     fn count(&mut self) -> Result<(), HttpError> {
         match self.state {
             ChunkedState::Data(left) => self.data = self.data.saturating_add(left),
@@ -124,7 +161,7 @@ impl ChunkedReader {
 }
 
 impl ChunkedState {
-    /// The state after a byte that is not payload.
+    /// Returns the state after a byte that is not payload.
     fn next(self, byte: u8) -> Result<ChunkedState, HttpError> {
         use ChunkedState::{
             DataFeed, DataReturn, Done, Extension, Size, SizeFeed, Trailer, TrailerFeed,
@@ -194,7 +231,7 @@ impl TrailerLine {
     }
 }
 
-/// What a value or a quoted string may have: no control byte but the tab.
+/// Whether a value or a quoted string may contain the byte: no control byte except the tab.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

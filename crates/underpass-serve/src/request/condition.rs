@@ -1,5 +1,4 @@
-//! Conditional requests: RFC 9110, section 13. Five fields and a file's validators in, a verdict
-//! out.
+//! Conditional requests: RFC 9110, section 13. Evaluates five fields against a file's validators.
 //!
 //! ```text
 //!  If-Match, else If-Unmodified-Since ─► failed: 412
@@ -11,7 +10,7 @@ use std::borrow::Cow;
 
 use crate::http::validator::{EntityTag, LastModified, TagStrength, Validators};
 
-/// The values of the fields, as they came.
+/// The unparsed values of the fields.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Conditions<'b> {
     pub(crate) if_match: Option<Cow<'b, [u8]>>,
@@ -21,7 +20,7 @@ pub(crate) struct Conditions<'b> {
     pub(crate) if_range: Option<&'b [u8]>,
 }
 
-/// What the conditions come to, for GET and HEAD.
+/// The result of the conditions, for GET and HEAD.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ConditionResult {
     Proceed,
@@ -30,7 +29,7 @@ pub(crate) enum ConditionResult {
 }
 
 impl Conditions<'_> {
-    /// Judges the conditions on the whole file.
+    /// Evaluates the conditions on the whole file.
     pub(crate) fn judge(&self, file: &Validators) -> ConditionResult {
         if !self.is_expected_state(file) {
             return ConditionResult::Failed;
@@ -41,7 +40,7 @@ impl Conditions<'_> {
         }
     }
 
-    /// If-Match, compared strongly, else If-Unmodified-Since.
+    /// Evaluates If-Match, compared strongly, else If-Unmodified-Since.
     fn is_expected_state(&self, file: &Validators) -> bool {
         match (&self.if_match, self.if_unmodified_since) {
             (Some(tags), _) => names(tags, &file.tag, TagComparison::Strong),
@@ -53,7 +52,7 @@ impl Conditions<'_> {
         }
     }
 
-    /// If-None-Match, compared weakly, else If-Modified-Since.
+    /// Evaluates If-None-Match, compared weakly, else If-Modified-Since.
     fn is_known_state(&self, file: &Validators) -> bool {
         match (&self.if_none_match, self.if_modified_since) {
             (Some(tags), _) => names(tags, &file.tag, TagComparison::Weak),
@@ -65,8 +64,8 @@ impl Conditions<'_> {
         }
     }
 
-    /// Whether a `Range` applies: without If-Range always, with it if the client's part is
-    /// of this very state.
+    /// Whether `Range` applies: always without If-Range, otherwise if the client's part has this
+    /// state.
     pub(crate) fn allow_range(&self, file: &Validators) -> bool {
         match self.if_range {
             None => true,
@@ -79,16 +78,16 @@ impl Conditions<'_> {
     }
 }
 
-/// RFC 9110, section 8.8.3.2.
+/// The comparison of entity-tags: RFC 9110, section 8.8.3.2.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum TagComparison {
     /// Both tags have to be strong.
     Strong,
-    /// A weak tag is as good.
+    /// Tags may be weak.
     Weak,
 }
 
-/// Whether a list of tags has this one, or is `*`. A list is read as far as it is well-formed.
+/// Whether a list of tags contains `tag`, or is `*`. A list is read up to its first malformed tag.
 fn names(list: &[u8], tag: &EntityTag, comparison: TagComparison) -> bool {
     if list == b"*" {
         return true;
@@ -109,7 +108,7 @@ struct ListedTag<'l> {
     strength: TagStrength,
 }
 
-/// The first tag of a list and what follows it. A tag may have a comma between its quotes.
+/// Splits off the first tag of a list. The quoted part of a tag may contain a comma.
 fn next_tag(list: &[u8]) -> Option<(ListedTag<'_>, &[u8])> {
     let start = list
         .iter()
@@ -161,7 +160,7 @@ mod tests {
         file
     }
 
-    /// Conditions from the form `name: value; name: value`.
+    /// Parses conditions from the form `name: value; name: value`.
     fn conditions(fields: &str) -> Conditions<'_> {
         let mut conditions = Conditions::default();
         for field in fields.split("; ") {

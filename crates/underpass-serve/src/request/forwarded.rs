@@ -1,8 +1,8 @@
 //! The client of a request, as trusted proxies report it: RFC 7239, and `X-Forwarded-For`.
 //!
-//! Each proxy appends the address of its own client. So the list is read from the right, as long as
-//! the writer of a member is trusted, and the first address that is not trusted is the client. What
-//! stands to the left of it is unverified and decides nothing, not even where members begin.
+//! Each proxy appends the address of its client. So the list is read from the right, as long as the
+//! author of a member is trusted, and the first address that is not trusted is the client.
+//! Everything to the left of it is unverified and ignored, including the boundaries of members.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -12,25 +12,25 @@ use underpass_net::{Forwarded, Proxies};
 use crate::request::Scheme;
 use crate::request::head::Fields;
 
-/// Where the client of a request is.
+/// The location of the client of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientPlace {
-    /// At this address.
+    /// This address.
     Address(IpAddr),
-    /// On this machine, at the other end of a Unix socket.
+    /// This machine, at the other end of a Unix socket.
     UnixSocket,
-    /// Behind a trusted proxy, the last one that is known by its address if it has one, which does
-    /// not name it in a way that can be read.
+    /// Behind a trusted proxy that does not name the client in a readable way. The address is that
+    /// of the last known proxy, if it has one.
     Unknown(Option<IpAddr>),
 }
 
 impl ClientPlace {
-    /// The place of whom a connection is from: a peer of a Unix socket has no address.
+    /// Returns the location of the peer of a connection: that of a Unix socket has no address.
     pub(crate) fn of(peer: Option<IpAddr>) -> ClientPlace {
         peer.map_or(ClientPlace::UnixSocket, ClientPlace::Address)
     }
 
-    /// The nearest address that is known: the client's, or that of its last proxy.
+    /// Returns the nearest known address: of the client, or of its last proxy.
     pub(crate) fn nearest(self) -> Option<IpAddr> {
         match self {
             ClientPlace::Address(address) => Some(address),
@@ -52,8 +52,8 @@ impl FromStr for ClientPlace {
     }
 }
 
-/// Where the client of a request is, and what it speaks, as far as `proxies` may say so of a
-/// connection from `peer`; HTTP where they do not.
+/// Returns the client of a request on a connection from `peer`, and the protocol of that client as
+/// reported by a trusted proxy, HTTP by default.
 pub(crate) fn sender(
     peer: Option<IpAddr>,
     fields: &Fields<'_>,
@@ -70,7 +70,7 @@ pub(crate) fn sender(
         Forwarded::XForwardedFor | Forwarded::Off => {
             let proto = fields.x_forwarded_proto.as_deref();
             let proto = proto.filter(|_| is_trusted(peer, proxies));
-            // Of several proxies the first one was asked by the client.
+            // The first value is from the proxy nearest to the client.
             proto.and_then(|proto| proto.split(|&byte| byte == b',').next())
         }
     };
@@ -81,13 +81,13 @@ pub(crate) fn sender(
     }
 }
 
-/// Whom a request is from: `value` is the field that `proxies` say is believed, `peer` whom the
-/// connection is from.
+/// Returns the client of a request: `value` is the field that `proxies` selects, `peer` the peer of
+/// the connection.
 pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> ClientPlace {
     walk(peer, value, proxies).0
 }
 
-/// The same, with the member of the list that names the client.
+/// Returns the client as [`client`] does, and the list member that names it.
 fn walk<'v>(
     peer: Option<IpAddr>,
     value: Option<&'v [u8]>,
@@ -116,8 +116,8 @@ fn is_trusted(client: Option<IpAddr>, proxies: &Proxies) -> bool {
     client.map_or_else(|| proxies.trust_unix(), |client| proxies.trust(client))
 }
 
-/// The members of a list, the last one first. Commas within quotes are none; empty members are none
-/// (RFC 9110, section 5.6.1).
+/// Returns the members of a list, the last one first. Commas within quotes do not separate; empty
+/// members are skipped (RFC 9110, section 5.6.1).
 fn from_right(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut is_quoted = false;
     let members = list.rsplit(move |&byte| {
@@ -129,7 +129,7 @@ fn from_right(list: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|member| !member.is_empty())
 }
 
-/// A parameter of a member of `Forwarded`, if it has it once.
+/// Returns a parameter of a member of `Forwarded`, unless it is missing or repeated.
 fn parameter<'m>(member: &'m [u8], wanted: &[u8]) -> Option<&'m [u8]> {
     let mut values = member.split(|&byte| byte == b';').filter_map(|pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
@@ -145,8 +145,8 @@ fn parameter<'m>(member: &'m [u8], wanted: &[u8]) -> Option<&'m [u8]> {
     }
 }
 
-/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`,
-/// `2001:db8::1`. `unknown` and names that mean something to a proxy only are none.
+/// Parses an address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`,
+/// `2001:db8::1`. Returns `None` for `unknown` and for obfuscated names.
 fn address(node: &[u8]) -> Option<IpAddr> {
     let node = std::str::from_utf8(node).ok()?;
     if let Some(bracketed) = node.strip_prefix('[') {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client writes, what its proxy adds decides.
+        /// Whatever a client sends, the address added by its proxy decides.
         #[test]
         fn no_beginning_changes_what_the_proxy_wrote(written in "[ -~]{0,40}") {
             prop_assert_eq!(x(&format!("{written}, 192.0.2.7")), "192.0.2.7");

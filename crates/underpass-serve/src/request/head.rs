@@ -1,8 +1,8 @@
 //! Parses a request head: bytes in, a valid [`RequestHead`] or an error out.
 //!
-//! `httparse` reads the fields. What it is more tolerant about than a server behind other servers
-//! may be (a line end without CR, any number of empty lines before the request line, versions) is
-//! checked here first, in the order of the bytes, so that the verdict never depends on how the
+//! `httparse` parses the fields. Input that it accepts and that a server behind other servers must
+//! not accept (a line end without CR, many empty lines before the request line, versions) is
+//! checked here first, in the order of the bytes, so that the verdict does not depend on how the
 //! bytes were split over reads:
 //!
 //! ```text
@@ -23,12 +23,12 @@ use crate::request::request_line::{
     HttpTarget, HttpVersion, Method, RequestLine, check_authority, is_token,
 };
 
-/// The head of a valid request, with everything that a response depends on.
+/// A valid request head, with everything that a response depends on.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct RequestHead<'b> {
     pub(crate) method: Method,
     pub(crate) version: HttpVersion,
-    /// The host that it is for, with its port: from the target, else from the `Host` field.
+    /// The requested host, with its port: from the target, else from the `Host` field.
     pub(crate) authority: Option<&'b [u8]>,
     pub(crate) target: HttpTarget<'b>,
     pub(crate) persistence: Persistence,
@@ -36,18 +36,18 @@ pub(crate) struct RequestHead<'b> {
     pub(crate) expect: Expectation,
     pub(crate) conditions: Option<Conditions<'b>>,
     pub(crate) range: Option<&'b [u8]>,
-    /// The fields that nothing above was made of.
+    /// The remaining fields.
     pub(crate) fields: Fields<'b>,
 }
 
-/// What becomes of a connection after an answer.
+/// Whether the connection is kept after a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Persistence {
     KeepAlive,
     Close,
 }
 
-/// RFC 9110, section 10.1.1.
+/// An `Expect` field: RFC 9110, section 10.1.1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Expectation {
     Nothing,
@@ -56,29 +56,29 @@ pub(crate) enum Expectation {
     Unknown,
 }
 
-/// How much of a head is there.
+/// The progress of receiving a head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HeadProgress {
     /// More bytes are needed.
     Partial,
-    /// All of it: [`HeadScanner::parse`] reads it, [`HeadScanner::length`] says where it ends.
+    /// Complete: [`HeadScanner::parse`] reads it, [`HeadScanner::length`] returns its length.
     Complete,
 }
 
-/// Finds the end of a head in a buffer that grows, looking at each byte once.
+/// Finds the end of a head in a growing buffer, examining each byte once.
 #[derive(Debug)]
 pub(crate) struct HeadScanner {
     line_bytes_max: usize,
     head_bytes_max: usize,
-    /// Where the request line begins, once a byte of it has been seen.
+    /// The start of the request line, once a byte of it has been seen.
     start: usize,
-    /// Where the first line begins that is not complete.
+    /// The start of the first incomplete line.
     seen: usize,
-    /// Up to here no end of that line has been found.
+    /// The position up to which no end of that line was found.
     looked: usize,
     /// The request line, once it is complete and valid.
     line: Option<RequestLine>,
-    /// What is spoken on the connection.
+    /// The scheme of the connection.
     scheme: Scheme,
 }
 
@@ -89,7 +89,7 @@ impl Default for HeadScanner {
 }
 
 impl HeadScanner {
-    /// Of a head that keeps these limits, on a connection where this is spoken.
+    /// Creates a scanner with these limits, for a connection with this scheme.
     pub(crate) fn within(limits: &RequestLimits, scheme: Scheme) -> HeadScanner {
         HeadScanner {
             line_bytes_max: limits.line_bytes_max,
@@ -102,7 +102,7 @@ impl HeadScanner {
         }
     }
 
-    /// Looks at the bytes that came since the last call. `head` begins where it began then.
+    /// Examines the bytes since the last call. `head` starts where it did then.
     pub(crate) fn advance(&mut self, head: &[u8]) -> Result<HeadProgress, HttpError> {
         if self.seen == self.start {
             self.skip_empty_lines(head)?;
@@ -123,8 +123,8 @@ impl HeadScanner {
         Ok(HeadProgress::Partial)
     }
 
-    /// What a head may be made of. Nothing beyond it is looked at, or the verdict would depend on
-    /// how much came in one read.
+    /// Returns the bytes within the size limit. Nothing beyond it is examined, or the verdict would
+    /// depend on how many bytes arrived in one read.
     fn within_bounds<'b>(&self, head: &'b [u8]) -> &'b [u8] {
         &head[..head.len().min(self.bound())]
     }
@@ -146,7 +146,7 @@ impl HeadScanner {
             self.looked = self.start;
         }
         match head.get(self.start) {
-            // A TLS client would wait for an answer until its time is up.
+            // A TLS client would otherwise wait for a response until it times out.
             Some(byte) if !b"\r\n".contains(byte) && !is_token(*byte) => Err(HttpError::bad(
                 "this is no HTTP: a request begins with a method",
             )),
@@ -165,7 +165,7 @@ impl HeadScanner {
         Err(HttpError::new(status, why))
     }
 
-    /// The length of a complete head, with the empty lines before it.
+    /// Returns the length of a complete head, with the empty lines before it.
     pub(crate) fn length(&self) -> usize {
         self.seen
     }
@@ -188,7 +188,7 @@ impl HeadScanner {
 
 const LINE_END_BYTES: usize = 2;
 
-/// The index of the CR LF that ends the line beginning at `start`, looked for from `from` on. A CR
+/// Returns the index of the CR LF that ends the line at `start`, searching from `from`. A CR
 /// without LF is left to the parser of the line.
 fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, HttpError> {
     let Some(feed) = head[from..].iter().position(|&byte| byte == b'\n') else {
@@ -200,7 +200,7 @@ fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, Htt
     }
 }
 
-/// Checks a request line, which `head` begins with, and its fields.
+/// Checks a request line, at the start of `head`, and its fields.
 fn parse<'b>(
     line: &RequestLine,
     head: &'b [u8],
@@ -229,8 +229,8 @@ fn parse<'b>(
     })
 }
 
-/// The method of a request that is refused, as far as it decides how: what answers HEAD has no
-/// body, however wrong the rest of the request is.
+/// Returns the method of an invalid request, to the extent that it matters: a response to HEAD has
+/// no body, however malformed the request is.
 pub(crate) fn method_of(input: &[u8]) -> Method {
     let start = input.iter().position(|byte| !b"\r\n".contains(byte));
     match input[start.unwrap_or(0)..].starts_with(b"HEAD ") {
@@ -239,7 +239,7 @@ pub(crate) fn method_of(input: &[u8]) -> Method {
     }
 }
 
-/// RFC 9112, section 9.3.
+/// Decides whether the connection persists: RFC 9112, section 9.3.
 fn persistence(connection: Option<&[u8]>, version: HttpVersion) -> Persistence {
     let asks_for = |option: &str| {
         let mut options = connection.unwrap_or_default().split(|&byte| byte == b',');
@@ -253,7 +253,7 @@ fn persistence(connection: Option<&[u8]>, version: HttpVersion) -> Persistence {
     }
 }
 
-/// RFC 9110, section 10.1.1: a client of HTTP/1.0 cannot expect anything.
+/// Parses `Expect`: RFC 9110, section 10.1.1. An HTTP/1.0 client cannot expect anything.
 fn expect(expect: Option<&[u8]>, version: HttpVersion) -> Expectation {
     match (expect, version) {
         (None, _) | (_, HttpVersion::Http10) => Expectation::Nothing,
@@ -264,7 +264,7 @@ fn expect(expect: Option<&[u8]>, version: HttpVersion) -> Expectation {
     }
 }
 
-/// Demands a `Host` of HTTP/1.1, and a well-formed one.
+/// Requires a well-formed `Host`, which only HTTP/1.0 may omit.
 fn check_host(host: Option<&[u8]>, version: HttpVersion) -> Result<Option<&[u8]>, HttpError> {
     match (host, version) {
         (None, HttpVersion::Http10) => Ok(None),
@@ -273,11 +273,11 @@ fn check_host(host: Option<&[u8]>, version: HttpVersion) -> Result<Option<&[u8]>
     }
 }
 
-/// Declares the fields that matter here: those that a head has once, and those whose lines are
-/// joined by a comma, as RFC 9110, section 5.3, has it.
+/// Declares the relevant fields: singletons, and those whose lines are joined by a comma as
+/// described in RFC 9110, section 5.3.
 macro_rules! fields {
     (once { $($once:ident: $one:literal,)* } joined { $($joined:ident: $many:literal,)* }) => {
-        /// The fields that matter here, by name.
+        /// The relevant fields, by name.
         #[derive(Debug, Default, Eq, PartialEq)]
         pub(crate) struct Fields<'b> {
             $(pub(crate) $once: Option<&'b [u8]>,)*
@@ -310,9 +310,8 @@ macro_rules! fields {
     };
 }
 
-// Content-Type, Content-Range and credentials decide nothing here, but in front of this server or
-// behind it they do: whoever reads another one of two lines sees another request. Referer and
-// User-Agent are logged and nothing else.
+// Content-Type, Content-Range and credentials have no effect here, but a proxy or backend that
+// picks another one of two lines would see another request. Referer and User-Agent are only logged.
 fields! {
     once {
         host: "Host",
@@ -346,7 +345,7 @@ fields! {
 }
 
 impl<'b> Fields<'b> {
-    /// Reads the field lines of a complete head, the empty line included.
+    /// Parses the field lines of a complete head, including the empty line.
     pub(crate) fn parse(lines: &'b [u8]) -> Result<Fields<'b>, HttpError> {
         let mut headers = [EMPTY_HEADER; FIELDS_MAX];
         match parse_headers(lines, &mut headers) {
@@ -378,17 +377,17 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// How a request's body is framed.
+/// The framing of a request body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Framing {
-    /// There is none.
+    /// No body.
     Empty,
-    /// As many bytes; at least one.
+    /// A length of at least one byte.
     Length(u64),
     Chunked,
 }
 
-/// Judges the two fields that frame a body.
+/// Evaluates the two fields that frame a body.
 fn framing(
     content_length: Option<&[u8]>,
     transfer_encoding: Option<&[u8]>,
@@ -407,7 +406,7 @@ fn framing(
     }
 }
 
-/// Digits and nothing else, within what fits.
+/// Parses a length: digits only, without overflow.
 fn length(value: &[u8]) -> Result<Framing, HttpError> {
     const WRONG: HttpError = HttpError::bad("Content-Length is not a number");
     if value.is_empty() {
@@ -430,7 +429,7 @@ fn length(value: &[u8]) -> Result<Framing, HttpError> {
     }
 }
 
-/// The last coding must be `chunked`, exactly once; no other is implemented.
+/// Requires `chunked` as the only coding; no other is implemented.
 fn chunked(codings: &[u8]) -> Result<Framing, HttpError> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if is_chunked(codings) {

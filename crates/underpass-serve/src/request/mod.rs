@@ -1,4 +1,4 @@
-//! What a request says: bytes in, checked values out.
+//! Parses requests: bytes in, checked values out.
 
 pub(crate) mod accept;
 pub(crate) mod chunked;
@@ -10,10 +10,10 @@ pub(crate) mod query;
 pub(crate) mod range;
 pub(crate) mod request_line;
 
-/// What is spoken on a listener.
+/// The scheme of a listener.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scheme {
-    /// HTTP. Where another listener speaks HTTPS, requests are redirected to that, but for
+    /// HTTP. If another listener uses HTTPS, requests are redirected to it, except for
     /// `/.well-known/acme-challenge/`.
     Http,
     /// HTTP over TLS.
@@ -23,7 +23,7 @@ pub enum Scheme {
 impl Scheme {
     const ALL: [Scheme; 2] = [Scheme::Https, Scheme::Http];
 
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Http => "http",
@@ -31,7 +31,7 @@ impl Scheme {
         }
     }
 
-    /// The scheme before an address, with or without the slashes of a URL, and the address.
+    /// Splits off the scheme before an address, with or without the slashes of a URL.
     pub(crate) fn split(text: &str) -> (Option<Scheme>, &str) {
         for scheme in Scheme::ALL {
             let rest = text.strip_prefix(scheme.name());

@@ -4,7 +4,7 @@
 //!  /a//b/%2e%2e/c%2fd/  ─decode─►  segments a, b, .., c, d  ─normalise─►  a/c/d  (folder)
 //! ```
 //!
-//! Everything that decides about a request (what is hidden, what is opened) sees this form only.
+//! Every decision about a request (hiding, opening files) is based on this form only.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,11 +13,11 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::http::status::HttpError;
 
-/// Room for what is put behind a path: an index, `.html`, `.zst`.
+/// Extra capacity for names and suffixes appended to a path: an index, `.html`, `.zst`.
 const ROOM: usize = 16;
 
-/// The characters a path segment must not have as they are (RFC 3986, section 3.3), `\`, which
-/// browsers take for a slash, and `;`, which no cookie can have in its path.
+/// The characters to encode in a path segment (RFC 3986, section 3.3), `\`, which browsers treat as
+/// a slash, and `;`, which would end the path of a cookie.
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -36,8 +36,8 @@ const ENCODED: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What a segment or a value must not have as it is in a link that stands in HTML, in a header
-/// field, or behind `?name=`.
+/// The characters to encode in a segment or a value in a link, whether in HTML, in a header field,
+/// or after `?name=`.
 const LINKED: &AsciiSet = &ENCODED.add(b'/').add(b'&').add(b'+').add(b'=').add(b'\'');
 
 /// A normalised path: segments joined by single slashes, none of them empty, `.` or `..`; no NUL.
@@ -47,20 +47,20 @@ pub(crate) struct SitePath {
     form: PathForm,
 }
 
-/// How a path ended.
+/// The form of a path's end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PathForm {
-    /// With a name.
+    /// A name.
     File,
-    /// With a slash, or with dots that lead to a folder.
+    /// A slash, or dots that lead to a folder.
     Folder,
 }
 
 impl SitePath {
-    /// Decodes and normalises the path of a target, which begins with a slash.
+    /// Decodes and normalises the path of a target, which starts with a slash.
     ///
-    /// Refused are an escape that is none, NUL, and what leads above the root. (RFC 3986 would stay
-    /// at the root then, but nobody who asks for it means well.)
+    /// Rejects malformed escapes, NUL, and paths that lead above the root. (RFC 3986 would stay at
+    /// the root, but no legitimate client sends such paths.)
     pub(crate) fn parse(raw: &[u8]) -> Result<SitePath, HttpError> {
         let decoded = decode(raw)?;
         let mut bytes = Vec::with_capacity(raw.len() + ROOM);
@@ -90,7 +90,7 @@ impl SitePath {
         Ok(SitePath { bytes, form })
     }
 
-    /// Relative to the root; empty for the root itself.
+    /// Returns the path relative to the root; empty for the root itself.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -99,7 +99,7 @@ impl SitePath {
         self.form
     }
 
-    /// What no other path has: a folder's ends with a slash.
+    /// Returns a unique key: the path, with a trailing slash for a folder.
     pub(crate) fn key(&self) -> Cow<'_, [u8]> {
         match self.form {
             PathForm::File => Cow::Borrowed(&self.bytes),
@@ -107,7 +107,7 @@ impl SitePath {
         }
     }
 
-    /// The path of something beneath this folder, which is normalised itself.
+    /// Returns the path of a name beneath this folder; `beneath` must be normalised.
     pub(crate) fn join(&self, beneath: &[u8], form: PathForm) -> SitePath {
         let mut bytes = Vec::with_capacity(self.bytes.len() + beneath.len() + ROOM);
         bytes.extend_from_slice(&self.bytes);
@@ -118,7 +118,7 @@ impl SitePath {
         SitePath { bytes, form }
     }
 
-    /// The path of a file whose name goes on with `suffix`.
+    /// Returns the path of a file with `suffix` appended to the name.
     pub(crate) fn with_suffix(&self, suffix: &str) -> SitePath {
         let bytes = [&self.bytes[..], suffix.as_bytes()].concat();
         SitePath {
@@ -127,18 +127,18 @@ impl SitePath {
         }
     }
 
-    /// Its segments.
+    /// Returns the segments.
     pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
         names(&self.bytes)
     }
 
-    /// The last segment, or nothing for the root itself.
+    /// Returns the last segment, empty for the root itself.
     pub(crate) fn name(&self) -> &[u8] {
         let mut segments = self.bytes.rsplit(|&byte| byte == b'/');
         segments.next().unwrap_or_default()
     }
 
-    /// Whether a segment begins with a dot. `/.well-known/` (RFC 8615) is there to be seen.
+    /// Whether a segment starts with a dot, except for `/.well-known/` (RFC 8615).
     pub(crate) fn is_hidden(&self) -> bool {
         let shown = self
             .bytes
@@ -151,20 +151,20 @@ impl SitePath {
         shown.starts_with(b".") || shown.windows(2).any(|pair| pair == b"/.")
     }
 
-    /// Appends it to a `Location`: absolute, percent-encoded, beginning with exactly one slash.
+    /// Appends the path to a `Location`: absolute, percent-encoded, with exactly one leading slash.
     pub(crate) fn encode_into(&self, location: &mut Vec<u8>) {
         location.push(b'/');
         encode_path(&self.bytes, location);
     }
 }
 
-/// The names in the bytes of a path.
+/// Returns the segments in the bytes of a path.
 pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/')
         .filter(|name| !name.is_empty())
 }
 
-/// Appends what is beneath a folder, percent-encoded.
+/// Appends a path beneath a folder, percent-encoded.
 pub(crate) fn encode_path(beneath: &[u8], location: &mut Vec<u8>) {
     for part in percent_encode(beneath, ENCODED) {
         location.extend_from_slice(part.as_bytes());
@@ -181,12 +181,12 @@ impl fmt::Debug for SitePath {
     }
 }
 
-/// One segment of a path, or a value of a query, as it may stand in a link.
+/// Encodes a segment of a path, or a value of a query, for a link.
 pub(crate) fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
     percent_encode(segment, LINKED)
 }
 
-/// A value of a query, as forms write it. What is no escape stays as it is.
+/// Decodes a form-encoded query value. Malformed escapes are left unchanged.
 pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
     let blanks: Vec<u8> = value
         .iter()
@@ -195,7 +195,7 @@ pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
     percent_decode(&blanks).collect()
 }
 
-/// What a path stands for: every escape is one, and none is a NUL.
+/// Decodes a path; rejects malformed escapes and NUL.
 fn decode(raw: &[u8]) -> Result<Cow<'_, [u8]>, HttpError> {
     let mut marks = (0..raw.len()).filter(|&at| raw[at] == b'%');
     if !marks.all(|at| is_escape(raw, at)) {

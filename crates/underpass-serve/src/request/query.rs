@@ -1,7 +1,7 @@
-//! What stands behind the `?` of a target, as far as this server knows it.
+//! The known parameters of a target's query.
 //!
-//! Pages add queries to their scripts and pictures (`app.js?hash=3f2a`), so whatever is
-//! not known, or has another value than one that is known, says nothing.
+//! Pages add queries to their scripts and images (`app.js?hash=3f2a`), so unknown parameters and
+//! values are ignored.
 
 use std::borrow::Cow;
 
@@ -13,12 +13,12 @@ use crate::access::links::SignedParameter;
 use crate::http::digest::HashAlgorithm;
 use crate::request::path::decode_lossy;
 
-/// The known parameters of a query. Of one that stands twice the first counts.
+/// The known parameters of a query. Of a repeated one, the first counts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Query {
     key: Option<SortKey>,
     direction: Option<SortDirection>,
-    /// `search`: only names that contain this are listed. Empty where all are.
+    /// `search`: only names that contain this are listed. Empty to list all.
     pub(crate) search: Vec<u8>,
     /// `format`
     pub(crate) format: Option<ListingFormat>,
@@ -30,7 +30,7 @@ pub(crate) struct Query {
     pub(crate) signed: Option<SignedParameter>,
 }
 
-/// How a listing is written.
+/// The format of a listing.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ListingFormat {
@@ -38,23 +38,23 @@ pub(crate) enum ListingFormat {
     Json,
 }
 
-/// What is to be saved.
+/// The requested kind of download.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Download {
-    /// A file as it is.
+    /// The file itself.
     File,
-    /// A folder as one file; a file as it is.
+    /// An archive of a folder; a file is sent as itself.
     Archive(ArchiveFormat),
-    /// A folder in a format that is not offered; a file as it is.
+    /// An unsupported archive of a folder; a file is sent as itself.
     OtherArchive,
 }
 
-/// Formats of archives that users of other servers ask for.
+/// Archive formats that users of other servers request.
 const OTHER_ARCHIVES: [&[u8]; 8] = [
     b"zip", b"tgz", b"tar.gz", b"tar.bz2", b"tar.xz", b"gz", b"7z", b"rar",
 ];
 
-/// How an archive is written.
+/// The format of an archive.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub(crate) enum ArchiveFormat {
     #[serde(rename = "tar")]
@@ -64,7 +64,7 @@ pub(crate) enum ArchiveFormat {
 }
 
 impl Query {
-    /// Reads a query as forms write it.
+    /// Parses a form-encoded query.
     pub(crate) fn parse(raw: &[u8]) -> Query {
         let mut query = Query::default();
         for pair in raw.split(|&byte| byte == b'&') {
@@ -95,7 +95,7 @@ impl Query {
         }
     }
 
-    /// What a folder is to be sent as, if it is to be one file.
+    /// Returns the archive format for a folder, if an archive is requested.
     pub(crate) fn archive(&self) -> Option<ArchiveFormat> {
         match self.download {
             Some(Download::Archive(compression)) => Some(compression),
@@ -103,7 +103,7 @@ impl Query {
         }
     }
 
-    /// By name, ascending, unless something else is asked for.
+    /// Returns the sort order: by name, ascending, by default.
     pub(crate) fn order(&self) -> SortOrder {
         SortOrder {
             key: self.key.unwrap_or(SortKey::Name),
@@ -112,7 +112,7 @@ impl Query {
     }
 }
 
-/// A query without its signatures.
+/// Removes signatures from a query.
 pub(crate) fn unsigned(query: &[u8]) -> Cow<'_, [u8]> {
     let pairs = query.split(|&byte| byte == b'&');
     let is_signature = |pair: &&[u8]| pair.starts_with(b"signed=");
@@ -123,7 +123,7 @@ pub(crate) fn unsigned(query: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(others.join(&b'&'))
 }
 
-/// What a value names, by the names that `Deserialize` has of it.
+/// Parses a value by the names that `Deserialize` defines.
 fn known<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
     let value = std::str::from_utf8(value).ok()?;
     let value: StrDeserializer<'_, value::Error> = value.into_deserializer();
@@ -131,7 +131,7 @@ fn known<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 }
 
 impl ArchiveFormat {
-    /// What the archive's name ends with.
+    /// Returns the extension of the archive's name.
     pub(crate) fn extension(self) -> &'static str {
         match self {
             ArchiveFormat::Plain => ".tar",
@@ -147,7 +147,7 @@ impl ArchiveFormat {
     }
 }
 
-/// What is compared, and which way round.
+/// The sort key and direction of a listing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SortOrder {
     pub(crate) key: SortKey,
@@ -173,7 +173,7 @@ pub(crate) enum SortDirection {
 impl SortKey {
     pub(crate) const ALL: [SortKey; 3] = [SortKey::Name, SortKey::Size, SortKey::Date];
 
-    /// As it stands in a query.
+    /// Returns the name in a query.
     pub(crate) fn name(self) -> &'static str {
         match self {
             SortKey::Name => "name",
@@ -184,7 +184,7 @@ impl SortKey {
 }
 
 impl SortDirection {
-    /// As it stands in a query.
+    /// Returns the name in a query.
     pub(crate) fn name(self) -> &'static str {
         match self {
             SortDirection::Ascending => "asc",

@@ -1,7 +1,7 @@
-//! Byte ranges: RFC 9110, section 14. A `Range` and a size in, what to send out.
+//! Byte ranges: RFC 9110, section 14. Selects the ranges to send from `Range` and a size.
 //!
-//! A range that makes no sense is ignored, never guessed at; a set that would cost more than the
-//! whole file is answered with the whole file.
+//! An invalid range is ignored, never guessed at; for a set that would cost more than the whole
+//! file, the whole file is sent.
 
 use crate::limits::{RequestLimits, UNSORTED_RANGES_MAX};
 
@@ -14,18 +14,18 @@ pub(crate) struct ByteRange {
     pub(crate) length: u64,
 }
 
-/// What a `Range` comes to.
+/// The selection made by `Range`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RangeSelection {
-    /// Everything: there is no valid range.
+    /// The whole file: `Range` is absent or invalid.
     Whole,
     One(ByteRange),
-    /// Two or more, disjoint, in the order asked for.
+    /// Two or more disjoint ranges, in the requested order.
     Several(Vec<ByteRange>),
 }
 
 impl ByteRange {
-    /// All of `size` bytes.
+    /// Returns the range of all `size` bytes.
     pub(crate) fn whole(size: u64) -> ByteRange {
         ByteRange {
             first: 0,
@@ -50,8 +50,8 @@ impl ByteRange {
     }
 }
 
-/// Applies the value of a `Range` field to a file of `size` bytes. `None` is unsatisfiable: none of
-/// the ranges starts within the file.
+/// Applies the value of a `Range` field to a file of `size` bytes. `None` means unsatisfiable: none
+/// of the ranges starts within the file.
 pub(crate) fn select(value: &[u8], size: u64, limits: &RequestLimits) -> Option<RangeSelection> {
     let set = byte_set(value).filter(|_| size > 0);
     let asked = set.and_then(|set| spans(set, size, limits.ranges_max));
@@ -66,14 +66,14 @@ pub(crate) fn select(value: &[u8], size: u64, limits: &RequestLimits) -> Option<
     }
 }
 
-/// What follows `bytes=`.
+/// Returns the part after `bytes=`.
 fn byte_set(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = value.split_at_checked(b"bytes=".len())?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(set)
 }
 
-/// The satisfiable ranges of a set; nothing if a member is invalid, if there is none at all, or if
-/// there are too many.
+/// Returns the satisfiable ranges of a set; `None` if a member is invalid, or if the set is empty
+/// or too large.
 fn spans(set: &[u8], size: u64, ranges_max: usize) -> Option<Vec<ByteRange>> {
     let members = set
         .split(|&byte| byte == b',')
@@ -91,7 +91,7 @@ fn spans(set: &[u8], size: u64, ranges_max: usize) -> Option<Vec<ByteRange>> {
     (count > 0).then_some(spans)
 }
 
-/// One range: nothing if it is invalid, `Some(None)` if it lies behind the end.
+/// Parses one range: `None` if it is invalid, `Some(None)` if it starts past the end of the file.
 fn span(member: &[u8], size: u64) -> Option<Option<ByteRange>> {
     let dash = member.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&member[..dash], &member[dash + 1..]);
@@ -115,7 +115,7 @@ fn span(member: &[u8], size: u64) -> Option<Option<ByteRange>> {
     Some((first < size).then_some(ByteRange { first, length }))
 }
 
-/// Digits; a number that is too large is as good as the largest.
+/// Parses digits; a number that is too large is clamped to the maximum.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -127,7 +127,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     }))
 }
 
-/// Whether serving the set would be more work than the file is worth.
+/// Whether serving the set would cost more than the whole file.
 fn is_excessive(asked: &[ByteRange], size: u64) -> bool {
     let total = asked
         .iter()
@@ -136,7 +136,7 @@ fn is_excessive(asked: &[ByteRange], size: u64) -> bool {
     total > size || (asked.len() > UNSORTED_RANGES_MAX && !ascending)
 }
 
-/// Merges what overlaps. A merged range stands where its first part stood.
+/// Merges overlapping ranges. A merged range takes the position of its first part.
 fn coalesced(asked: Vec<ByteRange>) -> Vec<ByteRange> {
     let mut disjoint: Vec<ByteRange> = Vec::with_capacity(asked.len());
     for mut span in asked {

@@ -1,6 +1,6 @@
-//! The request line (RFC 9112, section 3): method, target, version, one space between them and
-//! nothing else; and the host of a target or of the `Host` field (RFC 3986, section 3.2.2). The
-//! site is chosen by the name of the host alone, without its port and in any case.
+//! The request line (RFC 9112, section 3): method, target, version, separated by single spaces; and
+//! the host of a target or of the `Host` field (RFC 3986, section 3.2.2). The site is chosen by the
+//! host name alone, ignoring port and case.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -9,30 +9,45 @@ use crate::http::status::{HttpError, Status};
 use crate::request::Scheme;
 use crate::request::path::{SitePath, is_escape};
 
-/// A request line in three parts. The target is not parsed yet.
+/// A request line, split in three parts. The target is not parsed yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RequestLine {
     pub(crate) method: Method,
-    /// Where the target is within the line.
+    /// The range of the target within the line.
     pub(crate) target: Range<usize>,
     pub(crate) version: HttpVersion,
 }
 
-/// What is asked for.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Method {
     Get,
     Head,
     Options,
+    /// One that changes what is served, where that is allowed.
+    Write(WriteMethod),
     /// A known method that this server does not allow.
     Disabled,
-    /// A known method whose target is no path, not allowed either.
+    /// A known method without a path in its target, not allowed either.
     Connect,
-    /// A token that names no method known here.
+    /// A token that is not a known method.
     Unknown,
 }
 
-/// The protocol of a request. A higher minor version is answered like 1.1 (RFC 9110, section 2.5).
+/// A method that changes what is served.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum WriteMethod {
+    Put,
+    Post,
+    Patch,
+    Delete,
+    /// RFC 4918, sections 9.3, 9.8 and 9.9: of WebDAV, and of use without it.
+    Mkcol,
+    Copy,
+    Move,
+}
+
+/// The protocol version. A higher minor version is treated as 1.1 (RFC 9110, section 2.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HttpVersion {
     Http10,
@@ -40,7 +55,7 @@ pub(crate) enum HttpVersion {
 }
 
 impl RequestLine {
-    /// Parses the line, given without its line end.
+    /// Parses a line without its line end.
     pub(crate) fn parse(line: &[u8]) -> Result<RequestLine, HttpError> {
         let mut parts = line.split(|&byte| byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
@@ -64,7 +79,7 @@ impl RequestLine {
         })
     }
 
-    /// Bytes of the line without its line end: the version is `HTTP/x.y`.
+    /// Returns the length of the line without its line end: the version is `HTTP/x.y`.
     pub(crate) fn length(&self) -> usize {
         self.target.end + " HTTP/1.1".len()
     }
@@ -76,7 +91,14 @@ impl Method {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"OPTIONS" => Method::Options,
-            b"POST" | b"PUT" | b"DELETE" | b"PATCH" | b"TRACE" => Method::Disabled,
+            b"PUT" => Method::Write(WriteMethod::Put),
+            b"POST" => Method::Write(WriteMethod::Post),
+            b"PATCH" => Method::Write(WriteMethod::Patch),
+            b"DELETE" => Method::Write(WriteMethod::Delete),
+            b"MKCOL" => Method::Write(WriteMethod::Mkcol),
+            b"COPY" => Method::Write(WriteMethod::Copy),
+            b"MOVE" => Method::Write(WriteMethod::Move),
+            b"TRACE" => Method::Disabled,
             b"CONNECT" => Method::Connect,
             _ => Method::Unknown,
         }
@@ -100,13 +122,13 @@ impl HttpVersion {
     }
 }
 
-/// RFC 9110, section 5.6.2.
+/// Whether a token may contain the byte: RFC 9110, section 5.6.2.
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Visible characters and everything beyond ASCII; a fragment never reaches a server, and a space
-/// ends the target.
+/// Whether a target may contain the byte: visible and non-ASCII characters. Clients do not send
+/// fragments, and a space ends the target.
 fn is_target(byte: u8) -> bool {
     !byte.is_ascii_control() && byte != b'#'
 }
@@ -114,23 +136,23 @@ fn is_target(byte: u8) -> bool {
 /// A request target.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum HttpTarget<'b> {
-    /// Something of the site.
+    /// A path of the site.
     Path {
         path: SitePath,
-        /// The path as it came.
+        /// The path before parsing.
         spelling: &'b [u8],
-        /// What follows the first `?`, as it came.
+        /// The unparsed part after the first `?`.
         query: Option<&'b [u8]>,
     },
     /// The server itself: `OPTIONS *`.
     Server,
-    /// Another server: what `CONNECT` names.
+    /// Another server, named in `CONNECT`.
     Authority,
 }
 
 impl<'b> HttpTarget<'b> {
-    /// Reads a target of the form that goes with `method`, and the authority that it names. A URL
-    /// has the scheme that is spoken.
+    /// Parses a target in the form required by `method`, and its authority. An absolute URL must
+    /// have the scheme of the connection.
     pub(crate) fn parse(
         target: &'b [u8],
         method: Method,
@@ -157,7 +179,7 @@ fn origin(target: &[u8]) -> Result<HttpTarget<'_>, HttpError> {
     })
 }
 
-/// `http://authority/path`, or `https://authority/path`. Its authority beats the `Host` field.
+/// Parses an absolute URL. Its authority overrides the `Host` field.
 fn absolute(target: &[u8], spoken: Scheme) -> Result<(Option<&[u8]>, HttpTarget<'_>), HttpError> {
     let is = |named: &[u8], scheme: Scheme| named.eq_ignore_ascii_case(scheme.name().as_bytes());
     let rest = match split_scheme(target) {
@@ -184,7 +206,7 @@ fn absolute(target: &[u8], spoken: Scheme) -> Result<(Option<&[u8]>, HttpTarget<
     Ok((Some(authority), target))
 }
 
-/// RFC 9110, section 7.4.
+/// Creates a 421: RFC 9110, section 7.4.
 fn misdirected(why: &'static str) -> HttpError {
     HttpError::new(Status::MisdirectedRequest, why)
 }
@@ -195,7 +217,7 @@ fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&target[..colon], rest))
 }
 
-/// `host [ ":" port ]`, without user information.
+/// Checks `host [ ":" port ]`, without user information.
 pub(crate) fn check_authority(authority: &[u8]) -> Result<(), HttpError> {
     let (host, port) = split_port(authority);
     match is_host(host) && is_port(port) {
@@ -204,7 +226,7 @@ pub(crate) fn check_authority(authority: &[u8]) -> Result<(), HttpError> {
     }
 }
 
-/// Nothing, or a number that is a port.
+/// Whether the text is empty or a port number.
 fn is_port(port: &[u8]) -> bool {
     let add = |number: u32, digit: &u8| match digit {
         b'0'..=b'9' => Some(number * 10 + u32::from(digit - b'0')).filter(|&port| port <= 65_535),
@@ -213,7 +235,7 @@ fn is_port(port: &[u8]) -> bool {
     port.iter().try_fold(0, add).is_some()
 }
 
-/// The name, and what follows its colon.
+/// Splits off the port after the colon.
 pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     match authority.iter().rposition(|&byte| byte == b':') {
         Some(colon) if !authority[colon..].contains(&b']') => {
@@ -223,8 +245,8 @@ pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// RFC 3986, section 3.2.2: an address in brackets, or a registered name, which has room for IPv4
-/// addresses.
+/// Whether the text is a host (RFC 3986, section 3.2.2): an address in brackets, or a registered
+/// name, which includes IPv4 addresses.
 fn is_host(host: &[u8]) -> bool {
     match host {
         [b'[', b'v' | b'V', future @ .., b']'] => {
@@ -249,7 +271,7 @@ fn is_host(host: &[u8]) -> bool {
     }
 }
 
-/// Unreserved characters and sub-delimiters.
+/// Whether the byte is an unreserved character or a sub-delimiter.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
 }
@@ -289,10 +311,13 @@ mod tests {
             ("GET", Method::Get),
             ("HEAD", Method::Head),
             ("OPTIONS", Method::Options),
-            ("POST", Method::Disabled),
-            ("PUT", Method::Disabled),
-            ("DELETE", Method::Disabled),
-            ("PATCH", Method::Disabled),
+            ("POST", Method::Write(WriteMethod::Post)),
+            ("PUT", Method::Write(WriteMethod::Put)),
+            ("DELETE", Method::Write(WriteMethod::Delete)),
+            ("PATCH", Method::Write(WriteMethod::Patch)),
+            ("MKCOL", Method::Write(WriteMethod::Mkcol)),
+            ("COPY", Method::Write(WriteMethod::Copy)),
+            ("MOVE", Method::Write(WriteMethod::Move)),
             ("TRACE", Method::Disabled),
             ("CONNECT", Method::Connect),
             ("head", Method::Unknown),

@@ -1,4 +1,4 @@
-//! Reads the files that say who may read a site again when they change.
+//! Rereads the access files of sites when they change.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -7,7 +7,7 @@ use crate::error::{Error, start_thread};
 use crate::limits::ACCESS_FILES_INTERVAL;
 use crate::site::sites::ServedSites;
 
-/// Looks at the files from time to time, on a thread that ends with the sites.
+/// Checks the files regularly, on a thread that ends when the sites are dropped.
 ///
 /// # Errors
 /// [`Error::Thread`].
@@ -25,7 +25,7 @@ pub(crate) fn watch(sites: &Arc<ServedSites>) -> Result<(), Error> {
     )
 }
 
-/// Nothing once the sites are gone.
+/// Rereads changed files; `None` once the sites are dropped.
 fn refresh(sites: &Weak<ServedSites>) -> Option<()> {
     let sites = sites.upgrade()?;
     for access in sites.all.iter().filter_map(|site| site.access.as_ref()) {

@@ -1,8 +1,8 @@
 //! Opens names beneath a root.
 //!
-//! The kernel resolves the name (`openat2`), and nothing on the way leads out: neither `..`, nor
-//! an absolute link, nor a relative one that climbs too far, nor the links of `/proc`, and no
-//! swapping of folders while it happens.
+//! The kernel resolves the name (`openat2`), and no component leads out: neither `..`, nor an
+//! absolute link, nor a relative one that climbs too far, nor the links of `/proc`, and no
+//! concurrent swapping of folders.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::LazyLock;
@@ -13,23 +13,23 @@ use rustix::io::Errno;
 use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
 use crate::site::rules::Symlinks;
 
-/// Opening never waits (`NONBLOCK`: a leased file waits for its holder), never makes a terminal
-/// ours and is never inherited.
+/// Opening never waits (`NONBLOCK`: a leased file waits for its holder), never acquires a
+/// controlling terminal, and the descriptor is never inherited.
 pub(crate) const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Whether this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
+/// Checks that this process may use `openat2`: kernels before 5.6 lack it, filters may forbid it.
 pub(crate) fn probe(root: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    // Now, while there are descriptors.
+    // Opened now, while descriptors are available.
     LazyLock::force(&DESCRIPTORS);
     open(root, b".", flags, Symlinks::Inside).map(drop)
 }
 
-/// Looks at what has this name and opens it if it is a regular file. Nothing else is opened: that
-/// would release the writer of a FIFO, rewind a tape, start a watchdog.
+/// Examines a name and opens it if it is a regular file. Nothing else is opened: that could release
+/// the writer of a FIFO, rewind a tape or start a watchdog.
 pub(crate) fn open_file(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -40,8 +40,8 @@ pub(crate) fn open_file(
     open_place(&place, again)
 }
 
-/// The same for a place that is held by a descriptor of its path (`O_PATH`), so that nothing can
-/// take its name meanwhile. Without /proc it is opened by its name once more, with `again`.
+/// Like [`open_file`], for a path descriptor (`O_PATH`), so that its name cannot be taken over
+/// meanwhile. Without /proc the file is opened by name once more, with `again`.
 pub(crate) fn open_place(
     place: &OwnedFd,
     again: impl FnOnce() -> Result<OwnedFd, Errno>,
@@ -72,14 +72,14 @@ fn open_by(
     Ok((stat, Some(opened)))
 }
 
-/// The folder in which every open descriptor has a name by which it can be opened anew.
+/// The folder with a name for every open descriptor, by which it can be reopened.
 static DESCRIPTORS: LazyLock<Option<OwnedFd>> = LazyLock::new(|| {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()
 });
 
-/// What a link in a folder leads to, seen from `root`. It tries more often than [`open`]: a link
-/// missing from a listing would be an error.
+/// Returns the metadata of a link's target, resolved from `root`. Retries more often than [`open`]:
+/// a link missing from a listing would be an error.
 pub(crate) fn look_through(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -96,8 +96,8 @@ pub(crate) fn look_through(
     }
 }
 
-/// How names are resolved: never through links that only `/proc` has, and nothing above the root
-/// unless all links are followed. (A path has no `..` of its own.)
+/// Returns how names are resolved: never through the magic links of `/proc`, and only beneath the
+/// root unless all links are followed. (The paths themselves contain no `..`.)
 fn beneath(symlinks: Symlinks) -> ResolveFlags {
     let always = ResolveFlags::NO_MAGICLINKS;
     match symlinks {
@@ -107,7 +107,7 @@ fn beneath(symlinks: Symlinks) -> ResolveFlags {
     }
 }
 
-/// EAGAIN: a rename or a mount elsewhere on the system got in the way of a link's `..`
+/// Retries on EAGAIN: a rename or a mount elsewhere on the system interfered with a link's `..`
 /// (openat2(2)).
 pub(crate) fn open(
     root: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! Finds what is wrong with sites before they are served.
+//! Finds mistakes in sites before they are served.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use crate::site::resolve::{SiteView, find};
 use crate::site::rules::{TryRule, UrlPath};
 use crate::site::sites::{ServedSite, ServedSites};
 
-/// All that is wrong with these sites.
+/// Returns all mistakes in these sites.
 pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
     let mut wrong = Vec::new();
     for site in options {
@@ -25,7 +25,7 @@ pub(crate) fn check(options: &[SiteOptions]) -> Vec<Error> {
     wrong
 }
 
-/// Pages that the configuration names and that are not there.
+/// Returns an error for each configured page that does not exist.
 fn missing_pages(site: &ServedSite, options: &SiteOptions) -> Vec<Error> {
     let pages = options.fallback.iter().chain(options.error_pages.values());
     let pages = pages.map(UrlPath::path);

@@ -5,9 +5,9 @@
 //!        └─ no ─► one of few places, or wait ─► read on a blocking thread ─► still the same file?
 //! ```
 //!
-//! A hash costs a client one line and the server a read of the whole file. So few files are read at
-//! once over all workers, few requests wait for their turn, what was computed is remembered, and
-//! when the client goes away the reading stops. A file that changes while it is read has no hash.
+//! A hash costs a client one line and the server a read of the whole file. So all workers together
+//! read only a few files at a time, few requests wait for their turn, computed hashes are cached,
+//! and reading stops when the client disconnects. A file that changes while it is read has no hash.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,14 +25,14 @@ use crate::limits::{
     DIGESTS_WAITING_MAX, READ_BYTES,
 };
 
-/// Why there is no hash.
+/// The reason why no hash is available.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DigestError {
-    /// Too many wait for one.
+    /// Too many requests are waiting.
     Busy,
     /// The file changed while it was read.
     Changed,
-    /// It cannot be read.
+    /// The file cannot be read.
     Failed(Errno),
 }
 
@@ -42,7 +42,7 @@ impl From<Errno> for DigestError {
     }
 }
 
-/// One state of a file, hashed in one way.
+/// A state of a file and a hash algorithm.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct DigestKey {
     stamp: FileStamp,
@@ -77,7 +77,7 @@ pub(crate) struct DigestCache {
     large: DigestQueue,
 }
 
-/// The hashes in progress and those that wait for them. Small and large files have separate queues.
+/// The hashes in progress and the requests waiting for one. Small and large files queue separately.
 #[derive(Debug)]
 struct DigestQueue {
     places: Semaphore,
@@ -93,7 +93,7 @@ impl DigestQueue {
     }
 }
 
-/// What was computed, the oldest first.
+/// The computed hashes, the oldest first.
 #[derive(Debug, Default)]
 struct KnownDigests {
     digests: HashMap<DigestKey, FileDigest>,
@@ -111,7 +111,7 @@ impl Default for DigestCache {
 }
 
 impl DigestCache {
-    /// The hash of a file. When the future is dropped the reading stops, within a piece.
+    /// Returns the hash of a file. Dropping the future stops the reading after the current piece.
     pub(crate) async fn find(
         &self,
         file: Arc<SharedFile>,
@@ -131,7 +131,7 @@ impl DigestCache {
         let Ok(_place) = queue.places.acquire().await else {
             return Err(DigestError::Busy);
         };
-        // It may have been computed meanwhile.
+        // Another request may have computed it meanwhile.
         if let Some(digest) = self.known(key) {
             return Ok(digest);
         }
@@ -167,7 +167,7 @@ impl DigestCache {
     }
 }
 
-/// Reads a whole file, which must be the same before and after, for as long as `wanted` lives.
+/// Reads a whole file, as long as `wanted` lives; the file must be the same before and after.
 fn read(file: &SharedFile, key: DigestKey, wanted: &Weak<()>) -> Result<FileDigest, DigestError> {
     let mut hasher = match key.algorithm {
         HashAlgorithm::Sha256 => FileHasher::Sha256(Sha256::new()),
@@ -194,7 +194,7 @@ fn read(file: &SharedFile, key: DigestKey, wanted: &Weak<()>) -> Result<FileDige
 
 enum FileHasher {
     Sha256(Sha256),
-    /// It keeps a stack of two kilobytes.
+    /// Boxed: the hasher holds a stack of two kilobytes.
     Blake3(Box<blake3::Hasher>),
 }
 

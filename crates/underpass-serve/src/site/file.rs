@@ -1,20 +1,20 @@
-//! A regular file of the site, open, with everything an answer says about it; and the files that a
-//! worker keeps open between requests, for a moment.
+//! An open regular file of the site, with everything a response says about it; and the cache of
+//! files that a worker keeps open for a short time between requests.
 //!
-//! Resolving a name and opening it is half of what a small answer costs the kernel, and popular
-//! files are asked for again at once. So a worker keeps the files it opened, each for
-//! [`OPEN_FILE_KEPT`] at most, and looks at the open file anew (`fstat`) for every answer: size and
-//! date are read each time, and nothing links to a file any more that was deleted or replaced. What
-//! shows only after [`OPEN_FILE_KEPT`] is listed in docs/serve.md, "How bodies are sent".
+//! Resolving a name and opening it is half the kernel's work for a small response, and popular
+//! files are requested again immediately. So a worker keeps the files it opened, each for
+//! [`OPEN_FILE_KEPT`] at most, and calls `fstat` on the open file for every response: size and date
+//! are read each time, and the link count shows that a file was deleted or replaced. Changes that
+//! show only after [`OPEN_FILE_KEPT`] are listed in docs/serve.md, "How bodies are sent".
 //!
-//! Where inotify reports changes of a file ([`crate::site::watcher`]), it is looked at
-//! again only after one; a name that still leads to the same file keeps its watch.
+//! If inotify reports changes of a file ([`crate::site::watcher`]), `fstat` is called only after an
+//! event; a name that still leads to the same file keeps its watch.
 //!
-//! Of a small file that is asked for more than once the content is kept too, as long as neither its
-//! size nor its times change: a hot answer is then one `recv` and one `send`.
+//! The content of a small file that is requested more than once is cached too, as long as neither
+//! its size nor its times change: a hot response is then one `recv` and one `send`.
 //!
-//! Whatever is answered is one state of one file that had this name within that time. An open file
-//! that was deleted keeps its space on disk; a sweep closes what nobody has asked for in a while.
+//! Every response is one state of one file that had this name within that time. An open file that
+//! was deleted keeps its space on disk; a sweep closes files that were not requested for a while.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -39,20 +39,19 @@ use crate::site::folder::SiteFolder;
 use crate::site::rules::{EtagRecipe, RepresentationHeaders};
 use crate::site::watcher::{WatchedFile, WorkerWatcher};
 
-/// What a path leads to.
+/// The result of resolving a path.
 #[derive(Debug)]
 pub(crate) enum Resolved {
     File(SiteFile),
-    /// A folder that was asked for without its slash.
+    /// A folder requested without its trailing slash.
     Folder(SitePath),
-    /// A folder, open: one without an index, or one that was asked for as itself.
+    /// An open folder: one without an index, or one that was requested itself.
     NoIndex(SiteFolder),
-    /// Nothing that is served: no such name, hidden, no regular file, outside the root.
+    /// Nothing that is served: no such name, hidden, not a regular file, or outside the root.
     Nothing,
-    /// The server's permission is missing.
+    /// The server lacks the permission.
     Forbidden,
-    /// The rules of the site do not let the asker read what has this name, whether it exists or
-    /// not.
+    /// The rules of the site deny the requester this name, whether or not it exists.
     Refused(AccessRefusal),
     /// Descriptors or memory are exhausted, or renames are faster than the resolution.
     Busy(Errno),
@@ -64,33 +63,33 @@ pub(crate) enum Resolved {
 #[derive(Clone, Debug)]
 pub(crate) struct SiteFile {
     pub(crate) path: SitePath,
-    /// What it is called without links, where that is known and not its path.
+    /// The path without links, if known and different.
     pub(crate) settled: Option<Rc<[u8]>>,
     pub(crate) state: Rc<FileSnapshot>,
-    /// The name it is to be saved under, if it is not to be shown.
+    /// The name under which browsers save the file, if it is a download.
     pub(crate) save_as: Option<Box<[u8]>>,
 }
 
-/// What was true of a file when it was last looked at.
+/// The properties of a file when it was last examined.
 #[derive(Debug)]
 pub(crate) struct FileSnapshot {
     pub(crate) descriptor: Arc<SharedFile>,
     pub(crate) stamp: FileStamp,
     pub(crate) validators: Validators,
     pub(crate) label: Rc<RepresentationHeaders>,
-    /// The fields of every answer with content of this file, written out: most answers to most
-    /// requests are the same but for their date.
+    /// The formatted fields of every response with content of this file: most responses to most
+    /// requests differ only in their date.
     pub(crate) fields: Vec<u8>,
-    /// Copies of it in content codings, as far as anybody asked for them.
+    /// Copies of the file in content codings, if requested so far.
     pub(crate) copies: PrecompressedCopies,
-    /// What it holds, once that has been worth keeping.
+    /// The content, once it has been worth caching.
     content: OnceCell<Arc<Vec<u8>>>,
 }
 
-/// What is known of the copies of one state of a file.
+/// The cached copies of one state of a file.
 pub(crate) type PrecompressedCopies = RefCell<[Precompressed; Coding::ALL.len()]>;
 
-/// What is known of one copy.
+/// The cached state of one copy.
 #[derive(Debug, Default)]
 pub(crate) enum Precompressed {
     #[default]
@@ -100,7 +99,7 @@ pub(crate) enum Precompressed {
 }
 
 impl SiteFile {
-    /// A file that was just opened, at the time `now`.
+    /// Creates a file that was just opened, at the time `now`.
     pub(crate) fn new(
         opened: OwnedFd,
         path: SitePath,
@@ -112,7 +111,7 @@ impl SiteFile {
         SiteFile::known(path, Rc::new(state))
     }
 
-    /// A file whose state is known.
+    /// Creates a file with a known state.
     pub(crate) fn known(path: SitePath, state: Rc<FileSnapshot>) -> SiteFile {
         SiteFile {
             path,
@@ -122,18 +121,18 @@ impl SiteFile {
         }
     }
 
-    /// The name that decides who may read it.
+    /// Returns the name on which access rules are checked.
     pub(crate) fn settled(&self) -> &[u8] {
         self.settled.as_deref().unwrap_or(self.path.bytes())
     }
 
-    /// The same file, to be compressed while it is sent.
+    /// Returns the same file, to be compressed while it is sent.
     pub(crate) fn into_compressed(self, coding: Coding) -> SiteFile {
         let state = Rc::new(self.state.compressed(coding));
         SiteFile { state, ..self }
     }
 
-    /// The same, to be saved under its own name.
+    /// Returns the same file, to be saved under its own name.
     pub(crate) fn into_download(self) -> SiteFile {
         let save_as = Some(self.path.name().into());
         SiteFile { save_as, ..self }
@@ -165,7 +164,7 @@ impl FileSnapshot {
         }
     }
 
-    /// The same state, to be compressed while it is sent: of unknown length, without ranges.
+    /// Returns the same state for compression while it is sent: of unknown length, no ranges.
     fn compressed(&self, coding: Coding) -> FileSnapshot {
         let validators = self.validators.compressed(coding);
         FileSnapshot {
@@ -179,7 +178,7 @@ impl FileSnapshot {
         }
     }
 
-    /// The same open file, as it is now: this one if nothing has changed, its date having settled.
+    /// Returns the current state of the open file: this one if unchanged and its date has settled.
     pub(crate) fn looked_at_again(
         self: &Rc<FileSnapshot>,
         stat: &Stat,
@@ -192,18 +191,18 @@ impl FileSnapshot {
         Rc::new(FileSnapshot::new(descriptor, stat, label, now))
     }
 
-    /// Whether the open file still looks as this says: it is asked.
+    /// Whether the open file still has this state, according to `fstat`.
     pub(crate) fn is_still_so(&self) -> bool {
         fstat(&self.descriptor).is_ok_and(|stat| self.stamp == FileStamp::of(&stat))
     }
 
-    /// What the file holds, if that is in memory.
+    /// Returns the cached content.
     pub(crate) fn content(&self) -> Option<&Arc<Vec<u8>>> {
         self.content.get()
     }
 
-    /// Keeps what the file holds, if it is small, its date has settled (or a change that no date
-    /// shows could go unseen), and it is in the page cache.
+    /// Caches the content, if it is small, in the page cache, and the date has settled (a change
+    /// that no date shows could go unnoticed otherwise).
     pub(crate) fn keep_content(&self) {
         if (1..=CONTENT_BYTES_MAX).contains(&self.stamp.size)
             && self.validators.modified.is_some()
@@ -215,7 +214,7 @@ impl FileSnapshot {
     }
 }
 
-/// What every answer with content of a file says.
+/// Formats the fields of every response with content of a file.
 fn written(
     validators: &Validators,
     ranges: &[u8],
@@ -232,21 +231,21 @@ fn written(
     fields
 }
 
-/// What the written fields need at most, about.
+/// The typical maximum size of the formatted fields.
 const FIELDS_BYTES: usize = 192;
 
-/// The files one worker keeps open.
+/// The files that one worker keeps open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFileCache {
     metrics: Arc<WorkerMetrics>,
-    /// By [`SitePath::key`] of what was asked for.
+    /// By [`SitePath::key`] of the requested path.
     kept: RefCell<HashMap<Vec<u8>, CachedFile>>,
     watcher: Rc<WorkerWatcher>,
 }
 
 #[derive(Debug)]
 struct CachedFile {
-    /// Its own path, where another one leads to it: a folder's, or one without `.html`.
+    /// The file's path, if it differs from the requested one: an index, or a path with `.html`.
     path: Option<SitePath>,
     settled: Option<Rc<[u8]>>,
     state: Rc<FileSnapshot>,
@@ -255,7 +254,7 @@ struct CachedFile {
 }
 
 impl OpenFileCache {
-    /// None yet; what happens to them is counted in `metrics` and reported by `watcher`.
+    /// Creates an empty cache, counted in `metrics`, whose files are watched by `watcher`.
     pub(crate) fn new(
         metrics: Arc<WorkerMetrics>,
         watcher: Rc<WorkerWatcher>,
@@ -267,8 +266,8 @@ impl OpenFileCache {
         })
     }
 
-    /// What a path leads to, at the time `now`; `open` looks where none is kept. Call it within a
-    /// runtime of local tasks.
+    /// Resolves a path, at the time `now`; calls `open` if it is not cached. Must be called within
+    /// a runtime of local tasks.
     pub(crate) fn find(
         self: &Rc<OpenFileCache>,
         path: SitePath,
@@ -292,7 +291,7 @@ impl OpenFileCache {
         }
     }
 
-    /// The file that this path leads to, if it is kept and still has a name; else the path.
+    /// Returns the file of this path, if it is cached and still has a name; else the path.
     fn kept(&self, path: SitePath, now: SystemTime) -> Result<SiteFile, SitePath> {
         let mut kept = self.kept.borrow_mut();
         let entry = kept.get_mut(&*path.key());
@@ -301,7 +300,7 @@ impl OpenFileCache {
         };
         if !entry.is_unchanged() {
             if entry.watched.is_none() {
-                // Before it is looked at for the second time.
+                // Watched before it is examined for the second time.
                 entry.watched = self.watcher.add(&*entry.state.descriptor);
             }
             match fstat(&entry.state.descriptor) {
@@ -354,7 +353,7 @@ impl OpenFileCache {
         }
     }
 
-    /// Closes all that is not being sent.
+    /// Closes all files that are not being sent.
     pub(crate) fn give_up(&self) {
         let mut kept = self.kept.borrow_mut();
         let count = kept.len();
@@ -370,26 +369,26 @@ impl OpenFileCache {
 }
 
 impl CachedFile {
-    /// Whether the last look at the file still holds: no event reported a change since, and its
-    /// date has settled, so that responses do not depend on the time.
+    /// Whether the last examination of the file still holds: no event has reported a change since,
+    /// and its date has settled, so that responses do not depend on the time.
     fn is_unchanged(&self) -> bool {
         let is_quiet = |watched: &Rc<WatchedFile>| !watched.changed.replace(false);
         self.state.validators.modified.is_some() && self.watched.as_ref().is_some_and(is_quiet)
     }
 
-    /// How long it is used before its name is resolved again. It differs by file: many that were
-    /// opened at once are not all opened again at once.
+    /// Returns how long the file is used before its name is resolved again. It differs by file, so
+    /// that many files opened together are not all reopened together.
     fn lifetime(&self) -> Duration {
         OPEN_FILE_KEPT - Duration::from_millis(self.state.stamp.identity.1 % 256)
     }
 
-    /// A clock that was set back makes it old too.
+    /// Whether the file is younger than `limit`; a clock that was set back makes it old too.
     fn is_younger(&self, limit: Duration, now: SystemTime) -> bool {
         now.duration_since(self.opened).is_ok_and(|age| age < limit)
     }
 }
 
-/// Closes what is too old, until there is nothing left to close.
+/// Closes expired files until none are left.
 async fn sweep(files: Weak<OpenFileCache>) {
     loop {
         tokio::time::sleep(OPEN_FILE_KEPT).await;
@@ -399,7 +398,7 @@ async fn sweep(files: Weak<OpenFileCache>) {
         let now = SystemTime::now();
         let mut kept = files.kept.borrow_mut();
         let before = kept.len();
-        // The next request for a popular one may be about to take over its watch.
+        // The next request for a popular file may be about to take over its watch.
         kept.retain(|_, entry| entry.is_younger(2 * OPEN_FILE_KEPT, now));
         files.count_closed(before - kept.len());
         if kept.is_empty() {

@@ -27,13 +27,13 @@ use crate::site::sites::ServedSite;
 pub(crate) struct SiteFolder {
     pub(crate) path: SitePath,
     descriptor: OwnedFd,
-    /// Where its links are followed from: the site's own descriptor.
+    /// The root descriptor of the site, from which links are followed.
     root: Arc<OwnedFd>,
     sight: Visibility,
     restriction: Option<FolderRestriction>,
 }
 
-/// What of a folder somebody may read.
+/// The access restriction of a folder.
 #[derive(Clone, Debug)]
 pub(crate) struct FolderRestriction {
     pub(crate) permits: Permits,
@@ -41,7 +41,7 @@ pub(crate) struct FolderRestriction {
     pub(crate) settled: Vec<u8>,
 }
 
-/// Something in a folder, by the name it has there.
+/// An entry of a folder, by its name there.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct FolderEntry {
     pub(crate) name: Vec<u8>,
@@ -56,14 +56,14 @@ pub(crate) enum FolderEntryKind {
     File { size: u64 },
 }
 
-/// The entries of a folder, one after the other, in the order the file system has.
+/// The entries of a folder, in the order of the file system.
 #[derive(Debug)]
 pub(crate) struct FolderEntries {
     dir: Dir,
     root: Arc<OwnedFd>,
     sight: Visibility,
     restriction: Option<FolderRestriction>,
-    /// The folder's path, with a slash behind where it is not the root; a name is put there.
+    /// The folder's path, with a trailing slash unless it is the root; names are appended to it.
     prefix: Vec<u8>,
 }
 
@@ -83,12 +83,12 @@ impl SiteFolder {
         }
     }
 
-    /// Which of its names may be seen.
+    /// Returns which of its names are visible.
     pub(crate) fn sight(&self) -> Visibility {
         self.sight
     }
 
-    /// The folder, the root that its links may not leave, and what may be read of it.
+    /// Returns the folder, the root that its links may not leave, and its restriction.
     pub(crate) fn into_parts(self) -> (OwnedFd, Arc<OwnedFd>, Option<FolderRestriction>) {
         (self.descriptor, self.root, self.restriction)
     }
@@ -109,15 +109,15 @@ impl SiteFolder {
 }
 
 impl FolderEntries {
-    /// The next entry that may be seen and passes `filter`, looked at; `NextEntry::Passed` for one
-    /// that is not, so that the caller can bound the work.
+    /// Returns the next entry that is visible and passes `filter`, with its metadata;
+    /// `NextEntry::Passed` for one that is not, so that the caller can limit the work.
     ///
     /// # Errors
-    /// The folder cannot be read on.
+    /// The rest of the folder cannot be read.
     pub(crate) fn next(&mut self, filter: impl FnOnce(&[u8]) -> bool) -> Result<NextEntry, Errno> {
         let name = match self.dir.read() {
             Some(Ok(entry)) => entry.file_name().to_bytes().to_vec(),
-            // It was deleted meanwhile, which is its end too.
+            // A folder deleted meanwhile ends too.
             None | Some(Err(Errno::NOENT)) => return Ok(NextEntry::End),
             Some(Err(errno)) => return Err(errno),
         };
@@ -138,7 +138,7 @@ impl FolderEntries {
         Ok(seen.map_or(NextEntry::Passed, NextEntry::Seen))
     }
 
-    /// A link's target. One that leads out or nowhere, or has become something else, is an error.
+    /// Returns a link's target, or an error if it leads out, dangles or is no longer a link.
     fn target(&mut self, name: &[u8]) -> Result<Stat, Errno> {
         if let Some(restriction) = &self.restriction {
             return restriction.target(self.root.as_fd(), name, self.sight.symlinks);
@@ -152,7 +152,7 @@ impl FolderEntries {
 }
 
 impl FolderRestriction {
-    /// The path without links of something beneath the folder.
+    /// Returns the path without links of something beneath the folder.
     fn path(&self, beneath: &[u8]) -> Vec<u8> {
         joined(&self.settled, beneath)
     }
@@ -162,7 +162,7 @@ impl FolderRestriction {
         self.permits.allow(&self.path(beneath))
     }
 
-    /// The target of a link beneath the folder, if it may be read.
+    /// Returns the target of a link beneath the folder, if it may be read.
     pub(crate) fn target(
         &self,
         root: BorrowedFd<'_>,
@@ -178,11 +178,11 @@ impl FolderRestriction {
     }
 }
 
-/// What became of one name.
+/// The result of reading one name.
 #[derive(Debug)]
 pub(crate) enum NextEntry {
     Seen(FolderEntry),
-    /// Hidden, vanished, outside, or nothing that is served.
+    /// Hidden, vanished, outside the root, or of a kind that is not served.
     Passed,
     End,
 }
@@ -211,13 +211,13 @@ impl FolderEntry {
         }
     }
 
-    /// What it takes in memory, about.
+    /// Returns the approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<FolderEntry>() + self.name.capacity()
     }
 }
 
-/// Whether a name is that of the folder itself or of the one above.
+/// Whether a name is `.` or `..`.
 pub(crate) fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }

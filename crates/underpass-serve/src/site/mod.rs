@@ -1,5 +1,4 @@
-//! A served folder: what a path leads to, what is known of a file, what the configuration says of
-//! it.
+//! A served folder: path resolution, file metadata, and the rules of the configuration.
 
 pub(crate) mod access_files;
 pub(crate) mod beneath;

@@ -1,15 +1,15 @@
-//! From a path to an open file, beneath the root.
+//! Resolves a path to an open file beneath the root.
 //!
-//! Where rules say who may read what, links are followed before anything is opened
-//! ([`crate::site::settle`]), and the rules are asked about the name in the end.
+//! If access rules exist, links are followed before anything is opened ([`crate::site::settle`]),
+//! and the rules are checked for the final name.
 //!
 //! Everything after opening is decided on the open descriptor, so nothing can change between
-//! looking and sending.
+//! checking and sending.
 //!
-//! Copies of a file in a content coding lie beside it: `app.js.br` for `app.js`. One that is older
-//! than the file was made of another state of it and is not used. What is beside a file is looked
-//! up when a client accepts that coding, and remembered, missing or not, for as long as the file is
-//! kept open; for each answer the copy is looked at anew, as the file is.
+//! Copies of a file in a content coding are in the same folder: `app.js.br` for `app.js`. One that
+//! is older than the file was made from another state of it and is not used. A copy is looked up
+//! when a client accepts that coding, and its presence or absence is cached for as long as the file
+//! is kept open; for each response the copy is examined again, as the file is.
 
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -27,16 +27,16 @@ use crate::site::rules::{Audience, RepresentationHeaders, Symlinks};
 use crate::site::settle::settle;
 use crate::site::sites::ServedSite;
 
-/// A site at one moment, and what the asker may read of it.
+/// A site at one moment, and the permits of the requester.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SiteView<'s> {
     pub(crate) site: &'s ServedSite,
-    /// Nothing where everyone may read everything.
+    /// `None` if everyone may read everything.
     pub(crate) permits: Option<&'s Permits>,
     pub(crate) now: SystemTime,
 }
 
-/// Opens what a path leads to.
+/// Opens the target of a path.
 pub(crate) fn find(view: SiteView<'_>, path: SitePath) -> Resolved {
     view.site.watch_root(view.now);
     match path.form() {
@@ -45,7 +45,7 @@ pub(crate) fn find(view: SiteView<'_>, path: SitePath) -> Resolved {
     }
 }
 
-/// Opens a folder to be read, whether it has an index or not.
+/// Opens a folder for reading, whether or not it has an index.
 pub(crate) fn folder(view: SiteView<'_>, path: SitePath) -> Resolved {
     let place = match view.place(&path) {
         Ok(place) => place,
@@ -68,8 +68,8 @@ pub(crate) fn folder(view: SiteView<'_>, path: SitePath) -> Resolved {
     }
 }
 
-/// The file of the very name; where pretty paths are asked for, the one with `.html` behind; the
-/// folder of the name.
+/// Resolves a name to the file of that name; with pretty paths, to the one with `.html` appended;
+/// or to the folder.
 fn named(view: SiteView<'_>, path: SitePath) -> Resolved {
     let pretty = view.site.rules.options.pretty;
     let page = pretty.then(|| path.with_suffix(".html"));
@@ -83,7 +83,7 @@ fn named(view: SiteView<'_>, path: SitePath) -> Resolved {
     }
 }
 
-/// Opens the first index of a folder that is there; where none is, the folder.
+/// Opens the first existing index of a folder, or else the folder.
 fn index(view: SiteView<'_>, folder: SitePath) -> Resolved {
     for name in &view.site.rules.options.index {
         let index = folder.join(name.as_str().as_bytes(), PathForm::File);
@@ -95,7 +95,7 @@ fn index(view: SiteView<'_>, folder: SitePath) -> Resolved {
     self::folder(view, folder)
 }
 
-/// What has this very name.
+/// Resolves exactly this name.
 fn at(view: SiteView<'_>, path: SitePath) -> Resolved {
     let rules = &view.site.rules;
     open_file(view, path, |path, settled| {
@@ -103,7 +103,7 @@ fn at(view: SiteView<'_>, path: SitePath) -> Resolved {
     })
 }
 
-/// Opens what has exactly this name; `label` describes it, by its path and without links.
+/// Opens the file with exactly this name; `label` describes it, by its path and its settled name.
 fn open_file(
     view: SiteView<'_>,
     path: SitePath,
@@ -129,17 +129,17 @@ fn open_file(
     }
 }
 
-/// Where something is opened.
+/// The place where a file is opened.
 struct Place {
-    /// The name without links, where it is not the path.
+    /// The name without links, if it differs from the path.
     name: Option<Vec<u8>>,
-    /// The links that are followed then.
+    /// The links that may still be followed.
     symlinks: Symlinks,
 }
 
 impl SiteView<'_> {
-    /// Where `path` leads to, if the asker may read both. What the path itself refuses is refused
-    /// before anything is looked at, so that a response takes as long whether it exists or not.
+    /// Resolves `path`, if the requester may read both path and target. A denial by the path itself
+    /// is returned before the disk is accessed, so that the time does not reveal whether it exists.
     fn place(&self, path: &SitePath) -> Result<Place, Resolved> {
         let symlinks = self.site.rules.options.symlinks;
         let Some(permits) = self.permits else {
@@ -158,7 +158,7 @@ impl SiteView<'_> {
         }
     }
 
-    /// Who may read a file of this path, whose name without links is `settled`.
+    /// Returns the audience of a file with this path, whose name without links is `settled`.
     fn audience(&self, path: &[u8], settled: &[u8]) -> Audience {
         match &self.site.access {
             Some(access) if !(access.rules.is_open(path) && access.rules.is_open(settled)) => {
@@ -169,8 +169,8 @@ impl SiteView<'_> {
     }
 }
 
-/// What it means that a name could not be opened. ENXIO is a socket, ENODEV or ENXIO a device
-/// without driver, EXDEV and ELOOP are what leads outside or in circles.
+/// Interprets an error of opening a name. ENXIO is a socket, ENODEV or ENXIO a device without a
+/// driver; EXDEV means a path outside the root, ELOOP a cycle of links.
 fn missing(errno: Errno) -> Resolved {
     match errno {
         Errno::NOENT
@@ -190,8 +190,8 @@ fn missing(errno: Errno) -> Resolved {
     }
 }
 
-/// The copy of `file` in a coding, if there is one of this state of it that the asker may read.
-/// Where names decide about that, a copy is neither a link nor beside one.
+/// Returns the copy of `file` in a coding, if it is up to date and the requester may read it. If
+/// access depends on names, neither the file nor the copy may have been reached through a link.
 pub(crate) fn precompressed(
     view: SiteView<'_>,
     file: &SiteFile,

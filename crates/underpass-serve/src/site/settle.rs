@@ -1,15 +1,15 @@
-//! What a path is really called: the same path without links.
+//! Resolves the links of a path, so that access rules see the final name.
 //!
-//! Who may read a file depends on its name, so a name must not lead past the rules about another
-//! one. A path is therefore followed here, link by link, and what is opened is the name in the end,
-//! without following anything:
+//! Access to a file depends on its name, so a link must not bypass the rules for its target. A path
+//! is therefore followed here, link by link, and the final name is opened without following any
+//! link:
 //!
 //! ```text
 //!  public/latest/x ─► public/latest is a link to ../releases/7 ─► releases/7/x   no link in it
 //! ```
 //!
-//! A folder that does not tell letter cases apart (exFAT, NTFS, casefold of ext4) has many names
-//! for one file. There a name leads to something only if it is spelt as the folder has it.
+//! A case-insensitive folder (exFAT, NTFS, casefold of ext4) has many names for one file. There a
+//! name is found only in the spelling that the folder stores.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -20,21 +20,21 @@ use crate::limits::LINKS_FOLLOWED_MAX;
 use crate::site::beneath::open;
 use crate::site::rules::Symlinks;
 
-/// A path without links, and whether there is anything.
+/// A path without links, and whether it exists.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct SettledPath {
     pub(crate) name: Vec<u8>,
-    /// Why it cannot be opened. The name is the one that it would have.
+    /// The reason why it cannot be opened. The name is the one it would have.
     pub(crate) missing: Option<Errno>,
 }
 
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const LINK: OFlags = PLACE.union(OFlags::NOFOLLOW);
 
-/// Follows the links of a path beneath `root` that may be followed.
+/// Follows the links of a path beneath `root`, if `symlinks` permits.
 ///
 /// # Errors
-/// It leads out, in circles, or cannot be followed: nothing is known of what would be there.
+/// The path leads out of the root or in circles, or cannot be followed: its final name is unknown.
 pub(crate) fn settle(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -60,6 +60,21 @@ pub(crate) fn settle(
     }
 }
 
+/// Whether a path, or a folder on its way, is spelt in another way than on the disk, which does not
+/// tell letter cases apart. What does not exist is spelt right.
+pub(crate) fn is_spelt_otherwise(root: BorrowedFd<'_>, path: &[u8]) -> bool {
+    let mut present = Some(path);
+    while let Some(path) = present {
+        match open(root, place(path), PLACE, Symlinks::None) {
+            Err(Errno::NOENT) => present = parent(path),
+            Ok(_) => return !matches!(is_spelt_so(root, path), Ok(true)),
+            // It is not written through.
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
 fn place(path: &[u8]) -> &[u8] {
     match path {
         b"" => b".",
@@ -67,7 +82,7 @@ fn place(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Follows one name after the other.
+/// Follows one component after the other.
 fn follow(root: BorrowedFd<'_>, path: &[u8]) -> Result<SettledPath, Errno> {
     let mut left: Vec<Vec<u8>> = names(path).rev().map(<[u8]>::to_vec).collect();
     let mut name = Vec::new();
@@ -103,10 +118,10 @@ fn follow(root: BorrowedFd<'_>, path: &[u8]) -> Result<SettledPath, Errno> {
     })
 }
 
-/// Names that may be left to follow: links can name many.
+/// The maximum number of components left to follow: links can add many.
 const NAMES_MAX: usize = 8192;
 
-/// The names of a path, without those that stay where they are.
+/// Returns the components of a path, without `.`.
 pub(crate) fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let names = path.split(|&byte| byte == b'/');
     names.filter(|name| !name.is_empty() && *name != b".")
@@ -119,7 +134,7 @@ pub(crate) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The folder that a name is in; the root is in none.
+/// Returns the folder of a name; the root has none.
 fn parent(name: &[u8]) -> Option<&[u8]> {
     if name.is_empty() {
         return None;
@@ -128,18 +143,18 @@ fn parent(name: &[u8]) -> Option<&[u8]> {
     Some(&name[..slash.unwrap_or(0)])
 }
 
-/// What a link leads to; nothing for what is no link.
+/// Returns the target of a link; `None` if it is not a link.
 fn target(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let place = open(root, path, LINK, Symlinks::None)?;
     match readlinkat(&place, "", Vec::new()) {
         Ok(target) => Ok(Some(target.into_bytes())),
-        // It is none (readlinkat(2)).
+        // Not a link (readlinkat(2)).
         Err(Errno::NOENT | Errno::INVAL) => Ok(None),
         Err(errno) => Err(errno),
     }
 }
 
-/// What a path would be called whose beginning does not exist.
+/// Returns the final name of a path with a missing component.
 fn rest(mut name: Vec<u8>, left: Vec<Vec<u8>>) -> Result<Vec<u8>, Errno> {
     for next in left.into_iter().rev() {
         name = match &next[..] {
@@ -150,7 +165,7 @@ fn rest(mut name: Vec<u8>, left: Vec<Vec<u8>>) -> Result<Vec<u8>, Errno> {
     Ok(name)
 }
 
-/// Whether every name of a path without links is the one that its folder has.
+/// Whether every component of a path without links is spelt as in its folder.
 fn is_spelt_so(root: BorrowedFd<'_>, path: &[u8]) -> Result<bool, Errno> {
     let mut folder = Vec::new();
     for name in names(path) {
@@ -179,7 +194,7 @@ fn is_the_name(root: BorrowedFd<'_>, folder: &[u8], name: &[u8]) -> Result<bool,
     }
 }
 
-/// The name with the case of its first letter of ASCII changed.
+/// Returns the name with the case of its first ASCII letter changed.
 fn in_other_case(name: &[u8]) -> Option<Vec<u8>> {
     let letter = name.iter().position(u8::is_ascii_alphabetic)?;
     let mut other = name.to_vec();
@@ -198,10 +213,10 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     id(one) == id(other)
 }
 
-/// Whether a file system has one name only for digits and signs; some have short names for long
-/// ones. What is not known is taken to be like these.
+/// Whether a file system is known to have a single name per file for digits and signs; some have
+/// short names for long ones. Unknown ones are treated like those.
 fn tells_cases_apart(folder: &OwnedFd) -> bool {
-    /// Of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlay, NFS, ZFS, F2FS, EROFS, squashfs,
+    /// From statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlay, NFS, ZFS, F2FS, EROFS, squashfs,
     /// bcachefs.
     const KNOWN: [FsWord; 11] = [
         0xef53,
@@ -219,7 +234,7 @@ fn tells_cases_apart(folder: &OwnedFd) -> bool {
     fstatfs(folder).is_ok_and(|found| KNOWN.contains(&found.f_type))
 }
 
-/// Whether a folder has exactly this name among its entries.
+/// Whether a folder has an entry with exactly this name.
 fn lists(folder: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     let readable = open(
         folder.as_fd(),

@@ -1,4 +1,4 @@
-//! What is served: folders and everything beneath them, each under its names.
+//! The served sites: folders and everything beneath them, each under its names.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -8,44 +8,48 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags, fstat, open, stat};
 use rustix::io::Errno;
+use underpass_net::Reach;
 
 use crate::access::store::SiteAccess;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::site::beneath;
 use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
+use crate::upload::areas::UploadArea;
 
-/// A folder that is served, and how. It is held open: what its path leads to later does not change
-/// what is served, because workers are confined to this very folder, and because a deployment in
-/// mid-way should not be seen.
+/// A served folder and its rules. It is held open: a later change of its path does not change the
+/// served files, because workers are confined to this very folder, and because an incomplete
+/// deployment should not be visible.
 #[derive(Debug)]
 pub(crate) struct ServedSite {
     pub(crate) root: Arc<OwnedFd>,
-    /// When it was last compared with what its path leads to, in seconds, and what that was.
+    /// The time of the last comparison with the path's current target, in seconds, and its result.
     compared: AtomicU64,
     reported: AtomicU8,
     pub(crate) rules: SiteRules,
-    /// Who may read it; nothing if everyone may read everything.
+    /// The access control of the site; `None` if everyone may read everything.
     pub(crate) access: Option<SiteAccess>,
     /// The name of the site in metrics: its first host name, or else its folder.
     pub(crate) label: Arc<str>,
-    /// What its root is called where a folder is called by its name.
+    /// The name of the root in downloads, which otherwise are named after their folder.
     pub(crate) called: String,
+    /// The folders that take files in, the longest paths first.
+    pub(crate) uploads: Vec<UploadArea>,
 }
 
-/// All that one server serves. The first site answers for every name that none has.
+/// All sites of a server. The first site serves every name that none has.
 #[derive(Debug)]
 pub(crate) struct ServedSites {
     pub(crate) all: Vec<ServedSite>,
     pub(crate) names: HostNames,
-    /// Whether there is one that not everyone may read.
+    /// Whether any site has restricted access.
     pub(crate) is_restricted: bool,
-    /// The root of the file system, where links of a site may lead anywhere.
+    /// The root of the file system, if links of a site may lead anywhere.
     everything: Option<OwnedFd>,
 }
 
 impl ServedSite {
-    /// Opens the folder and makes sure that names can be kept beneath it.
+    /// Opens the folder and checks that names can be confined to it.
     pub(crate) fn open(options: &SiteOptions) -> Result<ServedSite, Error> {
         let rules = SiteRules::new(options).map_err(|what| Error::Site {
             root: options.root.clone(),
@@ -56,6 +60,7 @@ impl ServedSite {
         let root = open_folder(&options.root)?;
         match beneath::probe(root.as_fd()) {
             Ok(()) => Ok(ServedSite {
+                uploads: UploadArea::open(options, root.as_fd())?,
                 root: Arc::new(root),
                 compared: AtomicU64::new(0),
                 reported: AtomicU8::new(RootState::Same as u8),
@@ -73,7 +78,7 @@ impl ServedSite {
         self.root.as_fd()
     }
 
-    /// Warns once when the path of the root leads elsewhere. Looks once a second at the most.
+    /// Warns once when the path of the root leads elsewhere. Checks once a second at most.
     pub(crate) fn watch_root(&self, now: SystemTime) {
         let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (compared, order) = (&self.compared, Ordering::Relaxed);
@@ -100,19 +105,19 @@ impl ServedSite {
     }
 }
 
-/// What the path of an open root leads to.
+/// The current target of an open root's path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum RootState {
     Same,
     Elsewhere,
-    /// Nothing: the root has another name.
+    /// The path does not exist: the root has another name.
     Missing,
-    /// Nothing: the root was removed.
+    /// The path does not exist: the root was removed.
     Removed,
 }
 
 impl RootState {
-    /// `None` where that cannot be found out: the server's user may not look, for example.
+    /// Compares root and path; `None` if that fails, for example because the user may not search.
     fn of(root: BorrowedFd<'_>, path: &Path) -> Option<RootState> {
         let held = fstat(root).ok()?;
         match stat(path) {
@@ -134,7 +139,7 @@ fn label(options: &SiteOptions) -> Arc<str> {
     }
 }
 
-/// The site's first name, if it has one that can be a file's.
+/// Returns the site's first name that can be a file name, if any.
 fn called(options: &SiteOptions) -> String {
     let mut names = options.names.iter().map(HostName::as_str);
     let name = names.find(|name| !name.contains('*'));
@@ -150,7 +155,7 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Error> {
 }
 
 impl ServedSites {
-    /// Opens all of them.
+    /// Opens all sites.
     pub(crate) fn open(options: &[SiteOptions]) -> Result<ServedSites, Error> {
         let names = HostNames::new(options.iter().map(|site| &site.names[..])).map_err(|name| {
             let name = name.to_string();
@@ -176,12 +181,16 @@ impl ServedSites {
         })
     }
 
-    /// The folders beneath which everything is that may be opened.
-    pub(crate) fn readable(&self) -> Vec<BorrowedFd<'_>> {
+    /// Returns the folders beneath which files may be opened.
+    pub(crate) fn reach(&self) -> Reach<'_> {
         let everything = self.everything.as_ref().map(OwnedFd::as_fd);
-        match everything {
-            Some(everything) => vec![everything],
-            None => self.all.iter().map(ServedSite::root).collect(),
+        let uploads = self.all.iter().flat_map(|site| &site.uploads);
+        Reach {
+            readable: match everything {
+                Some(everything) => vec![everything],
+                None => self.all.iter().map(ServedSite::root).collect(),
+            },
+            writable: uploads.map(UploadArea::folder).collect(),
         }
     }
 }

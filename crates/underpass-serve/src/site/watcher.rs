@@ -1,20 +1,20 @@
 //! Notices changes of open files by inotify, instead of `fstat` for every response.
 //!
 //! The kernel queues an event (inotify(7)) before a call that changes a file returns, and the event
-//! loop reads the queue before it reads a request that was sent after that. So as long as nothing
-//! was told of a file, what was seen of it last still holds:
+//! loop reads the queue before it reads a request that was sent after that. So as long as no event
+//! was reported for a file, its last known state still holds:
 //!
 //! ```text
 //!  write(2) ─► event queued ─► returns ─► request sent ─► loop: events, then requests ─► answer
 //! ```
 //!
-//! A request that is read without waiting for the loop (the first one of a connection, one that was
-//! sent behind another) may be younger than what the loop has reported. Before it is answered the
-//! queue is read: [`WorkerWatcher::read_events`].
+//! A request that is read without waiting for the loop (the first one of a connection, or a
+//! pipelined one) may be more recent than the events that the loop has reported. The queue is read
+//! before it is served: [`WorkerWatcher::read_events`].
 //!
-//! Used only on file systems whose every change goes through this kernel. What no event reports of
+//! Used only on file systems whose every change goes through this kernel. Changes without an event
 //! (writing through a mapping, by `io_submit` or through a loop device; a renamed folder on the
-//! path) shows when the name is resolved again, as it does without a watch.
+//! path) show when the name is resolved again, as they do without a watch.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -31,12 +31,12 @@ use underpass_net::Registered;
 
 use crate::limits::WATCH_EVENTS_BYTES;
 
-/// The watches of one worker, for all of its sites; begun when a file is first watched.
+/// The watches of one worker, for all of its sites; started when a file is first watched.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerWatcher(OnceCell<Option<Rc<FileWatcher>>>);
 
 impl WorkerWatcher {
-    /// Watches an open file, within a runtime of local tasks. `None` where events are incomplete or
+    /// Watches an open file, within a runtime of local tasks. `None` if events are incomplete or
     /// not available.
     pub(crate) fn add(&self, file: impl AsFd) -> Option<Rc<WatchedFile>> {
         self.0.get_or_init(FileWatcher::start).as_ref()?.add(file)
@@ -58,16 +58,16 @@ struct FileWatcher {
     watched: RefCell<HashMap<i32, Weak<WatchedFile>>>,
 }
 
-/// A file that is watched, for as long as this lives.
+/// A watched file; the watch ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct WatchedFile {
     watch: Rc<FileWatcher>,
     number: i32,
-    /// Whether an event reported a change that was not looked at yet.
+    /// Whether an event reported a change that was not examined yet.
     pub(crate) changed: Cell<bool>,
 }
 
-/// Content, size, times, links and names of the file; that it is gone.
+/// Events for content, size, times, links and names of the file, and its removal.
 const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::MOVE_SELF)
@@ -77,8 +77,8 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
 const BELIEVED: [FsWord; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
 impl FileWatcher {
-    /// Begins to listen, within a runtime of local tasks. None where the kernel gives no more of
-    /// these (`fs.inotify.max_user_instances`).
+    /// Starts listening, within a runtime of local tasks. `None` if the kernel's limit
+    /// `fs.inotify.max_user_instances` is reached.
     fn start() -> Option<Rc<FileWatcher>> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         let inotify = underpass_net::register(&Rc::new(inotify), Interest::READABLE).ok()?;
@@ -102,7 +102,7 @@ impl FileWatcher {
             .get(&number)
             .is_some_and(|other| other.strong_count() > 0)
         {
-            // The same file by another name.
+            // The same file under another name.
             return None;
         }
         let file = Rc::new(WatchedFile {
@@ -114,7 +114,7 @@ impl FileWatcher {
         Some(file)
     }
 
-    /// Passes on all events that are there.
+    /// Reports all queued events to the watched files.
     fn read(&self) -> Result<Infallible, Errno> {
         let mut buffer = [MaybeUninit::uninit(); WATCH_EVENTS_BYTES];
         let mut events = Reader::new(self.inotify.get_ref(), &mut buffer);
@@ -132,7 +132,7 @@ impl FileWatcher {
 impl Drop for WatchedFile {
     fn drop(&mut self) {
         self.watch.watched.borrow_mut().remove(&self.number);
-        // A file that is gone has taken its watch with it.
+        // The watch of a removed file is gone already.
         let _ = inotify::remove_watch(self.watch.inotify.get_ref(), self.number);
     }
 }
@@ -143,7 +143,7 @@ fn tell(watched: &Weak<WatchedFile>) {
     }
 }
 
-/// Reads events as they come, until the runtime ends.
+/// Reads events as they arrive, until the runtime ends.
 async fn listen(watch: Rc<FileWatcher>) {
     while let Ok(mut ready) = watch.inotify.readable().await {
         match watch.read() {

@@ -1,4 +1,4 @@
-//! Cookies of signed folders: what they let in, and what they do not.
+//! Cookies of signed folders: what they allow and what they do not allow.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use super::{AccessFiles, basic, support::Server};
 const ON: &str = "link-cookies = true\n";
 const LINKS: &str = "[[site.access.rule]]\nallow = ['links', 'user:anna']\n";
 
-/// A site with a folder of a page and a playlist, and others beside it.
+/// Starts a site with a folder that has a page and a playlist, and other folders.
 fn server(files: &AccessFiles, access: &str) -> Server {
     let server = files.server("", &format!("{access}{LINKS}"));
     for name in ["index.html", "style.css", "live.m3u8", "seg1.ts", "a/b/f"] {
@@ -31,7 +31,7 @@ fn server(files: &AccessFiles, access: &str) -> Server {
     server
 }
 
-/// The field and value of a cookie, as a client sends it back, and its attributes.
+/// Returns the `Cookie` field that a client sends back, and the attributes of the cookie.
 fn cookie(response: &HttpResponse) -> Option<(String, String)> {
     let (value, attributes) = response.field("set-cookie")?.split_once("; ")?;
     Some((format!("Cookie: {value}"), attributes.to_owned()))
@@ -41,7 +41,7 @@ fn cookie_of(server: &Server, link: &str) -> String {
     cookie(&server.get(link)).unwrap().0
 }
 
-/// A link to `path` with the signature of a folder above it.
+/// Returns a link to `path` with the signature of a parent folder.
 fn link_within(files: &AccessFiles, folder: &str, path: &str) -> String {
     let signed = files.signed(folder);
     format!("{path}?{}", signed.split_once('?').unwrap().1)
@@ -127,7 +127,7 @@ fn every_granted_response_to_the_link_sets_the_cookie() {
         assert_eq!(response.status, status, "{what}");
         assert_eq!(cookie(&response).is_some(), is_set, "{what}");
     }
-    // The cookie is good for the same methods and conditions.
+    // The cookie allows the same methods and conditions.
     let cookie = cookie_of(&server, &link);
     let target = "/drop/acme/seg1.ts".to_owned();
     let matching = format!("{cookie}\r\nIf-None-Match: {tag}");
@@ -189,7 +189,7 @@ fn a_cookie_is_worth_what_its_link_is_worth() {
             401,
             "{forged}"
         );
-        // A good one is found among them, within limits.
+        // A valid one is found among them, within limits.
         let forged = format!("underpass-signed={forged}; ");
         let among = |count: usize| {
             asked(&format!(
@@ -201,7 +201,7 @@ fn a_cookie_is_worth_what_its_link_is_worth() {
     }
     let two_fields = format!("Cookie: a=b\r\n{cookie}");
     assert_eq!(asked(&two_fields), 200);
-    // A key that is gone verifies no cookie.
+    // A removed key verifies no cookie.
     files.write("key", &"n".repeat(40));
     wait_until("the end of the key", || asked(&cookie) == 401);
 }
@@ -215,7 +215,7 @@ fn a_cookie_ends_with_its_link() {
         let expires = SystemTime::now() + Duration::from_secs(seconds);
         signed_link(access, "/drop/acme/", expires).unwrap()
     };
-    // The first that does not expire on its way.
+    // The first link that does not expire before it arrives.
     let mut lifetimes = (1..6).map(|power| 1 << power);
     let (lifetime, (shown, attributes)) = lifetimes
         .find_map(|seconds| Some((seconds, cookie(&server.get(&link_for(seconds)))?)))
@@ -244,18 +244,18 @@ fn there_are_cookies_where_they_are_chosen_and_useful() {
     // A link to a file has no parts.
     let file = on.get(&files.signed("/drop/acme/seg1.ts"));
     assert_eq!((file.status, file.field("set-cookie")), (200, None));
-    // A shared cache may keep what everyone may read, with all its fields.
+    // A shared cache may store public responses, with all their fields.
     let rules = "[[site.access.rule]]\npaths = ['/drop/acme/seg1.ts']\nallow = ['everyone']\n";
     let open = server(&files, &format!("{ON}{rules}"));
     let part = open.get(&link_within(&files, "/drop/acme/", "/drop/acme/seg1.ts"));
     assert_eq!((part.status, part.field("set-cookie")), (200, None));
-    // A wrong signature does not replace the cookie that lets in.
+    // A wrong signature does not replace the valid cookie.
     let wrong = on.get_with("/drop/acme/?signed=1.2.x", &shown);
     assert_eq!((wrong.status, wrong.field("set-cookie")), (200, None));
     let wrong = link_within(&files, "/drop/acme2/", "/drop/acme/");
     let wrong = on.get_with(&wrong, &shown);
     assert_eq!((wrong.status, wrong.field("set-cookie")), (200, None));
-    // Rules decide as before: this one lets in no links.
+    // Rules still decide: this one allows no links.
     let rules = "[[site.access.rule]]\npaths = ['/drop/acme/seg1.ts']\nallow = ['user:anna']\n";
     let closed = server(&files, &format!("{ON}conceal = true\n{rules}"));
     assert_eq!(closed.get_with("/drop/acme/seg1.ts", &shown).status, 404);
@@ -289,7 +289,7 @@ fn the_path_of_a_cookie_is_spelt_as_the_browser_spells_it() {
             (path, expected) => assert_eq!(path, expected, "{spelt}"),
         }
     }
-    // A semicolon would end the attribute: links do not have it as it is.
+    // A semicolon would end the attribute: links encode it.
     let link = files.signed("/drop/a;b/");
     assert!(link.starts_with("/drop/a%3Bb/?"), "{link}");
     assert!(
@@ -372,7 +372,7 @@ fn a_cookie_is_secure_where_the_client_speaks_https() {
     };
     let first = connect(&config, https, "localhost").get(&link);
     assert!(cookie(&first).unwrap().1.ends_with("; Secure"));
-    // What is sent on to HTTPS gets it there.
+    // A redirected request gets the cookie from the HTTPS response.
     let redirected = HttpClient::connect(http).get(&link);
     assert_eq!((redirected.status, cookie(&redirected)), (308, None));
 }
@@ -425,7 +425,7 @@ fn a_page_of_a_signed_folder_does_not_lead_above_it() {
         let has_names = page.text().contains("<bdi>drop</bdi>");
         assert_eq!(has_names, expected.len() > 2, "{target} {fields}");
     }
-    // Links on the page have the signature by which it was requested, if any.
+    // Links on the page have the signature of its request, if any.
     let rows = |page: HttpResponse| page.text().contains("href=\"./sub/?signed=");
     assert!(rows(server.get(&link)) && !rows(server.get_with("/drop/list/", &shown)));
 }

@@ -1,4 +1,4 @@
-//! Links and tokens by their format, their keys and their time.
+//! Links and tokens: their formats, keys and expiry.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ const RULES: &str = "[[site.access.rule]]\nallow = ['links', 'tokens']\n";
 /// 2100-01-01T00:00:00Z
 const FAR: u64 = 4_102_444_800;
 
-/// Links until [`FAR`], as OpenSSL signs them by a key of forty times `k`:
+/// Links valid until [`FAR`], as signed by OpenSSL with a key of forty times `k`:
 ///
 /// ```sh
 /// printf 'underpass-link-1\nGET\n4102444800\n/drop/acme/' |
@@ -28,7 +28,7 @@ const LINKS: [(&str, &str); 3] = [
         "/drop/acme/",
         "?signed=4102444800.2._gfR0ddBbqdpgVre7ItbEDkM0JYKwfd7BsYj92p7F90",
     ),
-    // What is signed is decoded.
+    // The signature covers the decoded path.
     (
         "/%C3%BC%20x",
         "?signed=4102444800.file.OQBqmqKYWHfahChytLq592BbEqa-UeQ6nc09U3KjlUw",
@@ -88,8 +88,8 @@ fn the_first_key_signs_and_all_verify() {
     }
 }
 
-/// Asks until something has expired: what is asked before and answered before `expires` is granted,
-/// what is asked at that time or later is not.
+/// Asks until something has expired. A request answered before `expires` must be granted, one sent
+/// at that time or later must not.
 fn expires_at(expires: SystemTime, mut ask: impl FnMut() -> HttpResponse) -> HttpResponse {
     let mut last = None;
     wait_until("the end of its time", || {
@@ -106,7 +106,7 @@ fn expires_at(expires: SystemTime, mut ask: impl FnMut() -> HttpResponse) -> Htt
     last.unwrap()
 }
 
-/// A whole second that begins soon.
+/// Returns a whole second that starts soon.
 fn soon() -> SystemTime {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     UNIX_EPOCH + Duration::from_secs(now.as_secs() + 2)
@@ -147,7 +147,7 @@ fn a_token_is_valid_until_its_time() {
     files.write("tokens", &format!("{}\n{}\n", made.line, other.line));
     let server = files.server("", RULES);
     server.write("f", "f");
-    // Nothing of it is remembered longer, also not as a password.
+    // Expired credentials are not remembered longer, not even as a password.
     for shown in [bearer(&made.token), basic("git", &made.token)] {
         let refused = expires_at(expires, || server.get_with("/f", &shown));
         assert_eq!(refused.status, 401);

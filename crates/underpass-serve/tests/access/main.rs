@@ -1,4 +1,4 @@
-//! Who may read what, from outside.
+//! Access control, seen by clients.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,19 +28,19 @@ use support::Server;
 use tempfile::TempDir;
 use underpass_testkit::HttpResponse;
 
-/// Files of users, tokens and keys beside a server.
+/// Files with users, tokens and keys of a server.
 struct AccessFiles {
     folder: TempDir,
 }
 
-/// Hashes at the lowest cost: what they protect is guessed by nobody.
+/// Hashes at the lowest cost, which is enough for tests.
 fn user_line(user: &str, password: &str) -> String {
     let hash = bcrypt::hash_with_salt(password, 4, *b"0123456789abcdef").unwrap();
     format!("{user}:{}", hash.format_for_version(bcrypt::Version::TwoY))
 }
 
 impl AccessFiles {
-    /// Users `anna` and `ben` with their names as passwords, a token `ci`, a key of links.
+    /// Makes users `anna` and `ben` with their names as passwords, a token `ci`, and a link key.
     fn new() -> AccessFiles {
         let files = AccessFiles {
             folder: tempfile::tempdir().unwrap(),
@@ -56,14 +56,14 @@ impl AccessFiles {
         self.folder.path().join(name)
     }
 
-    /// Replaces a file, as editors do.
+    /// Replaces a file by renaming, as editors do.
     fn write(&self, name: &str, content: &str) {
         let new = self.path("new");
         fs::write(&new, content).unwrap();
         fs::rename(new, self.path(name)).unwrap();
     }
 
-    /// A site with all of them, and more options.
+    /// Returns a site with all of these files, and more options.
     fn site(&self, before: &str, rules: &str) -> String {
         let path = |name: &str| self.path(name).display().to_string();
         format!(
@@ -78,7 +78,7 @@ impl AccessFiles {
         Server::configured(&self.site(before, rules))
     }
 
-    /// The target of a link for an hour.
+    /// Returns the target of a link that is valid for an hour.
     fn signed(&self, target: &str) -> String {
         let access = underpass_serve::AccessOptions {
             link_keys: vec![self.path("key")],
@@ -102,7 +102,7 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}")
 }
 
-/// The status, and with it how to show who one is.
+/// Returns the status and the challenges of a response.
 fn told(response: &HttpResponse) -> String {
     let mut lines = response.head.lines();
     let challenges = lines

@@ -1,4 +1,4 @@
-//! Generated rules against a model that reads them plainly.
+//! Generated rules compared with a simple model.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use underpass_testkit::{Cases, HttpClient, SeededRandom, in_parallel};
 
 use super::{AccessFiles, basic, bearer};
 
-/// The files of the site.
+/// The files on the site.
 const FILES: [&str; 9] = [
     "f",
     "a/f",
@@ -21,10 +21,10 @@ const FILES: [&str; 9] = [
     "c.key/f",
 ];
 
-/// Whether a pattern is about a path.
+/// Returns whether a pattern matches a path.
 type Covers = fn(&str) -> bool;
 
-/// Patterns, with what the model makes of them.
+/// Patterns, with their meaning in the model.
 const PATTERNS: [(&str, Covers); 9] = [
     ("/a", |path| is_beneath(path, "a")),
     ("/a/", |path| is_beneath(path, "a")),
@@ -47,7 +47,7 @@ fn is_beneath(path: &str, folder: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Who asks: what is sent, and which words of `allow` include it.
+/// Clients: their credentials, and the words of `allow` that include them.
 const ASKERS: [(&str, &[&str]); 4] = [
     ("", &[]),
     ("anna", &["users", "user:anna"]),
@@ -65,7 +65,7 @@ const GRANTEES: [&str; 7] = [
     "links",
 ];
 
-/// Networks, with whether the test's client is in it.
+/// Networks, and whether they contain the test's client.
 const NETWORKS: [(&str, bool); 3] = [("127.0.0.0/8", true), ("10.0.0.0/8", false), ("::1", false)];
 
 struct ModelRule {
@@ -137,7 +137,7 @@ impl ModelRule {
     }
 }
 
-/// Up to so many rules; behind one that is about every request there may be none.
+/// Generates at most so many rules; one that matches every request is the last.
 fn generated(random: &mut SeededRandom, most: usize) -> Vec<ModelRule> {
     let mut rules = Vec::new();
     for _ in 0..1 + random.below(most) {

@@ -1,4 +1,4 @@
-//! No spelling, link, index, copy, page or archive leads past a rule.
+//! No spelling, link, index, copy, error page or archive circumvents a rule.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use underpass_testkit::HttpResponse;
 
 use super::{AccessFiles, basic, support::Server};
 
-/// What must not be in any response: contents, names, sizes, hashes and dates of what is denied.
+/// Strings that no response may contain: contents, names, sizes, hashes and dates of denied files.
 const SECRETS: [&str; 5] = [
     "the secret content",
     "topsecret",
@@ -16,12 +16,12 @@ const SECRETS: [&str; 5] = [
     "Sun, 06 Nov",
 ];
 
-/// A site where `/private` and every `*.key` are for anna.
+/// Starts a site where only anna may read `/private` and every `*.key`.
 fn server(files: &AccessFiles) -> Server {
     server_by(files, RULE_SETS[0].1)
 }
 
-/// The same with other rules.
+/// Starts the same site with other rules.
 fn server_by(files: &AccessFiles, rules: &str) -> Server {
     let server = files.server(
         "index = ['index.html', 'start.txt']\npretty = true\nhashes = true\ndownload = true\n\
@@ -64,8 +64,8 @@ fn server_by(files: &AccessFiles, rules: &str) -> Server {
     server
 }
 
-/// Rules that keep everybody but some from what is private, each in another way, and the status
-/// that the others get for GET and HEAD.
+/// Rules that restrict access to the private files, each in another way, and the status that other
+/// clients get for GET and HEAD.
 const RULE_SETS: [(&str, &str, [u16; 2]); 7] = [
     (
         "a user",
@@ -111,7 +111,7 @@ const RULE_SETS: [(&str, &str, [u16; 2]); 7] = [
     ),
 ];
 
-/// Every way to ask for what is private.
+/// Every way to request the private files.
 const TARGETS: [&str; 53] = [
     "/private/topsecret",
     "/private",
@@ -168,7 +168,7 @@ const TARGETS: [&str; 53] = [
     "/dir.key/?download=tar.zst",
 ];
 
-/// Names that nothing has where letter cases differ.
+/// Names that do not exist, since case matters.
 const OTHER_CASES: [&str; 8] = [
     "/PRIVATE/topsecret",
     "/Private/",
@@ -229,7 +229,7 @@ fn no_way_of_asking_leads_past_a_rule() {
         for (method, status) in ["GET", "HEAD"].into_iter().zip(statuses) {
             let refused = ask(&server, method, "/private/none", "X: y");
             assert_eq!(refused.status, status, "{by}");
-            // What is concealed is redirected as what does not exist.
+            // A concealed path is redirected like one that does not exist.
             let is_redirected = |target: &str| status == 404 && target == "/private/old/x";
             for target in TARGETS.into_iter().filter(|target| !is_redirected(target)) {
                 for fields in FIELDS {
@@ -269,7 +269,7 @@ fn what_stands_in_for_something_else_is_asked_about_too() {
         );
         tells_nothing(&response, target);
     }
-    // A link beside a file is no copy of it, and a denied copy is none.
+    // A symbolic link does not count as a precompressed copy, and neither does a denied copy.
     let plain = server.get_with("/open/plain.txt", "Accept-Encoding: gzip");
     assert_eq!((plain.status, &plain.body[..]), (200, &b"plain"[..]));
     let anna = basic("anna", "anna");
@@ -453,7 +453,7 @@ fn how_much_is_left_out_of_a_listing_is_not_told() {
         let listing = |folder: &str| {
             let listing = server.get(&format!("/{folder}/?format={format}&search=1"));
             assert_eq!(listing.status, 200);
-            // Times, and the name of the folder.
+            // Without times, and without the name of the folder.
             listing.body.len() - folder.len() * listing.text().matches(folder).count()
         };
         assert_eq!(listing("few"), listing("many"), "{format}");

@@ -1,4 +1,4 @@
-//! Rules about networks, and the ways in which a client's place is known.
+//! Rules about networks, and the ways to learn a client's address.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,7 +18,7 @@ const RULES: &str = "[[site]]\n[site.access]\n\
 
 const PATHS: [&str; 4] = ["four", "six", "unix", "local"];
 
-/// A server on TCP and on a Unix socket, that believes `trusted`.
+/// Starts a server on TCP and on a Unix socket that trusts the peers in `trusted`.
 fn server(
     protocol: ProxyProtocol,
     forwarded: Forwarded,
@@ -41,7 +41,7 @@ fn server(
     server
 }
 
-/// Which of the paths a client may read; all others are refused with 403.
+/// Returns the paths that a client may read; all others are rejected with 403.
 fn granted(mut get: impl FnMut(&str) -> HttpResponse) -> String {
     let mut granted = PATHS.to_vec();
     granted.retain(|path| {
@@ -55,18 +55,18 @@ fn granted(mut get: impl FnMut(&str) -> HttpResponse) -> String {
     granted.join(" ")
 }
 
-/// A request with a field, on a connection that begins with `header`.
+/// Returns a request with a field, after a `header` that starts the connection.
 fn request(header: &[u8], target: &str, field: &str) -> Vec<u8> {
     let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
     [header, request.as_bytes()].concat()
 }
 
-/// Which paths a client of TCP may read.
+/// Returns the paths that a TCP client may read.
 fn by_tcp(server: &Server, header: &[u8], field: &str) -> String {
     granted(|target| server.ask(request(header, target, field)))
 }
 
-/// Which a client of the Unix socket may read.
+/// Returns the paths that a client of the Unix socket may read.
 fn by_unix(socket: &Path, header: &[u8], field: &str) -> String {
     granted(|target| {
         let mut client = HttpClient::connect_unix(socket);
@@ -75,7 +75,7 @@ fn by_unix(socket: &Path, header: &[u8], field: &str) -> String {
     })
 }
 
-/// A header of the second version with a family and the addresses of client and proxy.
+/// Returns a PROXY v2 header with a family and the addresses of client and proxy.
 fn second(family: u8, addresses: &[&[u8]]) -> Vec<u8> {
     let ports = [0xdc, 0x04, 0, 80];
     let addresses = [&addresses.concat()[..], &ports].concat();
@@ -112,13 +112,13 @@ fn the_client_of_a_proxy_header_is_the_one_that_rules_ask_about() {
         (&second(0x21, &[&SIX_MAPPED, &PROXY]), "four"),
     ] {
         let what = header.escape_ascii().to_string();
-        // What a client writes itself is believed by nobody here.
+        // Fields sent by the client itself are ignored.
         for field in ["X: y", "X-Forwarded-For: 192.0.2.9, 2001:db8::9"] {
             assert_eq!(by_tcp(&server, header, field), expected, "{what} {field}");
             assert_eq!(by_unix(&socket, header, field), expected, "{what} {field}");
         }
     }
-    // The proxy speaks for itself, as in checks of health: its own place counts.
+    // For the proxy's own requests, such as health checks, its own address counts.
     let local = [&b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"[..], b"PROXY UNKNOWN\r\n"];
     for header in local {
         assert_eq!(by_tcp(&server, header, "X: y"), "local");
@@ -143,7 +143,7 @@ fn the_client_of_a_trusted_field_is_the_one_that_rules_ask_about() {
             "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: 10.0.0.1",
             "four",
         ),
-        // Only what is written by somebody trusted counts.
+        // Only addresses added by a trusted peer count.
         ("X-Forwarded-For: 192.0.2.7, 198.51.100.1", ""),
         (
             "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: 198.51.100.1",

@@ -1,4 +1,4 @@
-//! Who asked, as the log and the metrics have it.
+//! The client's identity in the log and in the metrics.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use underpass_testkit::{HttpClient, wait_until};
 
 use super::{AccessFiles, basic, bearer, support::Server, user_line};
 
-/// A server for all kinds of askers, with what `change` makes of its options.
+/// Starts a server for all kinds of clients, with options modified by `change`.
 fn server(files: &AccessFiles, change: impl FnOnce(&mut ServerOptions)) -> Server {
     let text = format!("[[site]]\n{}", files.site("", "link-cookies = true"));
     let access = ServerOptions::parse(&text).unwrap().sites.remove(0).access;
@@ -22,8 +22,8 @@ fn server(files: &AccessFiles, change: impl FnOnce(&mut ServerOptions)) -> Serve
     server
 }
 
-/// A request: its target, how the log writes that, a field, how the log writes that as a referer,
-/// the status and who asked.
+/// A request: its target, the target in the log, a field, the referer in the log, the status and
+/// the identity of the client.
 type Row = (
     String,
     &'static str,
@@ -72,7 +72,7 @@ fn rows(files: &AccessFiles, server: &Server) -> Vec<Row> {
     ]
 }
 
-/// Sends all on one connection, so that their lines are in this order, and returns the log.
+/// Sends all requests on one connection, so that the log keeps their order, and returns the log.
 fn logged(format: LogFormat, folder: &Path) -> (Vec<Row>, String) {
     let files = AccessFiles::new();
     let users = [user_line("anna", "anna"), user_line("anna lee", "x")];
@@ -133,14 +133,14 @@ fn the_json_log_names_the_asker_and_no_signature() {
     }
 }
 
-/// A server with metrics on the socket `status` of a folder.
+/// Starts a server with metrics on the socket `status` of a folder.
 fn counted(files: &AccessFiles, folder: &Path) -> Server {
     server(files, |options| {
         options.status.listen = Some(folder.join("status").into());
     })
 }
 
-/// Logins by outcome: verified, wrong, limited, busy.
+/// Returns logins by outcome: verified, wrong, limited, busy.
 fn logins(folder: &Path) -> [u64; 4] {
     let metrics = HttpClient::connect_unix(&folder.join("status")).get("/metrics");
     ["verified", "wrong", "limited", "busy"].map(|outcome| {
@@ -169,7 +169,7 @@ fn logins_are_counted_by_what_became_of_them() {
     assert_eq!(status(basic("anna", "wrong")), 401);
     assert_eq!(status(basic("nobody", "wrong")), 401);
     assert_eq!(logins(folder.path()), [2, 2, 0, 0]);
-    // As many as it takes on a busy machine, where time gives attempts back.
+    // The number varies: on a busy machine attempts become available again.
     let mut guesses = 0..;
     wait_until("a limited one", || {
         let guess = guesses.next().unwrap();
@@ -186,7 +186,7 @@ fn logins_that_find_no_room_to_wait_are_counted_and_sent_back() {
     files.write("users", &password_line("anna", b"right").unwrap());
     let server = counted(&files, folder.path());
     let mut waiting = Vec::new();
-    // Ten of each address, faster than they are verified.
+    // Ten per address, faster than they are verified.
     wait_until("one without room", || {
         let number = u32::try_from(waiting.len()).unwrap();
         let [.., high, low] = (number / 10).to_be_bytes();
@@ -198,7 +198,7 @@ fn logins_that_find_no_room_to_wait_are_counted_and_sent_back() {
         assert_eq!(limited, 0);
         busy > 0
     });
-    // The last one, or one before it that was counted late.
+    // The last one, or an earlier one that was counted late.
     let mut answers = waiting.iter_mut().rev().map(HttpClient::response);
     let answer = answers.find(|answer| answer.status == 429).unwrap();
     assert!(answer.field("retry-after").is_some());

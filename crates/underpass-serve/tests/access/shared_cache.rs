@@ -1,5 +1,5 @@
-//! A shared cache in front, which keeps whatever it may: nginx keeps also what requests with
-//! `Authorization` get, unless the response forbids it.
+//! A shared cache in front of the server: nginx also stores responses to requests with
+//! `Authorization`, unless the response forbids it.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const RULES: &str = "[[site.access.rule]]\npaths = ['/open']\nallow = ['everyone
 
 const SECRET: &str = "the secret content";
 
-/// What is behind the rule, each in another way of answering.
+/// Targets behind the rule, each with another kind of response.
 const CLOSED: [&str; 8] = [
     "/closed/f",
     "/closed/f?download",
@@ -87,12 +87,12 @@ fn nobody_gets_from_a_shared_cache_what_somebody_else_may_read() {
     for access in ["", "cache = 'private'", "cache = 'no-store'"] {
         let (files, home) = (AccessFiles::new(), tempfile::tempdir().unwrap());
         let cached = Cached::start(&files, home.path(), access);
-        // The cache keeps what it may.
+        // The cache stores public responses.
         assert_eq!(cached.get("/open/f", &anna).text(), "open");
         assert!(is_from_cache(&cached.get("/open/f", "X: y")), "{access}");
         for anna_is_first in [true, false] {
             for target in CLOSED {
-                // Another name for the cache in each order.
+                // Each order has a separate cache key.
                 let separator = if target.contains('?') { '&' } else { '?' };
                 let target = format!("{target}{separator}first={anna_is_first}");
                 let what = format!("{access} {target}");
@@ -137,7 +137,7 @@ fn a_signed_link_leaves_nothing_in_a_shared_cache() {
             assert!(!is_from_cache(&response), "{access}");
             assert_eq!(cached.get("/closed/f", "X: y").status, 401, "{access}");
         }
-        // The link has ended with its key, and is not answered by the cache.
+        // The link expires with its key, and the cache does not serve it.
         files.write("key", &"n".repeat(40));
         wait_until("the end of the link", || {
             cached.get(&link, "X: y").status == 401

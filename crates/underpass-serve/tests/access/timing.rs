@@ -1,4 +1,4 @@
-//! What can be learned from the time that a response takes.
+//! Whether response times reveal secrets.
 
 use std::time::{Duration, Instant};
 
@@ -8,18 +8,18 @@ use super::{AccessFiles, basic, bearer, support::Server, user_line};
 
 const TRIES: usize = 10_000;
 
-/// A client has so many attempts at once.
+/// The number of attempts allowed per client in quick succession.
 const TRIES_PER_CLIENT: usize = 10;
 
-/// How far from a half the share may be by chance: five standard deviations of so many tries.
+/// Deviation from one half due to chance: five standard deviations for this number of tries.
 const CHANCE: f64 = 0.03;
 
 /// Target and credentials of a try.
 type Request<'r> = &'r dyn Fn(usize) -> (String, String);
 
-/// Sends requests of two kinds in random order, and returns the share of pairs of them in which the
-/// second one took longer: a half where nothing can be learned from the time, however busy the
-/// machine is. All of them are refused alike.
+/// Sends requests of two kinds in random order, and returns the share of pairs in which the second
+/// one took longer. One half means that the time reveals nothing, however busy the machine is. All
+/// requests must be rejected with the same status.
 fn share_of_longer(server: &Server, kinds: [Request<'_>; 2], tries: usize) -> f64 {
     let (mut random, mut refusal) = (SeededRandom::new(14), None);
     let mut times = [(); 2].map(|()| Vec::<Duration>::new());
@@ -50,7 +50,7 @@ fn share_of_longer(server: &Server, kinds: [Request<'_>; 2], tries: usize) -> f6
 #[ignore = "needs a minute; run by cargo xtask test"]
 fn the_time_of_a_response_does_not_depend_on_what_is_secret() {
     let files = AccessFiles::new();
-    // The default is argon2id, here at a cost at which the tries take no hour.
+    // The default is argon2id, here at a cost that keeps the test short.
     let hash = "$argon2id$v=19$m=64,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
                 i3y5UjOsmZkQeN0qVeuRz7zHjuGQ0YwbGkkQZ0sF3pQ";
     files.write("users", &format!("anna:{hash}\nben:{hash}\n"));
@@ -105,7 +105,7 @@ fn the_time_of_a_response_does_not_depend_on_what_is_secret() {
     }
 }
 
-/// The measure itself: what does tell is found.
+/// Checks the measurement itself: a real difference is detected.
 #[test]
 fn a_hash_that_costs_more_than_others_shows_in_the_time() {
     let files = AccessFiles::new();

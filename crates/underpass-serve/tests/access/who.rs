@@ -53,7 +53,7 @@ fn who_shows_something_gets_what_the_rules_allow() {
         ("/all/f", &ben, "200"),
         ("/all/f", &ci, "200"),
     ] {
-        // Twice: the second is remembered, and the file is open.
+        // Twice: the second time the login is remembered and the file is open.
         for _ in 0..2 {
             let response = server.get_with(target, shown);
             assert_eq!(told(&response), expected, "{target} {shown}");
@@ -155,7 +155,7 @@ fn who_is_removed_from_a_file_is_locked_out() {
     let status = |shown: &str| server.get_with("/f", shown).status;
     assert_eq!([status(&anna), status(&carl)], [200, 401]);
     files.write("users", &user_line("carl", "carl"));
-    // As editors of Windows write it.
+    // With a byte order mark and CRLF, as written by editors on Windows.
     files.write(
         "tokens",
         &format!("\u{feff}{}\r\n", token_line("ci", "other")),
@@ -173,9 +173,9 @@ fn one_client_that_guesses_is_stopped_and_locks_nobody_out() {
     server.write("f", "f");
     let anna = basic("anna", "anna");
     assert_eq!(server.get_with("/f", &anna).status, 200);
-    // All at once: what a busy machine makes of time gives no attempt back.
+    // Sent concurrently, so that no attempt becomes available again on a busy machine.
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
-    // Of both users in turn: whose passwords these are limits nobody.
+    // Alternating users: attempts are limited by client, not by user.
     for (number, client) in clients.iter_mut().enumerate() {
         let shown = basic(["anna", "ben"][number % 2], &number.to_string());
         client.send(format!("GET /f HTTP/1.1\r\nHost: a\r\n{shown}\r\n\r\n"));

@@ -1,4 +1,4 @@
-//! HTTPS as other programs speak it: each fetches a file, whose hash must be right.
+//! HTTPS with other programs: each fetches a file, whose hash must be correct.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,10 +19,10 @@ use underpass_testkit::{ChildProcess, content, run, sha256, within};
 
 const BODY_BYTES: usize = 5_000_000;
 
-/// What compiles Go's standard library, or tries some hundred handshakes, takes minutes.
+/// A factor for compiling Go's standard library, or for hundreds of handshakes: they take minutes.
 const LONG_WAITS: u32 = 10;
 
-/// A server, its authority, and a folder for what a program needs.
+/// A server, its certificate authority, and a folder for programs.
 struct Peer {
     server: Server,
     authority: Authority,
@@ -42,7 +42,7 @@ impl Peer {
         }
     }
 
-    /// What a line of a shell prints. It finds `$url`, `$port`, `$ca` and the folder `$here`.
+    /// Returns the output of a shell script with the variables `$url`, `$port`, `$ca` and `$here`.
     fn shell(&self, script: &str) -> Vec<u8> {
         let output = Command::new("bash")
             .args(["-o", "pipefail", "-euc", script])
@@ -61,7 +61,7 @@ impl Peer {
         format!("https://localhost:{}/body", self.server.address().port())
     }
 
-    /// Checks that scripts print a part of the body, after a head if there is one.
+    /// Checks that scripts print a range of the body, optionally after a head.
     fn print(&self, range: std::ops::Range<usize>, scripts: &[&str]) {
         for script in scripts {
             let printed = self.shell(script);
@@ -72,7 +72,7 @@ impl Peer {
         }
     }
 
-    /// Checks that a program prints the hash, called with URL, authority and version.
+    /// Checks that a program prints the hash, given URL, authority and version.
     fn prints_hash(&self, program: &[&str], version: &str) {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).arg(self.url());
@@ -197,7 +197,7 @@ fn openssl_changes_keys_in_both_directions() {
             }
         };
         hear("Verify return code: 0");
-        // The first one is requested: the server's key changes with the next response.
+        // `K` requests a KeyUpdate in return: the server's key changes with the next response.
         for command in ["K\n", "k\n", "K\n"] {
             input.write_all(command.as_bytes()).unwrap();
             hear(">>> TLS 1.3, Handshake [length 0005], KeyUpdate");
@@ -239,7 +239,7 @@ fn testssl_finds_nothing_above_low_but_that_clients_choose_the_suite() {
     let report = ChildProcess::spawn(&mut scan).end_within(LONG_WAITS);
     report.assert_output(&[" Done "]);
     let findings = fs::read_to_string(findings).unwrap();
-    // Each is a name, the address, the port, how severe it is, and more.
+    // Each has an id, the address, the port, the severity, and more.
     let is_severe = |finding: &[&str]| !["OK", "INFO", "LOW"].contains(&finding[3]);
     let severe: Vec<_> = findings
         .lines()
@@ -249,11 +249,11 @@ fn testssl_finds_nothing_above_low_but_that_clients_choose_the_suite() {
         .map(|finding| finding[0])
         .collect();
     let expected = [
-        // A warning: its own openssl lacks something.
+        // A warning: its own openssl lacks an engine.
         "engine_problem",
-        // HIGH in 3.0, although all suites are strong (docs/tls.md: the choice is the client's).
+        // HIGH in 3.0, although all suites are strong (docs/tls.md: the client chooses).
         "cipher_order",
-        // The certificate of this test ends in 4096, and its authority revokes nothing.
+        // The certificate of this test expires in 4096, and its authority has no revocation.
         "cert_validityPeriod",
         "cert_revocation",
     ];
@@ -266,7 +266,7 @@ fn gnutls_speaks_both_versions() {
     within(|| {
         let peer = Peer::new();
         for version in ["TLS1.3", "TLS1.2"] {
-            // It ends with its input.
+            // It ends at the end of its input.
             let script = format!(
                 "mkfifo $here/open; ({ASK}; cat $here/open) | (gnutls-cli --x509cafile=$ca \
                  --logfile=/dev/null --priority NORMAL:-VERS-ALL:+VERS-{version} \
@@ -284,7 +284,7 @@ fn go_fetches_a_file_and_resumes() {
     let program = folder.path().join("fetch").display().to_string();
     let mut build = Command::new("go");
     build.args(["build", "-o", &program, &source("fetch.go")]);
-    // Go needs a folder for what it compiles.
+    // Go needs a cache folder.
     let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go");
     build.env("GOCACHE", cache);
     ChildProcess::spawn(&mut build)
@@ -303,7 +303,7 @@ fn go_fetches_a_file_and_resumes() {
 fn java_fetches_a_file_and_changes_keys() {
     within(|| {
         let peer = Peer::new();
-        // A limit that a real Java reaches after 137 GB.
+        // A limit that Java normally reaches after 137 GB.
         let limits = peer.server.outside().join("java.security");
         fs::write(
             &limits,

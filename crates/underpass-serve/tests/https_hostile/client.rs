@@ -1,4 +1,4 @@
-//! A client that seals and opens its own records, with the keys of a rustls handshake.
+//! A client that seals and opens records itself, with the keys of a rustls handshake.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,20 +22,20 @@ use crate::tls::ClientBuilder;
 
 pub(crate) const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 
-/// A KeyUpdate that asks for none in return, and one that does.
+/// A KeyUpdate that requests none in return, and one that does.
 pub(crate) const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 pub(crate) const KEY_UPDATE_REQUEST: [u8; 5] = [24, 0, 0, 1, 1];
 
-/// What a client does with the last flight of its handshake.
+/// The client's handling of the last flight of its handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LastFlight {
     Sent,
-    /// It leaves with what is sent next.
+    /// Sent together with the next data.
     Held,
 }
 
-/// A connection whose records are made one by one. Every record of the server is opened with the
-/// number that it must have: one that is missing, repeated or out of order is an error.
+/// A connection whose records are made one by one. Every record of the server is opened with its
+/// expected number: missing, repeated or reordered records are errors.
 pub(crate) struct RawClient {
     pub(crate) socket: TcpStream,
     suite: SupportedCipherSuite,
@@ -44,12 +44,12 @@ pub(crate) struct RawClient {
     decrypter: Box<dyn MessageDecrypter>,
     opened: u64,
     received: Vec<u8>,
-    /// Opened, and not read yet.
+    /// Decrypted data that was not read yet.
     data: Vec<u8>,
     held: Vec<u8>,
-    /// How often the server has changed its key.
+    /// Number of times the server has changed its key.
     pub(crate) key_updates: u64,
-    /// Bytes of one read from the socket, at most.
+    /// Maximum number of bytes per read from the socket.
     pub(crate) read_bytes: usize,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn socket(address: SocketAddr) -> TcpStream {
     bounded(TcpStream::connect(address).unwrap())
 }
 
-/// With a small receive buffer, so that what is not read stays with the server.
+/// Returns a socket with a small receive buffer, so that unread data stays with the server.
 pub(crate) fn slow_socket(address: SocketAddr) -> TcpStream {
     bounded(HttpClient::connect_slow(address).socket)
 }
@@ -120,14 +120,14 @@ impl RawClient {
         self.sealer.seal(kind.into(), content)
     }
 
-    /// Sends bytes as they are. The server may have closed already.
+    /// Sends bytes unmodified. The server may have closed already.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
         let _may_be_closed = self.socket.write_all(&all);
     }
 
-    /// Sends a record.
+    /// Seals and sends a record.
     pub(crate) fn send(&mut self, kind: ContentType, content: &[u8]) {
         let record = self.seal(kind, content);
         self.send_raw(&record);
@@ -137,7 +137,7 @@ impl RawClient {
         self.send(ContentType::ApplicationData, content.as_ref());
     }
 
-    /// Uses the next key for what is sent from now on.
+    /// Switches to the next sending key.
     pub(crate) fn next_key(&mut self) {
         let secrets = self.secrets.update_tx_secret().unwrap();
         self.sealer = Sealer::new(self.suite, secrets);
@@ -150,7 +150,7 @@ impl RawClient {
         record
     }
 
-    /// The next record of the server; none at the end of the connection.
+    /// Returns the next record of the server; `None` at the end of the connection.
     pub(crate) fn record(&mut self) -> io::Result<Option<(ContentType, Vec<u8>)>> {
         let mut record = match self.receive()? {
             None => return Ok(None),
@@ -188,7 +188,7 @@ impl RawClient {
         }
     }
 
-    /// The alert that ends the connection, a close_notify or a fatal one, if there is one.
+    /// Returns the alert that ends the connection, a close_notify or a fatal one, if any.
     pub(crate) fn last_alert(&mut self) -> Option<AlertDescription> {
         let mut last = None;
         while let Some((kind, content)) = self.record().expect("an end that is no reset") {
@@ -201,7 +201,7 @@ impl RawClient {
     }
 }
 
-/// The data of the server, up to its close_notify. Another alert and an end without one are errors.
+/// Reads the server's data up to its close_notify. Another alert and an end without one are errors.
 impl Read for RawClient {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         while self.data.is_empty() {
@@ -232,8 +232,8 @@ impl Write for RawClient {
     }
 }
 
-/// Makes records as the standards have it (RFC 8446, section 5.2; RFC 5288; RFC 7905), of any
-/// type, length and padding.
+/// Seals records according to RFC 8446, section 5.2; RFC 5288; RFC 7905, of any type, length and
+/// padding.
 struct Sealer {
     key: LessSafeKey,
     iv: Iv,
@@ -319,8 +319,8 @@ fn parts(secrets: ConnectionTrafficSecrets) -> (AeadKey, Iv) {
     }
 }
 
-/// Shakes hands over a socket. `send` gets the number of each flight and its bytes. Returns what
-/// came behind the handshake as well.
+/// Performs a handshake over a socket. `send` gets the number and the bytes of each flight. Also
+/// returns the bytes received after the handshake.
 pub(crate) fn shake(
     config: &Arc<ClientConfig>,
     mut socket: &TcpStream,

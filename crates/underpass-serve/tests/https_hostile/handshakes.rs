@@ -1,4 +1,4 @@
-//! Handshakes that are cut, torn, joined with what follows, or go on for ever.
+//! Handshakes that are truncated, fragmented, joined with later data, or endless.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -20,7 +20,7 @@ use crate::client::{
 use crate::tls::ClientBuilder;
 use crate::{Attacked, CONTENT, REQUEST};
 
-/// The handshake message of a ClientHello, without the header of its record.
+/// Returns the handshake message of a ClientHello, without its record header.
 fn hello(config: &Arc<ClientConfig>) -> Vec<u8> {
     let name = ServerName::try_from("localhost").unwrap();
     let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
@@ -29,7 +29,7 @@ fn hello(config: &Arc<ClientConfig>) -> Vec<u8> {
     bytes.split_off(5)
 }
 
-/// Records with a handshake message, in parts of this size.
+/// Splits a handshake message into records of this size.
 fn records(message: &[u8], part: usize) -> Vec<u8> {
     let record = |part: &[u8]| {
         let length = (part.len() as u16).to_be_bytes();
@@ -38,7 +38,7 @@ fn records(message: &[u8], part: usize) -> Vec<u8> {
     message.chunks(part).flat_map(record).collect()
 }
 
-/// A configuration for each version.
+/// Returns a configuration for each version.
 fn versions(attacked: &Attacked) -> [Arc<ClientConfig>; 2] {
     [&version::TLS13, &version::TLS12].map(|version| {
         config(&ClientBuilder {
@@ -48,7 +48,7 @@ fn versions(attacked: &Attacked) -> [Arc<ClientConfig>; 2] {
     })
 }
 
-/// What the server says until it closes. It may reset what it has not read.
+/// Reads until the server closes, which may be with a reset.
 fn rest(mut socket: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut room = [0; 4096];
@@ -77,14 +77,14 @@ fn a_hello_in_parts_is_one() {
                 shaken.unwrap();
             }
         }
-        // The bystander's, and in TLS 1.2 the first one brings a ticket.
+        // The bystander's is one, and in TLS 1.2 the first handshake gets a ticket.
         attacked.await_handshakes("full", 1 + 4 + 1);
         attacked.await_handshakes("resumed", 3);
         attacked.stop();
     });
 }
 
-/// Replaces the last suite of a hello, which is the one for renegotiation.
+/// Replaces the last suite of a hello, which signals secure renegotiation.
 fn with_suite(mut hello: Vec<u8>, suite: u16) -> Vec<u8> {
     // A type, a length, a version, 32 random bytes; then the session and the suites.
     let session = 4 + 2 + 32;
@@ -95,7 +95,7 @@ fn with_suite(mut hello: Vec<u8>, suite: u16) -> Vec<u8> {
     hello
 }
 
-/// Has the extension for signature algorithms name one that no certificate has.
+/// Makes the extension for signature algorithms name one that no certificate has.
 fn without_signatures(mut hello: Vec<u8>) -> Vec<u8> {
     let header = hello
         .windows(4)
@@ -126,17 +126,17 @@ fn what_has_nothing_in_common_and_a_fallback_get_the_alerts_of_the_rfcs() {
             let alert = refused(without_signatures(hello(config)));
             assert_eq!(alert, HANDSHAKE_FAILURE);
         }
-        // TLS_FALLBACK_SCSV: this client could have had TLS 1.3.
+        // TLS_FALLBACK_SCSV: this client also supports TLS 1.3.
         let alert = refused(with_suite(hello(&tls12), 0x5600));
         assert_eq!(alert, INAPPROPRIATE_FALLBACK);
-        // Of a client that offers the highest version it is nothing to object to.
+        // From a client that offers the highest version it is acceptable.
         let mut client = socket(attacked.server.address());
         let hello = with_suite(hello(&tls13), 0x5600);
         client.write_all(&records(&hello, 16_384)).unwrap();
         let mut first = [0];
         client.read_exact(&mut first).unwrap();
         assert_eq!(first, [22]);
-        // The same where a session would be resumed: the whole flight of the server is ready then.
+        // The same when resuming a session: the server's whole flight is ready then.
         let mut client = HttpClient::over(RawClient::connect(&tls12, attacked.server.address()));
         assert_eq!(client.get("/f").body, CONTENT);
         drop(client);
@@ -186,7 +186,7 @@ fn a_record_that_none_may_be_gets_its_alert_before_anything_is_encrypted() {
         let hello = hello(&versions(&attacked)[0]);
         let mut failed = Vec::new();
         for (name, record, alert) in CASES {
-            // Alone, where it looks like a handshake, and behind the beginning of a hello.
+            // Alone, if it looks like a handshake, and after the start of a hello.
             let behind = [&records(&hello[..40], 40), record].concat();
             let alone = (record[0] == 22).then(|| record.to_vec());
             for bytes in alone.into_iter().chain([behind]) {
@@ -214,7 +214,7 @@ fn an_alert_is_not_answered() {
         let failed = shake(&tls12, &socket, |flight, bytes| match flight {
             0 => (&socket).write_all(bytes),
             _ => {
-                // The certificate is not believed.
+                // unknown_ca: the client rejects the certificate.
                 (&socket).write_all(&[21, 3, 3, 0, 2, 2, 48])?;
                 said = rest(&socket);
                 Err(std::io::ErrorKind::Interrupted.into())
@@ -238,7 +238,7 @@ fn a_client_that_never_ends_its_part_of_a_handshake_gets_an_alert() {
         let failed = shake(&tls12, &socket, |flight, bytes| match flight {
             0 => (&socket).write_all(bytes),
             _ => {
-                // A ClientKeyExchange of 60,000 bytes, one in each record.
+                // A ClientKeyExchange of 60,000 bytes, one byte per record.
                 let message = [&[16, 0, 0xea, 0x60][..], &[0; 30_000]].concat();
                 let _may_be_closed = (&socket).write_all(&records(&message, 1));
                 said = rest(&socket);
@@ -255,7 +255,7 @@ fn a_client_that_never_ends_its_part_of_a_handshake_gets_an_alert() {
     });
 }
 
-/// Has the client get a ticket of another server, which accepts early data.
+/// Gets the client a ticket from another server, which accepts early data.
 fn give_early_data(attacked: &Attacked, config: &Arc<ClientConfig>) {
     let files = attacked.authority.issue("early", &["localhost"]);
     let certificate = CertificateDer::from_pem_file(&files.cert).unwrap();
@@ -298,7 +298,7 @@ fn early_data_by_a_ticket_of_another_server_is_skipped() {
         let mut config = Arc::unwrap_or_clone(versions(&attacked)[0].clone());
         config.enable_early_data = true;
         skips_early_data(&attacked, &Arc::new(config));
-        // Its share is of a group that this server lacks, which asks for another hello.
+        // The server lacks the group of its key share, and requests another hello.
         let mut provider = aws_lc_rs::default_provider();
         provider.kx_groups = vec![kx_group::MLKEM1024, kx_group::X25519];
         let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
@@ -315,7 +315,7 @@ fn early_data_by_a_ticket_of_another_server_is_skipped() {
     });
 }
 
-/// Sends early data that the server cannot read, and then a request.
+/// Sends early data that the server cannot decrypt, and then a request.
 fn skips_early_data(attacked: &Attacked, config: &Arc<ClientConfig>) -> ClientConnection {
     give_early_data(attacked, config);
     let name = ServerName::try_from("localhost").unwrap();
@@ -364,7 +364,7 @@ fn a_handshake_that_stops_anywhere_ends_with_its_deadline() {
         });
         let mut stopped = 0;
         for config in versions(&attacked) {
-            // Before the hello, in it, behind it, and in what follows the server's answer.
+            // Before the hello, within it, after it, and within the next flight.
             for (last, bytes_max) in [(0, 0), (0, 20), (0, usize::MAX), (1, 3), (1, 60)] {
                 let socket = socket(attacked.server.address());
                 let failed = shake(&config, &socket, |flight, bytes| {
@@ -426,7 +426,7 @@ fn a_wrong_end_of_the_handshake_is_refused() {
                 }
                 (&socket).write_all(&bytes)
             });
-            // A client of TLS 1.3 is done before the server has seen it.
+            // A TLS 1.3 client completes before the server has seen its last flight.
             let said = match failed {
                 Ok(_) => rest(&socket),
                 Err(error) => error.to_string().into_bytes(),
@@ -470,7 +470,7 @@ fn what_comes_with_the_end_of_the_handshake_is_the_sessions() {
     within(move || {
         let mut attacked = Attacked::new();
         let [tls13, tls12] = versions(&attacked);
-        // In TLS 1.2 the server ends a full handshake, and the client one that is resumed.
+        // In TLS 1.2 the server ends a full handshake, and the client a resumed one.
         let mut client = HttpClient::over(RawClient::connect(&tls12, attacked.server.address()));
         assert_eq!(client.get("/f").body, CONTENT);
         drop(client);
@@ -485,7 +485,7 @@ fn what_comes_with_the_end_of_the_handshake_is_the_sessions() {
                     "{name}"
                 );
             }
-            // Only the end, which is no failure.
+            // A close_notify alone is not a failure.
             let socket = socket(attacked.server.address());
             let mut client = RawClient::shake(&config, socket, LastFlight::Held).unwrap();
             client.send(ContentType::Alert, &CLOSE_NOTIFY);

@@ -1,5 +1,5 @@
-//! HTTPS against clients that break the rules: the right alert or the right service, and nobody
-//! else is disturbed.
+//! HTTPS against clients that violate the protocol: the right alert or the right service, and no
+//! other client is disturbed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,7 +25,7 @@ use underpass_testkit::{HttpClient, wait_until};
 pub(crate) const REQUEST: &[u8] = b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n";
 pub(crate) const CONTENT: &[u8] = b"content";
 
-/// A server under attack, and a client that must not notice.
+/// A server under attack, and a client that must not be affected.
 pub(crate) struct Attacked {
     pub(crate) authority: Authority,
     pub(crate) server: Server,
@@ -60,7 +60,7 @@ impl Attacked {
         }
     }
 
-    /// A configuration of a client for each cipher suite.
+    /// Returns a client configuration for each cipher suite.
     pub(crate) fn suites(&self) -> Vec<ClientBuilder> {
         let builder = |(version, suite)| ClientBuilder {
             versions: vec![version],
@@ -70,7 +70,7 @@ impl Attacked {
         SUITES.map(builder).to_vec()
     }
 
-    /// Others are served, on an earlier connection of theirs and on a new one.
+    /// Checks that other clients are served, on an existing connection and on a new one.
     pub(crate) fn serves_others(&mut self) {
         assert_eq!(self.bystander.get("/f").body, CONTENT);
         let config = self.authority.client().config();
@@ -78,14 +78,14 @@ impl Attacked {
         assert_eq!(another.get("/f").body, CONTENT);
     }
 
-    /// Stops; a worker that has panicked is an error.
+    /// Stops the server and fails if a worker has panicked.
     pub(crate) fn stop(self) {
-        // A connection that its client leaves open is waited for.
+        // The server waits for connections that clients leave open.
         drop(self.bystander);
         self.server.stop();
     }
 
-    /// A value of a metric, by its name with labels.
+    /// Returns a value of a metric, by its name with labels.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let mut scrape = HttpClient::connect_unix(&self.status);
         let text = scrape.get("/metrics").text().to_string();
@@ -93,14 +93,14 @@ impl Attacked {
         values.next().unwrap().trim().parse().unwrap()
     }
 
-    /// How many handshakes have ended in this way.
+    /// Returns the number of handshakes with this outcome.
     fn handshakes(&self, outcome: &str) -> u64 {
         self.metric(&format!(
             "underpass_tls_handshakes_total{{outcome=\"{outcome}\"}}"
         ))
     }
 
-    /// Waits until so many handshakes have ended in this way.
+    /// Waits until so many handshakes have had this outcome.
     pub(crate) fn await_handshakes(&self, outcome: &str, count: u64) {
         wait_until(outcome, || self.handshakes(outcome) >= count);
         assert_eq!(self.handshakes(outcome), count, "{outcome}");

@@ -1,4 +1,4 @@
-//! Records that no honest client makes, and unusual ones that some do.
+//! Records that no correct client sends, and unusual ones that some do.
 
 use rustls::{AlertDescription, ContentType};
 use underpass_testkit::{HttpClient, within};
@@ -10,10 +10,10 @@ const DATA: ContentType = ContentType::ApplicationData;
 const HANDSHAKE: ContentType = ContentType::Handshake;
 const ALERT: ContentType = ContentType::Alert;
 
-/// More than any client has a reason for.
+/// More records than any client has a reason to send.
 const FLOOD: usize = 3_000;
 
-/// What a server has to do.
+/// The required reaction of the server.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     /// It ends the connection with this alert.
@@ -26,14 +26,14 @@ enum Expected {
 
 use Expected::{Alert, Ended, Served};
 
-/// What a client does behind its handshake.
+/// A client's action after its handshake.
 type Deed = (&'static str, fn(&mut RawClient), Expected);
 
 const UNEXPECTED: Expected = Alert(AlertDescription::UnexpectedMessage);
 const BAD_MAC: Expected = Alert(AlertDescription::BadRecordMac);
 const OVERFLOW: Expected = Alert(AlertDescription::RecordOverflow);
 
-/// In both versions.
+/// Actions in both versions.
 const DEEDS: &[Deed] = &[
     ("nothing", |_| {}, Served),
     (
@@ -245,7 +245,7 @@ const DEEDS: &[Deed] = &[
     ),
 ];
 
-/// In TLS 1.3.
+/// Actions in TLS 1.3.
 const DEEDS_13: &[Deed] = &[
     (
         "an alert in the clear",
@@ -419,7 +419,7 @@ const DEEDS_13: &[Deed] = &[
     ),
 ];
 
-/// In TLS 1.2.
+/// Actions in TLS 1.2.
 const DEEDS_12: &[Deed] = &[
     (
         "an alert in the clear",
@@ -461,7 +461,7 @@ const DEEDS_12: &[Deed] = &[
     ),
 ];
 
-/// Sends many records at once.
+/// Sends many records in a single write.
 fn flood(client: &mut RawClient, seal: fn(&mut RawClient) -> Vec<u8>) {
     let records: Vec<_> = (0..FLOOD).flat_map(|_| seal(client)).collect();
     client.send_raw(&records);

@@ -1,4 +1,4 @@
-//! Certificates that change all the time, and tickets that lead nowhere else.
+//! Certificates that change frequently, and tickets that are not valid elsewhere.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use underpass_testkit::{Cases, SeededRandom, assert_same, content};
 use crate::tls::{Authority, ClientBuilder, connect, serve, shake};
 use crate::{CONTENT, REQUEST};
 
-/// How often the certificate is replaced. `UNDERPASS_TLS_SWAP_CASES` chooses another number.
+/// Number of certificate replacements, unless `UNDERPASS_TLS_SWAP_CASES` sets another.
 const SWAPS: u64 = 1000;
 
 const BODY_BYTES: usize = 30_000_000;
@@ -41,7 +41,7 @@ fn certificates_are_replaced_during_a_long_download_and_no_request_fails() {
         })
         .collect();
     let mut config = Arc::unwrap_or_clone(authority.client().config());
-    // A session that is resumed needs no certificate.
+    // A resumed session would not use the certificate.
     config.resumption = Resumption::disabled();
     let config = Arc::new(config);
     let mut download = connect(&config, server.address(), "localhost");
@@ -55,7 +55,7 @@ fn certificates_are_replaced_during_a_long_download_and_no_request_fails() {
         fs::copy(&key.key, &used.key).unwrap();
         server.server().reload_certificates()
     };
-    // A request counts as many swaps as there are while it lasts.
+    // Returns the number of swaps during a request.
     let swapped = AtomicU64::new(0);
     let request = || {
         let before = swapped.load(Ordering::SeqCst);
@@ -82,7 +82,7 @@ fn certificates_are_replaced_during_a_long_download_and_no_request_fails() {
         });
         let mut broken = 0;
         for number in swaps.numbers.clone() {
-            // Not one for each: there is more to test on this machine.
+            // Not one request per swap: the machine has more to test.
             if number % 3 == 0 {
                 let _busy = begin.try_send(());
             }
@@ -99,7 +99,7 @@ fn certificates_are_replaced_during_a_long_download_and_no_request_fails() {
     server.stop();
 }
 
-/// A configuration that keeps tickets.
+/// Returns a configuration that stores tickets.
 fn keeping(builder: &ClientBuilder) -> Arc<ClientConfig> {
     let mut config = Arc::unwrap_or_clone(builder.config());
     config.resumption = Resumption::in_memory_sessions(64);
@@ -121,7 +121,7 @@ fn neither_a_ticket_nor_a_host_name_replaces_the_certificate_of_a_client() {
             ..stranger.clone()
         };
         let (stranger, known) = (keeping(&stranger), keeping(&known));
-        // Each has a ticket of the time when everybody was welcome.
+        // Each has a ticket from before certificates were required.
         for config in [&stranger, &known] {
             shake(config, server.address()).unwrap();
         }

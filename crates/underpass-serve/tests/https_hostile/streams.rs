@@ -1,4 +1,4 @@
-//! Downloads beside which a client does what it likes.
+//! Downloads during which a client misbehaves.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,8 +23,8 @@ const ALERT: ContentType = ContentType::Alert;
 /// More than all buffers between a server and a client that does not read.
 const LONG: usize = 100_000_000;
 
-/// Clients of both versions, whose download of [`LONG`] zeros has begun. The second one begins when
-/// it is asked for: whoever waits while another one reads acknowledges nothing, and is given up.
+/// Returns clients of both versions that have started to download [`LONG`] zeros. The second
+/// download starts on demand: a client that waits acknowledges nothing and is disconnected.
 fn downloading(attacked: &Attacked) -> impl Iterator<Item = RawClient> {
     let file = File::create(attacked.server.site().join("long")).unwrap();
     file.set_len(LONG as u64).unwrap();
@@ -42,7 +42,7 @@ fn downloading(attacked: &Attacked) -> impl Iterator<Item = RawClient> {
     })
 }
 
-/// Reads data to its end. Returns how much it was, and whether the end was announced.
+/// Reads data to its end. Returns its length, and whether the end was announced.
 fn read_to_end(client: &mut RawClient) -> (usize, bool) {
     let (mut all, mut room) = (0, vec![0; 64 << 10]);
     loop {
@@ -69,7 +69,7 @@ fn a_client_that_sends_nothing_more_gets_all() {
             for mut client in downloading(&attacked) {
                 end(&mut client);
                 let (count, is_announced) = read_to_end(&mut client);
-                // The first record has been read.
+                // One record has been read before.
                 assert!(count > LONG - (17 << 10), "{count}");
                 assert!(is_announced);
             }
@@ -118,7 +118,7 @@ fn data_behind_the_announced_end_is_ignored() {
             let mut http = HttpClient::over(&mut client);
             assert_eq!(http.response().body, CONTENT);
             assert_eq!(http.read_to_end().unwrap(), b"");
-            // A request that is cut off is no request.
+            // A truncated request is ignored.
             let mut client = RawClient::connect(&config(&builder), attacked.server.address());
             client.send_data(&REQUEST[..REQUEST.len() - 1]);
             client.socket.shutdown(Shutdown::Write).unwrap();
@@ -161,7 +161,7 @@ fn who_asks_for_keys_and_reads_nothing_is_stopped() {
     within(|| {
         let mut attacked = Attacked::new();
         let mut client = downloading(&attacked).next().unwrap();
-        // Until nobody takes any more: what the server has not read waits in the kernel.
+        // Until the socket is full: data that the server has not read waits in the kernel.
         client
             .socket
             .set_write_timeout(Some(Duration::from_millis(200)))
@@ -173,7 +173,7 @@ fn who_asks_for_keys_and_reads_nothing_is_stopped() {
             }
         }
         attacked.serves_others();
-        // More than the client was sent records.
+        // The client has sent more updates than it was sent records.
         let (count, is_announced) = read_to_end(&mut client);
         assert!(count < LONG && !is_announced, "{count}");
         attacked.serves_others();
@@ -215,7 +215,7 @@ fn new_keys_are_welcome_during_a_long_download() {
     });
 }
 
-/// As Java does once it has read as much as it wants to read with one key.
+/// As Java does once it has read as much as it wants to with one key.
 #[test]
 fn a_client_that_asks_with_every_record_until_it_is_heard_is_served() {
     within(|| {
@@ -246,7 +246,7 @@ fn a_client_that_asks_with_every_record_until_it_is_heard_is_served() {
     });
 }
 
-/// It arrives when everything was sent, but has not been read.
+/// It arrives when everything was sent but not yet read.
 #[test]
 fn what_a_client_says_after_the_last_request_destroys_nothing() {
     within(|| {
@@ -261,7 +261,7 @@ fn what_a_client_says_after_the_last_request_destroys_nothing() {
             client.send_data("GET /body HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
             let is_sent = || attacked.metric(SENT) >= sent + body.len() as u64;
             wait_until("all to be sent", is_sent);
-            // Tolerated in every version.
+            // Allowed in every version.
             client.send_data("");
             let mut got = Vec::new();
             client.read_to_end(&mut got).unwrap();
@@ -271,10 +271,10 @@ fn what_a_client_says_after_the_last_request_destroys_nothing() {
     });
 }
 
-/// How many connections are played. `UNDERPASS_TLS_CASES` chooses more, `UNDERPASS_TLS_CASE` one.
+/// Number of connections; `UNDERPASS_TLS_CASES` sets another, `UNDERPASS_TLS_CASE` picks one.
 const CASES: u64 = 60;
 
-/// Sizes around the edges of records and batches, and any in between.
+/// Draws a size around the edges of records and batches, or any in between.
 fn size(random: &mut SeededRandom) -> usize {
     let edge = random.pick(&[1, 16_384, 65_536, 131_072, 1 << 20]);
     match random.chance(50) {
@@ -283,7 +283,7 @@ fn size(random: &mut SeededRandom) -> usize {
     }
 }
 
-/// A number of less than so many bits, any of which is the first one.
+/// Draws a number of at most `bits` bits; short and long ones are equally likely.
 fn up_to(random: &mut SeededRandom, bits: u32) -> usize {
     let bits = random.below(bits);
     1 + random.below(1_usize << bits)
@@ -330,7 +330,7 @@ fn every_record_has_its_number_and_every_body_its_bytes() {
     server.stop();
 }
 
-/// A client that takes a little at a time, or all that there is.
+/// Runs a client that reads a little at a time, or everything available.
 fn play_client(server: &Server, builder: &ClientBuilder, random: &mut SeededRandom) -> RawClient {
     let socket = match random.chance(50) {
         true => slow_socket(server.address()),

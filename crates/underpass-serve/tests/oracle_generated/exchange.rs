@@ -1,4 +1,4 @@
-//! Asks a server, and keeps of its answer what decides.
+//! Sends requests to a server, and keeps the relevant parts of its responses.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,20 +11,20 @@ use super::support::digest::resolved;
 use super::support::{PROBE, Probe, find};
 use underpass_testkit::{HttpClient, HttpResponse};
 
-/// A server and what it calls the states of its files.
+/// A server, and its entity-tags.
 #[derive(Clone, Debug)]
 pub(crate) struct Party {
     address: SocketAddr,
-    /// Its entity-tags of the files.
+    /// The entity-tag of each file.
     tags: Vec<(&'static str, String)>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Seen {
-    /// The status, and what became of the connection.
+    /// The status, and the state of the connection.
     pub(crate) verdict: String,
-    /// All else that decides, by name.
+    /// All other relevant parts, by name.
     pub(crate) details: BTreeMap<&'static str, String>,
 }
 
@@ -43,7 +43,7 @@ impl Party {
         HttpClient::connect(self.address)
     }
 
-    /// Asks on an open connection.
+    /// Sends a request on an open connection.
     pub(crate) fn ask(&self, client: &mut HttpClient, asked: &Asked) -> Seen {
         let text = self.fill_in(asked);
         match asked.delivery {
@@ -86,7 +86,7 @@ impl Party {
         }
     }
 
-    /// Puts this server's tag of the file in.
+    /// Inserts this server's entity-tag of the file.
     fn fill_in(&self, asked: &Asked) -> Vec<u8> {
         let mut text = asked.text.clone();
         let tag = self.tag(asked).unwrap_or("\"?\"");
@@ -134,7 +134,7 @@ impl Party {
     }
 }
 
-/// A connection whose end was announced: no byte may follow.
+/// Reads a connection whose end was announced: no more bytes may follow.
 fn ending(client: &mut HttpClient) -> String {
     match client.rest().len() {
         0 => "closed".into(),
@@ -142,7 +142,7 @@ fn ending(client: &mut HttpClient) -> String {
     }
 }
 
-/// The parts of a multipart body, each with its fields; nothing if it is malformed.
+/// Returns the parts of a multipart body, each with its fields; `None` if it is malformed.
 fn parts(boundary: &str, body: &[u8]) -> Option<String> {
     let opening = format!("\r\n--{boundary}\r\n");
     let closing = format!("\r\n--{boundary}--\r\n");

@@ -1,9 +1,9 @@
-//! nginx and this server get the same made-up requests. Where they differ, one of the rules says
-//! why; a rule that explains nothing is a failure as well.
+//! nginx and this server get the same random requests. Each difference must be explained by a rule;
+//! a rule that explains nothing is a failure as well.
 //!
 //! Every case is a connection with a few requests and is repeated by its number:
-//! `UNDERPASS_SERVE_SEED` (1 where it isn't set) and `UNDERPASS_SERVE_CASE`;
-//! `UNDERPASS_SERVE_CASES` plays more or fewer of them.
+//! `UNDERPASS_SERVE_SEED` (default 1) and `UNDERPASS_SERVE_CASE`;
+//! `UNDERPASS_SERVE_CASES` sets the number of cases to run.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +27,7 @@ use rules::{RULES, differing, explaining};
 use support::{Server, make_old, pattern, rows};
 use underpass_testkit::{Cases, SeededRandom, in_parallel};
 
-/// Connections, each with four requests and a half on the average.
+/// Number of connections, each with 4.5 requests on average.
 const CASES: u64 = 4_600;
 const REQUESTS_MAX: usize = 8;
 const REQUESTS: u64 = 20_000;
@@ -48,11 +48,11 @@ const FILES: [&str; 9] = [
     "/probe",
 ];
 
-/// What the cases came to.
+/// The results of all cases.
 #[derive(Debug, Default)]
 struct Played {
     requests: AtomicU64,
-    /// How often each rule explained something.
+    /// The number of differences explained by each rule.
     seen: Vec<AtomicU64>,
     failures: Mutex<Vec<String>>,
 }
@@ -84,7 +84,7 @@ fn every_difference_from_nginx_has_its_rule() {
     }
 }
 
-/// A harness that finds differences where there are none finds nothing.
+/// A harness that reports differences between equal servers is useless.
 #[test]
 #[ignore = "needs nginx-light; run by cargo xtask test"]
 fn nginx_does_what_it_does_and_another_one_is_found_out() {
@@ -165,7 +165,7 @@ fn play(Cases { seed, numbers }: Cases, parties: &[Party; 2]) -> Played {
     played
 }
 
-/// One case: requests one after the other, on the same connection as long as both keep it.
+/// Runs one case: requests in sequence, on the same connection as long as both servers keep it.
 fn connection(mut dice: SeededRandom, number: u64, parties: &[Party; 2], played: &Played) {
     let mut clients = parties.each_ref().map(Party::connect);
     for _ in 0..=dice.below(REQUESTS_MAX) {

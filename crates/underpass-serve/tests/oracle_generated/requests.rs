@@ -1,12 +1,12 @@
-//! Random requests: usual ones in unusual spellings. Each oddity has a name, which the rules about
+//! Random requests: usual ones in unusual spellings. Each oddity has a name that the rules about
 //! differences refer to.
 
 use underpass_testkit::SeededRandom;
 
-/// A request with everything that is known of it.
+/// A request with its properties.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// `{tag}` stands for the entity-tag that the server itself gives `file`.
+    /// The bytes to send; `{tag}` stands for the server's own entity-tag of `file`.
     pub(crate) text: Vec<u8>,
     pub(crate) method: &'static str,
     pub(crate) file: &'static str,
@@ -15,18 +15,18 @@ pub(crate) struct Asked {
     pub(crate) oddities: Vec<&'static str>,
 }
 
-/// How a request and the one behind it are written to the socket.
+/// The way a request and its successor are written to the socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Delivery {
-    /// The next one after the answer.
+    /// The successor is sent after the response.
     Apart,
-    /// Both in one write.
+    /// Both are sent in one write.
     Pipelined,
-    /// Cut in two at this byte.
+    /// It is split in two at this byte.
     Split(usize),
 }
 
-/// One of them.
+/// Draws a request.
 pub(crate) fn request(dice: &mut SeededRandom) -> Asked {
     let mut draft = Draft::new(dice);
     let method = draft.method();
@@ -62,7 +62,7 @@ pub(crate) fn request(dice: &mut SeededRandom) -> Asked {
         1 => Delivery::Pipelined,
         _ => Delivery::Apart,
     };
-    // Whether an answer comes before the rest of a body depends on the clock.
+    // Whether a response precedes the rest of a body depends on timing.
     let delivery = match body.is_empty() {
         true => delivery,
         false => Delivery::Apart,
@@ -222,7 +222,7 @@ impl<'d> Draft<'d> {
         target
     }
 
-    /// A path in other words: with escapes, with segments that go nowhere, with more slashes.
+    /// Respells a path with escapes, dot segments and additional slashes.
     fn spelt(&mut self, path: &str) -> Vec<u8> {
         let mut spelt = Vec::new();
         let plain = self.dice.chance(50);
@@ -650,7 +650,7 @@ impl<'d> Draft<'d> {
     }
 }
 
-/// What is odd about a set of ranges that nothing is wrong with at first sight.
+/// Returns the oddities of a set of ranges that looks valid at first sight.
 fn range_oddities(set: &str, size: usize) -> Vec<&'static str> {
     let mut oddities = Vec::new();
     let mut spans: Vec<(usize, usize)> = Vec::new();

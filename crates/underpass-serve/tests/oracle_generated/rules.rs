@@ -1,26 +1,26 @@
-//! Where nginx 1.22 answers otherwise, and why this server does not. Every row stands in
-//! docs/serve.md, and every row occurs.
+//! Differences from nginx 1.22, with reasons. Every row is documented in docs/serve.md, and every
+//! row occurs.
 
 use super::exchange::Seen;
 use super::requests::Asked;
 
-/// A difference that is meant.
+/// An intended difference.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    /// What differs, in one sentence.
+    /// The difference, in one sentence.
     pub(crate) what: &'static str,
     /// The clause that decides, or whose choice it is.
     pub(crate) why: &'static str,
-    /// Oddities of a request that bring it about: all of one of these lists.
+    /// Oddities of a request that cause it: all of one of these lists.
     pub(crate) asked: &'static [&'static [&'static str]],
-    /// The answers of nginx and of this server; `*` matches anything.
+    /// The responses of nginx and of this server; `*` matches anything.
     pub(crate) verdicts: &'static [(&'static str, &'static str)],
-    /// What may differ where the status is the same.
+    /// Details that may differ if the status is the same.
     pub(crate) details: &'static [&'static str],
 }
 
 impl Rule {
-    /// Whether a request brings the difference about, and the answers have it.
+    /// Returns whether a request causes the difference and the responses show it.
     fn applies(&self, asked: &Asked, theirs: &Seen, ours: &Seen) -> bool {
         let is_asked = |list: &&[&str]| list.iter().all(|one| asked.oddities.contains(one));
         let is_seen = |&(nginx, here): &(&str, &str)| {
@@ -30,7 +30,7 @@ impl Rule {
     }
 }
 
-/// The rules that explain all that differs; none where something is left.
+/// Returns the rules that together explain all differences; none if a difference is left.
 pub(crate) fn explaining(asked: &Asked, theirs: &Seen, ours: &Seen) -> Vec<usize> {
     let applies = |number: &usize| RULES[*number].applies(asked, theirs, ours);
     let applying = (0..RULES.len()).filter(applies);
@@ -60,7 +60,7 @@ fn fits(pattern: &str, verdict: &str) -> bool {
     }
 }
 
-/// The names of the details that differ.
+/// Returns the names of the details that differ.
 pub(crate) fn differing(theirs: &Seen, ours: &Seen) -> Vec<&'static str> {
     let names = theirs.details.keys().chain(ours.details.keys());
     let mut names: Vec<_> = names
@@ -261,7 +261,7 @@ pub(crate) const RULES: &[Rule] = &[
             ("2*", "2*"),
             ("301 *", "301 *"),
             ("304 *", "304 *"),
-            // The body, malformed, has come with its head.
+            // The malformed body arrived together with its head.
             ("400 *", "400 *"),
             ("403 *", "403 *"),
             ("404 *", "404 *"),

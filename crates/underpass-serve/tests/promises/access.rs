@@ -1,4 +1,4 @@
-//! What holds for any credentials, and for any file that they are compared with.
+//! Promises about arbitrary credentials, and about arbitrary files that they are compared with.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,8 +12,8 @@ use crate::access::tokens::{self, TokenFile};
 use crate::request::path::SitePath;
 use crate::request::query::Query;
 
-/// What is read of `Authorization` says what was written: a login is what stands in base64, up to
-/// and behind the first colon, and a token is a part of the field.
+/// A parsed `Authorization` is what was sent: a login is the decoded base64 text, split at its
+/// first colon, and a token is a part of the field.
 pub fn authorization(data: &[u8]) {
     let scheme = |name: &[u8]| {
         let there = data.get(..name.len());
@@ -45,7 +45,7 @@ pub fn authorization(data: &[u8]) {
     }
 }
 
-/// A password file is read or refused with its line, and no message has a hash.
+/// A password file is accepted, or rejected with its line, and no message contains a hash.
 pub fn passwords(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -66,7 +66,7 @@ pub fn passwords(data: &[u8]) {
 fn refused(text: &str, why: &str) {
     assert!(why.starts_with("line "), "{why}");
     for (_, secret) in text.lines().filter_map(|line| line.split_once(':')) {
-        // The words of a message may stand in a file; a hash is long, and has digits that no
+        // Words of a message may also occur in a file; a hash is long and has digits that no
         // message has.
         let digits = b"0123456789".iter();
         let digits = digits.filter(|digit| secret.as_bytes().contains(digit));
@@ -75,7 +75,7 @@ fn refused(text: &str, why: &str) {
     }
 }
 
-/// A token file is read or refused with its line; no token is in it that was not written there.
+/// A token file is accepted, or rejected with its line; only tokens written in it are valid.
 pub fn tokens(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -97,8 +97,8 @@ pub fn tokens(data: &[u8]) {
     assert_eq!(file.verify(data, now), None);
 }
 
-/// Nothing verifies that was not signed, and what was signed does for its path alone. The first
-/// half is a query, the second a path.
+/// Only signed links verify, and each only for its path. The first half of the data is a query, the
+/// second a path.
 pub fn signed(data: &[u8]) {
     let (query, path) = data.split_at(data.len() / 2);
     let key = LinkKey::parse(b"a key that nobody guesses, of 40 bytes..").expect("long enough");

@@ -1,5 +1,5 @@
-//! What holds for any value of the fields by which clients and proxies say what they want and who
-//! they are, and for any query.
+//! Promises about arbitrary values of the fields for content negotiation and proxies, and about
+//! arbitrary queries.
 
 use std::net::IpAddr;
 
@@ -13,8 +13,8 @@ use crate::request::forwarded::{ClientPlace, client};
 use crate::request::query::{ArchiveFormat, Download, ListingFormat, Query};
 use crate::request::query::{SortDirection, SortKey};
 
-/// Of each parameter the first value that means something counts, whatever stands around it; and
-/// what is not known changes nothing.
+/// Of each parameter the first meaningful value counts, regardless of the rest; unknown parameters
+/// change nothing.
 pub fn query(data: &[u8]) {
     let query = Query::parse(data);
     let pairs: Vec<(&[u8], &[u8])> = data
@@ -66,7 +66,7 @@ pub fn query(data: &[u8]) {
     }
 }
 
-/// The first value that has a meaning.
+/// Returns the first value that has a meaning.
 fn known<'v, T, const N: usize>(
     mut values: impl Iterator<Item = &'v [u8]>,
     meanings: [(&str, T); N],
@@ -82,15 +82,15 @@ where
     values.find_map(meaning)
 }
 
-/// What a form has written: blanks as plus signs, the rest in escapes.
+/// Decodes a form value: plus signs are blanks, other characters may be escaped.
 fn plain_words(value: &[u8]) -> Vec<u8> {
     let blank = |&byte: &u8| if byte == b'+' { b' ' } else { byte };
     let blanks: Vec<u8> = value.iter().map(blank).collect();
     percent_decode(&blanks).collect()
 }
 
-/// Nothing that a client writes outweighs what its proxy adds; nobody is asked who is not
-/// trusted; and a list whose quotes come in pairs is what a reading from its left makes of it.
+/// Nothing sent by a client overrides addresses added by its proxy; untrusted peers are ignored;
+/// and a list with balanced quotes gives the same result when parsed from the left.
 pub fn forwarded(data: &[u8]) {
     let proxy = IpAddr::from([10, 0, 0, 1]);
     let outside = IpAddr::from([192, 0, 2, 7]);
@@ -117,7 +117,7 @@ pub fn forwarded(data: &[u8]) {
             assert_eq!(named, plain_client(proxy, data, &proxies), "{field:?}");
         }
         if !proxies.trust(named) {
-            // Who was found is found again behind any number of proxies of ours.
+            // The same client is found after any number of trusted proxies.
             let more = match field {
                 Forwarded::XForwardedFor => &b",10.9.9.9"[..],
                 _ => b", for=\"[fd00::1]:443\"",
@@ -127,7 +127,7 @@ pub fn forwarded(data: &[u8]) {
     }
 }
 
-/// All members of the list from its left, then the last ones as long as their authors are trusted.
+/// Parses the whole list from the left, then follows it from its end while the authors are trusted.
 fn plain_client(peer: IpAddr, list: &[u8], proxies: &Proxies) -> IpAddr {
     let mut members: Vec<Vec<u8>> = vec![Vec::new()];
     let mut is_quoted = false;
@@ -155,7 +155,7 @@ fn plain_client(peer: IpAddr, list: &[u8], proxies: &Proxies) -> IpAddr {
     who
 }
 
-/// The only `for` of a member.
+/// Returns the only `for` of a member.
 fn plain_for(member: &[u8]) -> Option<IpAddr> {
     let mut named = Vec::new();
     for pair in member.split(|&byte| byte == b';') {
@@ -173,7 +173,7 @@ fn plain_for(member: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// An address, with what is taken for a port cut off.
+/// Parses an address after removing a port.
 fn plain_address(node: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(node).ok()?;
     let colons = text.matches(':').count();
@@ -186,8 +186,8 @@ fn plain_address(node: &[u8]) -> Option<IpAddr> {
     six.or_else(|| text.split(':').next()?.parse().ok().map(IpAddr::V4))
 }
 
-/// JSON is what a client gets that wants it more than HTML, or as much and by name; what it says of
-/// other types, and in which case, is all the same.
+/// JSON is sent to a client that prefers it to HTML, or that weights both equally and names it;
+/// other types and letter case do not matter.
 pub fn accept(data: &[u8]) {
     let chosen = preferred(Some(data));
     let (json, html) = (
@@ -206,7 +206,7 @@ pub fn accept(data: &[u8]) {
     }
 }
 
-/// The weight of the closest range, and how close it is: looked for from the closest one on.
+/// Returns the weight of the most specific range, and its specificity.
 fn plain_weight(accept: &[u8], media: &str) -> (u32, usize) {
     let kind = media.split('/').next().unwrap_or_default();
     let forms = ["*/*".to_owned(), format!("{kind}/*"), media.to_owned()];
@@ -226,7 +226,7 @@ fn plain_weight(accept: &[u8], media: &str) -> (u32, usize) {
     (0, 0)
 }
 
-/// A weight in thousandths, padded to three digits.
+/// Parses a weight in thousandths, padded to three digits.
 fn plain_quality(text: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
@@ -238,8 +238,8 @@ fn plain_quality(text: &[u8]) -> Option<u32> {
     (thousandths <= 1000).then_some(thousandths)
 }
 
-/// What is chosen of the codings is what the client takes, none of them twice, what it likes best
-/// first. The first byte says in which order the server would have them.
+/// The chosen codings are acceptable to the client, unique, and in its order of preference. The
+/// first byte determines the server's order.
 pub fn codings(data: &[u8]) {
     let Some((&order, field)) = data.split_first() else {
         return;
@@ -270,7 +270,7 @@ pub fn codings(data: &[u8]) {
     assert_eq!(choices, expected, "{}", field.escape_ascii());
 }
 
-/// A member's name in small letters, and its weight.
+/// Returns a member's name in lower case, and its weight.
 fn plain_member(member: &[u8]) -> Option<(String, u32)> {
     let parts: Vec<_> = member
         .split(|&byte| byte == b';')

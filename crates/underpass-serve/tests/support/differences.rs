@@ -1,5 +1,4 @@
-//! Where nginx 1.22 answers otherwise, and why this server does not: reasons, and under each the
-//! requests with what nginx makes of them.
+//! Differences from nginx 1.22: for each reason, the requests with nginx's responses.
 
 pub(crate) type Differences = &'static [(&'static str, &'static str)];
 

@@ -1,16 +1,16 @@
-//! An answer in one line, with everything in it checked that can be.
+//! A response in one line, after checking it as far as possible.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use underpass_testkit::HttpResponse;
 
-/// As [`sketch`], after a check that the answer has every required field and no field that
-/// contradicts another.
+/// Returns the [`sketch`] after checking that the response has every required field and no
+/// contradicting fields.
 pub(crate) fn digest(request: &str, answer: &HttpResponse, file: &[u8]) -> String {
     check_fields(answer);
     sketch(request, answer, file)
 }
 
-/// Returns where the `Location` of a response to this request leads (RFC 3986, section 5).
+/// Resolves the `Location` of a response to this request (RFC 3986, section 5).
 pub(crate) fn resolved(request: &[u8], location: &str) -> String {
     if location.starts_with('/') || location.contains("://") {
         return location.to_owned();
@@ -40,8 +40,8 @@ pub(crate) fn resolved(request: &[u8], location: &str) -> String {
     resolved + location.trim_start_matches("./")
 }
 
-/// Says in a few words what an answer is: status, what of `file` it carries, where it leads, what
-/// it allows. Panics if it carries something else than it says.
+/// Summarizes a response: status, parts of `file` in the body, redirect target, `Allow`. Panics if
+/// the content does not match the fields.
 pub(crate) fn sketch(request: &str, answer: &HttpResponse, file: &[u8]) -> String {
     let method = request.split_whitespace().next().unwrap_or_default();
     let mut words = vec![answer.status.to_string()];
@@ -112,7 +112,7 @@ fn whole(answer: &HttpResponse, file: &[u8]) -> String {
     }
 }
 
-/// The parts of a 206, each compared with the slice it claims to be.
+/// Returns the parts of a 206, each compared with the slice it claims to be.
 fn parts(answer: &HttpResponse, file: &[u8]) -> Vec<String> {
     if let Some(range) = answer.field("content-range") {
         assert_eq!(answer.body, slice(range, file), "{range}");

@@ -18,7 +18,7 @@ use underpass_net::Server as NetServer;
 use underpass_serve::{ServeSummary, ServerOptions, SiteOptions, serve};
 use underpass_testkit::{HttpClient, HttpResponse};
 
-/// The date of files whose date matters, and how HTTP writes it.
+/// The date of files whose date matters, and its form in HTTP.
 pub(crate) const DATE_SECONDS: u64 = 784_111_777;
 pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -34,7 +34,7 @@ impl Server {
         Server::with(|_| {})
     }
 
-    /// With options other than the usual: one worker, a free port.
+    /// Starts a server with modified options; the default is one worker and a free port.
     pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Server {
         let root = tempfile::tempdir().unwrap();
         let site = root.path().join("site");
@@ -53,7 +53,7 @@ impl Server {
         }
     }
 
-    /// With a site as a configuration has it, but for its root.
+    /// Starts a server with this configuration of a site, without its root.
     pub(crate) fn configured(site: &str) -> Server {
         let text = format!("[[site]]\n{site}");
         let site = ServerOptions::parse(&text).unwrap().sites.remove(0);
@@ -71,7 +71,7 @@ impl Server {
         &self.server
     }
 
-    /// What it was started with.
+    /// Returns the options it was started with.
     pub(crate) fn options(&self) -> &ServerOptions {
         &self.options
     }
@@ -80,17 +80,17 @@ impl Server {
         self.server.running()
     }
 
-    /// The folder that is served.
+    /// Returns the served folder.
     pub(crate) fn site(&self) -> std::path::PathBuf {
         self.root.path().join("site")
     }
 
-    /// A file beside the served folder, which must never be served.
+    /// Returns the parent of the served folder, whose files must never be served.
     pub(crate) fn outside(&self) -> &Path {
         self.root.path()
     }
 
-    /// Writes a file of the site, old enough for its date to count.
+    /// Writes a file of the site, with a date old enough to be a strong validator.
     pub(crate) fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         let path = self.site().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -102,7 +102,7 @@ impl Server {
         HttpClient::connect(self.address())
     }
 
-    /// Sends one request on a new connection and returns the answer.
+    /// Sends one request on a new connection and returns the response.
     pub(crate) fn ask(&self, request: impl AsRef<[u8]>) -> HttpResponse {
         let mut client = self.connect();
         client.send(request);
@@ -113,7 +113,7 @@ impl Server {
         self.connect().get(target)
     }
 
-    /// The same with more fields, one a line.
+    /// Sends a GET with more fields, one per line.
     pub(crate) fn get_with(&self, target: &str, fields: &str) -> HttpResponse {
         self.ask(format!(
             "GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"
@@ -138,7 +138,7 @@ pub(crate) fn make_old(path: &Path) {
     assert!(date < SystemTime::now());
 }
 
-/// Bytes in which every short run is found at one place only.
+/// Returns bytes in which every short sequence is unique.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0u32..)
         .flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_be_bytes())
@@ -146,7 +146,7 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What has become of a connection.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum State {
     Open,
@@ -162,14 +162,14 @@ impl fmt::Display for State {
     }
 }
 
-/// The request that shows whether a connection goes on: the site has to have such a file.
+/// A request that shows whether a connection is still open; the site must have this file.
 pub(crate) const PROBE: &[u8] = b"GET /probe HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Asks on a connection that may be closed.
+/// Sends requests on a connection that may be closed.
 pub(crate) trait Probe {
-    /// Whether the server takes another request. What it sends before closing is an error.
+    /// Returns whether the server accepts another request. It must send nothing before closing.
     fn state(&mut self) -> State;
-    /// As [`Probe::state`] of a server that may do anything, to which the probe was sent.
+    /// Like [`Probe::state`] for an arbitrary server, when the probe was sent already.
     fn outcome(&mut self) -> String;
 }
 
@@ -200,7 +200,7 @@ impl Probe for HttpClient {
     }
 }
 
-/// The most memory that this process ever had.
+/// Returns the peak resident memory of this process.
 pub(crate) fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

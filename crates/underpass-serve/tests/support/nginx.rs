@@ -11,20 +11,20 @@ use std::process::{Child, Command, Stdio};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// nginx on a port that this process bound, so that there is nothing to wait for.
+/// nginx on a port bound by this process, so that connecting needs no waiting.
 pub(crate) struct Nginx {
     process: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Nginx {
-    /// Serves `site`, keeps its own files in `home`; `more` goes into the configuration of HTTP.
+    /// Serves `site` and keeps its own files in `home`; `more` is added to the HTTP configuration.
     pub(crate) fn start(site: &Path, home: &Path, more: &str) -> Nginx {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let configured = configuration(address, site, home, more);
         fs::write(home.join("nginx.conf"), configured).unwrap();
-        // A descriptor named in NGINX is taken over instead of binding the address anew.
+        // A descriptor named in NGINX is inherited instead of binding the address again.
         fcntl_setfd(&listener, FdFlags::empty()).unwrap();
         let process = Command::new("nginx")
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")

@@ -1,8 +1,8 @@
-//! What requests come to, as tables: a request, and the line `digest` makes of its answer, with
-//! what becomes of the connection.
+//! Tables of requests and responses: each response as the line made by `digest`, with the state of
+//! the connection.
 //!
 //! A row without a version is the field lines of `GET /f.txt`. `{tag}` stands for the current
-//! entity-tag of that file, `{date}` for its date, `{earlier}` and `{later}` for a second beside.
+//! entity-tag of that file, `{date}` for its date, `{earlier}` and `{later}` for one second off.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ const SIZE: usize = 1000;
 const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
-/// A server with the files the rows ask for.
+/// Starts a server with the files that the rows request.
 pub(crate) fn site() -> (Server, Vec<u8>) {
     let server = Server::with(|options| options.sites[0].listing = false);
     let file = pattern(SIZE);
@@ -36,7 +36,7 @@ pub(crate) fn site() -> (Server, Vec<u8>) {
     (server, file)
 }
 
-/// Stands in for what a table can't spell.
+/// Replaces placeholders, and completes rows without a version.
 pub(crate) fn fill_in(request: &str, tag: &str) -> String {
     let request = request
         .replace("{tag}", tag)
@@ -49,7 +49,7 @@ pub(crate) fn fill_in(request: &str, tag: &str) -> String {
     }
 }
 
-/// Every row there is.
+/// Returns all rows.
 pub(crate) fn all() -> Vec<Row> {
     [
         conditional_requests(),
@@ -409,7 +409,7 @@ pub(crate) fn sizes_of_heads() -> Vec<Row> {
     ])
 }
 
-/// A request with these framing fields and body, and another one behind it.
+/// Returns a request with these framing fields and body.
 fn framed(fields: &str, body: &str) -> String {
     format!("GET /f.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{body}")
 }
@@ -659,7 +659,7 @@ pub(crate) fn paths() -> Vec<Row> {
     table(rows)
 }
 
-/// Rows that are the field lines of `GET /f.txt`, or whole requests.
+/// Makes rows from field lines of `GET /f.txt`, or from whole requests.
 fn table<R: Into<String>, E: Into<String>>(rows: impl IntoIterator<Item = (R, E)>) -> Vec<Row> {
     rows.into_iter()
         .map(|(request, expected)| (request.into(), expected.into()))

@@ -1,4 +1,4 @@
-//! Certificates, clients and servers of HTTPS, by rustls.
+//! Certificates, clients and servers of HTTPS, with rustls.
 
 #![allow(dead_code, reason = "every test target uses its own part")]
 
@@ -27,7 +27,7 @@ use crate::support::Server;
 
 pub(crate) type Client = HttpClient<StreamOwned<ClientConnection, TcpStream>>;
 
-/// An authority, and the certificates that it has issued, as files.
+/// A certificate authority, and the certificates it has issued, as files.
 pub(crate) struct Authority {
     folder: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -37,7 +37,7 @@ impl Authority {
     pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // By default it would be that of every certificate, which OpenSSL takes for self-signed.
+        // With rcgen's default subject OpenSSL would take every certificate for self-signed.
         params
             .distinguished_name
             .push(DnType::CommonName, "authority");
@@ -51,7 +51,7 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Issues a certificate for these names, in files of this name.
+    /// Issues a certificate for these names, in files named after `name`.
     pub(crate) fn issue(&self, name: &str, names: &[&str]) -> CertificateFiles {
         self.issue_with(name, names, &rcgen::PKCS_ECDSA_P256_SHA256)
     }
@@ -93,7 +93,7 @@ impl Authority {
         }
     }
 
-    /// A client that believes this authority.
+    /// Returns a client that trusts this authority.
     pub(crate) fn client(&self) -> ClientBuilder {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
@@ -142,14 +142,14 @@ pub(crate) fn connect(config: &Arc<ClientConfig>, address: SocketAddr, name: &st
     secure(HttpClient::connect(address), config, name)
 }
 
-/// Speaks TLS on a connection from now on.
+/// Starts TLS on a connection.
 pub(crate) fn secure(plain: HttpClient, config: &Arc<ClientConfig>, name: &str) -> Client {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
     HttpClient::over(StreamOwned::new(connection, plain.socket))
 }
 
-/// Shakes hands; the error is the client's.
+/// Performs a handshake; errors are the client's.
 pub(crate) fn shake(
     config: &Arc<ClientConfig>,
     address: SocketAddr,
@@ -161,7 +161,7 @@ pub(crate) fn shake(
     while connection.is_handshaking() {
         connection.complete_io(&mut socket)?;
     }
-    // A refusal of the client's certificate comes after its handshake.
+    // A rejection of the client's certificate arrives after its handshake.
     connection
         .writer()
         .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;

@@ -19,28 +19,27 @@ use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source};
 use crate::vocabulary::error::Error;
 
-/// How far a transfer has come.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// Bytes that reached the sink, holes included.
     pub done: u64,
-    /// Those of them that are holes: nothing had to be moved.
+    /// Bytes of `done` that are holes: nothing had to be moved.
     pub holes: u64,
-    /// Those of them whose blocks are shared ([`Mechanism::Clone`]):
-    /// nothing had to be moved either.
+    /// Bytes of `done` whose blocks are shared ([`Mechanism::Clone`]): nothing had to be moved.
     pub shared: u64,
-    /// Bytes that were taken from the source and have not reached the sink. While there are none,
-    /// the next call may wait for the source.
+    /// Bytes that were taken from the source and have not reached the sink. If 0, the next call may
+    /// wait for the source.
     pub held: u64,
-    /// Bytes to move in all, if that is known, which may be none. A source that is read until it
-    /// ends has a total when it has ended.
+    /// Total bytes to move, if known; may be 0. The total of a source that is read to its end is
+    /// known once it has ended.
     pub total: Option<u64>,
 }
 
 impl Progress {
-    /// Returns how much of the total has reached the sink, in percent and rounded down: 100 when
-    /// all has, and not before. `None` while no total is known.
+    /// Returns the percentage of the total that has reached the sink, rounded down: 100 only when
+    /// everything has. `None` while the total is unknown.
     pub fn percent(&self) -> Option<u8> {
         let (done, total) = (u128::from(self.done), u128::from(self.total?));
         let percent = (done * 100).checked_div(total).unwrap_or(100);
@@ -84,13 +83,13 @@ pub struct Driver<'a> {
     sigxfsz_guard: Option<&'a SigxfszGuard>,
 }
 
-/// While it lives, a write of this thread beyond the limit of file sizes (`RLIMIT_FSIZE`) is an
-/// error and not the end of the process by SIGXFSZ. A driver without it makes
-/// three system calls more for every transfer, which slows copying many small files.
+/// Makes writes of this thread beyond the file size limit (`RLIMIT_FSIZE`) fail with an error,
+/// instead of ending the process by SIGXFSZ, until dropped. A driver without it makes three more
+/// system calls per transfer, which slows copying many small files.
 #[derive(Debug)]
 pub struct SigxfszGuard {
     _guard: SignalGuard,
-    /// Signals are masked by thread: it stays on the one it was made on.
+    /// Signal masks are per thread: it stays on the thread that created it.
     _here: PhantomData<*const ()>,
 }
 
@@ -113,7 +112,7 @@ impl std::fmt::Debug for Driver<'_> {
 }
 
 impl<'a> Driver<'a> {
-    /// A driver that may use whatever works.
+    /// Creates a driver that may use every mechanism.
     pub fn new(kernel: &'a Kernel) -> Self {
         Self {
             kernel,
@@ -124,30 +123,30 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What it may use.
+    /// Sets the mechanisms that may be used.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Calls `watch` before every call, after every call that a signal interrupted, and a few times
-    /// a second while a descriptor that polls is waited for; and a last time when all has moved or
-    /// failed, when its result is ignored.
+    /// Calls `watch` before every call, after every call that a signal interrupted, a few times a
+    /// second while waiting for a nonblocking descriptor, and once more when everything has moved
+    /// or the transfer failed, when its result is ignored.
     #[must_use]
     pub fn watch(mut self, watch: &'a mut Watch<'a>) -> Self {
         self.watch = Some(watch);
         self
     }
 
-    /// Bounds what one call may move, in bytes, and so the time between two looks of `watch`.
+    /// Limits the bytes that one call may move, and so the time between two calls of `watch`.
     #[must_use]
     pub fn call_bytes_max(mut self, bytes: u64) -> Self {
         self.call_bytes_max = Some(bytes);
         self
     }
 
-    /// The calling thread is guarded already.
+    /// Uses an existing guard of the calling thread.
     #[must_use]
     pub fn sigxfsz_guard(mut self, guard: &'a SigxfszGuard) -> Self {
         self.sigxfsz_guard = Some(guard);
@@ -161,20 +160,20 @@ impl<'a> Driver<'a> {
 
     /// Moves the range of the source.
     ///
-    /// Blocks until all is moved, the hook cancels, or something fails. The file positions of
-    /// both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
+    /// Blocks until everything is moved, the hook cancels, or an error occurs. The file positions
+    /// of both sides are unspecified afterwards; a sink that is a file is written from [`Sink::to`]
     /// on and not truncated.
     ///
-    /// Source and sink may be ranges of one file, as its device and inode numbers show, if these do
-    /// not overlap. A sink that was opened with `O_APPEND` is written at its end, wherever
-    /// [`Sink::to`] is, and only by [`Mechanism::ReadWrite`].
+    /// Source and sink may be ranges of one file, by its device and inode numbers, if these do not
+    /// overlap. A sink opened with `O_APPEND` is written at its end, regardless of [`Sink::to`],
+    /// and only by [`Mechanism::ReadWrite`].
     ///
     /// A sink that is a file must not be used through the same descriptor, or a duplicate of it, at
     /// the same time: sendfile writes at the shared position. To write ranges in parallel, open the
     /// file once for each.
     ///
     /// # Errors
-    /// [`Error`], whose account is exact. What the sink has got stays.
+    /// [`Error`], whose account is exact. Bytes that reached the sink stay there.
     /// [`Fault::Overlap`](crate::Fault::Overlap) before anything is moved.
     pub fn run<F: AsFd, G: AsFd>(
         self,
@@ -185,7 +184,7 @@ impl<'a> Driver<'a> {
         self.follow(plan, source, sink)
     }
 
-    /// The same as [`run`](Self::run) by a plan that [`plan`](Self::plan) has made for these ends.
+    /// Does the same as [`run`](Self::run) by a plan that [`plan`](Self::plan) made for these ends.
     ///
     /// # Errors
     /// As `run`.
@@ -245,12 +244,12 @@ impl<'a> Driver<'a> {
 /// Copies all of `source` over the beginning of `sink`, or to its end if it was opened with
 /// `O_APPEND`. The sink is neither truncated nor synced; closing it may report a lost write.
 ///
-/// Empty the sink first (`set_len(0)`, or `File::create`): only then may it share blocks with the
-/// source, and keep the source's holes. Blocks; positions of both files are unspecified afterwards.
+/// Truncate the sink first (`set_len(0)`, or `File::create`): only then may it share blocks with
+/// the source and keep its holes. Blocks; positions of both files are unspecified afterwards.
 ///
 /// # Errors
-/// [`Error`]: its account is exactly what reached the sink, which is left as it is.
-/// [`Fault::Overlap`](crate::Fault::Overlap) where both are the same file.
+/// [`Error`]: its account is exactly the bytes that reached the sink, which stay there.
+/// [`Fault::Overlap`](crate::Fault::Overlap) if both are the same file.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -269,12 +268,12 @@ pub fn copy_file(kernel: &Kernel, source: impl AsFd, sink: impl AsFd) -> Result<
 
 /// Sends `len` bytes of a file from `offset` on to a connected stream socket.
 ///
-/// Blocks, also where the socket does not. The bytes leave as references to the page cache: see
+/// Blocks, even on a nonblocking socket. The bytes leave as references to the page cache: see
 /// [`Aliasing`](crate::Aliasing) for what must not happen to the file meanwhile.
 ///
 /// # Errors
-/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the file turned out shorter. The
-/// peer has then got less than was promised, and the connection is of no further use.
+/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) if the file is shorter. The peer has
+/// then received less than was promised, and the connection cannot be used further.
 ///
 /// ```
 /// use std::io::Read;
@@ -303,12 +302,12 @@ pub fn send_file(
 /// Receives `len` bytes from a connected stream socket into a file, from `offset` on, or at its end
 /// if it was opened with `O_APPEND`.
 ///
-/// Blocks, also where the socket does not. Nothing is synced.
+/// Blocks, even on a nonblocking socket. Nothing is synced.
 ///
 /// # Errors
-/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What
-/// arrived is in the file; [`Error::lost`] bytes were taken from the socket and are not. Closing
-/// the file, which may report a lost write (close(2)), is the caller's.
+/// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) if the peer ended early. Bytes that
+/// arrived are in the file; [`Error::lost`] bytes were taken from the socket and are not. The
+/// caller closes the file, which may report a lost write (close(2)).
 ///
 /// ```
 /// use std::io::Write;
@@ -331,14 +330,14 @@ pub fn recv_file(
     Driver::new(kernel).run(&Source::range(socket, 0, len)?, &Sink::at(file, offset)?)
 }
 
-/// What each direction of a relay came to: from the first socket to the second, and back.
+/// The results of both directions of a relay: from the first socket to the second, and back.
 pub type Relayed = (Result<Account, Error>, Result<Account, Error>);
 
-/// Relays two connected stream sockets, both directions at once, until both have ended.
+/// Relays two connected stream sockets, both directions concurrently, until both have ended.
 ///
-/// A half-close is passed on: when one side ends its direction, the other side sees the end and may
-/// go on sending. A direction that fails shuts both sockets down, so that the other one ends too.
-/// Blocks; uses one more thread meanwhile.
+/// Propagates a half-close: when one side ends its direction, the other side sees the end and may
+/// continue sending. A direction that fails shuts both sockets down, so that the other one ends
+/// too. Blocks; uses one more thread meanwhile.
 pub fn relay_streams(kernel: &Kernel, one: impl AsFd, other: impl AsFd) -> Relayed {
     let (one, other) = (one.as_fd(), other.as_fd());
     std::thread::scope(|scope| {
@@ -362,7 +361,7 @@ fn relay_one_way(
     relayed
 }
 
-/// Passes on that a direction of a relay has ended; one that failed takes the other one with it.
+/// Propagates the end of a direction of a relay; one that failed ends the other one too.
 pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, to: impl AsFd) {
     // An error means that the peer has closed already.
     match relayed {
@@ -374,13 +373,13 @@ pub(crate) fn end_direction(relayed: &Result<Account, Error>, from: impl AsFd, t
     }
 }
 
-/// The longest time between two calls of the hook while a descriptor is waited for.
+/// The longest time between two calls of the hook while waiting for a descriptor.
 const WATCH_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
 
-/// Waits until a side is ready, a signal comes, or patience ends.
+/// Waits until a side is ready, a signal arrives, or `patience` has passed.
 fn wait(side: Wait, ends: &SourceAndSink<'_>, patience: Option<Timespec>) -> Result<(), Errno> {
     match side {
         Wait::Source => wait_for(ends.input, PollFlags::IN, patience),

@@ -1,8 +1,8 @@
 //! The drivers: the only loops that make system calls.
 //!
-//! [`blocking`] waits with poll(2) on a thread of its own, `tokio` (feature `tokio`) for
-//! readiness on an event loop. Both hand the same operations to [`perform()`], the one place where
-//! an [`Op`](crate::Op) becomes a call.
+//! [`blocking`] waits with poll(2) on the calling thread, `tokio` (feature `tokio`) for readiness
+//! on an event loop. Both hand the same operations to [`perform()`], the one place where an
+//! [`Op`](crate::Op) becomes a call.
 //!
 //! A driver of another crate does the same: it takes the next operation of a
 //! [`Transfer`](crate::Transfer) or an [`Outbox`](crate::Outbox), [performs](perform()) it, records

@@ -1,4 +1,4 @@
-//! One [`Op`] becomes one system call.
+//! Performs one [`Op`] as one system call.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,10 +20,10 @@ use crate::vocabulary::limits::{BUFFER_ALIGNMENT, BUFFER_BYTES, KERNEL_CALL_BYTE
 #[derive(Debug, Default)]
 pub struct RelayBuffers {
     pipe: Option<Pipe>,
-    /// Bytes that are in the pipe.
+    /// Bytes in the pipe.
     in_pipe: u64,
     buffer: Option<Box<[u8]>>,
-    /// What of the buffer is to be drained.
+    /// The part of the buffer that is not drained yet.
     filled: Range<usize>,
 }
 
@@ -73,21 +73,21 @@ impl RelayBuffers {
     }
 }
 
-/// The open ends that calls are made on.
+/// The open descriptors that calls are made on.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceAndSink<'fd> {
     /// The descriptor of the source.
     pub input: BorrowedFd<'fd>,
     /// The descriptor of the sink.
     pub output: BorrowedFd<'fd>,
-    /// What the source is.
+    /// The facts about the source.
     pub source: Endpoint,
-    /// What the sink is.
+    /// The facts about the sink.
     pub sink: Endpoint,
 }
 
 impl<'fd> SourceAndSink<'fd> {
-    /// Those of a source and a sink.
+    /// Returns the ends of a source and a sink.
     pub fn of<F: AsFd, G: AsFd>(source: &'fd Source<F>, sink: &'fd Sink<G>) -> Self {
         let (input, output) = (source.fd.as_fd(), sink.fd.as_fd());
         Self {
@@ -101,11 +101,11 @@ impl<'fd> SourceAndSink<'fd> {
 
 type CallResult = Result<u64, Errno>;
 
-/// Makes the call and returns what [`Transfer::record`](crate::Transfer::record) takes. Blocks
+/// Makes the call and returns the result for [`Transfer::record`](crate::Transfer::record). Blocks
 /// exactly where the call does.
 ///
-/// Towards a pipe or a socket whose other end is closed, sendfile and splice raise SIGPIPE: a
-/// program that does not ignore it, as Rust's programs do, blocks it meanwhile.
+/// Into a pipe or a socket whose other end is closed, sendfile and splice raise SIGPIPE: a program
+/// that does not ignore it (Rust programs do) must block it meanwhile.
 ///
 /// # Errors
 /// The error of the call.
@@ -184,7 +184,7 @@ fn splice(
     Ok(moved as u64)
 }
 
-/// The flag concerns the pipe side alone: a pipe that polls must not be waited for.
+/// The flag affects the pipe side only: a nonblocking pipe must not be waited for.
 fn splice_flags(source: &Endpoint, sink: &Endpoint) -> SpliceFlags {
     let polls = |end: &Endpoint| end.kind == EndpointKind::Pipe && end.waits == Waits::Polls;
     if polls(source) || polls(sink) {
@@ -218,7 +218,8 @@ fn fill(
     }
 }
 
-fn drain(
+/// Writes bytes of a relay buffer to the sink.
+pub(super) fn drain(
     through: RelayBuffer,
     ends: &SourceAndSink<'_>,
     to: Option<u64>,
@@ -245,13 +246,13 @@ fn drain(
     Ok(written as u64)
 }
 
-/// Counts are bounded by what a call takes, which fits every `usize`.
+/// Converts a count, bounded by what a call takes, which fits every `usize`.
 fn count(len: u64) -> usize {
     usize::try_from(len.min(KERNEL_CALL_BYTES_MAX)).unwrap_or(usize::MAX)
 }
 
-/// The signal that calls towards such a sink may raise, as long as the program leaves its signal
-/// actions alone.
+/// Returns the signal that calls into such a sink may raise, as long as the program does not change
+/// its signal actions.
 pub(crate) fn raised_by(sink: EndpointKind) -> Option<UnignoredSignal> {
     UnignoredSignal::unless_ignored(match sink.has_offsets() {
         true => libc::SIGXFSZ,

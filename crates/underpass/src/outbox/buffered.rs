@@ -1,5 +1,5 @@
-//! The interface of an outbox for drivers that encrypt or compress: they read what is owed into
-//! their own buffer, send that, and report how much has left.
+//! The interface of an outbox for drivers that encrypt or compress: they read its contents into
+//! their own buffer, send that, and report the bytes that have left.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::vocabulary::account::Mechanism;
 use crate::vocabulary::endpoint::Waits;
 use crate::vocabulary::error::Error;
 
-/// What a driver with a buffer got of what is owed ([`Outbox::gather`]).
+/// The result of reading an outbox into a driver's buffer ([`Outbox::gather`]).
 #[derive(Debug)]
 pub enum Gathered {
-    /// So many bytes. None where nothing is owed, or the call is to be repeated.
+    /// The number of bytes read; 0 if nothing is owed, or the call is to be repeated.
     Bytes(usize),
-    /// None: this range is next, and it is not in the page cache.
+    /// Nothing was read: this range is next, and it is not in the page cache.
     Cold(FileRange),
 }
 
-/// A part of what an outbox still owes ([`Outbox::unsent`]).
+/// A part of the contents of an outbox ([`Outbox::unsent`]).
 #[derive(Clone, Copy, Debug)]
 pub enum Unsent<'a> {
-    /// These bytes.
+    /// Bytes in memory.
     Bytes(&'a [u8]),
     /// A range of a file.
     Range {
@@ -32,14 +32,14 @@ pub enum Unsent<'a> {
         file: &'a Arc<SharedFile>,
         /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
 }
 
 impl Outbox {
-    /// Returns what is owed beyond the first `skipped` bytes, in order, for a driver with a buffer.
-    /// The driver skips what is in its buffer already and the socket has not taken yet.
+    /// Returns the contents beyond the first `skipped` bytes, in order, for a driver with a buffer.
+    /// The driver skips bytes that its buffer holds and the socket has not taken yet.
     pub fn unsent(&self, skipped: u64) -> impl Iterator<Item = Unsent<'_>> {
         let mut passed = skipped.saturating_add(self.front_sent as u64);
         self.pieces.iter().filter_map(move |piece| {
@@ -60,12 +60,12 @@ impl Outbox {
         })
     }
 
-    /// Reads what is owed beyond the first `skipped` bytes, in order, into the buffer of a driver:
-    /// as much as there is room for, and as can be had without waiting for the disk. `read` reads a
-    /// file from an offset on, and returns `None` where it would block.
+    /// Reads the contents beyond the first `skipped` bytes, in order, into the buffer of a driver:
+    /// as much as fits and is available without waiting for the disk. `read` reads a file from an
+    /// offset on, and returns `None` if it would block.
     ///
     /// # Errors
-    /// What is next cannot be read, or the file ends before it. That is reported once nothing is
+    /// The next piece cannot be read, or the file ends before it. This is reported once nothing is
     /// skipped, so that the bytes before it can be sent.
     pub fn gather(
         &mut self,
@@ -112,7 +112,7 @@ impl Outbox {
         match (failed, cold) {
             _ if filled > 0 || skipped > 0 => Ok(Gathered::Bytes(filled)),
             (Some(result), _) => {
-                // Interrupted, if it is no error.
+                // The read was interrupted, if this is not an error.
                 self.read(result.map(|read| read as u64))?;
                 Ok(Gathered::Bytes(0))
             }
@@ -121,11 +121,11 @@ impl Outbox {
         }
     }
 
-    /// Records what `send(2)` of bytes in a driver's own buffer returned: by it the socket has all
-    /// of the next so many bytes that are owed. Returns what the driver has to wait for.
+    /// Records the result of `send(2)` from a driver's own buffer, as the number of owed bytes it
+    /// completed. Returns the side that the driver has to wait for.
     ///
     /// # Errors
-    /// The socket cannot be written: the outbox is of no further use.
+    /// The socket cannot be written: the outbox cannot be used further.
     pub fn sent_from_buffer(
         &mut self,
         result: Result<u64, Errno>,
@@ -140,10 +140,10 @@ impl Outbox {
         }
     }
 
-    /// Records that the socket has taken the next `bytes` of what is owed, heads and ranges alike,
-    /// out of a buffer of the driver, and that the driver made so many system `calls` for it. What
-    /// of it is payload counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond what is owed are
-    /// ignored.
+    /// Records that the socket has taken the next `bytes` of the outbox, heads and ranges alike,
+    /// from a buffer of the driver, and that the driver made `calls` system calls for it. The
+    /// payload among them counts as moved by [`Mechanism::ReadWrite`]. Bytes beyond the contents
+    /// are ignored.
     pub fn advance(&mut self, bytes: u64, calls: u64) {
         self.account.record(Mechanism::ReadWrite, 0, calls);
         let mut left = bytes;
@@ -168,7 +168,7 @@ mod tests {
     const FROM: u64 = 1000;
     const LEN: u64 = 500;
 
-    /// A head of four bytes before a range of a file.
+    /// Creates an outbox with a head of four bytes before a range of a file.
     fn outbox() -> Outbox {
         let file = SharedFile::new(tempfile::tempfile().unwrap().into());
         let mut outbox = Outbox::new();
@@ -181,7 +181,7 @@ mod tests {
         outbox
     }
 
-    /// Gathers from a file of which only what lies before `end` is in the page cache.
+    /// Gathers from a file that is in the page cache only before `end`.
     fn gather(outbox: &mut Outbox, skipped: u64, end: u64) -> Gathered {
         let mut buffer = [0; 1000];
         let read = |_: &SharedFile, room: &mut [u8], offset: u64| {
@@ -208,12 +208,12 @@ mod tests {
     #[test]
     fn a_cold_range_is_reported_once_it_is_next_and_from_where_it_is_cold() {
         let mut outbox = outbox();
-        // What is before it leaves first, and so does what is in a driver's buffer.
+        // Bytes before it leave first, including those in a driver's buffer.
         assert_eq!(bytes(gather(&mut outbox, 0, FROM)), Some(4));
         assert_eq!(bytes(gather(&mut outbox, 4, FROM)), Some(0));
         outbox.advance(4, 1);
         assert_eq!(cold(gather(&mut outbox, 0, FROM)), Some((FROM, LEN)));
-        // A part of it has come.
+        // A part of it has arrived.
         assert_eq!(bytes(gather(&mut outbox, 0, FROM + 120)), Some(120));
         outbox.advance(120, 1);
         assert_eq!(

@@ -16,7 +16,7 @@ fn outbox(pieces: impl IntoIterator<Item = Piece>) -> Outbox {
     outbox
 }
 
-/// What is due, as a word and a number.
+/// Returns the step that is due, as a word and a number.
 fn due(outbox: &Outbox, policy: &Policy) -> Option<(&'static str, u64)> {
     Some(match outbox.due(policy)? {
         Due::Send(parts, more) => {
@@ -158,7 +158,7 @@ fn reading_a_body_fails_by_the_table() {
     }
 }
 
-/// A driver that asks for the wrong thing, or reports more than there is.
+/// A driver that takes the wrong step, or reports more bytes than there are.
 #[test]
 fn what_is_not_due_changes_nothing() {
     let mut begun = outbox([Piece::Bytes(b"head".to_vec()), range(0, 6)]);
@@ -271,8 +271,8 @@ fn what_was_sent_counts_as_head_or_payload() {
     assert_eq!(outbox.pieces().count(), 1);
 }
 
-/// Only content that follows a head at once leaves with it, and a body is never read into
-/// content that others have as well.
+/// Only content that immediately follows a head leaves with it, and a body is never read into
+/// content that is shared with others.
 #[test]
 fn content_leaves_with_its_head_and_is_not_changed() {
     let shared = Arc::new(b"kept".to_vec());

@@ -1,7 +1,7 @@
-//! Which mechanisms are worth trying for a pair of ends, in which order, and why not the others.
+//! The mechanisms worth trying for a pair of ends, their order, and the reasons against the others.
 //!
-//! Planning is pure: it looks at what is known of both ends, at [`KernelFacts`] and at what the
-//! caller allows. `docs/decisions.md` is this module's answer for every pair of kinds.
+//! Planning is pure: it depends on the facts about both ends, [`KernelFacts`] and the caller's
+//! [`Policy`]. `docs/decisions.md` is the output of this module for every pair of kinds.
 
 pub(crate) mod reason;
 
@@ -15,7 +15,7 @@ use crate::vocabulary::error::Fault;
 use crate::vocabulary::limits::SPLICED_BYTES_MIN;
 use reason::Reason;
 
-/// The mechanisms worth trying for a pair of ends, in order, and why the others are left out.
+/// The mechanisms worth trying for a pair of ends, in order, and the reasons against the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// In the order they are tried; `None` after the last.
@@ -26,24 +26,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The mechanisms worth trying, in order.
+    /// Returns the mechanisms worth trying, in order.
     pub fn tiers(&self) -> impl Iterator<Item = Mechanism> + '_ {
         self.tiers.iter().copied().flatten()
     }
 
-    /// Those left out, with the reason.
+    /// Returns the mechanisms left out, with the reason.
     pub fn left_out(&self) -> impl Iterator<Item = (Mechanism, Reason)> + '_ {
         Mechanism::ALL
             .into_iter()
             .filter_map(|m| Some((m, self.left_out[m.index()]?)))
     }
 
-    /// The first one to try; none where the policy allows nothing that works.
+    /// Returns the first mechanism to try; `None` if no mechanism that the policy allows works.
     pub fn first(&self) -> Option<Mechanism> {
         self.tiers[0]
     }
 
-    /// Why there is nothing to try: a mechanism that was refused before is named with its errno.
+    /// Returns why the plan is empty: an earlier refusal is reported with its errno.
     pub(crate) fn fault(&self) -> (Option<Mechanism>, Fault, Option<Errno>) {
         let fault = self
             .left_out()
@@ -55,7 +55,7 @@ impl Plan {
         fault.unwrap_or((None, Fault::Refused, None))
     }
 
-    /// The one to try after `mechanism` was refused.
+    /// Returns the mechanism to try after `mechanism` was refused.
     pub(crate) fn after(&self, mechanism: Mechanism) -> Option<Mechanism> {
         let place = self
             .tiers
@@ -99,22 +99,22 @@ impl serde::Serialize for Plan {
     }
 }
 
-/// What the caller allows.
+/// The mechanisms, sharing and holes that the caller allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// Which mechanisms.
+    /// The allowed mechanisms.
     pub choice: Choice,
     /// Whether files may share blocks.
     pub cloning: Cloning,
-    /// What becomes of holes and zeros in a file.
+    /// The treatment of holes and zeros in a file.
     pub holes: Holes,
     /// Whether a socket or pipe may hold references to the source's pages.
     pub aliasing: Aliasing,
 }
 
 impl Policy {
-    /// Only this mechanism: an error rather than a fallback.
+    /// Returns a policy that allows only this mechanism: an error rather than a fallback.
     pub fn only(mechanism: Mechanism) -> Self {
         Self {
             choice: Choice::Only(mechanism),
@@ -122,31 +122,31 @@ impl Policy {
         }
     }
 
-    /// The same with these mechanisms.
+    /// Returns the policy with these mechanisms.
     #[must_use]
     pub fn choice(self, choice: Choice) -> Self {
         Self { choice, ..self }
     }
 
-    /// The same with files that share blocks, or do not.
+    /// Returns the policy with files that share blocks, or do not.
     #[must_use]
     pub fn cloning(self, cloning: Cloning) -> Self {
         Self { cloning, ..self }
     }
 
-    /// The same with holes that are kept, filled or found.
+    /// Returns the policy with holes that are kept, filled or found.
     #[must_use]
     pub fn holes(self, holes: Holes) -> Self {
         Self { holes, ..self }
     }
 
-    /// The same with references to pages accepted or refused.
+    /// Returns the policy with references to pages accepted or refused.
     #[must_use]
     pub fn aliasing(self, aliasing: Aliasing) -> Self {
         Self { aliasing, ..self }
     }
 
-    /// Whether payload may travel by it at all.
+    /// Returns whether payload may travel by this mechanism at all.
     pub fn allows(&self, mechanism: Mechanism) -> bool {
         match self.choice {
             Choice::Auto => true,
@@ -155,48 +155,48 @@ impl Policy {
     }
 }
 
-/// Which mechanisms may be used.
+/// The mechanisms that may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The best that works, falling back visibly.
+    /// The best one that works, with visible fallbacks.
     #[default]
     Auto,
-    /// This one or an error.
+    /// Only this one, or an error.
     Only(Mechanism),
 }
 
 /// Whether a copy may share blocks with its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cloning {
-    /// Where the file system can.
+    /// If the file system can.
     #[default]
     Auto,
-    /// It must, or it is an error.
+    /// It must share blocks, or it is an error.
     Always,
-    /// It must not: `copy_file_range` is left out too, for it clones where it can.
+    /// It must not share blocks: `copy_file_range` is left out too, since it clones if it can.
     Never,
 }
 
-/// What becomes of a source's holes, and of zeros, where the sink is a regular file.
+/// The treatment of a source's holes, and of zeros, if the sink is a regular file.
 ///
-/// A sink can have holes only where it has nothing yet, and where its writes land at offsets. In
-/// any other one nothing is skipped, since old bytes would remain, and `Find` means `Keep`.
+/// A sink can have holes only where it has no bytes yet, and if it is written at offsets. In any
+/// other sink nothing is skipped, since old bytes would remain, and `Find` means `Keep`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holes {
     /// Holes of the source stay holes, zeros in its data stay data.
     #[default]
     Keep,
-    /// Every byte is written, holes as zeros, and has room on the disk: `Clone` and `CopyRange`
-    /// are left out, since they may keep holes, or share them.
+    /// Every byte is written, holes as zeros, and allocated on disk: `Clone` and `CopyRange` are
+    /// left out, since they may keep holes, or share them.
     Fill,
-    /// Holes stay holes, and runs of zeros in data become holes too. Only `ReadWrite` sees them,
-    /// so that the others are left out.
+    /// Holes stay holes, and runs of zeros in data become holes too. Only `ReadWrite` sees them, so
+    /// that the others are left out.
     ///
     /// A run is one or more blocks at multiples of the sink's block size ([`Endpoint::block_bytes`]
-    /// of the sink, at least 512 and at most [`BUFFER_BYTES`](crate::limits::BUFFER_BYTES)), of
-    /// which the last may be shorter where the transfer ends, if it is known beforehand where that
-    /// is ([`Owed::Exactly`](crate::Owed::Exactly)). Shorter runs are written, and so are runs that
-    /// a short read splits.
+    /// of the sink, at least 512 and at most [`BUFFER_BYTES`](crate::limits::BUFFER_BYTES)); the
+    /// last one may be shorter at the end of the transfer, if that is known beforehand
+    /// ([`Owed::Exactly`](crate::Owed::Exactly)). Shorter runs are written, and so are runs that a
+    /// short read splits.
     ///
     /// [`Endpoint::block_bytes`]: crate::Endpoint::block_bytes
     Find,
@@ -204,41 +204,41 @@ pub enum Holes {
 
 /// Whether bytes may leave as references to pages of the page cache.
 ///
-/// Such bytes stay references until the peer has acknowledged them: a file that is overwritten *in
-/// place* meanwhile changes what the peer receives. Replacing files by `rename` is always safe.
+/// Such bytes stay references until the peer has acknowledged them: overwriting a file *in place*
+/// meanwhile changes what the peer receives. Replacing files by `rename` is always safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aliasing {
-    /// Accepted: the source's range is not overwritten in place while it is under way.
+    /// Accepted: the source's range must not be overwritten in place while it is in transit.
     #[default]
     Accepted,
-    /// Refused: towards sockets and pipes only copying mechanisms are used.
+    /// Refused: only copying mechanisms are used for sockets and pipes.
     Refused,
 }
 
-/// What a kernel is known to refuse between two ends, and whether it has a pipe to lend, at one
-/// moment: [`Kernel::facts`](crate::Kernel::facts). The default has refused nothing and has pipes.
+/// The known refusals of a kernel between two ends, and whether it has a free pipe, at one moment:
+/// [`Kernel::facts`](crate::Kernel::facts). The default has no refusals and has pipes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelFacts {
-    /// What was refused before, by mechanism in the order of
-    /// [`Mechanism::ALL`](crate::Mechanism::ALL), and how far that holds.
+    /// The earlier refusals, by mechanism in the order of
+    /// [`Mechanism::ALL`](crate::Mechanism::ALL), and their scope.
     pub refused: [Option<(Scope, Errno)>; 5],
-    /// Whether there is a pipe for splice.
+    /// Whether a pipe is available for splice.
     pub pipes: Pipes,
 }
 
 /// Whether a pipe of full size is available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pipes {
-    /// One is idle, or may be opened.
+    /// One is idle, or can be opened.
     #[default]
     Available,
-    /// As many as there should be are in use, or the kernel grants smaller ones only.
+    /// The maximum number is in use, or the kernel grants smaller pipes only.
     Exhausted,
 }
 
-/// Plans a move. No system calls, no locks: the answer depends on the arguments alone.
-/// [`Kernel::plan`](crate::Kernel::plan) reads the kernel's facts and plans by them.
+/// Plans a move. No system calls, no locks: the result depends on the arguments alone.
+/// [`Kernel::plan`](crate::Kernel::plan) reads the kernel's facts and plans with them.
 ///
 /// ```
 /// use underpass::{EndpointKind, KernelFacts, Mechanism, Policy, Sink, Source, plan};
@@ -274,9 +274,9 @@ pub fn plan<F, G>(
 /// The major number in `st_dev`: 0 for network, stacked, FUSE and memory file systems, and Btrfs.
 const MAJOR_BITS: u64 = 0xffff_f000_000f_ff00;
 
-/// Into a pipe splice is the native call, and sendfile the same thing with a detour; into a TCP
-/// socket or a file it moves more at once, which pays for ranges that are large enough. So it does
-/// compared with `copy_file_range`, whose only other way on a block device is to clone: where a
+/// Orders the mechanisms. Into a pipe splice is the native call, and sendfile an indirect one; into
+/// a TCP socket or a file it moves more per call than sendfile, which pays for large ranges. So it
+/// does compared with `copy_file_range`, which on a block device can otherwise only clone: if a
 /// clone is tried first, nothing is lost.
 fn order<F, G>(source: &Source<F>, sink: &Sink<G>, kernel: &KernelFacts) -> [Mechanism; 5] {
     use Mechanism::{Clone, CopyRange, ReadWrite, Sendfile, Splice};
@@ -353,8 +353,8 @@ fn allowed<F, G>(
     }
 }
 
-/// Whether what is written lands where the same file is read. The calls that move inside the kernel
-/// refuse that, or pass on pages that are overwritten on the way.
+/// Returns whether a file would be written where it is read. The calls that move inside the kernel
+/// refuse that, or pass on pages that are overwritten in transit.
 fn overlaps<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
     let (from, to) = (&source.end, &sink.end);
     let same = from.kind.has_offsets() && from.kind == to.kind && from.inode > 0;
@@ -371,7 +371,7 @@ fn overlaps<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
     }
 }
 
-/// A whole file into an empty one, or whole blocks of it (the last one may end with the file).
+/// Accepts a whole file into an empty one, or whole blocks (the last one may end with the file).
 fn clonable<F, G>(source: &Source<F>, sink: &Sink<G>) -> Result<(), Reason> {
     if is_whole(source, sink) {
         return Ok(());
@@ -401,7 +401,7 @@ pub(crate) fn is_whole<F, G>(source: &Source<F>, sink: &Sink<G>) -> bool {
     whole && source.from == 0 && sink.to == 0 && sink.end.size == 0
 }
 
-/// Whether the kernel can do this between such endpoints at all, and whether it is wise.
+/// Returns whether the kernel can do this between such endpoints at all, and whether it is wise.
 fn accepts(mechanism: Mechanism, source: &Endpoint, sink: &Endpoint) -> Result<(), Reason> {
     let is_sealed = |end: &Endpoint| end.kind == EndpointKind::TcpSealed;
     match mechanism {
@@ -448,8 +448,8 @@ fn appends(sink: &Endpoint) -> Result<(), Reason> {
     }
 }
 
-/// A regular file of size 0 may have content (procfs, sysfs), of which the in-kernel copies move 0
-/// bytes. Only reading shows it.
+/// Rejects a regular file of size 0, which may have content (procfs, sysfs), of which the in-kernel
+/// copies move 0 bytes. Only reading shows it.
 fn size_known(source: &Endpoint) -> Result<(), Reason> {
     match (source.kind, source.size) {
         (EndpointKind::File, 0) => Err(Reason::SizeUnknown),

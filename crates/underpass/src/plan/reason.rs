@@ -1,4 +1,4 @@
-//! Why a mechanism is left out of a plan.
+//! The reasons to leave a mechanism out of a plan.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::vocabulary::account::Scope;
 use crate::vocabulary::endpoint::Side;
 use crate::vocabulary::errno;
 
-/// Why a mechanism is left out of a plan.
+/// The reason why a mechanism is left out of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -18,7 +18,7 @@ pub enum Reason {
     NotSeekable,
     /// The sink was opened with `O_APPEND`, which in-kernel copies refuse.
     SinkAppends,
-    /// Bytes are encrypted or decrypted in user space, so they have to pass it.
+    /// Bytes are encrypted or decrypted in user space.
     Sealed,
     /// A regular file of size 0 may have content (procfs); in-kernel copies would move nothing.
     SizeUnknown,
@@ -37,17 +37,17 @@ pub enum Reason {
     SeesNoZeros,
     /// The caller asked for another mechanism only.
     NotAsked,
-    /// Source and sink are ranges of one file that overlap: what is written would be read again.
+    /// Source and sink are overlapping ranges of one file: written bytes would be read again.
     Overlaps,
-    /// The caller accepts no references to the source's pages in flight.
+    /// The caller accepts no references to the source's pages in transit.
     Aliases,
     /// It was refused before, with a scope that includes this pair.
     Refused(Scope, Errno),
 }
 
 impl Reason {
-    /// Whether a policy that names the mechanism overrides it: the kernel may do it, it is only not
-    /// the best choice.
+    /// Returns whether a policy that names the mechanism overrides it: the kernel may do it, it is
+    /// only not the best choice.
     pub(super) const fn is_advice(self) -> bool {
         matches!(self, Self::SizeUnknown | Self::DriverDecides(_))
     }

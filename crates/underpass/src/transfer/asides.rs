@@ -1,6 +1,6 @@
-//! Calls that move no payload. Some have to be made before the transfer goes on, to learn what a
-//! failure or a result of 0 bytes means. Others make holes in the sink: these are skipped, punched
-//! where the file system has allocated blocks in advance, and lengthen the sink only at the end.
+//! Calls that move no payload. Some are made before the transfer continues, to interpret a failure
+//! or a result of 0 bytes. Others make holes in the sink: holes are skipped, punched where the file
+//! system has allocated blocks in advance, and lengthen the sink only at the end.
 
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ impl Transfer {
                 to: self.to + self.done,
                 len: self.to_whole_block(len),
             },
-            // Behind a range there may be another one, which cutting would lose.
+            // Another range may follow this one; truncating would lose it.
             Question::Lengthen if self.whole => Op::SetLength {
                 len: self.to + self.done,
             },
@@ -81,7 +81,7 @@ impl Transfer {
         }
     }
 
-    /// A clone is as long as the source was at that moment: the length of the sink.
+    /// The clone is as long as the source was at that moment: the length of the sink.
     fn cloned(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
         let length = match length {
             Ok(length) => length,
@@ -122,7 +122,7 @@ impl Transfer {
         }
     }
 
-    /// The rest is a hole, unless the source has become shorter meanwhile.
+    /// Treats the rest as a hole, unless the source has become shorter meanwhile.
     fn no_more_data(&mut self, mechanism: Mechanism, length: Result<u64, Errno>) -> Step {
         match length {
             Ok(length) if length >= self.from + self.end() => {
@@ -152,7 +152,7 @@ impl Transfer {
         Step::Again
     }
 
-    /// A hole at the end of the file is punched up to the end of its last block: half a block would
+    /// Rounds a hole at the end of the file up to the end of its last block: half a block would
     /// stay allocated, and no data follows.
     pub(super) fn to_whole_block(&self, len: u64) -> u64 {
         let (start, block) = (self.to + self.done, self.sink.block_bytes.max(1));

@@ -1,7 +1,7 @@
-//! Where the sink gets holes instead of bytes: those of a sparse source, and runs of zeros where
+//! Finds the ranges that become holes in the sink: those of a sparse source, and runs of zeros if
 //! the caller wants them found.
 //!
-//! A sparse source is asked by SEEK_DATA and SEEK_HOLE, one extent at a time:
+//! A sparse source is queried by SEEK_DATA and SEEK_HOLE, one extent at a time:
 //!
 //! ```text
 //!  at                    data                       hole
@@ -9,10 +9,10 @@
 //!  SeekData{at} ──────────▶ SeekHole{data} ───────────▶
 //! ```
 //!
-//! Where a file system returns nonsense, or does not support holes, the rest of the file is moved
-//! as data: slower, never wrong.
+//! If a file system returns nonsense, or does not support holes, the rest of the file is moved as
+//! data: slower, never wrong.
 //!
-//! Zeros are looked for in the read/write buffer:
+//! Zeros are searched for in the read/write buffer:
 //!
 //! ```text
 //!  the buffer   │ zeros ─▶ a hole │ data ─▶ drained │ zeros ─▶ a hole │ …
@@ -20,8 +20,8 @@
 //!                                 DataAhead
 //! ```
 //!
-//! What counts are whole blocks at the offsets of the sink, since nothing less can be a hole, and
-//! at the very end of the transfer the part of a block that is left of it.
+//! Only whole blocks at offsets of the sink count, since nothing less can be a hole, and at the
+//! very end of the transfer the rest of a block.
 
 use rustix::io::Errno;
 
@@ -30,14 +30,14 @@ use crate::transfer::op::{BufferedBytes, Op};
 use crate::vocabulary::endpoint::{EndpointKind, Owed, Side, Sink, Source};
 use crate::vocabulary::limits::{BUFFER_BYTES, ZERO_BLOCK_BYTES_MIN};
 
-/// How far a map is known.
+/// The known part of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
     /// All is data.
     Plain,
     /// Nothing is known from here on.
     Unknown,
-    /// Data begins here; its end is not known.
+    /// Data starts here; its end is not known.
     DataFrom(u64),
     /// Data up to here.
     DataUntil(u64),
@@ -46,7 +46,7 @@ pub(crate) enum Extents {
 }
 
 impl Extents {
-    /// Bytes from `at` on that may be moved in one go.
+    /// Returns the bytes from `at` on that may be moved in one go.
     pub(crate) fn data_after(self, at: u64) -> u64 {
         match self {
             Self::DataUntil(end) => end.saturating_sub(at),
@@ -55,14 +55,13 @@ impl Extents {
     }
 }
 
-/// The map of a sparse source. Offsets are the source's.
+/// The map of a sparse source. Offsets are in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceExtents(pub(crate) Extents);
 
 impl SourceExtents {
-    /// Holes are looked for between files where there may be some, and only towards a place where
-    /// the sink has no bytes yet: elsewhere old bytes would remain. With
-    /// [`Holes::Fill`] their zeros are moved as data.
+    /// Looks for holes between files if there may be some, and only if the sink has no bytes there
+    /// yet: otherwise old bytes would remain. With [`Holes::Fill`] their zeros are moved as data.
     pub(crate) fn of<F, G>(source: &Source<F>, sink: &Sink<G>, holes: Holes) -> Self {
         let between_files = source.end.kind == EndpointKind::File && sink.takes_holes();
         let known = matches!(source.owed, Owed::Exactly(_));
@@ -74,7 +73,7 @@ impl SourceExtents {
         )
     }
 
-    /// The question that must be answered before the byte at `at` can be moved.
+    /// Returns the question that must be answered before the byte at `at` can be moved.
     pub(crate) fn question(&self, at: u64) -> Option<Op> {
         match self.0 {
             Extents::Plain => None,
@@ -85,8 +84,8 @@ impl SourceExtents {
         }
     }
 
-    /// Takes the answer to `op`; `end` is where the range owed ends. Returns the length of the hole
-    /// that begins at the requested offset, if one does.
+    /// Takes the answer to `op`; `end` is the end of the range owed. Returns the length of the hole
+    /// that starts at the requested offset, if one does.
     pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>, end: u64) -> Option<u64> {
         let mut hole = None;
         self.0 = match (op, answer) {
@@ -106,7 +105,7 @@ impl SourceExtents {
     }
 }
 
-/// What is known of the zeros that the buffer begins with. Offsets are the sink's.
+/// The known zeros at the beginning of the buffer. Offsets are in the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zeros {
     block_bytes: u64,
@@ -125,8 +124,8 @@ impl Zeros {
         }
     }
 
-    /// The question that must be answered before the `held` bytes that go to `to` may be drained.
-    /// `end` is where the transfer ends, if that is known.
+    /// Returns the question that must be answered before the `held` bytes that go to `to` may be
+    /// drained. `end` is the end of the transfer, if known.
     pub(crate) fn question(&self, to: u64, held: u64, end: Option<u64>) -> Option<Op> {
         let ahead = BufferedBytes {
             to,
@@ -143,13 +142,13 @@ impl Zeros {
         }
     }
 
-    /// Bytes from `to` on that may be drained in one go.
+    /// Returns the bytes from `to` on that may be drained in one go.
     pub(crate) fn data_after(&self, to: u64) -> u64 {
         self.seen.data_after(to)
     }
 
-    /// The length of a read for `to` where it cannot get all of `owed`: no more than leaves the
-    /// next one at the beginning of a block.
+    /// Returns the length of a read for `to` if it cannot get all of `owed`: at most up to where
+    /// the next read starts at a block boundary.
     pub(crate) fn fill_bytes(&self, to: u64, owed: u64, most: u64) -> u64 {
         let most = owed.min(most).min(BUFFER_BYTES as u64);
         let beyond = (to + most) % self.block_bytes;
@@ -160,8 +159,8 @@ impl Zeros {
         }
     }
 
-    /// Takes the answer to `op`. What was not looked at is data. Returns the length of the hole
-    /// that the buffer begins with, if it does.
+    /// Takes the answer to `op`. Unexamined bytes are data. Returns the length of the hole at the
+    /// beginning of the buffer, if there is one.
     pub(crate) fn record(&mut self, op: Op, answer: Result<u64, Errno>) -> Option<u64> {
         let (Op::DropZeros(held) | Op::DataAhead(held)) = op else {
             return None;
@@ -182,7 +181,7 @@ impl Zeros {
     }
 }
 
-/// What a block of the sink would be.
+/// The content of a block of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockContent {
     Zeros,
@@ -190,7 +189,7 @@ pub(crate) enum BlockContent {
 }
 
 impl BufferedBytes {
-    /// How many of `bytes`, which are what is held, are of one content from the beginning on.
+    /// Returns the length of the run of one content at the beginning of `bytes`, the held bytes.
     pub(crate) fn run_of(&self, content: BlockContent, bytes: &[u8]) -> usize {
         let mut run = 0;
         while let Some(len) = self.block_at(run, bytes.len()) {
@@ -202,7 +201,7 @@ impl BufferedBytes {
         run
     }
 
-    /// How much of the block at `at` is held; none behind the end.
+    /// Returns the number of held bytes of the block at `at`; `None` past the end.
     fn block_at(&self, at: usize, held: usize) -> Option<usize> {
         let into_block = (self.to + at as u64) % self.block_bytes;
         let rest = held.checked_sub(at).filter(|rest| *rest > 0)?;
@@ -222,8 +221,8 @@ impl BufferedBytes {
     }
 }
 
-/// Bytes that are equal to themselves shifted by one are all alike: the comparison of slices is the
-/// C library's, which takes many at a time.
+/// Returns whether all bytes are 0: bytes that equal themselves shifted by one are all alike, and
+/// the C library compares many at a time.
 fn is_zero(bytes: &[u8]) -> bool {
     match bytes {
         [] => true,
@@ -302,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Length of the runs from the beginning on, zeros first.
+    /// Returns the lengths of the runs from the beginning on, zeros first.
     fn runs(to: u64, bytes: &[u8], end: Option<u64>) -> Vec<usize> {
         let (mut runs, mut at, mut content) = (Vec::new(), 0, BlockContent::Zeros);
         while at < bytes.len() {

@@ -6,8 +6,8 @@
 //!            └── Again, Wait, Refused, Done ◀── record(result)
 //! ```
 //!
-//! One cursor outlives every fallback: a mechanism that is refused leaves it where it is, and the
-//! next one goes on from there. Bytes count as done when the sink has taken them.
+//! One cursor outlives every fallback: a refused mechanism leaves it unchanged, and the next one
+//! continues from there. Bytes count as done when the sink has taken them.
 
 mod asides;
 pub(crate) mod extents;
@@ -29,19 +29,19 @@ use extents::{SourceExtents, Zeros};
 use op::{Op, Relay, RelayBuffer};
 use verdict::{Situation, Verdict, Wait, verdict};
 
-/// What a result means for the driver.
+/// The next step of the driver after a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ask for the next call.
+    /// Request the next call.
     Again,
-    /// Ask for the next call when this side is ready.
+    /// Request the next call when this side is ready.
     Wait(Wait),
     /// A mechanism was refused and the next one takes over.
     /// [`Kernel::learn`](crate::Kernel::learn) remembers it.
     Refused(Refusal),
     /// Everything has reached the sink.
     Done,
-    /// The transfer failed; [`Transfer::finish`] returns why.
+    /// The transfer failed; [`Transfer::finish`] returns the reason.
     Failed,
 }
 
@@ -56,17 +56,17 @@ pub struct Transfer {
     owed: Owed,
     /// The whole source goes into an empty sink.
     whole: bool,
-    /// Bytes the sink has got, holes included: the cursor.
+    /// Bytes that have reached the sink, holes included: the cursor.
     done: u64,
     phase: Phase,
     relay: Relay,
     extents: SourceExtents,
     zeros: Zeros,
-    /// Whether holes are punched into what the file system may have allocated in advance.
+    /// Whether to punch holes into blocks that the file system may have allocated in advance.
     punches: bool,
-    /// Where the last hole ended: the cursor, while nothing has been written behind it.
+    /// The end of the last hole; equals the cursor while nothing has been written after it.
     hole_until: u64,
-    /// Where the sink's own file position is, if that is known: sendfile writes there.
+    /// The sink's own file position, if known: sendfile writes there.
     sink_position: Option<u64>,
     call_bytes_max: u64,
     account: Account,
@@ -76,36 +76,36 @@ pub struct Transfer {
 enum Phase {
     /// Moving by this mechanism.
     Moving(Mechanism),
-    /// A question that stands before everything else.
+    /// Asking a question that must be answered first.
     Asking(Mechanism, Question),
     Done,
     Failed(Option<Mechanism>, Fault, Option<Errno>),
 }
 
-/// A call that has to be made before the transfer goes on.
+/// A call that must be made before the transfer continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
-    /// The mechanism failed with this errno: is it there at all?
+    /// The mechanism failed with this errno: does the call exist at all?
     Probe(Errno),
     /// The mechanism moved 0 bytes: has the source ended?
     Peek,
     /// A clone succeeded: how long is the sink now?
     Cloned,
-    /// A hole of this length was found behind the cursor.
+    /// A hole of this length was found after the cursor.
     Punch(u64),
-    /// All is moved, and the sink ends in a hole.
+    /// Everything is moved, and the sink ends in a hole.
     Lengthen,
 }
 
 impl Transfer {
-    /// A transfer at its beginning. An empty plan and offsets that no file has fail at the first
-    /// step.
+    /// Creates a transfer at its beginning. An empty plan and offsets that no file has fail at the
+    /// first step.
     pub fn new<F, G>(source: &Source<F>, sink: &Sink<G>, plan: Plan) -> Self {
         let len = match source.owed {
             Owed::Exactly(len) => len,
             Owed::ToEnd => 0,
         };
-        // Of a stream they mean nothing.
+        // Offsets of a stream have no meaning.
         let offset = |end: Endpoint, at, len| match end.kind.has_offsets() {
             true => within_offsets(at, len).map(|()| at),
             false => Ok(0),
@@ -148,31 +148,31 @@ impl Transfer {
         }
     }
 
-    /// Bounds what one call may move, in bytes: how soon progress is seen and cancelling takes
-    /// hold.
+    /// Limits the bytes that one call may move, and so the delay until progress is seen and
+    /// cancelling takes effect.
     pub fn limit_calls(&mut self, bytes: u64) {
         self.call_bytes_max = bytes.clamp(1, KERNEL_CALL_BYTES_MAX);
     }
 
-    /// What has happened so far.
+    /// Returns the account so far.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// What has happened since the account was last taken, and a new one begins; the cursor stays.
+    /// Returns the account since it was last taken, and starts a new one; the cursor stays.
     pub fn take_account(&mut self) -> Account {
         std::mem::take(&mut self.account)
     }
 
-    /// The plan it follows.
+    /// Returns the plan it follows.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The account of a transfer that is done.
+    /// Consumes a finished transfer and returns its account.
     ///
     /// # Errors
-    /// Why it failed, with the same account; one that is neither done nor failed was cancelled.
+    /// The reason of the failure, with the same account; an unfinished transfer was cancelled.
     pub fn finish(self) -> Result<Account, Error> {
         let (mechanism, fault, errno) = match self.phase {
             Phase::Done => return Ok(self.account),
@@ -181,7 +181,7 @@ impl Transfer {
                 (Some(mechanism), Fault::Cancelled, None)
             }
         };
-        // A file still has what was read of it.
+        // Bytes read from a file are not lost.
         let lost = match self.source.kind.has_offsets() {
             true => 0,
             false => self.relay.held(),
@@ -196,7 +196,7 @@ impl Transfer {
         })
     }
 
-    /// What source and sink are.
+    /// Returns the endpoints of source and sink.
     pub fn ends(&self) -> (Endpoint, Endpoint) {
         (self.source, self.sink)
     }
@@ -208,18 +208,18 @@ impl Transfer {
         }
     }
 
-    /// Whether what the sink has not got yet is this range of the source.
+    /// Returns whether the rest of the transfer is this range of the source.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_at(&self, offset: u64, len: u64) -> bool {
         self.from + self.done == offset && self.owed == Owed::Exactly(self.done + len)
     }
 
-    /// Bytes the sink has got, holes included.
+    /// Returns the bytes that have reached the sink, holes included.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Bytes owed in all, if that is known.
+    /// Returns the total bytes owed, if known.
     pub fn total(&self) -> Option<u64> {
         match self.owed {
             Owed::Exactly(total) => Some(total),
@@ -227,12 +227,12 @@ impl Transfer {
         }
     }
 
-    /// Bytes that were taken from the source and that the sink has not got yet.
+    /// Returns the bytes taken from the source that have not reached the sink yet.
     pub fn held(&self) -> u64 {
         self.relay.held()
     }
 
-    /// The call to make now; none once it is done or has failed. Asking twice gives the same call.
+    /// Returns the call to make now; `None` once done or failed. Repeated calls return the same.
     pub fn next_op(&self) -> Option<Op> {
         match self.phase {
             Phase::Asking(mechanism, question) => Some(self.ask(mechanism, question)),
@@ -286,7 +286,7 @@ impl Transfer {
         if self.whole {
             return Op::Clone;
         }
-        // The first mechanism tried, and it moves all or nothing.
+        // This is the first mechanism tried, and it moves all or nothing.
         Op::CloneRange {
             from: self.from,
             to: self.to,
@@ -305,14 +305,14 @@ impl Transfer {
             .then_some(self.from + self.done)
     }
 
-    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends whatever offset it names,
-    /// so none is named.
+    /// QUIRK(append-ignores-offset): pwrite to an O_APPEND file appends regardless of its offset,
+    /// so none is given.
     fn sink_offset(&self) -> Option<u64> {
         let explicit = self.sink.kind.has_offsets() && self.sink.writes == Writes::AtOffset;
         explicit.then_some(self.to + self.done)
     }
 
-    /// Takes the result of the call that [`Transfer::next_op`] gave.
+    /// Records the result of the call that [`Transfer::next_op`] returned.
     pub fn record(&mut self, result: Result<u64, Errno>) -> Step {
         let Some(op) = self.next_op() else {
             return self.over();
@@ -383,7 +383,7 @@ impl Transfer {
         self.arrived(mechanism, arrived)
     }
 
-    /// The call moved 0 bytes, which reading a stream may be believed.
+    /// Handles a call that moved 0 bytes: the end for read(2) and for streams, else a question.
     fn ended(&mut self, op: Op, mechanism: Mechanism) -> Step {
         let read = matches!(
             op,
@@ -398,7 +398,7 @@ impl Transfer {
         self.ask_next(mechanism, Question::Peek)
     }
 
-    /// Bytes still to move; `u64::MAX` where only the source's end will show it.
+    /// Returns the bytes still to move; `u64::MAX` if only the source's end will show it.
     fn left(&self) -> u64 {
         match self.owed {
             Owed::Exactly(total) => total.saturating_sub(self.done),
@@ -413,7 +413,7 @@ impl Transfer {
         }
     }
 
-    /// The sink has got `bytes` more.
+    /// Records that `bytes` more have reached the sink.
     fn arrived(&mut self, mechanism: Mechanism, bytes: u64) -> Step {
         self.account.moved(mechanism, bytes);
         self.done += bytes;
@@ -441,13 +441,13 @@ impl Transfer {
         }
     }
 
-    /// The last mechanism, after one of the kernel's.
+    /// Returns the last mechanism, to follow one of the kernel's.
     fn reading(&self) -> Option<Mechanism> {
         let reading = Mechanism::ReadWrite;
         self.plan.includes(reading).then_some(reading)
     }
 
-    /// The next one takes over, once a pipe that holds bytes is read out.
+    /// Switches to the next mechanism, once a pipe that holds bytes is read out.
     fn refused(
         &mut self,
         mechanism: Mechanism,

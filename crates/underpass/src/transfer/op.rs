@@ -1,16 +1,15 @@
 //! One system call as plain data: a [`Transfer`](crate::Transfer) returns it and a driver makes it.
-//! With it the two-call mechanisms, splice through a pipe and read/write through a buffer, as one
+//! Also the two-call mechanisms, splice through a pipe and read/write through a buffer, as one
 //! machine.
 //!
-//! The order of its rules is its safety: what the middle holds goes on before anything else comes
-//! in, so that a middle is empty whenever the mechanism changes, and EAGAIN can mean one side
-//! only.
+//! The order of its rules makes it safe: held bytes are drained before anything else is read, so
+//! that a relay buffer is empty whenever the mechanism changes, and EAGAIN can mean one side only.
 
 use crate::vocabulary::account::Mechanism;
 use crate::vocabulary::endpoint::Side;
 use crate::vocabulary::limits::{BUFFER_BYTES, PIPE_BYTES};
 
-/// What bytes pass through between the two calls of a relay.
+/// The buffer between the two calls of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayBuffer {
     /// A pipe: pages pass by reference.
@@ -20,7 +19,7 @@ pub enum RelayBuffer {
 }
 
 impl RelayBuffer {
-    /// The mechanism whose middle it is.
+    /// Returns the mechanism that uses this relay buffer.
     pub const fn mechanism(self) -> Mechanism {
         match self {
             Self::Pipe => Mechanism::Splice,
@@ -29,24 +28,24 @@ impl RelayBuffer {
     }
 }
 
-/// What the middle buffer holds, seen by the blocks of the sink.
+/// The held bytes of the relay buffer, in blocks of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferedBytes {
     /// Offset in the sink of the first byte.
     pub to: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub len: u64,
-    /// Size of a block of the sink in bytes; blocks begin at its multiples. Never 0.
+    /// Block size of the sink in bytes; blocks start at its multiples. Never 0.
     pub block_bytes: u64,
-    /// Offset in the sink where the transfer ends, if that is known: a block may be shorter there.
+    /// Offset in the sink of the end of the transfer, if known: a block may be shorter there.
     pub end: Option<u64>,
 }
 
-/// One system call, without descriptors, or a look at the middle buffer. Offsets are `None` where
-/// the side has none.
+/// One system call, without descriptors, or a look at the relay buffer. Offsets are `None` if the
+/// side has none.
 ///
-/// Its result is the count that the call returned, an offset for seeks, or 0 for success alone.
+/// Its result is the returned count, an offset for seeks, or 0 for plain success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Op {
@@ -58,7 +57,7 @@ pub enum Op {
         from: u64,
         /// Offset in the sink.
         to: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
     /// `copy_file_range(2)`.
@@ -67,14 +66,14 @@ pub enum Op {
         from: u64,
         /// Offset in the sink.
         to: u64,
-        /// Bytes at the most.
+        /// Maximum length in bytes.
         len: u64,
     },
-    /// `sendfile(2)`. A sink that is a file is written at its own position.
+    /// `sendfile(2)`. A sink that is a file is written at its current position.
     Sendfile {
         /// Offset in the source.
         from: Option<u64>,
-        /// Bytes at the most.
+        /// Maximum length in bytes.
         len: u64,
     },
     /// `splice(2)` straight from source to sink, one of which is a pipe.
@@ -83,44 +82,44 @@ pub enum Op {
         from: Option<u64>,
         /// Offset in the sink.
         to: Option<u64>,
-        /// Bytes at the most.
+        /// Maximum length in bytes.
         len: u64,
     },
-    /// From the source into the empty middle.
+    /// From the source into the empty relay buffer.
     Fill {
-        /// Which middle.
+        /// The relay buffer to fill.
         through: RelayBuffer,
         /// Offset in the source.
         from: Option<u64>,
-        /// Bytes at the most.
+        /// Maximum length in bytes.
         len: u64,
     },
-    /// From the middle to the sink.
+    /// From the relay buffer to the sink.
     Drain {
-        /// Which middle.
+        /// The relay buffer to drain.
         through: RelayBuffer,
         /// Offset in the sink.
         to: Option<u64>,
-        /// Bytes: all that it holds, or those before zeros that are to become a hole.
+        /// Length in bytes: all held bytes, or those before zeros that become a hole.
         len: u64,
     },
-    /// From the middle pipe into the middle buffer, because the sink takes no pipe.
+    /// From the relay pipe into the buffer in user space, because the sink takes no pipe.
     ReadOut {
-        /// Bytes at the most.
+        /// Maximum length in bytes.
         len: u64,
     },
-    /// Takes the blocks of nothing but zeros that the middle buffer begins with out of it, and
-    /// answers how many bytes they are. No system call.
+    /// Removes the blocks of zeros at the beginning of the buffer in user space; its result is
+    /// their length in bytes. No system call.
     DropZeros(BufferedBytes),
-    /// How many bytes of the middle buffer come before the first block of nothing but zeros. No
-    /// system call.
+    /// Counts the bytes of the buffer in user space before the first block of zeros. No system
+    /// call.
     DataAhead(BufferedBytes),
-    /// Reads one byte and forgets it: has the source really ended?
+    /// Reads one byte and discards it: has the source really ended?
     Peek {
         /// Offset in the source.
         from: u64,
     },
-    /// The mechanism's call without descriptors: is it there at all?
+    /// The mechanism's call without descriptors: does it exist at all?
     Probe(Mechanism),
     /// `lseek(sink, to, SEEK_SET)`.
     SeekSink {
@@ -137,20 +136,20 @@ pub enum Op {
         /// Offset in the source.
         from: u64,
     },
-    /// `fallocate(sink, PUNCH_HOLE | KEEP_SIZE)`: gives back what was allocated in advance.
+    /// `fallocate(sink, PUNCH_HOLE | KEEP_SIZE)`: frees blocks that were allocated in advance.
     Punch {
         /// Offset in the sink.
         to: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// `ftruncate(sink, len)`: a hole at the end has no bytes that would make the file longer.
+    /// `ftruncate(sink, len)`: a hole at the end has no bytes that would extend the file.
     SetLength {
         /// The sink's new length in bytes.
         len: u64,
     },
-    /// `pwrite(sink, "\0", at)`: makes the file as long as a hole at the end of a range asks for,
-    /// and leaves alone what others have written behind it.
+    /// `pwrite(sink, "\0", at)`: extends the file for a hole at the end of a range, and keeps data
+    /// that others have written after it.
     LastByte {
         /// Offset in the sink.
         at: u64,
@@ -160,7 +159,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// `read(2)` into a buffer, for what its results mean.
+    /// `read(2)` into a buffer, to interpret its results.
     pub(crate) const READ: Self = Self::Fill {
         through: RelayBuffer::Buffer,
         from: None,
@@ -174,7 +173,7 @@ impl Op {
         len: 0,
     };
 
-    /// The mechanism it belongs to, if it moves payload.
+    /// Returns the mechanism it belongs to, if it moves payload.
     pub const fn mechanism(self) -> Option<Mechanism> {
         Some(match self {
             Self::Clone | Self::CloneRange { .. } => Mechanism::Clone,
@@ -187,17 +186,17 @@ impl Op {
         })
     }
 
-    /// Whether it only looks at what the buffer holds.
+    /// Returns whether it only looks at the contents of the buffer.
     pub(crate) const fn is_look(self) -> bool {
         matches!(self, Self::DropZeros(_) | Self::DataAhead(_))
     }
 
-    /// Whether it takes bytes out of the source into a middle.
+    /// Returns whether it moves bytes from the source into a relay buffer.
     pub const fn fills(self) -> bool {
         matches!(self, Self::Fill { .. })
     }
 
-    /// How many bytes it brings to the sink at most, if it does.
+    /// Returns the maximum number of bytes it writes to the sink; `None` if it writes none.
     pub const fn writes(self) -> Option<u64> {
         match self {
             Self::Sendfile { len, .. } | Self::Splice { len, .. } | Self::Drain { len, .. } => {
@@ -207,7 +206,7 @@ impl Op {
         }
     }
 
-    /// Offset and length of what it reads from a source that has offsets.
+    /// Returns offset and length of its read from a source that has offsets.
     pub const fn reads(self) -> Option<(u64, u64)> {
         let (Self::Sendfile { from, len }
         | Self::Splice { from, len, .. }
@@ -222,38 +221,38 @@ impl Op {
     }
 }
 
-/// What is between source and sink.
+/// The bytes between source and sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Relay {
     pipe: u64,
     buffer: u64,
-    /// The sink refused splice: what the pipe holds is read out and written.
+    /// The sink refused splice: bytes in the pipe are read out and written.
     reads_out: bool,
 }
 
 impl Relay {
-    /// Bytes taken from the source that the sink has not got.
+    /// Returns the bytes taken from the source that have not reached the sink.
     pub(crate) fn held(&self) -> u64 {
         self.pipe + self.buffer
     }
 
-    /// The sink refused the pipe.
+    /// Records that the sink refused the pipe.
     pub(crate) fn read_out(&mut self) {
         self.reads_out = true;
     }
 
-    /// Bytes in the buffer that have not been written.
+    /// Returns the bytes in the buffer that have not been written.
     pub(crate) fn buffered(&self) -> u64 {
         self.buffer
     }
 
-    /// The sink has a hole of `len` bytes now, in the place of zeros if the buffer began with them.
+    /// Records a new hole of `len` bytes in the sink, and drops its zeros from the buffer, if any.
     pub(crate) fn skipped(&mut self, len: u64) {
         self.buffer = self.buffer.saturating_sub(len);
     }
 
-    /// What has to happen before anything else may: held bytes go on. From the buffer `most` of
-    /// them at once.
+    /// Returns the call that must come first: held bytes are drained, at most `most` per call from
+    /// the buffer.
     pub(crate) fn drain(&self, to: Option<u64>, most: u64) -> Option<Op> {
         if self.buffer > 0 {
             return Some(Op::Drain {
@@ -277,7 +276,7 @@ impl Relay {
         })
     }
 
-    /// The next piece of the source, `owed` bytes at the most.
+    /// Returns the call that reads the next piece of the source, at most `owed` bytes.
     pub(crate) fn fill(through: RelayBuffer, from: Option<u64>, owed: u64) -> Op {
         let capacity = match through {
             RelayBuffer::Pipe => PIPE_BYTES as u64 - unaligned(from),
@@ -290,7 +289,7 @@ impl Relay {
         }
     }
 
-    /// Bytes have gone where `op` wanted them. Answers how many of them reached the sink.
+    /// Records that `op` moved `bytes`. Returns how many of them reached the sink.
     pub(crate) fn moved(&mut self, op: Op, bytes: u64) -> u64 {
         match op {
             Op::Fill { through, .. } => {
@@ -323,9 +322,9 @@ impl Relay {
     }
 }
 
-/// QUIRK(splice-slots): a pipe holds pages, not bytes; from an offset inside a page the first
-/// slot is only partly used, and so would be the first slot of every later call. A shorter first
-/// piece makes the later ones start on a page.
+/// QUIRK(splice-slots): a pipe holds pages, not bytes; from an offset inside a page the first slot
+/// is only partly used, and so would be the first slot of every later call. A shorter first piece
+/// makes the later ones start on a page.
 fn unaligned(from: Option<u64>) -> u64 {
     const PAGE_BYTES: u64 = 4096;
     from.unwrap_or(0) % PAGE_BYTES

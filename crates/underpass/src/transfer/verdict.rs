@@ -1,12 +1,12 @@
-//! What every result of a system call means: the one table.
+//! Interprets every result of a system call, in one table.
 //!
 //! Sources: the manual pages of the calls, and the reports listed in `docs/kernel-notes.md`. A row
-//! stands for what programs met, not only for what is documented.
+//! records an observed result, not only a documented one.
 //!
-//! Two principles decide what no row names. A direct mechanism that was refused has moved nothing
-//! in that call and the cursor is explicit, so the next mechanism may go on from there and will
-//! meet any real fault again. The last mechanism, and a relay that holds bytes, have no fallback:
-//! there an unknown error ends the transfer.
+//! Two principles decide results without a row. A direct mechanism that was refused has moved
+//! nothing in that call and the cursor is explicit, so the next mechanism may continue from there
+//! and will meet any real fault again. The last mechanism, and a relay that holds bytes, have no
+//! fallback: there an unknown error ends the transfer.
 
 use rustix::io::Errno;
 
@@ -15,7 +15,7 @@ use crate::vocabulary::account::Scope;
 use crate::vocabulary::endpoint::{EndpointKind, Waits};
 use crate::vocabulary::error::Fault;
 
-/// What surrounds a call.
+/// The state in which a call is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
     pub(crate) source: EndpointKind,
@@ -26,41 +26,41 @@ pub(crate) struct Situation {
     pub(crate) done: u64,
 }
 
-/// Which side has to become ready.
+/// The side that must become ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The source must become readable.
     Source,
     /// The sink must become writable.
     Sink,
-    /// One of them, and the call does not report which: both must be ready.
+    /// Either, and the call does not report which: both must be ready.
     Both,
 }
 
-/// What a result means.
+/// The meaning of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// So many bytes went on.
+    /// This many bytes moved.
     Moved(u64),
-    /// The source has no more, or the call pretends so.
+    /// The source has no more, or the call falsely reports so.
     Ended,
-    /// The same call again at once.
+    /// Repeat the same call immediately.
     Again,
-    /// The same call when the side is ready.
+    /// Repeat the same call when the side is ready.
     Wait(Wait),
-    /// Missing or forbidden: a probe shows the scope.
+    /// The call is missing or forbidden: a probe shows the scope.
     Suspect,
-    /// The next mechanism.
+    /// Try the next mechanism.
     Refused(Scope),
-    /// The last mechanism: the others of its kind would go the same wrong way.
+    /// Use the last mechanism: the others of its kind would fail in the same way.
     RefusedToReading,
-    /// Nothing more is tried.
+    /// Stop: nothing more is tried.
     Fatal(Fault),
 }
 
 const ONCE: Verdict = Verdict::Refused(Scope::Once);
 
-/// What the result of `op` means, which moves payload.
+/// Interprets the result of `op`, which moves payload.
 pub(crate) fn verdict(op: Op, result: Result<u64, Errno>, at: &Situation) -> Verdict {
     let errno = match result {
         Ok(0) => return zero(op),
@@ -87,7 +87,7 @@ pub(crate) fn verdict(op: Op, result: Result<u64, Errno>, at: &Situation) -> Ver
 
 const fn zero(op: Op) -> Verdict {
     match op {
-        // The ioctl has no count: 0 is its success.
+        // The ioctl has no count: 0 is success.
         Op::Clone | Op::CloneRange { .. } => Verdict::Moved(0),
         Op::CopyRange { .. } | Op::Sendfile { .. } | Op::Splice { .. } | Op::Fill { .. } => {
             Verdict::Ended
@@ -105,7 +105,7 @@ fn clone(errno: Errno) -> Verdict {
         Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::XDEV => {
             Verdict::Refused(Scope::Devices)
         }
-        // Final: going on after them has corrupted copies (coreutils 9.2).
+        // Final: continuing after these errors has corrupted copies (coreutils 9.2).
         Errno::NOSPC | Errno::DQUOT => Verdict::Fatal(Fault::Full),
         Errno::IO => Verdict::Fatal(Fault::Disk),
         Errno::NOMEM => Verdict::Fatal(Fault::Kernel),
@@ -118,26 +118,26 @@ fn copy_range(errno: Errno, at: &Situation) -> Verdict {
     match errno {
         Errno::NOSYS | Errno::PERM => Verdict::Suspect,
         Errno::XDEV | Errno::OPNOTSUPP => Verdict::Refused(Scope::Devices),
-        // QUIRK(cifs-eio): CIFS returns EIO where it means "not supported here"; a bad block fails
-        // again on read.
+        // QUIRK(cifs-eio): CIFS returns EIO for "not supported here"; a bad block fails again on
+        // read.
         Errno::IO if at.done == 0 => Verdict::RefusedToReading,
         Errno::IO => Verdict::Fatal(Fault::Disk),
         Errno::NOSPC | Errno::DQUOT => Verdict::Fatal(Fault::Full),
         Errno::NOMEM => Verdict::Fatal(Fault::Kernel),
         Errno::ROFS | Errno::ISDIR => Verdict::Fatal(Fault::Sink),
         // EINVAL EACCES EBADF ETXTBSY EOVERFLOW EAGAIN; ENOENT from CIFS; EFBIG, which Linux 6.17
-        // says wrongly at the end of a file: a true limit is met again by the next mechanism.
+        // wrongly returns at the end of a file: the next mechanism meets a true limit again.
         _ => Verdict::Refused(Scope::Once),
     }
 }
 
 fn sendfile(errno: Errno, at: &Situation) -> Verdict {
-    // Files never have to be waited for; a terminal does.
+    // Files are always ready; a terminal is not.
     let wait = match at.source {
         EndpointKind::Char => Wait::Both,
         _ => Wait::Sink,
     };
-    // Towards a socket only the source has a disk.
+    // If the sink is a socket, only the source has a disk.
     let disk = match at.sink.is_socket() {
         true => Fault::Source,
         false => Fault::Disk,
@@ -166,8 +166,8 @@ fn drain_pipe(errno: Errno, at: &Situation) -> Verdict {
     pages(errno, at, Wait::Sink, Fault::Sink, Fault::Sink)
 }
 
-/// A call that passes pages on. `disk` is at fault where a disk is, `folder` where a side is a
-/// folder.
+/// Interprets an error of a call that passes pages on. `disk` is at fault for disk errors, `folder`
+/// for a side that is a folder.
 fn pages(errno: Errno, at: &Situation, wait: Wait, disk: Fault, folder: Fault) -> Verdict {
     match errno {
         Errno::AGAIN => wait_or_timeout(wait, at, ONCE),
@@ -194,7 +194,7 @@ fn drain_buffer(errno: Errno, at: &Situation) -> Verdict {
     }
 }
 
-/// Errors that no mechanism avoids.
+/// Returns the verdict for errors that no mechanism avoids.
 fn terminal(errno: Errno, folder: Fault) -> Option<Verdict> {
     let fault = match errno {
         Errno::PIPE
@@ -215,8 +215,8 @@ fn terminal(errno: Errno, folder: Fault) -> Option<Verdict> {
     Some(Verdict::Fatal(fault))
 }
 
-/// Only what can become ready is waited for. On a socket that blocks, EAGAIN is a timeout that ran
-/// out; from a file it is a refusal like others, for which `otherwise` stands.
+/// Waits only for descriptors that can become ready. On a blocking socket, EAGAIN is an expired
+/// timeout; from a file it is an ordinary refusal, with the verdict `otherwise`.
 fn wait_or_timeout(wait: Wait, at: &Situation, otherwise: Verdict) -> Verdict {
     let (source, sink) = ((at.source, at.source_waits), (at.sink, at.sink_waits));
     let asked: &[_] = match wait {
@@ -236,8 +236,8 @@ fn wait_or_timeout(wait: Wait, at: &Situation, otherwise: Verdict) -> Verdict {
     }
 }
 
-/// The probe is a call with no descriptors: "bad descriptor" means that the call is there and
-/// allowed (and so does a signal that came in between), anything else that it is gone for good.
+/// Interprets a probe, a call without descriptors: "bad descriptor" (or a signal that interrupted
+/// it) means that the call exists and is permitted, any other error that it never works.
 pub(crate) fn call_missing(probed: Errno) -> Option<Errno> {
     (![Errno::BADF, Errno::INTR].contains(&probed)).then_some(probed)
 }

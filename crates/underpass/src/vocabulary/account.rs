@@ -1,5 +1,5 @@
-//! What happened, measured from the counts that the kernel returned, for each of the five ways that
-//! it offers to move payload.
+//! The account of a transfer, measured from the counts that the kernel returned, for each of the
+//! five mechanisms that move payload.
 //!
 //! ```text
 //!  direct, one call                      relayed, two calls through a middle
@@ -40,7 +40,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// All of them, in the order they are tried between files.
+    /// All mechanisms, in the order they are tried between files.
     pub const ALL: [Mechanism; 5] = [
         Self::Clone,
         Self::CopyRange,
@@ -49,7 +49,7 @@ impl Mechanism {
         Self::ReadWrite,
     ];
 
-    /// The name used on command lines, in accounts and in metrics.
+    /// Returns the name used on command lines, in accounts and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Clone => "clone",
@@ -60,7 +60,7 @@ impl Mechanism {
         }
     }
 
-    /// How often a payload byte crosses the line between user and kernel: 0 or 2 times.
+    /// Returns how often a payload byte crosses between user space and kernel: 0 or 2 times.
     pub const fn crossings(self) -> u8 {
         match self {
             Self::ReadWrite => 2,
@@ -90,7 +90,7 @@ impl std::str::FromStr for Mechanism {
     }
 }
 
-/// The error of parsing a word that names no mechanism.
+/// The error of parsing a word that is not a mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMechanism(String);
 
@@ -103,7 +103,7 @@ impl fmt::Display for UnknownMechanism {
 
 impl std::error::Error for UnknownMechanism {}
 
-/// How far a refusal holds.
+/// The scope of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -111,16 +111,16 @@ impl std::error::Error for UnknownMechanism {}
     serde(rename_all = "snake_case")
 )]
 pub enum Scope {
-    /// This kernel, or its seccomp filter, has no such call. Reports call it "host".
+    /// This kernel, or its seccomp filter, has no such call. Reports call this scope "host".
     #[cfg_attr(feature = "serde", serde(rename = "host"))]
     Kernel,
     /// This pair of devices: other files on them will be refused as well.
     Devices,
-    /// These two descriptors, this once. The next file may be another matter.
+    /// These two descriptors, this once. The next file may succeed.
     Once,
 }
 
-/// Why a mechanism was refused.
+/// The reason why a mechanism was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The call failed with this errno.
@@ -138,18 +138,18 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A mechanism that was refused, why, and how far that holds.
+/// A refused mechanism, the reason, and its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The mechanism.
+    /// The refused mechanism.
     pub mechanism: Mechanism,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// How far it holds.
+    /// The scope of the refusal.
     pub scope: Scope,
-    /// Bytes of the transfer that had been done when it was refused.
+    /// Bytes of the transfer done before the refusal.
     pub after: u64,
 }
 
@@ -196,7 +196,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns what one mechanism moved.
+    /// Returns the usage of one mechanism.
     pub fn of(&self, mechanism: Mechanism) -> MechanismUsage {
         self.usage[mechanism.index()]
     }
@@ -213,7 +213,7 @@ impl Account {
         crossing.map(|m| self.of(*m).bytes).sum()
     }
 
-    /// Adds what another transfer moved.
+    /// Adds the account of another transfer.
     pub fn add(&mut self, other: &Account) {
         for mechanism in Mechanism::ALL {
             let MechanismUsage { bytes, calls } = other.of(mechanism);
@@ -258,14 +258,14 @@ impl Account {
     }
 }
 
-/// `1 byte`, `2 bytes`.
+/// Formats `1 byte`, `2 bytes`.
 fn counted(number: u64, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")
 }
 
 impl fmt::Display for Account {
-    /// One line, for people: `1048576 bytes by sendfile (1 call); clone refused …`.
+    /// Formats one line, for people: `1048576 bytes by sendfile (1 call); clone refused …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for mechanism in Mechanism::ALL {

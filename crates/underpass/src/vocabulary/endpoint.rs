@@ -1,12 +1,12 @@
-//! The two ends of a move: what kind of thing each is, and the range owed. Plain data: `probe.rs`
-//! asks the kernel.
+//! The two ends of a move: the kind of each, and the range owed. Plain data: `probe.rs` queries the
+//! kernel.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::io::Errno;
 
-/// What a descriptor is, as far as moving bytes is concerned.
+/// The kind of a descriptor, for moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -27,17 +27,17 @@ pub enum EndpointKind {
     Tcp,
     /// A TCP socket whose records the kernel encrypts (TCP_ULP "tls").
     TcpKernelTls,
-    /// A TCP socket whose records this process encrypts and decrypts. Its driver says so: the
+    /// A TCP socket whose records this process encrypts and decrypts. Its driver declares this: the
     /// kernel knows nothing of it.
     TcpSealed,
     /// A Unix stream socket.
     Unix,
-    /// Anything else: event descriptors, directories, and sockets of messages, never sources.
+    /// Anything else: event descriptors, directories, and message-oriented sockets, never sources.
     Other,
 }
 
 impl EndpointKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [EndpointKind; 9] = [
         Self::File,
         Self::Block,
@@ -65,7 +65,7 @@ impl EndpointKind {
         }
     }
 
-    /// Whether it is a connected byte stream with a peer.
+    /// Returns whether it is a connected byte stream with a peer.
     pub const fn is_socket(self) -> bool {
         matches!(
             self,
@@ -73,7 +73,7 @@ impl EndpointKind {
         )
     }
 
-    /// Whether its bytes have a place that a call can name.
+    /// Returns whether calls can address its bytes by offset.
     pub(crate) const fn has_offsets(self) -> bool {
         matches!(self, Self::File | Self::Block)
     }
@@ -93,9 +93,9 @@ impl fmt::Display for EndpointKind {
     serde(rename_all = "snake_case")
 )]
 pub enum Side {
-    /// Where bytes come from.
+    /// The end that bytes come from.
     Source,
-    /// Where bytes go.
+    /// The end that bytes go to.
     Sink,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// What a call does when the descriptor has no data or no room.
+/// The behaviour of a call when the descriptor has no data or no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waits {
     /// It blocks; `EAGAIN` then means that a socket timeout expired.
@@ -117,40 +117,40 @@ pub enum Waits {
     Polls,
 }
 
-/// Where writes to a file land.
+/// The position of writes to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Writes {
-    /// At the offset the call names.
+    /// At the offset given by the call.
     AtOffset,
-    /// At the end of the file, whatever the call names (`O_APPEND`).
+    /// At the end of the file, regardless of the offset (`O_APPEND`).
     Appends,
 }
 
-/// What planning needs to know of one end: read once from the open descriptor.
+/// The facts about one end that planning needs, read once from the open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// What it is.
+    /// The kind of descriptor.
     pub kind: EndpointKind,
-    /// What its calls do when they can't go on.
+    /// The behaviour of its calls when they cannot proceed.
     pub waits: Waits,
-    /// Where its writes land.
+    /// The position of its writes.
     pub writes: Writes,
     /// `st_dev`. A key to remember refusals by, and a reason to try one mechanism before another,
     /// never one to leave it out: Btrfs subvolumes differ and still clone.
     pub device: u64,
     /// `st_ino`: with the device it shows that both ends are one file, whose ranges must not
-    /// overlap. 0 where it is not known.
+    /// overlap. 0 if unknown.
     pub inode: u64,
-    /// `st_size` in bytes; 0 for everything but files, and for files that don't know (procfs).
+    /// `st_size` in bytes; 0 for everything but files, and for files without a known size (procfs).
     pub size: u64,
-    /// Bytes allocated on disk (`st_blocks` × 512), also beyond the end.
+    /// Bytes allocated on disk (`st_blocks` × 512), including those beyond the end.
     pub allocated: u64,
     /// `st_blksize` in bytes: cloned ranges are aligned to it.
     pub block_bytes: u64,
 }
 
-/// What `fstat(2)` returns for a regular file, as far as moving bytes is concerned.
+/// The result of `fstat(2)` for a regular file, as needed for moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStat {
     /// `st_dev`.
@@ -179,11 +179,11 @@ impl FileStat {
 }
 
 impl Endpoint {
-    /// A regular file that the caller has just opened, neither for appending nor for polling, and
-    /// has looked at by `fstat(2)`.
+    /// Describes a regular file that the caller has just opened, neither for appending nor as
+    /// nonblocking, and queried by `fstat(2)`.
     ///
-    /// The size and the allocation must be of now: for a sink that was emptied after it was looked
-    /// at, `size` is 0, or it passes for one that has old bytes.
+    /// Size and allocation must be current: for a sink that was truncated since, `size` must be 0,
+    /// or it is treated as one that has old bytes.
     pub const fn of_file(stat: FileStat) -> Self {
         Self {
             kind: EndpointKind::File,
@@ -197,16 +197,16 @@ impl Endpoint {
         }
     }
 
-    /// Whether a file may have holes: fewer bytes are allocated than it has, or more than it needs.
-    /// What was allocated beyond the end (`FALLOC_FL_KEEP_SIZE`, fallocate(2)) makes up for the
-    /// blocks that holes lack; where it does so to the block, the holes are missed.
+    /// Returns whether a file may have holes: fewer bytes are allocated than it has, or more than
+    /// it needs. Blocks allocated beyond the end (`FALLOC_FL_KEEP_SIZE`, fallocate(2)) make up for
+    /// those that holes lack; if they do so exactly, the holes are missed.
     pub fn may_have_holes(&self) -> bool {
         let needed = self.size.checked_next_multiple_of(self.block_bytes);
         self.allocated < self.size || self.allocated > needed.unwrap_or(self.size)
     }
 
-    /// An endpoint that is known by its kind alone, as for planning without a descriptor: it polls,
-    /// writes at offsets, and as a file it has 1 MiB without holes.
+    /// Describes an endpoint known only by its kind, for planning without a descriptor: it is
+    /// nonblocking, writes at offsets, and as a file it has 1 MiB without holes.
     pub const fn sample(kind: EndpointKind) -> Self {
         let size = if matches!(kind, EndpointKind::File) {
             1 << 20
@@ -226,7 +226,7 @@ impl Endpoint {
     }
 }
 
-/// How many bytes a source promises.
+/// The number of bytes a source promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owed {
     /// This many bytes; fewer are an error ([`crate::Fault::Truncated`]).
@@ -235,24 +235,23 @@ pub enum Owed {
     ToEnd,
 }
 
-/// Where bytes come from: a descriptor, what it is, and the range to move.
+/// The source of a move: a descriptor, its endpoint, and the range to move.
 ///
-/// `F` is whatever holds the descriptor; the machine itself never touches it, so its tests use
-/// `()`.
+/// `F` is any holder of the descriptor; the machine itself never touches it, so its tests use `()`.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<F> {
     /// The descriptor.
     pub fd: F,
-    /// What it is.
+    /// The facts about the descriptor.
     pub end: Endpoint,
     /// Offset of the first byte; meaningless for streams.
     pub from: u64,
-    /// How much is owed from there.
+    /// The length owed from there.
     pub owed: Owed,
 }
 
 impl Source<()> {
-    /// A source that is known by its kind alone, whole: for planning without a descriptor.
+    /// Describes a whole source known only by its kind, for planning without a descriptor.
     pub const fn sample(kind: EndpointKind) -> Self {
         let end = Endpoint::sample(kind);
         let owed = match end.size {
@@ -269,8 +268,8 @@ impl Source<()> {
 }
 
 impl<F> Source<F> {
-    /// Exactly `len` bytes of something that was looked at before. Of a file nothing is believed
-    /// but what can't change while it is open.
+    /// Describes exactly `len` bytes of an end that was queried before. Of a file, only facts that
+    /// can't change while it is open are used.
     pub(crate) fn range_of(fd: F, end: Endpoint, from: u64, len: u64) -> Result<Self, Errno> {
         within_offsets(from, len)?;
         Ok(Self {
@@ -282,19 +281,19 @@ impl<F> Source<F> {
     }
 }
 
-/// Where bytes go: a descriptor, what it is, and where the first byte lands.
+/// The sink of a move: a descriptor, its endpoint, and the offset of the first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Sink<F> {
     /// The descriptor.
     pub fd: F,
-    /// What it is.
+    /// The facts about the descriptor.
     pub end: Endpoint,
     /// Offset of the first byte; meaningless for streams and files opened with `O_APPEND`.
     pub to: u64,
 }
 
 impl Sink<()> {
-    /// A sink that is known by its kind alone, a file being empty: for planning without a
+    /// Describes a sink known only by its kind, a file being empty, for planning without a
     /// descriptor.
     pub const fn sample(kind: EndpointKind) -> Self {
         let mut end = Endpoint::sample(kind);
@@ -304,21 +303,21 @@ impl Sink<()> {
 }
 
 impl<F> Sink<F> {
-    /// The beginning of what was looked at just before: the same as [`new`](Self::new) without a
-    /// system call.
+    /// Uses the beginning of an end that was just queried: does the same as [`new`](Self::new)
+    /// without a system call.
     pub const fn of(fd: F, end: Endpoint) -> Self {
         Self { fd, end, to: 0 }
     }
 
-    /// Whether a skipped range becomes a hole: in a regular file that has no bytes there yet.
-    /// Elsewhere old bytes would remain.
+    /// Returns whether a skipped range becomes a hole: in a regular file that has no bytes there
+    /// yet. Elsewhere old bytes would remain.
     pub(crate) fn takes_holes(&self) -> bool {
         let end = &self.end;
         end.kind == EndpointKind::File && end.size <= self.to && end.writes == Writes::AtOffset
     }
 }
 
-/// Whether a range is one that a file can have.
+/// Checks that a file can have this range.
 pub(crate) fn within_offsets(from: u64, len: u64) -> Result<(), Errno> {
     match from.checked_add(len) {
         Some(end) if i64::try_from(end).is_ok() => Ok(()),

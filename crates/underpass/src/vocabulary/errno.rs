@@ -5,7 +5,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-/// `EXDEV (Invalid cross-device link)`: an errno as people search for it.
+/// An errno with its symbolic name, `EXDEV (Invalid cross-device link)`, as people search for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Named(pub Errno);
 
@@ -15,7 +15,7 @@ impl fmt::Display for Named {
     }
 }
 
-/// The C library's words for an errno (`Invalid cross-device link`).
+/// Returns the C library's message for an errno (`Invalid cross-device link`).
 pub fn meaning(errno: Errno) -> String {
     let mut meaning = std::io::Error::from(errno).to_string();
     meaning.truncate(meaning.rfind(" (os error").unwrap_or(meaning.len()));
@@ -24,7 +24,7 @@ pub fn meaning(errno: Errno) -> String {
 
 macro_rules! names {
     ($($errno:ident),* $(,)?) => {
-        /// Those that moving bytes is known to meet, with their names.
+        /// The errors that moving bytes is known to meet, with their names.
         const NAMES: &[(Errno, &str)] = &[$((Errno::$errno, concat!("E", stringify!($errno)))),*];
     };
 }
@@ -37,8 +37,8 @@ names! {
     NOTTY, NXIO, OPNOTSUPP, OVERFLOW, PERM, PIPE, ROFS, SPIPE, STALE, TIMEDOUT, TXTBSY, XDEV,
 }
 
-/// The symbolic name (`EXDEV`), or the number (`errno 524`) where moving bytes is not known to meet
-/// it.
+/// Returns the symbolic name (`EXDEV`), or the number (`errno 524`) of an errno that moving bytes
+/// is not known to meet.
 pub fn name(errno: Errno) -> Cow<'static, str> {
     match NAMES.iter().find(|(known, _)| *known == errno) {
         // rustix spells it out.

@@ -1,4 +1,4 @@
-//! The error type: which side is at fault, the errno, and exactly what has moved.
+//! The error type: the side at fault, the errno, and the exact account.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::errno;
 
-/// Why a transfer ended early, by the side that is at fault.
+/// The reason why a transfer ended early, by the side at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -22,14 +22,14 @@ pub enum Fault {
     Truncated,
     /// The peer closed or reset the connection, or was never connected.
     PeerGone,
-    /// A socket timeout (`SO_SNDTIMEO`, `SO_RCVTIMEO`) ran out.
+    /// A socket timeout (`SO_SNDTIMEO`, `SO_RCVTIMEO`) expired.
     TimedOut,
-    /// A kernel TLS socket holds a record that is no payload (an alert, a key update); the owner of
-    /// the socket must fetch it by `recvmsg` and may then go on.
+    /// A kernel TLS socket holds a non-data record (an alert, a key update); the owner of the
+    /// socket must fetch it by `recvmsg` and may then continue.
     ControlRecord,
     /// The sink's file system, quota or size limit is full.
     Full,
-    /// A disk failed; the call reads and writes at once and does not report on which side.
+    /// A disk failed; the call both reads and writes, and does not report on which side.
     Disk,
     /// The source cannot be read.
     Source,
@@ -59,25 +59,25 @@ impl Fault {
     }
 }
 
-/// A transfer that ended early. `account` holds exactly what had moved by then.
+/// A transfer that ended early. `account` holds exactly the bytes moved before the error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Error {
-    /// Which side is at fault.
+    /// The reason, by the side at fault.
     pub fault: Fault,
     /// The mechanism in use.
     pub mechanism: Option<Mechanism>,
     /// The errno of the call that failed, if one failed.
     pub errno: Option<Errno>,
     /// Bytes that were taken from a pipe, a socket or a character device and did not reach the
-    /// sink: nobody can read them again. Of a file or a block device nothing is lost.
+    /// sink: they cannot be read again. Of a file or a block device nothing is lost.
     pub lost: u64,
-    /// What reached the sink, and how. It stays there.
+    /// The bytes that reached the sink, and how. They stay there.
     pub account: Box<Account>,
 }
 
 impl Error {
-    /// Reading and writing failed, and nothing is between the sides.
+    /// Creates the error of a failed read/write that left no bytes between the sides.
     pub(crate) fn of_writing(fault: Fault, errno: Option<Errno>, account: &Account) -> Self {
         Self {
             fault,
@@ -122,7 +122,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl From<Errno> for Error {
-    /// A call before the transfer began failed.
+    /// Converts the errno of a call before the transfer started.
     fn from(errno: Errno) -> Self {
         Self {
             fault: Fault::Kernel,

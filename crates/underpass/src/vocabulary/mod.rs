@@ -1,4 +1,4 @@
-//! What everything above speaks of: descriptors, mechanisms, errors, accounts, limits. Plain data,
+//! The shared types of all modules: descriptors, mechanisms, errors, accounts, limits. Plain data,
 //! no system calls.
 
 pub(crate) mod account;

@@ -1,4 +1,4 @@
-//! Every mechanism between every two places: what the kernel is known to do, and the free choice.
+//! Every mechanism between every two places: the kernel's known behaviour, and the free choice.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -35,7 +35,7 @@ fn pairs() -> impl Iterator<Item = (&'static Place, &'static Place)> {
         .flat_map(|from| all().iter().map(move |to| (from, to)))
 }
 
-/// The errno a mechanism is refused with; none where it works.
+/// Returns the errno a mechanism is refused with; `None` if it works.
 fn known(mechanism: Mechanism, from: Family, to: Family) -> Option<Errno> {
     match mechanism {
         Mechanism::Clone if from != to => Some(Errno::XDEV),
@@ -117,7 +117,7 @@ fn blocks_are_shared_only_by_leave_and_by_order_or_not_at_all() {
     }
 }
 
-/// The remembered refusal holds for the pair of devices and for nothing else.
+/// A remembered refusal applies only to its pair of devices.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn what_one_pair_refused_is_asked_of_another() {

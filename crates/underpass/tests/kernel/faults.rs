@@ -1,4 +1,4 @@
-//! File systems that are full, and sinks that refuse: the count is what the file really has.
+//! Full file systems, and sinks that refuse: the count matches the file's actual content.
 
 use std::fs::File;
 use std::io::Write;
@@ -52,8 +52,8 @@ fn a_full_file_system_is_reported_with_what_the_sink_really_has() {
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn copy_range_into_its_own_full_file_system_is_reported_too() {
     for policy in [Policy::only(Mechanism::CopyRange), Policy::default()] {
-        // Each in its own: a program that another test starts may hold a file, and its room, after
-        // it is closed.
+        // Each in a separate file system: a program started by another test may keep a file, and
+        // its space, after it is closed.
         let small = small(1 << 20);
         let source = file_at(&small, 31, 700_000);
         let sink = small.file();

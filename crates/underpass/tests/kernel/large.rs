@@ -1,4 +1,4 @@
-//! Beyond the numbers that fit 31 and 32 bits.
+//! Sizes beyond 31 and 32 bits.
 
 use std::fs::File;
 use std::io::Read;

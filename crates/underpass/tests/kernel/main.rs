@@ -1,5 +1,5 @@
-//! The mover on real file systems: tmpfs, ext4, XFS, Btrfs and overlay, each mounted for the
-//! occasion in a mount namespace that vanishes with the process.
+//! The mover on real file systems: tmpfs, ext4, XFS, Btrfs and overlay, each mounted for these
+//! tests in a mount namespace that vanishes with the process.
 
 mod copies;
 mod faults;

@@ -1,4 +1,4 @@
-//! Sparse files: where they have data, and how two of them are compared.
+//! Sparse files: the maps of their data, and a comparison of two files.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -19,7 +19,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Maps that were once handled wrongly.
+    /// Returns maps that were once handled wrongly.
     pub(crate) fn special() -> Vec<Self> {
         let map = |len, data: &[(u64, u64)]| Self {
             len,
@@ -61,7 +61,7 @@ impl Map {
         Self { len, data }
     }
 
-    /// Makes the file, and has its blocks allocated.
+    /// Writes the file, and allocates its blocks.
     pub(crate) fn write(&self, file: &File, seed: u64) {
         file.set_len(self.len).expect("a length");
         for (at, len) in &self.data {
@@ -72,7 +72,7 @@ impl Map {
     }
 }
 
-/// The file system's map: offset and length of each piece of data.
+/// Returns the file system's map: offset and length of each piece of data.
 pub(crate) fn data_of(file: &File) -> Vec<(u64, u64)> {
     let (mut data, mut at) = (Vec::new(), 0);
     loop {
@@ -85,7 +85,7 @@ pub(crate) fn data_of(file: &File) -> Vec<(u64, u64)> {
     }
 }
 
-/// Length and hash of every piece of data, holes left out: also for files larger than memory.
+/// Returns length and hash of every piece of data, without holes: for files larger than memory too.
 pub(crate) fn contents_of(file: &File) -> (u64, Vec<(u64, String)>) {
     let pieces = data_of(file).into_iter().map(|(at, len)| {
         let mut bytes = vec![0; len as usize];
@@ -96,7 +96,7 @@ pub(crate) fn contents_of(file: &File) -> (u64, Vec<(u64, String)>) {
     (file.metadata().expect("metadata").len(), pieces)
 }
 
-/// Hash of all, holes as zeros.
+/// Returns the hash of the file, with holes as zeros.
 pub(crate) fn hash_of(file: &File) -> String {
     let len = file.metadata().expect("metadata").len();
     let mut bytes = vec![0; len as usize];

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use underpass_testkit::{assert_private_mounts, mount, mount_image, run};
 
-/// Room for the largest file of a test, and XFS takes no less than 300.
+/// Large enough for the largest file of a test; XFS needs at least 300.
 const IMAGE_MIB: u64 = 400;
 
 /// A file system's type. There is one of each, so that equal families share a super block.
@@ -22,7 +22,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// Whether it can share blocks between files.
+    /// Returns whether it can share blocks between files.
     pub(crate) fn clones(self) -> bool {
         matches!(self, Self::Xfs | Self::Btrfs | Self::Overlay)
     }
@@ -37,14 +37,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A name that is not in use there.
+    /// Returns an unused name there.
     pub(crate) fn path(&self) -> PathBuf {
         static NAMES: AtomicU32 = AtomicU32::new(0);
         self.dir
             .join(format!("f{}", NAMES.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// An empty file, to be written and read, that is gone when it is closed.
+    /// Creates an empty file for reading and writing, deleted when it is closed.
     pub(crate) fn file(&self) -> File {
         let path = self.path();
         let mut options = File::options();
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// All places; mounted on the first use.
+/// Returns all places; mounts them on the first use.
 pub(crate) fn all() -> &'static [Place] {
     static PLACES: OnceLock<Vec<Place>> = OnceLock::new();
     PLACES.get_or_init(mount_all)
@@ -68,7 +68,7 @@ pub(crate) fn place(name: &str) -> &'static Place {
         .expect("a place of that name")
 }
 
-/// A separate tmpfs of so many bytes.
+/// Mounts a separate tmpfs of the given size.
 pub(crate) fn small(bytes: u64) -> Place {
     let name = place("tmpfs").path();
     std::fs::create_dir(&name).expect("a folder");

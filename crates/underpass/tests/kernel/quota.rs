@@ -1,4 +1,4 @@
-//! A user who has used up his pipe pages.
+//! A user without pipe pages left.
 
 use std::fs::File;
 use std::io::Write;

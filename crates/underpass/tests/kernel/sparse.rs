@@ -23,7 +23,7 @@ const COPYING: [Mechanism; 4] = [
     Mechanism::ReadWrite,
 ];
 
-/// What the copy may take more: a file system rounds up and keeps lists.
+/// Additional blocks allowed for a copy: a file system rounds up and keeps lists.
 const SLACK: u64 = 64 << 10;
 
 fn maps() -> Vec<Map> {
@@ -35,7 +35,7 @@ fn with(holes: Holes) -> Policy {
     Policy::default().holes(holes)
 }
 
-/// A sparse source, and what was found out about it.
+/// A sparse source, its hash and its allocated size.
 struct Sparse {
     file: File,
     hash: String,
@@ -54,7 +54,7 @@ impl Sparse {
     }
 }
 
-/// Copies, compares, and answers where the copy has data.
+/// Copies, compares, and returns the map of the copy's data.
 fn check(policy: Policy, source: &Sparse, path: &Path, what: &str) -> Vec<(u64, u64)> {
     let sink = File::create(path).expect("a new file");
     let account = copy(policy, &source.file, &sink);
@@ -66,8 +66,8 @@ fn check(policy: Policy, source: &Sparse, path: &Path, what: &str) -> Vec<(u64, 
     let sink = File::open(path).expect("opens");
     assert_eq!(sink.metadata().expect("metadata").len(), len, "{what}");
     assert_eq!(hash_of(&sink), source.hash, "{what}");
-    // XFS gives back what it allocated beyond the end when a writer closes the file, unless its
-    // lock is taken at that moment. What was allocated before the end would stay.
+    // XFS frees blocks beyond the end when a writer closes the file, unless its lock is taken at
+    // that moment. Blocks allocated before the end would stay.
     let had = source.allocated;
     testkit::wait_until(&format!("{what}: at most {had} bytes allocated"), || {
         drop(File::options().write(true).open(path).expect("opens"));
@@ -135,7 +135,7 @@ fn old_bytes_do_not_shine_through_holes() {
     }
 }
 
-/// What `cp --sparse=never` promises: every byte has its own room on the disk.
+/// `cp --sparse=never` allocates every byte on disk.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn holes_are_filled_where_every_byte_is_to_be_written() {
@@ -168,7 +168,7 @@ fn shares_blocks(path: &Path) -> bool {
     String::from_utf8_lossy(&output.stdout).contains("shared")
 }
 
-/// The test before this one can fail.
+/// Shows that the test before this one can fail.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn shared_blocks_are_seen_where_they_are() {
@@ -185,7 +185,7 @@ fn shared_blocks_are_seen_where_they_are() {
     }
 }
 
-/// What `cp --sparse=always` promises: zeros take no room, wherever the source has them.
+/// `cp --sparse=always` allocates nothing for zeros, wherever they are in the source.
 #[test]
 #[ignore = "needs root, mounts, loop devices, ext4, XFS and Btrfs; run by cargo xtask test"]
 fn zeros_become_the_holes_that_they_would_have_been() {
@@ -216,7 +216,7 @@ fn zeros_become_the_holes_that_they_would_have_been() {
 fn a_large_file_of_zeros_takes_the_room_of_its_data() {
     const MIB: usize = 1 << 20;
     for place in all() {
-        // At once, and in pieces that leave the file system room for what it allocates in advance.
+        // In one piece, and in pieces that leave the file system room to allocate in advance.
         for pieces in [1, 16] {
             let what = format!("{}, {pieces} pieces", place.name);
             let mut content = vec![0; 64 * MIB];

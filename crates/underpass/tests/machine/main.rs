@@ -14,10 +14,10 @@ use underpass::{
 };
 use world::{Fate, Run, World};
 
-/// The block size of zeros that the machine looks for at the least.
+/// The smallest block of zeros that the machine searches for.
 const BLOCK: u64 = 512;
 
-/// What a case is made of.
+/// The parameters of a case.
 #[derive(Clone, Debug)]
 struct Case {
     kinds: (EndpointKind, EndpointKind),
@@ -32,7 +32,7 @@ struct Case {
     call_bytes_max: u64,
     waits: (Waits, Waits),
     script: Vec<Fate>,
-    /// Before which call the source is cut, and to which length.
+    /// The call before which the source is cut, and the length it is cut to.
     cut: Option<(u32, usize)>,
 }
 
@@ -114,7 +114,7 @@ fn case() -> impl Strategy<Value = Case> {
     let place = || prop_oneof![2 => Just(0), 1 => 0_u64..20];
     (
         (kind(), kind()),
-        // In bytes all ways to miss an end are near; blocks of zeros are larger.
+        // In units of bytes every way to miss an end is likely; blocks of zeros are larger.
         (
             proptest::sample::select(&[1_u64, 1, 1, 1, 1, 1, 128, 171, 512][..]),
             proptest::collection::vec(run(), 0..6),
@@ -160,7 +160,7 @@ proptest! {
     }
 }
 
-/// Ends whose fields a program has filled in without asking.
+/// Ends whose fields a program has filled in without a query.
 #[test]
 fn offsets_that_no_file_has_are_an_error_before_the_first_call() {
     const MAX: u64 = u64::MAX;
@@ -273,7 +273,7 @@ fn judge(
     Ok(())
 }
 
-/// Holes agree with the account and the policy.
+/// Checks that holes agree with the account and the policy.
 fn judge_holes(
     case: &Case,
     source: &Source<()>,
@@ -346,7 +346,7 @@ fn sink(case: &Case, world: &World) -> Sink<()> {
     Sink { fd: (), end, to }
 }
 
-/// The middle pipe is read out only while it holds what the sink refused.
+/// The pipe is read out only while it holds bytes that the sink refused.
 #[test]
 fn splice_goes_on_splicing_after_others_were_refused() {
     let script = vec![Fate::Fails(Errno::INVAL)];
@@ -379,7 +379,7 @@ fn splice_goes_on_splicing_after_others_were_refused() {
     assert_eq!(account.crossed(), 0, "{account}");
 }
 
-/// Faults at the second call of every mechanism, one by one, from a script that people can read.
+/// Faults at the second call of every mechanism, one by one, from a readable script.
 #[test]
 fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
     for (forced, errno) in [
@@ -420,8 +420,8 @@ fn a_fallback_goes_on_where_the_refused_mechanism_stopped() {
     }
 }
 
-/// Every question and every call where zeros are looked for, with a hole behind data and one at
-/// the end of a stream of unknown length.
+/// Every question and every call when zeros are searched for, with a hole after data and one at the
+/// end of a stream of unknown length.
 #[test]
 fn zeros_of_a_stream_become_holes_and_the_length_comes_last() {
     let runs = [

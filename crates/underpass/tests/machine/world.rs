@@ -6,27 +6,27 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 use underpass::{BufferedBytes, EndpointKind, Op, RelayBuffer, Side};
 
-/// What a sink is full of before anything is moved; no source has such a byte.
+/// The initial content of a sink; no source has such a byte.
 const OLD: u8 = 0xff;
 
-/// What becomes of a call.
+/// The scripted outcome of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
-    /// It does all that was asked.
+    /// It does everything requested.
     Full,
-    /// It does this much at the most.
+    /// It moves at most this much.
     Short(u64),
     /// It fails and does nothing.
     Fails(Errno),
-    /// It returns 0 although there is more, which only some calls do.
+    /// It returns 0 although there is more, as only some calls do.
     SaysNothing,
 }
 
-/// What a part of the source is, and how many bytes of it.
+/// A part of the source: its kind and length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
     Data(usize),
-    /// Data that is nothing but zeros.
+    /// Data consisting of zeros.
     Zeros(usize),
     Hole(usize),
 }
@@ -41,17 +41,17 @@ impl Run {
     }
 }
 
-/// Source, sink and what is between them.
+/// Source, sink and the bytes between them.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     kinds: (EndpointKind, EndpointKind),
     source: Vec<u8>,
-    /// Which bytes of the source are in holes.
+    /// For each byte of the source, whether it is in a hole.
     holes: Vec<bool>,
-    /// How far a source without offsets has been read.
+    /// The read position of a source without offsets.
     read: usize,
     sink: Vec<u8>,
-    /// Which bytes of the sink were not written.
+    /// For each byte of the sink, whether it was not written.
     unwritten: Vec<bool>,
     position: usize,
     pipe: VecDeque<u8>,
@@ -106,7 +106,7 @@ impl World {
         self.source.len()
     }
 
-    /// The length of a sink that is a file.
+    /// Returns the length of a sink that is a file.
     pub(crate) fn sink_len(&self) -> usize {
         if self.kinds.1 == EndpointKind::File {
             self.sink.len()
@@ -119,13 +119,13 @@ impl World {
         self.holes.iter().filter(|hole| !**hole).count()
     }
 
-    /// Bytes that a source without offsets has given.
+    /// Returns the bytes read from a source without offsets.
     pub(crate) fn read(&self) -> Option<u64> {
         let has_offsets = matches!(self.kinds.0, EndpointKind::File | EndpointKind::Block);
         (!has_offsets).then_some(self.read as u64)
     }
 
-    /// Begin and end of the sink's holes from `to` on, up to `end`.
+    /// Returns start and end of the sink's holes from `to` up to `end`.
     pub(crate) fn sink_holes(&self, to: u64, end: u64) -> Vec<(u64, u64)> {
         let mut holes: Vec<(u64, u64)> = Vec::new();
         for at in (to..end).filter(|at| self.unwritten[*at as usize]) {
@@ -137,7 +137,7 @@ impl World {
         holes
     }
 
-    /// Whether all these bytes of the sink are zeros.
+    /// Returns whether all these bytes of the sink are zeros.
     pub(crate) fn is_zero(&self, from: u64, until: u64) -> bool {
         self.sink[from as usize..until as usize]
             .iter()
@@ -157,8 +157,8 @@ impl World {
         self.holes.truncate(len.max(self.read));
     }
 
-    /// The sink's first `moved` bytes from `to` on are the source's from `from` on; a finished
-    /// file is at least `end` long.
+    /// Checks that the sink's first `moved` bytes from `to` on are the source's from `from` on, and
+    /// that a finished file is at least `end` long.
     pub(crate) fn compare(
         &self,
         before: &World,
@@ -174,7 +174,7 @@ impl World {
                 got.len() as u64 >= end || moved == 0,
                 "the sink has its full length"
             );
-            // A hole at the end of what an error left is not in the file yet: it reads as nothing.
+            // After an error, a hole at the end is not in the file yet.
             got.resize(got.len().max(to + moved), 0);
             got.drain(..to.min(got.len()));
             got.truncate(moved);
@@ -209,7 +209,7 @@ impl World {
         match (op, fate) {
             (Op::Probe(_), Fate::Fails(errno)) => Err(errno),
             (Op::Probe(_), _) => Err(Errno::BADF),
-            // ENXIO is no failure here: it means that there is no more data, and is believed.
+            // ENXIO is not a failure here: it means the end of the data, and is believed.
             (Op::SeekData { .. }, Fate::Fails(Errno::NXIO)) => Err(Errno::INVAL),
             (_, Fate::Fails(errno)) => Err(errno),
             (op, Fate::SaysNothing) if self.may_lie(op) => Ok(0),
@@ -323,7 +323,7 @@ impl World {
                 self.lengthen(len as usize);
                 Ok(0)
             }
-            // One byte is written; the world takes it for what it stands for.
+            // One byte is written; the world lengthens the file accordingly.
             Op::LastByte { at } => {
                 assert!(at as usize >= self.sink.len(), "only a hole is at the end");
                 self.lengthen(at as usize + 1);
@@ -380,7 +380,7 @@ impl World {
         self.unwritten.resize(len, true);
     }
 
-    /// Bytes of whole blocks of zeros that the buffer has from `at` on.
+    /// Returns the bytes of whole blocks of zeros in the buffer from `at` on.
     fn zeros_ahead(&self, held: BufferedBytes, mut at: usize) -> usize {
         assert_eq!(held.len, self.buffer.len() as u64, "looks at all of it");
         let (start, block) = (at, held.block_bytes as usize);

@@ -1,5 +1,5 @@
-//! Drivers that are written against the public face of an outbox, as another crate would: one that
-//! blocks, by the kernel's mechanisms; one that seals all it sends in a buffer of its own.
+//! Drivers written against the public interface of an outbox, as another crate would write them: a
+//! blocking one with the kernel's mechanisms, and one that seals records in its own buffer.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use crate::ends::{Mode, file_of, set_mode, tcp};
 use crate::event_loop::{range, reader};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
-/// Sends all that an outbox owes to a connected socket, and blocks until it has.
+/// Sends the contents of an outbox to a connected socket; blocks until done.
 pub(crate) fn flush(
     outbox: &mut Outbox,
     socket: impl AsFd,
@@ -85,14 +85,14 @@ fn wait_for(socket: impl AsFd) -> Result<(), Errno> {
     poll(&mut [PollFd::new(&socket, PollFlags::OUT)], None).map(drop)
 }
 
-/// Seals what an outbox owes into records in a buffer of its own: length, sequence number, content
-/// that looks like nothing, sum.
+/// Seals the contents of an outbox into records in its own buffer: length, sequence number,
+/// scrambled content, sum.
 #[derive(Default)]
 struct Sealer {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that the socket has.
+    /// Bytes of the buffer that were sent.
     sent: usize,
-    /// Where each record in the buffer ends, and how many bytes that are owed it holds.
+    /// The end of each record in the buffer, and the number of owed bytes it holds.
     records: Vec<(usize, usize)>,
     number: u32,
 }
@@ -115,7 +115,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Seals more, but for what is sealed and has not been sent.
+    /// Seals more of the outbox, skipping bytes that are sealed and not yet sent.
     fn fill(&mut self, outbox: &mut Outbox) -> Result<(), Error> {
         let mut plain = Vec::new();
         let sealed: usize = self.records.iter().map(|(_, bytes)| bytes).sum();
@@ -158,7 +158,7 @@ impl Sealer {
         self.records.push((self.buffer.len(), plain.len()));
     }
 
-    /// What is owed is sent when the socket has its whole record.
+    /// Counts owed bytes as sent once the socket has their whole record.
     fn count(&mut self, outbox: &mut Outbox) {
         let whole = |&&(end, _): &&(usize, usize)| end <= self.sent;
         let records = self.records.iter().take_while(whole).count();
@@ -178,7 +178,7 @@ fn sum(plain: &[u8], number: u32) -> u32 {
     })
 }
 
-/// What was sealed; panics where a record is torn, missing or comes twice.
+/// Opens sealed records; panics if one is torn, missing or repeated.
 fn opened(sealed: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest, mut number) = (Vec::new(), sealed, 0_u32);
     while rest.len() >= SEAL_BYTES {
@@ -280,7 +280,7 @@ fn sealed_bytes_count_when_the_socket_has_their_record() {
         let record = (RECORD_BYTES_MAX + SEAL_BYTES) as u64;
         let whole = taken / record * RECORD_BYTES_MAX as u64;
         assert_eq!(outbox.sent_bytes(), whole, "{taken} bytes in the socket");
-        // What is sealed goes first, and the rest may then go by the kernel.
+        // Sealed records leave first, and the rest may then go by the kernel.
         while !sealer.records.is_empty() {
             let mut room = vec![0; 100_000];
             let _read = theirs.read(&mut room).expect("reads");
@@ -323,7 +323,7 @@ fn a_driver_meets_a_file_that_ends_early() {
     });
 }
 
-/// A driver that is dropped between a call and its record does not leave its bytes to the next
+/// If a driver is dropped between a call and its record, its bytes must not reach the next
 /// transfer.
 #[test]
 fn a_pipe_that_still_holds_bytes_is_not_used_again() {

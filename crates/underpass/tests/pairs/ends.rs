@@ -1,5 +1,4 @@
-//! Both ends of a move, with someone behind each: a feeder behind the source, a collector behind
-//! the sink.
+//! Both ends of a move, with a thread at each: a feeder of the source, a collector of the sink.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +15,7 @@ use underpass::{Account, Error, Kernel, Policy, Sink, Source, drive::blocking::D
 
 use underpass_testkit as testkit;
 
-/// What an end can be.
+/// The kinds of ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Made {
     File,
@@ -36,39 +35,39 @@ pub(crate) enum Mode {
     Polling,
 }
 
-/// A source with its content on the way to it.
+/// A source and the content it delivers.
 pub(crate) struct Origin {
     pub(crate) fd: OwnedFd,
     pub(crate) content: Vec<u8>,
-    /// A terminal whose computer has gone forgets what was typed.
+    /// The master side; once it is closed, a terminal drops its input.
     _computer: Option<OwnedFd>,
 }
 
-/// A sink, and the thread that takes what arrives at its other side.
+/// A sink, and the thread that receives its content at the other side.
 pub(crate) struct Target {
     pub(crate) fd: OwnedFd,
     collected: Option<Receiver<Vec<u8>>>,
     made: Made,
 }
 
-/// An empty file on a disk, without a name.
+/// Creates an empty file on a disk, without a name.
 pub(crate) fn file() -> File {
     tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).expect("a file")
 }
 
-/// A file on a disk with this content.
+/// Creates a file on a disk with this content.
 pub(crate) fn file_of(content: &[u8]) -> File {
     let mut file = file();
     file.write_all(content).expect("room on the disk");
     file
 }
 
-/// A file in memory.
+/// Creates a file in memory.
 pub(crate) fn memory() -> File {
     File::from(rustix::fs::memfd_create("underpass", MemfdFlags::CLOEXEC).expect("memory"))
 }
 
-/// All of a file, by reading it.
+/// Reads all of a file.
 pub(crate) fn content_of(file: impl AsFd) -> Vec<u8> {
     let mut content = Vec::new();
     let mut buffer = vec![0; 1 << 20];
@@ -90,12 +89,12 @@ pub(crate) fn unix() -> (UnixStream, UnixStream) {
     UnixStream::pair().expect("a pair")
 }
 
-/// Read end, write end.
+/// Returns read end and write end.
 pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe")
 }
 
-/// The computer's end and the terminal's end, which changes no byte.
+/// Returns the master side and the terminal side, which changes no byte.
 pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let computer = rustix::pty::openpt(flags).expect("a terminal");
@@ -159,8 +158,8 @@ impl Origin {
     }
 }
 
-/// `end`, into whose other side a thread writes. Nobody waits for the thread: where a move is
-/// refused, it may never get rid of its bytes.
+/// Returns `end`, with a thread writing to its other side. The thread is not joined: if a move is
+/// refused, it may never finish writing.
 fn fed(end: OwnedFd, other: OwnedFd, content: &[u8]) -> OwnedFd {
     let content = content.to_vec();
     std::thread::spawn(move || File::from(other).write_all(&content));
@@ -204,9 +203,9 @@ impl Target {
         }
     }
 
-    /// What has arrived, waiting for so many bytes; none where nothing can be read back.
+    /// Waits for `expected` bytes and returns all; `None` if nothing can be read back.
     ///
-    /// A terminal that is closed loses what its other side has not read: it is closed afterwards.
+    /// Closing a terminal loses bytes that its other side has not read, so it is closed afterwards.
     pub(crate) fn arrived(self, expected: usize) -> Option<Vec<u8>> {
         if matches!(self.made, Made::Null | Made::Zero) {
             return None;
@@ -227,8 +226,8 @@ impl Target {
     }
 }
 
-/// A reader slower than the mover: it reads small pieces until the other side is closed, which a
-/// terminal reports as an error.
+/// Reads more slowly than the mover: small pieces until the other side is closed, which a terminal
+/// reports as an error.
 fn collect(end: OwnedFd) -> Receiver<Vec<u8>> {
     let (sender, collected) = mpsc::channel();
     std::thread::spawn(move || {

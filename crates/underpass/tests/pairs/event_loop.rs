@@ -26,7 +26,7 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-/// Within the runtime.
+/// Converts a stream; requires a running runtime.
 pub(crate) fn stream(stream: TcpStream) -> tokio::net::TcpStream {
     set_mode(&stream, Mode::Polling);
     tokio::net::TcpStream::from_std(stream).expect("a stream")
@@ -215,7 +215,7 @@ fn a_peer_that_leaves_early_is_gone() {
     });
 }
 
-/// Two connections, one of which could take for ever: after each of its turns the other one runs.
+/// Two connections, one of which could take forever: after each of its turns the other one runs.
 #[test]
 fn a_busy_connection_leaves_turns_to_others() {
     within(|| {
@@ -337,7 +337,7 @@ fn a_cold_file_is_sent_whole_and_never_read() {
     });
 }
 
-/// What a range of a file goes into a TCP socket by, as long as its kernel has pipes.
+/// Returns the first mechanism from a file to a TCP socket, while the kernel has pipes.
 pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
     match len >= SPLICED_BYTES_MIN {
         true => Mechanism::Splice,
@@ -345,7 +345,7 @@ pub(crate) fn first_to_tcp(len: u64) -> Mechanism {
     }
 }
 
-/// What somebody takes for a stream.
+/// A descriptor that falsely claims to be a stream.
 struct Pretended(OwnedFd);
 
 impl Stream for Pretended {
@@ -366,8 +366,8 @@ impl Stream for Pretended {
     }
 }
 
-/// A pipe that nobody writes to, a terminal that nobody types on and a socket that nobody reads
-/// from would each stop the event loop.
+/// A pipe without a writer, a terminal without input and a socket without a reader would each stop
+/// the event loop.
 #[test]
 fn what_would_block_the_event_loop_is_refused() {
     within(|| {

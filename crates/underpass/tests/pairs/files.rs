@@ -1,5 +1,5 @@
-//! Files: odd offsets, sizes that say nothing, sinks that append, sources that change, ranges side
-//! by side.
+//! Files: odd offsets, sizes that say nothing, sinks that append, sources that change, ranges in
+//! parallel.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,7 +16,7 @@ use underpass::{
 use crate::ends::{content_of, file, file_of, memory, tcp, unix};
 use underpass_testkit::{self as testkit, assert_same};
 
-/// All that need no help of the file system.
+/// The mechanisms that need no support from the file system.
 const COPYING: [Mechanism; 4] = [
     Mechanism::CopyRange,
     Mechanism::Sendfile,
@@ -87,7 +87,7 @@ fn positions_of_the_descriptors_do_not_matter() {
     }
 }
 
-/// Files whose size is not that of their content, with the result of a plain read.
+/// Returns files whose size differs from their content's length, with the result of a plain read.
 fn with_content_of_their_own() -> Vec<(&'static str, Vec<u8>)> {
     let names = [
         "/proc/version",
@@ -215,7 +215,7 @@ fn append_ignores_offset_so_all_is_written_behind_what_was_there() {
     }
 }
 
-/// Does something to the source after its first piece, by the hook between two calls.
+/// Changes the source after its first piece, by the hook between two calls.
 fn meddled(policy: Policy, from: &File, to: &File, meddle: impl Fn()) -> Result<Account, Error> {
     let once = Cell::new(false);
     let mut watch = |progress: Progress| {
@@ -323,7 +323,7 @@ fn what_cannot_be_read_or_written_is_reported_by_side() {
 
 fn check_fault(policy: Policy, moved: Result<Account, Error>, side: Fault) {
     let error = moved.expect_err("can't be moved");
-    // Ranges into a sink that isn't empty are not cloned at all, and then no call was made.
+    // Ranges into a sink that isn't empty are not cloned at all; then no call was made.
     let reported = error.fault == side || error.fault == Fault::Refused;
     assert!(reported, "{policy:?}: {error}");
     if policy == Policy::default() {
@@ -352,7 +352,7 @@ fn a_sealed_memory_file_stays_as_it_is() {
     }
 }
 
-/// One thread's range ends in a hole while another one has already written behind it.
+/// One thread's range ends in a hole while another has already written after it.
 #[test]
 fn ranges_side_by_side_do_not_cut_each_other() {
     const HALF: u64 = 1 << 20;
@@ -486,7 +486,7 @@ fn a_file_appended_to_itself_grows_by_what_it_was_and_not_without_end() {
     assert_eq!(file.metadata().expect("metadata").len(), 200_000);
 }
 
-/// What the hook is shown, from the first call to the last.
+/// Returns the result and every progress that the hook receives.
 fn watched(
     policy: Policy,
     source: &Source<impl AsFd>,
@@ -564,7 +564,7 @@ fn progress_of_a_stream_has_no_total_until_it_ends() {
     assert_eq!((last.percent(), last.total), (Some(100), Some(5000)));
 }
 
-/// A file with this content that can be opened again.
+/// Creates a file with this content that can be opened again.
 fn named(content: &[u8]) -> (File, tempfile::TempPath) {
     let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     file.write_all(content).expect("room on the disk");

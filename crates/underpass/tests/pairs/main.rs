@@ -1,5 +1,5 @@
-//! Every pair of ends that can be made without privileges, on the real kernel: files, devices,
-//! terminals, pipes, TCP and Unix sockets, blocking and polling, every mechanism forced and free.
+//! Every pair of ends that needs no privileges, on the real kernel: files, devices, terminals,
+//! pipes, TCP and Unix sockets, blocking and nonblocking, every mechanism forced and free.
 
 #[cfg(feature = "tokio")]
 mod drivers;

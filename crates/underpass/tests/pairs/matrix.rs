@@ -1,12 +1,12 @@
-//! Every kind into every kind: the free choice always arrives, a forced mechanism moves all by
-//! itself or says no, and what it says agrees with what the sink has got.
+//! Every kind into every kind: the free choice always arrives, a forced mechanism moves everything
+//! or refuses, and its report agrees with the content of the sink.
 
 use underpass::{Fault, Mechanism, Policy};
 
 use crate::ends::{Made, Mode, Origin, Target, move_all};
 use underpass_testkit::{assert_same, within};
 
-/// More than a pipe, a terminal and a small socket buffer hold, and no multiple of anything.
+/// More than a pipe, a terminal and a small socket buffer hold, and not a round number.
 const LEN: usize = 300_007;
 
 const SOURCES: [Made; 7] = [
@@ -36,12 +36,12 @@ const MODES: [(Mode, Mode); 4] = [
     (Mode::Polling, Mode::Polling),
 ];
 
-/// What Linux is known to do, independent of the planner.
+/// The known behaviour of Linux, independent of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Moves,
     Refuses,
-    /// The file system or the driver decides.
+    /// Depends on the file system or the driver.
     Depends,
 }
 

@@ -1,5 +1,5 @@
 //! Heads and ranges in one outbox, sent by either driver: the stream is their concatenation, the
-//! account is that of the ranges.
+//! account that of the ranges.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use crate::ends::{Mode, file_of, memory, set_mode, tcp};
 use crate::event_loop::{cool, first_to_tcp, range, reader, runtime, short_turn, stream};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
-/// Which driver sends.
+/// The driver that sends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Driven {
     Blocking,
@@ -27,7 +27,7 @@ enum Driven {
 
 const DRIVEN: [Driven; 3] = [Driven::Blocking, Driven::ByTokio, Driven::ToTheEnd];
 
-/// Sends all that the outbox owes; what the peer has got, the account, and how it ended.
+/// Sends the contents of the outbox; returns the received bytes and the result.
 fn sent(driven: Driven, outbox: &mut Outbox, policy: Policy) -> (Vec<u8>, Result<(), Error>) {
     let (ours, theirs) = tcp();
     rustix::net::sockopt::set_socket_send_buffer_size(&ours, 20_000).expect("a small buffer");
@@ -156,7 +156,7 @@ fn the_line_between_small_and_large_can_be_moved_and_a_policy_has_none() {
     });
 }
 
-/// A body that joined its head must not draw the next one into memory, whatever its size.
+/// A body that joined its head must not pull the next one into memory, whatever its size.
 #[test]
 fn a_range_behind_a_joined_body_is_not_read_into_memory() {
     within(|| {
@@ -174,8 +174,8 @@ fn a_range_behind_a_joined_body_is_not_read_into_memory() {
     });
 }
 
-/// A head that leaves with MSG_MORE in front of nothing stays for 200 ms, every time. Otherwise it
-/// has arrived before the receiver waits, but where the machine is late.
+/// A head sent with MSG_MORE before an empty body stays for 200 ms, every time. Otherwise it has
+/// arrived before the receiver waits, unless the machine is slow.
 #[test]
 fn an_empty_body_holds_no_head_back() {
     within(|| {
@@ -237,8 +237,8 @@ fn what_is_last_leaves_with_the_end_of_the_stream() {
     });
 }
 
-/// Whether the socket was corked after its first turn, and is after its last one. The peer reads
-/// when the first turn is over.
+/// Returns whether the socket was corked after its first turn, and after its last one. The peer
+/// reads when the first turn is over.
 fn corked(congestion: &str, policy: Policy, len: u64) -> (bool, bool) {
     let (ours, theirs) = tcp();
     rustix::net::sockopt::set_tcp_congestion(&ours, congestion).expect("congestion control");
@@ -272,7 +272,7 @@ fn turns_end_in_full_packets_and_the_last_one_leaves_at_once() {
     }
 }
 
-/// Everything that may send a range of a file, together and alone.
+/// Returns every mechanism that may send a range of a file, together and alone.
 fn policies() -> [Policy; 4] {
     let [sendfile, splice, read_write] =
         [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite].map(Policy::only);
@@ -308,7 +308,7 @@ fn a_file_that_ends_early_is_truncated_with_an_exact_account() {
                 let (got, outcome) = sent(driven, &mut outbox, Policy::default());
                 let error = outcome.expect_err(&what);
                 assert_eq!(error.fault, Fault::Truncated, "{what}: {error}");
-                // A small body waits in memory behind its head, which then is not sent either.
+                // A small body waits in memory with its head, which then is not sent either.
                 let payload = got.len() as u64 - if got.len() > 50_000 { 4 } else { 0 };
                 assert_eq!(payload, error.moved(), "{what}: {error}");
                 assert!(payload <= 50_000 + there, "{what}: {error}");
@@ -366,8 +366,8 @@ fn every_mechanism_serves_an_outbox() {
     });
 }
 
-/// QUIRK(nowait-false-end): whatever RWF_NOWAIT says of files in memory, of cold ones and at the
-/// end of a file, a small body comes whole, and only a real end is one.
+/// QUIRK(nowait-false-end): whatever RWF_NOWAIT reports for files in memory, for cold ones and at
+/// the end of a file, a small body arrives complete, and only a real end counts as one.
 #[test]
 fn nowait_false_end_is_no_end_for_small_bodies() {
     within(|| {

@@ -1,6 +1,6 @@
-//! Peers that close early, reset, stall or never were there: an error that says so, and a count
-//! that is exact. The process lives on, whatever SIGPIPE would do to it by default; what a default
-//! disposition does is shown beside `sys`.
+//! Peers that close early, reset, stall or never existed: a matching error, and an exact count. The
+//! process survives, whatever SIGPIPE would do by default; the tests in `sys` cover the default
+//! disposition.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ fn send(mechanism: Mechanism, from: &File, to: impl AsFd) -> Result<Account, Err
         .run(&source, &Sink::new(to).expect("a sink"))
 }
 
-/// Closing then sends a reset.
+/// Closes with a reset.
 fn close_hard(stream: TcpStream) {
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("lingers");
     drop(stream);
@@ -249,7 +249,7 @@ fn a_file_that_ends_early_is_not_sent_to_its_end() {
     }
 }
 
-/// What was on its way when a transfer failed must not arrive with the next one.
+/// Bytes in transit when a transfer failed must not arrive with the next one.
 #[test]
 fn a_pipe_that_still_holds_bytes_is_not_used_again() {
     within(check_pipes);
@@ -287,8 +287,8 @@ fn check_pipes() {
     }
 }
 
-/// The sink becomes one that appends while the pipe is full: splice is refused in the middle, and
-/// what the pipe holds exists nowhere else any more.
+/// The sink switches to appending while the pipe is full: splice is refused midway, and the bytes
+/// in the pipe exist nowhere else.
 #[test]
 fn what_a_pipe_holds_is_written_when_the_sink_refuses_it() {
     let content = testkit::content(28, 700_001);
@@ -321,7 +321,7 @@ fn what_a_pipe_holds_is_written_when_the_sink_refuses_it() {
     }
 }
 
-/// What a file was read for is in the file still.
+/// Bytes read from a file are still in the file.
 #[test]
 fn only_what_a_stream_gave_can_be_lost() {
     let content = testkit::content(39, 50_000);
@@ -337,7 +337,7 @@ fn only_what_a_stream_gave_can_be_lost() {
                 .expect_err("nobody is there");
             let what = format!("{made:?} by {mechanism}: {error}");
             let is_stream = !matches!(made, Made::File | Made::Memory);
-            // From a pipe splice moves pages on at once, or none.
+            // From a pipe, splice moves pages directly, or none.
             let holds = is_stream && !(made == Made::Pipe && mechanism == Mechanism::Splice);
             assert_eq!(error.lost > 0, holds, "{what}");
             assert_eq!(error.to_string().contains("are lost"), holds, "{what}");
@@ -345,7 +345,7 @@ fn only_what_a_stream_gave_can_be_lost() {
     }
 }
 
-/// A call that has no room for a message takes a part of it, and the kernel forgets the rest.
+/// A call without room for a message takes a part of it, and the kernel discards the rest.
 #[test]
 fn a_socket_of_messages_is_no_source() {
     for of in [SocketType::DGRAM, SocketType::SEQPACKET] {

@@ -1,5 +1,5 @@
-//! What is sent and received in turns survives its futures: each is dropped wherever it has to
-//! wait, and the next one goes on.
+//! Transfers in turns survive the loss of their futures: each is dropped wherever it has to wait,
+//! and the next one continues.
 
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
 use crate::event_loop::{cool, range, reader, recv_file, runtime, send_file, stream};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
 
-/// What becomes of a future that is dropped the first time it waits.
+/// Polls a future once and drops it; returns its output if it was ready.
 async fn polled_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -26,8 +26,8 @@ async fn polled_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// Repeats turns until `$turn` says that nothing is left, dropping each where it waits; how often
-/// that was.
+/// Repeats turns until `$turn` returns `Empty`, dropping each where it waits; returns the number
+/// dropped.
 macro_rules! interrupted {
     ($turn:expr) => {{
         let mut dropped = 0;
@@ -72,9 +72,9 @@ fn a_body_is_received_whole_however_often_a_turn_is_dropped() {
             let bytes_max = [1, 70_000, TURN_BYTES_MIN, u64::MAX][seed as usize / 4 % 4];
             let (account, dropped) = runtime().block_on(async {
                 let (socket, kernel) = (stream(ours), Kernel::probe());
-                let receiver = FileReceiver::after(&body[..first], &to, 7, LEN as u64);
+                let receiver = FileReceiver::new(&to, 7, LEN as u64);
                 let mut receiver = receiver.expect("a receiver");
-                assert_eq!(receiver.account().bytes(), first as u64);
+                assert_eq!(receiver.push(&body[..first]), first);
                 let dropped = interrupted!(receiver.turn(&socket, &kernel, bytes_max));
                 assert_eq!(receiver.left(), 0);
                 (receiver.into_account(), dropped.expect("receives"))
@@ -98,17 +98,19 @@ fn a_body_is_received_whole_however_often_a_turn_is_dropped() {
 #[test]
 fn more_was_received_with_the_head_than_the_body_has() {
     let to = file();
-    let receiver = FileReceiver::after(b"body and the next head", &to, 0, 4).expect("a receiver");
-    assert_eq!((receiver.left(), receiver.account().bytes()), (0, 4));
-    assert_eq!(content_of(&to), b"body");
+    let mut receiver = FileReceiver::new(&to, 0, 4).expect("a receiver");
+    assert_eq!(receiver.push(b"body and the next head"), 4);
+    assert_eq!((receiver.left(), receiver.account().bytes()), (4, 0));
     let (ours, _theirs) = unix();
     runtime().block_on(async {
         set_mode(&ours, Mode::Polling);
         let socket = tokio::net::UnixStream::from_std(ours).expect("a stream");
-        let (mut receiver, kernel) = (receiver, Kernel::unprobed());
+        let kernel = Kernel::unprobed();
         let turn = receiver.turn(&socket, &kernel, 1).await;
-        assert_eq!(turn.expect("nothing to do"), Turn::Empty);
+        assert_eq!(turn.expect("writes"), Turn::Empty);
+        assert_eq!((receiver.left(), receiver.account().bytes()), (0, 4));
     });
+    assert_eq!(content_of(&to), b"body");
 }
 
 #[test]

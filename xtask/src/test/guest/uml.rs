@@ -1,7 +1,7 @@
-//! User-mode Linux of a release of Debian: a kernel that runs as an ordinary program.
+//! User-mode Linux from a release of Debian: a kernel that runs as an ordinary program.
 //!
-//! Nothing is installed, and apt's own state stays as it is. The guest has this machine's files as
-//! its root, which it cannot change, so that programs built here run there.
+//! Nothing is installed, and apt's own state does not change. The guest has this machine's files as
+//! a read-only root, so that programs built here run there.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -10,22 +10,21 @@ use std::process::{Command, Stdio};
 
 use crate::workspace::{Fallible, output};
 
-/// A kernel that was fetched.
+/// A fetched kernel.
 pub(super) struct UserModeLinux {
-    /// Has only what belongs to it.
+    /// A folder for its files only.
     folder: PathBuf,
 }
 
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// For a call of apt. A mirror that does not answer is given up before.
+/// The time limit of a call of apt, which gives up on a silent mirror earlier.
 const FETCH_SECONDS: &str = "120";
 
-/// The tail of a line of the guest's that says how its command ended.
+/// The prefix of the guest's line with the exit code of its command.
 const END: &str = "guest: ";
 
-/// What the guest does first and last. Of modules, those that one needs stand behind it in
-/// `modules.dep`, the first needed last; those that a kernel has built in or does not know are
-/// missing.
+/// The guest's init script. In `modules.dep` the dependencies of a module follow it, the first one
+/// to load last; modules that a kernel has built in or does not know are missing.
 const INIT: &str = r#"#!/bin/sh
 mount -t proc none /proc && mount -t sysfs none /sys && mount -t tmpfs -o size=400m none /run
 export TMPDIR=/run
@@ -47,10 +46,10 @@ busybox poweroff -f
 "#;
 
 impl UserModeLinux {
-    /// Fetches that of a release into `folder`, unless it is there already.
+    /// Fetches the kernel of a release into `folder`, unless it is there already.
     ///
     /// # Errors
-    /// What is missing on this machine, or what apt says.
+    /// A message about something missing on this machine, or the error of apt.
     pub(super) fn fetch(folder: PathBuf, release: &str) -> Fallible<UserModeLinux> {
         if ARCH != "x86_64" {
             return Err(format!("not for {ARCH}").into());
@@ -60,7 +59,7 @@ impl UserModeLinux {
         if !complete.exists() {
             let _incomplete = fs::remove_dir_all(&uml.folder);
             fs::create_dir_all(&uml.folder)?;
-            // The one of the oldest release runs with any C library.
+            // The patchelf of the oldest release runs with any C library.
             uml.unpack("bookworm", &["patchelf"])?;
             let patchelf = uml.folder.join("patchelf");
             fs::rename(uml.folder.join("usr/bin/patchelf"), &patchelf)?;
@@ -71,7 +70,7 @@ impl UserModeLinux {
             let mut libraries = libraries.iter().filter(|lib| loader(lib).is_file());
             let libraries = libraries.next().ok_or("libc6 has no loader")?;
             let mut version = Command::new(uml.program());
-            // One that is older than this machine's C library runs with that.
+            // A kernel built for an older C library than this machine's runs with the machine's.
             if output(version.arg("--version").env("HOME", &uml.folder)).is_err() {
                 let mut patch = Command::new(patchelf);
                 patch.arg("--set-interpreter").arg(loader(libraries));
@@ -87,7 +86,7 @@ impl UserModeLinux {
         self.folder.join("usr/bin/linux.uml")
     }
 
-    /// Downloads packages of a release, whose signatures apt checks, and unpacks them.
+    /// Downloads packages of a release, with signatures checked by apt, and unpacks them.
     fn unpack(&self, release: &str, packages: &[&str]) -> Fallible<()> {
         let downloads = self.folder.join("downloads");
         for folder in ["lists/partial", "cache/archives/partial", "downloads"] {
@@ -134,8 +133,8 @@ impl UserModeLinux {
         Ok(())
     }
 
-    /// A program that boots it, has a shell run `command` there as root, prints what that prints,
-    /// and succeeds if it did. It is killed after `seconds`.
+    /// Returns a program that boots the guest, runs `command` in a shell there as root, prints its
+    /// output, and succeeds if it did. It is killed after `seconds`.
     pub(super) fn boot(&self, command: &str, seconds: u32) -> Fallible<Command> {
         let folder = self.folder.display().to_string();
         let (init, console) = (self.folder.join("init"), self.folder.join("console"));
@@ -157,14 +156,14 @@ impl UserModeLinux {
         .arg(format!("init={}", init.display()))
         .args(["umid=guest", &format!("uml_dir={folder}/")])
         .env("END", format!("^{END}0"))
-        // Without HOME kernels before 7 crash. The guest's memory is a file in TMPDIR.
+        // Kernels before 7 crash without HOME. The guest's memory is a file in TMPDIR.
         .envs(["HOME", "TMPDIR"].map(|name| (name, &self.folder)))
         .stdin(Stdio::null());
         Ok(boot)
     }
 }
 
-/// The mirror that this machine uses.
+/// Returns the mirror used by this machine.
 fn mirror() -> Fallible<String> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let codename = release

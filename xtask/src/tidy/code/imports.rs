@@ -1,9 +1,8 @@
-//! The module tree of a crate outside of tests, and which of its files imports what from which.
+//! The module tree of a crate outside of tests, and the imports between its files.
 //!
 //! An import is a `use` or a path of more than one segment. It leads to the file that defines the
-//! named item: re-exports are followed. What is no import of the file it leads to: `mod x;`, a
-//! re-export whose name the file itself doesn't use, and a `use` of a module (the paths that begin
-//! with its name are imports).
+//! named item: re-exports are followed. Not counted are `mod x;`, a re-export whose name the file
+//! itself doesn't use, and a `use` of a module (paths that begin with its name count instead).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use super::modules::{ItemPath, RustModule};
 use super::tree::Tree;
 use crate::workspace::Package;
 
-/// Re-exports of re-exports are followed this far; what is deeper is a circle of names.
+/// The maximum depth of re-exports; deeper ones are cyclic.
 const REEXPORTS_MAX: usize = 16;
 
 /// The files of a crate that are compiled outside of tests.
@@ -26,10 +25,10 @@ struct ModuleNode<'a> {
     module: &'a RustModule,
 }
 
-/// What a file imports from another: names with the lines of the file.
+/// The names a file imports from another, with their lines.
 pub(crate) type Imports<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<(usize, String)>>;
 
-/// Where a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PathTarget {
     Module(usize),
@@ -53,12 +52,12 @@ impl<'a> CrateModules<'a> {
         modules
     }
 
-    /// The paths of the files, without those that only tests see.
+    /// Returns the paths of the files, without those for tests only.
     pub(crate) fn files(&self) -> BTreeSet<&'a str> {
         self.modules.iter().map(|node| node.file).collect()
     }
 
-    /// The types that are defined: name, file and line.
+    /// Returns the types that are defined: name, file and line.
     pub(crate) fn types(&self) -> impl Iterator<Item = (&'a str, &'a str, usize)> {
         self.modules.iter().flat_map(|node| {
             let types = node.module.types.iter();
@@ -66,7 +65,7 @@ impl<'a> CrateModules<'a> {
         })
     }
 
-    /// Every import of one file from another.
+    /// Returns every import of one file from another.
     pub(crate) fn imports(&self) -> Imports<'a> {
         let mut imports = Imports::new();
         for (from, node) in self.modules.iter().enumerate() {
@@ -126,7 +125,7 @@ impl<'a> CrateModules<'a> {
         this
     }
 
-    /// Follows a path that is written in the module `from`. `None` leads out of the crate.
+    /// Follows a path written in the module `from`. Returns `None` if it leads out of the crate.
     fn resolved(&self, from: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -139,7 +138,7 @@ impl<'a> CrateModules<'a> {
         }
     }
 
-    /// Follows the rest of a path from the module it has reached.
+    /// Follows the rest of a path from the module reached so far.
     fn within(&self, at: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let Some((first, rest)) = path.split_first() else {
             return Some(PathTarget::Module(at));
@@ -155,12 +154,12 @@ impl<'a> CrateModules<'a> {
             _ if is_item => Some(PathTarget::ItemOf(at)),
             _ => self
                 .imported(at, path, depth + 1)
-                // A macro, or an item of another crate: it comes by this file.
+                // A macro, or an item of another crate that this file re-exports.
                 .or(Some(PathTarget::ItemOf(at))),
         }
     }
 
-    /// Follows the import of the module `at` that brings in the path's first segment.
+    /// Follows the import of the module `at` that provides the path's first segment.
     fn imported(&self, at: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, rest) = path.split_first()?;
         if depth > REEXPORTS_MAX {

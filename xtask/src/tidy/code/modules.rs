@@ -1,6 +1,6 @@
-//! What a Rust file declares, imports and names outside of tests, module by module.
+//! The declarations, imports and names of a Rust file outside of tests, by module.
 //!
-//! It reads tokens, as `rust.rs` does: no macro is expanded and no type is known. The arguments of
+//! It reads tokens, like `rust.rs`: macros are not expanded and types are unknown. The arguments of
 //! a macro are read like other code.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,29 +10,29 @@ use proc_macro2::{Delimiter, TokenTree};
 
 use super::tokens::{attributes_at, end_of_item, first_line, is_punct, is_test, is_test_only};
 
-/// A module as it is written: a file, or `mod x { … }` in one.
+/// A module as written: a file, or `mod x { … }` in one.
 #[derive(Debug, Default)]
 pub(super) struct RustModule {
-    /// `mod x { … }`, by name.
+    /// Modules `mod x { … }`, by name.
     pub(super) inline: BTreeMap<String, RustModule>,
-    /// `mod x;`, by name. An attribute `path` is not followed.
+    /// Modules `mod x;`, by name. The attribute `path` is not followed.
     pub(super) files: BTreeSet<String>,
     /// The names that can be imported: types, functions, constants, macros.
     pub(super) items: BTreeSet<String>,
-    /// The structs, enums, traits and aliases that are defined, in functions too, with their lines.
+    /// Defined structs, enums, traits and aliases, also in functions, with their lines.
     pub(super) types: Vec<(String, usize)>,
     pub(super) imports: Vec<Import>,
     /// Paths of more than one segment, outside of `use`.
     pub(super) paths: Vec<ItemPath>,
-    /// The first line of each name that stands alone or begins a path, outside of `use`.
+    /// The first line of each name that stands alone or starts a path, outside of `use`.
     pub(super) words: BTreeMap<String, usize>,
 }
 
-/// One name that a `use` brings in.
+/// A name imported by a `use`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Import {
     pub(super) path: ItemPath,
-    /// What it is called here: `_` for a trait without a name, `*` for all that is in a module.
+    /// The local name: `_` for a trait without a name, `*` for everything in a module.
     pub(super) name: String,
     pub(super) reexported: bool,
 }
@@ -43,13 +43,13 @@ pub(super) struct ItemPath {
     pub(super) line: usize,
 }
 
-/// Where an item stands.
+/// The kind of place where an item is.
 #[derive(Clone, Copy, PartialEq)]
 enum ItemPlace {
     Module,
-    /// An alias is an associated type here, which is no name of the module, as a function is none.
+    /// An alias here is an associated type, and like a function it is not a name of the module.
     ImplOrTrait,
-    /// In a function, say: its types are types, but nothing can be imported.
+    /// In a function, for example: types count, but nothing can be imported.
     Other,
 }
 
@@ -75,7 +75,7 @@ impl RustModule {
             match &siblings[at] {
                 TokenTree::Ident(word) if word == "pub" => {
                     is_public = true;
-                    // What a visibility names is no import.
+                    // The path in a visibility is not an import.
                     at += 1 + usize::from(is_parenthesis(siblings.get(at + 1)));
                     continue;
                 }
@@ -100,7 +100,7 @@ impl RustModule {
         }
     }
 
-    /// Reads what begins with the word at `at`, and returns the index of what follows.
+    /// Reads the construct that starts with the word at `at`, and returns the index after it.
     fn scan_word(
         &mut self,
         siblings: &[TokenTree],
@@ -137,7 +137,7 @@ impl RustModule {
             ("macro_rules", _) => {
                 let name = siblings.get(at + 2).map(ToString::to_string);
                 self.items.extend(name);
-                // A template: the names in it are not defined here.
+                // A template: its names are not defined here.
                 return at + 4;
             }
             _ => return self.scan_path(siblings, at),
@@ -190,7 +190,7 @@ impl RustModule {
         }
     }
 
-    /// Reads the path, often of one segment, that begins at `at`.
+    /// Reads the path, often of one segment, that starts at `at`.
     fn scan_path(&mut self, siblings: &[TokenTree], at: usize) -> usize {
         let before = at.checked_sub(1).and_then(|before| siblings.get(before));
         let continues = is_punct(before, ':') && is_path_separator(siblings, at.wrapping_sub(2));
@@ -227,12 +227,12 @@ fn is_path_separator(siblings: &[TokenTree], at: usize) -> bool {
     is_punct(siblings.get(at), ':') && is_punct(siblings.get(at + 1), ':')
 }
 
-/// `..name`: two points before `at`.
+/// Returns whether two dots precede `at`: `..name`.
 fn is_range(siblings: &[TokenTree], at: usize) -> bool {
     at >= 2 && is_punct(siblings.get(at - 2), '.')
 }
 
-/// `impl Trait + use<'a>`.
+/// Returns whether a `use` is part of a type: `impl Trait + use<'a>`.
 fn is_generic_capture(siblings: &[TokenTree], at: usize) -> bool {
     is_punct(siblings.get(at + 1), '<')
 }

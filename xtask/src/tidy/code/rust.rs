@@ -1,5 +1,5 @@
-//! A Rust file taken apart as far as the rules need it: its words, its functions, its tests, and
-//! which of its lines are there for tests only.
+//! A Rust file parsed as far as the rules need it: its words, its functions, its tests, and the
+//! lines that are for tests only.
 //!
 //! It works on tokens, not on a syntax tree: tokens reach inside macros such as `proptest!`, where
 //! half of the tests are.
@@ -19,9 +19,9 @@ pub(crate) struct Rust {
     pub(crate) words: Vec<RustWord>,
     pub(crate) functions: Vec<RustFunction>,
     pub(crate) tests: Vec<RustTest>,
-    /// What stands in the file's own attributes, without blanks: `forbid(unsafe_code)`.
+    /// The file's own attributes, without blanks: `forbid(unsafe_code)`.
     pub(crate) attributes: Vec<String>,
-    /// Why the file could not be taken apart.
+    /// The reason why the file could not be parsed.
     pub(crate) error: Option<String>,
     pub(super) module: RustModule,
     test_lines: Vec<RangeInclusive<usize>>,
@@ -47,7 +47,7 @@ pub(crate) struct RustTest {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ignored {
     No,
-    /// With the reason given, empty where there is none.
+    /// The given reason, or an empty string.
     Because(String),
 }
 
@@ -76,14 +76,14 @@ impl Rust {
         self.test_lines.iter().any(|lines| lines.contains(&line))
     }
 
-    /// The words outside of tests.
+    /// Returns the words outside of tests.
     pub(crate) fn shipped_words(&self) -> impl Iterator<Item = &RustWord> {
         self.words
             .iter()
             .filter(|word| !self.is_for_tests(word.line))
     }
 
-    /// The number of lines outside of tests.
+    /// Returns the number of lines outside of tests.
     pub(crate) fn shipped_lines(&self, text: &str) -> usize {
         (1..=text.lines().count())
             .filter(|line| !self.is_for_tests(*line))
@@ -137,8 +137,7 @@ impl Rust {
         }
     }
 
-    /// Looks at the item from `start` for what its attributes make of it: a test, or an item that
-    /// only tests see.
+    /// Checks the attributes of the item at `start`: it may be a test, or an item for tests only.
     fn note_item(&mut self, attributes: &[AttributeTokens], siblings: &[TokenTree], start: usize) {
         let mut outer = attributes.iter().filter(|attribute| !attribute.inner);
         let end = end_of_item(siblings, start);
@@ -170,7 +169,7 @@ fn function_in(siblings: &[TokenTree], start: usize, end: usize) -> Option<RustF
     (start..end).find_map(|at| function_at(siblings, at, end))
 }
 
-/// The function whose `fn` stands at `at`, if one does and it has a body.
+/// Returns the function whose `fn` is at `at`, if there is one and it has a body.
 fn function_at(siblings: &[TokenTree], at: usize, end: usize) -> Option<RustFunction> {
     let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
         (siblings.get(at + 1), siblings.get(end))

@@ -1,17 +1,17 @@
-//! Tokens of Rust: attributes, and where an item ends.
+//! Tokens of Rust: attributes, and the ends of items.
 
 use proc_macro2::{Delimiter, Group, TokenTree};
 
 pub(super) struct AttributeTokens {
-    /// Without blanks, and without the brackets.
+    /// The text, without blanks and brackets.
     pub(super) text: String,
     pub(super) group: Group,
     pub(super) line: usize,
-    /// `#![…]`: of the file or block it stands in.
+    /// Whether it is `#![…]`, an attribute of the enclosing file or block.
     pub(super) inner: bool,
 }
 
-/// The attributes from `at`, doc comments included, and the index of what follows them.
+/// Returns the attributes at `at`, doc comments included, and the index after them.
 pub(super) fn attributes_at(
     siblings: &[TokenTree],
     mut at: usize,
@@ -36,7 +36,7 @@ pub(super) fn attributes_at(
     (attributes, at)
 }
 
-/// The index of the item's body or of its semicolon; the last sibling where it has neither.
+/// Returns the index of the item's body or semicolon, or of the last sibling if it has neither.
 pub(super) fn end_of_item(siblings: &[TokenTree], start: usize) -> usize {
     let ends = |token: &TokenTree| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
@@ -50,7 +50,7 @@ pub(super) fn end_of_item(siblings: &[TokenTree], start: usize) -> usize {
     found.unwrap_or(siblings.len().saturating_sub(1))
 }
 
-/// `test`, `tokio::test`, with arguments or without.
+/// Returns whether an attribute is `test` or `tokio::test`, with or without arguments.
 pub(super) fn is_test(attribute: &str) -> bool {
     let path = attribute.split('(').next().unwrap_or_default();
     path == "test" || path.ends_with("::test")
@@ -60,7 +60,7 @@ pub(super) fn is_test_only(attribute: &str) -> bool {
     attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
 }
 
-/// Takes out the blanks between tokens, not those inside a string.
+/// Removes the blanks between tokens, but not those inside a string.
 fn without_blanks(text: &str) -> String {
     let mut inside = false;
     text.chars()

@@ -1,4 +1,4 @@
-//! What the rules look at: the tracked files, the Rust ones taken apart, and `cargo metadata`.
+//! The input of the rules: the tracked files, the Rust ones parsed, and `cargo metadata`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ pub(crate) struct Tree {
 }
 
 pub(crate) struct TreeFile {
-    /// From the root, with `/`.
+    /// The path relative to the root, with `/`.
     pub(crate) path: String,
     pub(crate) bytes: u64,
     pub(crate) content: FileContent,
 }
 
 pub(crate) enum FileContent {
-    /// Not UTF-8: only its name and size can be judged.
+    /// Not UTF-8: only its name and size can be checked.
     Binary,
     Text(String),
     Rust(String, Box<Rust>),
@@ -44,14 +44,14 @@ impl Tree {
         })
     }
 
-    /// The files that are text, Rust included: path and text.
+    /// Returns path and text of the text files, Rust included.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files
             .iter()
             .filter_map(|file| Some((file.path.as_str(), file.text()?)))
     }
 
-    /// The Rust files: path, text and what is in it.
+    /// Returns path, text and parsed form of the Rust files.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str, &Rust)> {
         self.files.iter().filter_map(|file| match &file.content {
             FileContent::Rust(text, rust) => {
@@ -65,7 +65,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)?.text()
     }
 
-    /// The path from the root of something `cargo metadata` gave a full path for.
+    /// Returns the path relative to the root for a full path from `cargo metadata`.
     pub(crate) fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.root)
             .unwrap_or(path)
@@ -104,7 +104,7 @@ impl TreeFile {
     }
 }
 
-/// What git tracks or would track: every file that no `.gitignore` names.
+/// Returns the files git tracks or would track: all that no `.gitignore` names.
 fn tracked(root: &Path) -> Fallible<Vec<String>> {
     let mut walk = WalkBuilder::new(root);
     walk.hidden(false)
@@ -115,7 +115,7 @@ fn tracked(root: &Path) -> Fallible<Vec<String>> {
     let mut paths = Vec::new();
     for entry in walk.build() {
         let entry = entry?;
-        // A link is not ours to follow.
+        // Links are not followed.
         if entry.file_type().is_some_and(|kind| kind.is_file()) {
             let path = entry.path().strip_prefix(root)?;
             paths.push(path.to_string_lossy().into_owned());
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     impl Tree {
-        /// A tree in `/w` of these files.
+        /// Makes a tree in `/w` with these files.
         pub(crate) fn of(files: &[(&str, &str)]) -> Self {
             let files = files
                 .iter()

@@ -1,4 +1,4 @@
-//! No files of a crate import each other in a circle, and no folders do: modules form layers.
+//! Neither files of a crate nor its folders import each other in a cycle: modules form layers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tidy::code::{CrateModules, Imports, Tree};
 use crate::tidy::complaint::{Complaint, Exceptions, excused};
 
-/// Which place imports from which, with a line of text for each pair of files.
+/// Imports between places, with a line of text for each pair of files.
 type PlaceImports<'a> = BTreeMap<(&'a str, &'a str), Vec<String>>;
 
-/// Circles of folders that are left, and why. A new folder in one of them is an error.
+/// Known cycles of folders, with reasons. A new folder in one of them is an error.
 pub(in crate::tidy) const EXCEPTIONS: Exceptions = &[
     (
         "crates/underpass-copy/src/fs, crates/underpass-copy/src/options, \
@@ -49,7 +49,7 @@ fn all(tree: &Tree) -> Vec<Complaint> {
     imports
         .flat_map(|imports| {
             let files = circles(&between(&imports, Some), "files");
-            // A circle of files makes one of their folders.
+            // A cycle of files also makes a cycle of their folders.
             if !files.is_empty() {
                 return files;
             }
@@ -74,8 +74,8 @@ fn folders<'a>(imports: &Imports<'a>) -> BTreeSet<&'a str> {
     folders
 }
 
-/// Returns the module of the folder that has the file: a file, or a folder. The file of the folder
-/// itself, which only declares and re-exports its modules, is none.
+/// Returns the child of the folder that contains the file: a file or a folder. Returns `None` for
+/// the folder's own file, which only declares and re-exports its modules.
 fn child<'a>(folder: &str, file: &'a str) -> Option<&'a str> {
     let within = file.strip_prefix(folder)?.strip_prefix('/')?;
     let name = within.split('/').next()?;
@@ -104,8 +104,8 @@ fn between<'a>(
     grouped
 }
 
-/// The named files from the top down: a crate comes before those that it depends on, and a file
-/// before those that it imports.
+/// Returns the named files from the top down: a crate before its dependencies, and a file before
+/// the files it imports.
 pub(crate) fn in_layers(tree: &Tree, files: &BTreeSet<&str>) -> Vec<String> {
     let mut packages: Vec<_> = tree.metadata.ours().collect();
     packages.sort_by_key(|package| Reverse(package.dependencies_on_ours().count()));
@@ -139,7 +139,7 @@ fn circles(imports: &PlaceImports, kind: &str) -> Vec<Complaint> {
     complaints
 }
 
-/// The files that `from` imports, directly or by others.
+/// Returns the files that `from` imports, directly or indirectly.
 fn reached<'a>(imports: &PlaceImports<'a>, from: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut pending = vec![from];
@@ -166,8 +166,8 @@ fn complaint(imports: &PlaceImports, circle: &BTreeSet<&str>, kind: &str) -> Com
     Complaint::new(order.join(", "), format!("{text}{closing}"))
 }
 
-/// Returns the places from the top down: each stands above those it imports, unless a circle
-/// forbids it.
+/// Returns the places from the top down: each before the places it imports, unless a cycle prevents
+/// it.
 fn layered<'a>(imports: &PlaceImports<'a>, files: &BTreeSet<&'a str>) -> Vec<&'a str> {
     fn descend<'a>(
         file: &'a str,
@@ -200,7 +200,7 @@ mod tests {
         complaints.iter().map(ToString::to_string).collect()
     }
 
-    /// Whether the two files `b.rs` and `c.rs` make a circle where `b` uses `c`.
+    /// Returns whether `b.rs` and `c.rs` form a cycle.
     fn is_circle(lib: &str, b: &str, c: &str) -> bool {
         let files = [("a/src/lib.rs", lib), ("a/src/b.rs", b), ("a/src/c.rs", c)];
         !complaints(&files).is_empty()

@@ -1,4 +1,4 @@
-//! The modules of the crates: that each file is one, that they form layers, and their names.
+//! The modules of the crates: each file is one, they form layers, and type names are unique.
 
 pub(super) mod cycles;
 pub(super) mod names;

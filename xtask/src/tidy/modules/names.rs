@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tidy::code::{CrateModules, Tree};
 use crate::tidy::complaint::{Complaint, Exceptions, excused};
 
-/// Names that may be given twice, and why.
+/// Names that may be used more than once, with reasons.
 pub(in crate::tidy) const EXCEPTIONS: Exceptions = &[("Error", "each crate has one error type")];
 
-/// Crates whose names nobody meets beside others'.
+/// Crates whose types are not used together with those of other crates.
 const CRATES_FOR_TESTS: &[&str] = &["underpass-testkit"];
 
 pub(in crate::tidy) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {

@@ -1,4 +1,4 @@
-//! Every Rust file of a package is a module of one of its targets: the compiler passes over others.
+//! Every Rust file of a package is a module of one of its targets; the compiler ignores others.
 
 use std::collections::BTreeSet;
 
@@ -41,14 +41,14 @@ pub(in crate::tidy) fn check(tree: &Tree) -> Vec<Complaint> {
     complaints.collect()
 }
 
-/// The folder that has the modules of a file: its own for the root of a target.
+/// The folder with the modules of a file: its own folder for the root of a target.
 #[derive(Clone, Copy, PartialEq)]
 enum FolderOf {
     Siblings,
     Name,
 }
 
-/// A line `mod name;`, and the attribute `path` before it.
+/// A line `mod name;`, with the preceding attribute `path`.
 #[derive(Debug, PartialEq)]
 struct ModuleLine<'a> {
     name: &'a str,
@@ -73,7 +73,7 @@ fn modules(text: &str) -> impl Iterator<Item = ModuleLine<'_>> {
 }
 
 impl ModuleLine<'_> {
-    /// Returns where the module can be, if `file` declares it.
+    /// Returns the possible paths of the module, if `file` declares it.
     fn candidates(&self, file: &str, folder: FolderOf) -> Vec<String> {
         let siblings = file.rsplit_once('/').map_or("", |(folder, _)| folder);
         if let Some(path) = self.path {

@@ -27,7 +27,7 @@ use crate::tls::TlsSetup;
 /// A virtual machine that recovers its logs on a busy processor takes its time.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long a broker may take to give all partitions of a new topic a leader.
+/// The limit for all partitions of a new topic to get a leader.
 const LEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Below the folder of a measurement.
@@ -39,7 +39,6 @@ const POLL: Duration = Duration::from_millis(1);
 const FILLED: &str = "when its topics were filled and compared";
 pub(super) const WARMED_UP: &str = "before the rounds, under the same load";
 
-/// The brokers of an experiment.
 pub(super) struct BrokerSet {
     entries: Vec<BrokerEntry>,
     tls: Option<TlsSetup>,
@@ -80,16 +79,19 @@ impl BrokerSet {
                 experiment.rounds = setting.runner.rounds;
                 experiment.notes.extend(brokers.list.missing());
                 experiment.cases = play(&mut brokers)?;
+                experiment.left_out = brokers.list.left_out();
                 Ok(experiment)
             });
-        // What they would write at an orderly end is not needed.
+        // An orderly end would write data that is not needed.
         let running = brokers
             .entries
             .into_iter()
             .filter_map(|entry| entry.process);
-        let ended = error::all(running.map(ServerProcess::kill));
+        let notes = error::notes(running.map(ServerProcess::kill));
         let removed = fs::remove_dir_all(&folder).context(|| "removing the logs".into());
-        played.and_then(|experiment| ended.and(removed).map(|()| experiment))
+        let mut experiment = played?;
+        experiment.notes.extend(notes);
+        removed.map(|()| experiment)
     }
 
     /// Our own brokers must be admitted.
@@ -120,7 +122,7 @@ impl BrokerSet {
                 Err(error) if index < own.len() => return Err(error),
                 Err(error) => {
                     self.entries.pop();
-                    self.list.reject(error)?;
+                    self.list.reject(&others[index - own.len()].name, error)?;
                 }
             }
         }
@@ -187,8 +189,8 @@ impl BrokerSet {
         Ok(())
     }
 
-    /// Has every broker create this topic, fills it, and compares what they have then. Those that
-    /// fail are left out from here on, with a note on the next case.
+    /// Has every broker create this topic, fills it, and compares its content. Brokers that fail
+    /// are left out from here on, with a note on the next case.
     pub(super) fn fill(
         &mut self,
         topic: &PreparedTopic,

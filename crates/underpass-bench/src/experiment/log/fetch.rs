@@ -7,7 +7,7 @@ use super::options::{LogBenchOptions, experiment};
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::Result;
 use crate::experiment::ExperimentContext;
-use crate::experiment::sample::{self as read, PlayMetric, latencies};
+use crate::experiment::sample::{self as read, PlayMetric};
 use crate::experiment::serving::{IN_CACHE, ServerVariant};
 use crate::experiment::sizes::size_label;
 use crate::load::kafka::{BrokerRole, BrokerStream, PreparedTopic, StreamEnd};
@@ -17,17 +17,16 @@ const SIZE_FULL: u64 = 1 << 30;
 const SIZE_QUICK: u64 = 32 << 20;
 const BATCH_BYTES: usize = 16 << 10;
 
-/// What consumers request of a partition by default.
+/// Bytes that consumers request of a partition by default.
 const SLICE_BYTES: i32 = 1 << 20;
 
 const CONSUMERS: [usize; 2] = [1, 16];
 
-/// For how long requests begin in a round.
+/// The time within a round in which requests start.
 const SPAN_FULL: Duration = Duration::from_millis(1500);
 const SPAN_QUICK: Duration = Duration::from_millis(120);
 
-/// How long each broker is under the same load before the rounds, for what compiles its code while
-/// it runs.
+/// The time of load before the rounds, in which a virtual machine compiles its code.
 const WARM_UP_FULL: Duration = Duration::from_secs(5);
 
 const PARTITIONS_FULL: i32 = 1000;
@@ -135,7 +134,6 @@ fn case(
         x: consumers as f64,
         load: format!("{load}; requests begin for {span:?} a round"),
         metrics: read_all(&METRICS, &played),
-        latencies: latencies(&played),
         notes: brokers.notes(&played),
         ..Case::default()
     }))

@@ -1,4 +1,4 @@
-//! How long a broker takes to start, in order and after SIGKILL, and its memory.
+//! The start of a broker, after an orderly end and after SIGKILL, and its memory.
 
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const RESTART_PARTITIONS: i32 = 100;
 const BATCH_BYTES: usize = 16 << 10;
 const SLICE_BYTES: i32 = 1 << 20;
 
-/// How long a broker is under load before its memory is read, or before it is killed.
+/// The time of load before a broker's memory is read, or before it is killed.
 const LOAD: Duration = Duration::from_millis(500);
 
 /// About what a play takes, in milliseconds.
@@ -32,7 +32,7 @@ const WEIGHT: u64 = 5000;
 
 struct StartSample {
     took: Duration,
-    /// After a load; `None` where there was none.
+    /// After a load; `None` without one.
     resident_bytes: Option<u64>,
 }
 

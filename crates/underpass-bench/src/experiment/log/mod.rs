@@ -1,4 +1,4 @@
-//! `bench log`: what a broker for Kafka's clients costs, beside others.
+//! `bench log`: brokers for Kafka's clients compared with each other.
 
 mod brokers;
 mod fetch;

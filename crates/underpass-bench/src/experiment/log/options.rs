@@ -1,4 +1,4 @@
-//! What `bench log` is asked for, and who takes part.
+//! The options of `bench log`, and its contenders.
 
 use clap::{Args, ValueEnum};
 
@@ -8,12 +8,12 @@ use crate::document::{Case, Experiment};
 use crate::error::{Error, Result};
 use crate::experiment::ExperimentContext;
 use crate::experiment::serving::ServerVariant;
-use crate::experiment::sizes::parse_size;
+use crate::experiment::sizes::{parse_count, parse_size};
 use crate::machine::throttle::DiskThrottle;
 use crate::tls::TlsSetup;
 use crate::tls::options::{TlsLoadOptions, TlsResumption};
 
-/// What to request.
+/// The options of `bench log`.
 #[derive(Args, Clone, Debug)]
 pub struct LogBenchOptions {
     /// Measure only these cases [default: all; with --tls: fetch]
@@ -22,7 +22,7 @@ pub struct LogBenchOptions {
     /// Fetch a topic of this size [default: 1 GiB, with --quick 32 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) size: Option<u64>,
-    /// Fetch a slice of each of this many partitions at once [default: 1000, with --quick 100]
+    /// Fetch a slice of each of this many partitions together [default: 1000, with --quick 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(2..=10_000))]
     pub(super) partitions: Option<i32>,
     /// Produce batches of these sizes [default: 16KiB,64KiB,256KiB]
@@ -33,7 +33,7 @@ pub struct LogBenchOptions {
     pub(super) restart_size: Option<u64>,
     /// Limit what brokers read from the disk in `replay`, in MiB per second, as root; use it where
     /// the disk of a virtual machine is its host's memory
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = parse_count::<u64>)]
     pub(super) disk_mib: Option<u64>,
     #[command(flatten)]
     tls: TlsLoadOptions,
@@ -53,7 +53,7 @@ pub(super) enum LogCase {
     Produce,
     /// Batches that are synced before they are acknowledged
     Durable,
-    /// New records beside a consumer of old ones that are on the disk
+    /// New records while a consumer reads old ones from the disk
     Replay,
     /// From the start of the process to its first answer, and memory
     Start,

@@ -8,7 +8,7 @@ use crate::content;
 use crate::document::{Axis, Case, Experiment, Unit};
 use crate::error::{Error, Result};
 use crate::experiment::ExperimentContext;
-use crate::experiment::sample::{self as read, PlayMetric, PlaySample, latencies};
+use crate::experiment::sample::{self as read, PlayMetric, PlaySample};
 use crate::experiment::serving::{IN_CACHE, ServerVariant};
 use crate::experiment::sizes::{size_label, sizes_of_cases};
 use crate::load::kafka::{BrokerRole, BrokerStream, PreparedTopic, StreamEnd};
@@ -20,14 +20,13 @@ const CONNECTIONS: usize = 4;
 /// Requests that a producer of Kafka has under way on a connection by default.
 const WINDOW: usize = 5;
 
-/// What is produced in a round, and for how long where it is synced.
+/// Bytes produced in a round, and the time of a round that syncs.
 const BYTES_FULL: u64 = 256 << 20;
 const BYTES_QUICK: u64 = 16 << 20;
 const SPAN_FULL: Duration = Duration::from_millis(1500);
 const SPAN_QUICK: Duration = Duration::from_millis(200);
 
-/// How often each broker has the load of a round before the rounds, for what compiles its code
-/// while it runs.
+/// The number of rounds before the rounds, in which a virtual machine compiles its code.
 const WARM_UPS: usize = 2;
 
 const DURABLE_CONNECTIONS: usize = 8;
@@ -173,13 +172,12 @@ impl ProduceLoad<'_> {
             x,
             load,
             metrics: read_all(metrics, &played),
-            latencies: latencies(&played),
             notes: brokers.notes(&played),
             ..Case::default()
         }))
     }
 
-    /// Fails where the partitions have not grown by what was acknowledged.
+    /// Fails if the partitions have not grown by the acknowledged bytes.
     fn observe(
         &self,
         brokers: &BrokerSet,

@@ -1,4 +1,4 @@
-//! New records beside a consumer of old ones that are not in memory.
+//! New records while a consumer reads old ones that are not in memory.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::options::{LogBenchOptions, experiment};
 use crate::document::{Case, Experiment};
 use crate::error::Result;
 use crate::experiment::ExperimentContext;
-use crate::experiment::sample::{self as read, FileResidency, PlayMetric, latencies};
+use crate::experiment::sample::{self as read, FileResidency, PlayMetric};
 use crate::experiment::serving::ServerVariant;
 use crate::experiment::sizes::size_label;
 use crate::load::kafka::{BrokerRole, BrokerStream, PreparedTopic, StreamEnd};
@@ -92,7 +92,6 @@ pub(super) fn replay(options: &LogBenchOptions, setting: &ExperimentContext) -> 
                 size_label(bytes)
             ),
             metrics: read_all(&METRICS, &played),
-            latencies: latencies(&played),
             notes: brokers.notes(&played),
             ..Case::default()
         });

@@ -15,12 +15,12 @@ mod program;
 mod source;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::fs::{StatVfs, statvfs};
 
-use self::program::CopyLimits;
 use self::source::{CopySource, TreeSize};
 use super::folders::run_in_each;
 use super::sample::{self as read, PlayMetric, PlaySample};
@@ -28,7 +28,7 @@ use super::sizes::{parse_size, size_label};
 
 use super::{ExperimentContext, Measurable, RunScale};
 use crate::contender::named::NamedCommand;
-use crate::contender::process::{self, CommandSpec, Processors};
+use crate::contender::process::{self, CommandSpec, Processors, RunLimit};
 use crate::content::{self, Sha256Hash};
 use crate::document::{Case, Contender, Experiment};
 use crate::error::{Error, ErrorContext as _, Result};
@@ -39,7 +39,7 @@ use crate::rounds::interleave::Played;
 use crate::rounds::metric::read_all;
 use crate::rounds::runner::RoundRunner;
 
-/// How many threads our own contenders use. The first of them is compared with all others.
+/// The threads of our own contenders. The first one is compared with all others.
 const JOBS: [usize; 2] = [2, 1];
 
 /// A copy of a sparse file that takes this many times the disk space of the file has its holes
@@ -50,7 +50,7 @@ const FILLED_FACTOR: u64 = 16;
 const STUCK_MIN: Duration = Duration::from_secs(60);
 const STUCK_FACTOR: u64 = 20;
 
-/// What is copied. The kind whose copies stay comes last.
+/// The kind of a source. The one whose copies stay comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SourceKind {
     /// Copy one large file without sharing blocks
@@ -63,7 +63,7 @@ enum SourceKind {
     Tree,
 }
 
-/// What to copy, where, and with which programs.
+/// The options of `bench tree`.
 #[derive(Args, Clone, Debug)]
 pub struct TreeOptions {
     /// Copy these kinds of sources [default: all; clone where the file system supports it]
@@ -143,6 +143,7 @@ impl Measurable for TreeOptions {
                         last: None,
                         copies: 0,
                         processors: setting.processors,
+                        stop: setting.runner.stop,
                         programs: Vec::new(),
                         list: ContenderList::default(),
                     };
@@ -189,12 +190,10 @@ enum Blocks {
     Shared,
 }
 
-struct TreeContenders {
+struct TreeContenders<'a> {
     kind: SourceKind,
-    /// The option about sharing blocks.
     reflink: Option<&'static str>,
     source: CopySource,
-    /// Where copies go.
     folder: PathBuf,
     from: PathBuf,
     digest: Sha256Hash,
@@ -203,11 +202,12 @@ struct TreeContenders {
     last: Option<PathBuf>,
     copies: u64,
     processors: Processors,
+    stop: &'a AtomicBool,
     programs: Vec<(NamedCommand, String)>,
     list: ContenderList,
 }
 
-impl TreeContenders {
+impl TreeContenders<'_> {
     /// `None` if it was stopped before the first round was complete.
     fn run(&mut self, others: &[NamedCommand], runner: &RoundRunner) -> Result<Option<Experiment>> {
         self.require_room_for(2)?;
@@ -220,7 +220,12 @@ impl TreeContenders {
             self.require_room_for(copies as u64)?;
         }
         runner.progress.begin(&self.title());
-        self.admit_all(others)?;
+        let admitted = self.admit_all(others);
+        if runner.is_stopped() {
+            // The stop may have made it fail.
+            return Ok(None);
+        }
+        admitted?;
         let weight = weight_of(self.source);
         let played = runner.play(self, weight, TreeContenders::observe)?;
         self.tidy_up()?;
@@ -234,10 +239,10 @@ impl TreeContenders {
             let named = named?;
             let is_own = self.programs.len() < JOBS.len();
             match self.copy_and_compare(&named) {
-                Err(error) if !is_own => self.list.reject(error)?,
+                Err(error) if !is_own => self.list.reject(&named.name, error)?,
                 Ok(Blocks::Shared) if !is_own && self.kind == SourceKind::File => {
                     let why = format!("{} shares blocks despite its options", named.name);
-                    self.list.reject(Error::Contender(why))?;
+                    self.list.reject(&named.name, Error::Contender(why))?;
                 }
                 compared => {
                     compared?;
@@ -253,8 +258,7 @@ impl TreeContenders {
     fn copy_and_compare(&mut self, named: &NamedCommand) -> Result<Blocks> {
         let to = self.next_copy()?;
         let free_before = self.room()?.f_bfree;
-        let limits = self.limits();
-        program::run(&self.command(named, &to), &self.processors, &to, limits)?;
+        self.copy(&self.command(named, &to), &to)?;
         let name = &named.name;
         if std::fs::symlink_metadata(&to).is_err() {
             return Err(Error::Answer(format!("{name}: there is no copy")));
@@ -274,9 +278,7 @@ impl TreeContenders {
     fn observe(&mut self, contender: usize) -> Result<PlaySample> {
         let to = self.next_copy()?;
         let command = self.command(&self.programs[contender].0, &to);
-        let limits = self.limits();
-        let copy = || program::run(&command, &self.processors, &to, limits);
-        let (peak_resident_bytes, window) = observe_children(copy)?;
+        let (peak_resident_bytes, window) = observe_children(|| self.copy(&command, &to))?;
         content::flush_file_system(&self.folder)?;
         let copied = source::drop_from_cache(&self.root_of(&to))?;
         if copied != self.size {
@@ -326,7 +328,7 @@ impl TreeContenders {
             return Ok(());
         };
         if self.kind != SourceKind::Tree {
-            return source::remove(&last);
+            return content::remove(&last);
         }
         content::flush_file_system(&self.folder)?;
         match last.exists() {
@@ -340,7 +342,7 @@ impl TreeContenders {
         let bytes = room.f_bavail * room.f_frsize;
         let needed = self.source.disk_bytes().saturating_mul(copies);
         let entries = self.source.entries().saturating_mul(copies);
-        // 0 where there is no limit.
+        // 0 means unlimited.
         let lacks_inodes = room.f_files > 0 && room.f_favail < entries;
         if needed <= bytes && !lacks_inodes {
             return Ok(());
@@ -357,12 +359,15 @@ impl TreeContenders {
         )))
     }
 
-    fn limits(&self) -> CopyLimits {
+    /// Runs a program; returns its peak resident memory.
+    fn copy(&self, program: &CommandSpec, to: &Path) -> Result<Option<u64>> {
         let is_sparse = self.kind == SourceKind::Sparse;
-        CopyLimits {
+        let disk_bytes_max = is_sparse.then_some(self.source.disk_bytes() * FILLED_FACTOR);
+        let limit = RunLimit {
             time: STUCK_MIN + Duration::from_millis(weight_of(self.source) * STUCK_FACTOR),
-            disk_bytes: is_sparse.then_some(self.source.disk_bytes() * FILLED_FACTOR),
-        }
+            stop: self.stop,
+        };
+        program::run(program, &self.processors, (to, disk_bytes_max), limit)
     }
 
     fn command(&self, named: &NamedCommand, to: &Path) -> CommandSpec {
@@ -393,6 +398,7 @@ impl TreeContenders {
             contenders: contenders.collect(),
             cases: vec![case],
             notes: self.list.missing(),
+            left_out: self.list.left_out(),
             ..Experiment::default()
         }
     }
@@ -417,7 +423,7 @@ impl TreeContenders {
     }
 }
 
-impl ContenderSet for TreeContenders {
+impl ContenderSet for TreeContenders<'_> {
     fn list(&mut self) -> &mut ContenderList {
         &mut self.list
     }

@@ -3,21 +3,17 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::contender::named::NamedCommand;
-use crate::contender::process::{self, CommandSpec, Processors};
+use crate::contender::process::{self, CommandSpec, Processors, RunLimit};
 use crate::error::{Error, Result};
 use crate::machine::proc;
 
-/// A program's peak memory is read this often, so growth in its last milliseconds is missed. (The
-/// `ru_maxrss` of a child that has ended is never less than what this program had when it started
-/// the child.)
-const LOOK: Duration = Duration::from_millis(10);
-/// A program that runs for a shorter time has no figure.
+/// A program that runs for a shorter time has no peak memory. It is read every 10 ms, so growth in
+/// the last milliseconds is missed. (The `ru_maxrss` of a child that has ended is never less than
+/// what this program had when it started the child.)
 const LIFE_MIN: Duration = Duration::from_millis(100);
 
 /// The placeholder for an option about sharing blocks.
@@ -53,53 +49,35 @@ pub(crate) fn command(
     named.command(&[("{from}", &from), ("{to}", &to), reflink])
 }
 
-/// What a copy may take. A program that takes more is killed.
-#[derive(Clone, Copy)]
-pub(crate) struct CopyLimits {
-    pub(crate) time: Duration,
-    pub(crate) disk_bytes: Option<u64>,
-}
-
 /// Runs a program on all processors to its end; returns its peak resident memory in bytes, if it
-/// ran for long enough.
+/// ran for long enough. One that takes more than `disk_bytes_max` is killed.
 pub(crate) fn run(
     program: &CommandSpec,
     processors: &Processors,
-    to: &Path,
-    limits: CopyLimits,
+    (to, disk_bytes_max): (&Path, Option<u64>),
+    limit: RunLimit<'_>,
 ) -> Result<Option<u64>> {
-    let (has_overrun, is_overdue) = (AtomicBool::new(false), AtomicBool::new(false));
-    let disk_bytes_max = limits.disk_bytes;
-    let watch = |pid, end: &Receiver<()>| {
-        let start = Instant::now();
-        let mut peak = None;
-        while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
-            peak = peak.max(proc::peak_resident_of(pid));
-            has_overrun.fetch_or(takes_more(to, disk_bytes_max), Ordering::Relaxed);
-            is_overdue.store(start.elapsed() > limits.time, Ordering::Relaxed);
-            if has_overrun.load(Ordering::Relaxed) || is_overdue.load(Ordering::Relaxed) {
-                process::kill_group(pid);
-            }
-        }
-        peak.filter(|_| start.elapsed() >= LIFE_MIN)
-    };
-    // What a thread starts runs on the processors of the thread.
-    let on_all_processors = || {
-        processors.release()?;
-        process::run_watched(program, watch)
-    };
-    let done = thread::scope(|scope| scope.spawn(on_all_processors).join());
-    let done = done.unwrap_or_else(|_| Err(Error::Contender("a thread failed".into())));
-    if is_overdue.load(Ordering::Relaxed) {
-        return Err(process::overdue(program, limits.time));
-    }
-    match has_overrun.load(Ordering::Relaxed) || takes_more(to, disk_bytes_max) {
+    let check = || match takes_more(to, disk_bytes_max) {
         true => {
             let why = format!("{}: the holes are filled", program.name);
             Err(Error::Answer(why))
         }
-        false => done,
-    }
+        false => Ok(()),
+    };
+    let (start, mut peak) = (Instant::now(), None);
+    let look = |pid| {
+        peak = peak.max(proc::peak_resident_of(pid));
+        check()
+    };
+    // Children run on the processors of the thread that starts them.
+    let on_all_processors = || {
+        processors.release()?;
+        process::run(program, limit, look)
+    };
+    let done = thread::scope(|scope| scope.spawn(on_all_processors).join());
+    done.unwrap_or_else(|_| Err(Error::Contender("a thread failed".into())))?;
+    check()?;
+    Ok(peak.filter(|_| start.elapsed() >= LIFE_MIN))
 }
 
 fn takes_more(path: &Path, disk_bytes_max: Option<u64>) -> bool {
@@ -109,6 +87,8 @@ fn takes_more(path: &Path, disk_bytes_max: Option<u64>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(60);
@@ -126,8 +106,13 @@ mod tests {
         assert_eq!(words(Some("--reflink=never"))[2], "--reflink=never");
     }
 
-    fn limits(time: Duration, disk_bytes: Option<u64>) -> CopyLimits {
-        CopyLimits { time, disk_bytes }
+    fn run_within(
+        time: Duration,
+        program: &CommandSpec,
+        to: (&Path, Option<u64>),
+    ) -> Result<Option<u64>> {
+        let stop = &AtomicBool::new(false);
+        run(program, &Processors::find(), to, RunLimit { time, stop })
     }
 
     #[test]
@@ -135,15 +120,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let named: NamedCommand = "hanging=sh -c 'sleep 1000 & wait'".parse().unwrap();
         let program = command(&named, None, folder.path(), folder.path());
-        let soon = limits(Duration::from_millis(50), None);
-        let watched = run(&program, &Processors::find(), folder.path(), soon).map(drop);
-        for stopped in [watched, process::run(&program, soon.time)] {
-            let error = stopped.unwrap_err().to_string();
-            assert!(
-                error.contains("hanging does not end within 50ms"),
-                "{error}"
-            );
-        }
+        let error = run_within(Duration::from_millis(50), &program, (folder.path(), None));
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "hanging does not end within 50ms");
     }
 
     #[test]
@@ -153,12 +132,7 @@ mod tests {
         let endless = "endless=sh -c 'while :; do head -c 1M /dev/zero; done > {to}'";
         let named: NamedCommand = endless.parse().unwrap();
         let program = command(&named, None, &to, &to);
-        let stopped = run(
-            &program,
-            &Processors::find(),
-            &to,
-            limits(LIMIT, Some(8 << 20)),
-        );
+        let stopped = run_within(LIMIT, &program, (&to, Some(8 << 20)));
         assert!(matches!(stopped, Err(Error::Answer(_))), "{stopped:?}");
     }
 
@@ -167,13 +141,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let named: NamedCommand = "sleeper=sleep 0.2".parse().unwrap();
         let program = command(&named, None, folder.path(), folder.path());
-        let peak = run(
-            &program,
-            &Processors::find(),
-            folder.path(),
-            limits(LIMIT, None),
-        )
-        .unwrap();
+        let peak = run_within(LIMIT, &program, (folder.path(), None)).unwrap();
         assert!(peak.is_some_and(|peak| peak > 100 << 10), "{peak:?}");
     }
 }

@@ -153,7 +153,7 @@ pub(crate) fn warm(root: &Path) -> Result<TreeSize> {
     Ok(size)
 }
 
-/// Drops it from the page cache as far as it is on disk; returns its size.
+/// Drops its pages that are on disk from the page cache; returns its size.
 pub(crate) fn drop_from_cache(root: &Path) -> Result<TreeSize> {
     let mut size = TreeSize::default();
     visit(root, &mut |path, metadata| {
@@ -177,14 +177,6 @@ impl TreeSize {
     }
 }
 
-/// Removes a file or a whole directory, if it exists.
-pub(crate) fn remove(path: &Path) -> Result<()> {
-    match fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-        true => fs::remove_dir_all(path).context(|| format!("removing {}", path.display())),
-        false => content::remove(path),
-    }
-}
-
 /// Whether files of this folder can share blocks.
 pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
     let (from, to) = (folder.join("blocks"), folder.join("shared"));
@@ -194,8 +186,8 @@ pub(crate) fn shares_blocks(folder: &Path) -> Result<bool> {
         File::create(&to).context(context)?,
         File::open(&from).context(context)?,
     );
-    remove(&from)?;
-    remove(&to)?;
+    content::remove(&from)?;
+    content::remove(&to)?;
     Ok(shared.is_ok())
 }
 

@@ -4,14 +4,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const HEADER_BYTES: usize = 61;
 
-/// What a record of about a kibibyte has beside its value, at most.
+/// The maximum size of a record of about a kibibyte without its value.
 const RECORD_HEADER_BYTES: usize = 10;
 
-/// What a broker writes into a batch: the offset before the length, and the leader epoch behind it.
+/// A broker writes the offset before the length of a batch, and the leader epoch after it.
 const LENGTH: std::ops::Range<usize> = 8..12;
 const CHECKED: usize = 16;
 
-/// The checksum covers what follows it.
+/// The checksum covers all bytes after it.
 const CHECKSUM: usize = 17;
 const SUMMED: usize = 21;
 
@@ -23,7 +23,6 @@ const POOL: u64 = 64;
 pub(crate) struct PreparedTopic {
     pub(crate) name: String,
     pub(crate) partitions: i32,
-    /// How many batches each partition is filled with.
     pub(crate) batches: u64,
     pub(crate) batch_records: i64,
     pool: Vec<Vec<u8>>,

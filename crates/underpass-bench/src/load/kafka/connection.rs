@@ -16,7 +16,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// One receive of a response that is kept.
 const RECEIVE_BYTES: usize = 256 << 10;
 
-/// What is fetched at a time where content is compared.
+/// Bytes per fetch when content is compared.
 const CHECKED_BYTES: i32 = 8 << 20;
 
 pub(crate) struct BrokerConnection {
@@ -122,8 +122,7 @@ impl BrokerConnection {
         Ok((!ends.contains(&-1)).then_some(ends))
     }
 
-    /// Fetches every partition of a topic as far as it was filled, and compares it with what was
-    /// produced.
+    /// Fetches every partition of a topic, and compares it with the produced records.
     pub(crate) fn check(&mut self, topic: &PreparedTopic) -> Result<()> {
         for partition in 0..topic.partitions {
             let mut next = 0;
@@ -155,7 +154,7 @@ impl AsFd for BrokerConnection {
     }
 }
 
-/// How long a response is with its size, once that has come.
+/// The length of a response including its size field; `None` until that has arrived.
 pub(super) fn frame_bytes(frame: &[u8]) -> Result<Option<usize>> {
     let Some(size) = frame.first_chunk() else {
         return Ok(None);

@@ -1,11 +1,10 @@
-//! Connections that produce and fetch at once: one thread, one poll, bounded in count and in time.
+//! Connections that produce and fetch together: one thread, one poll, bounded in count and time.
 //!
 //! ```text
 //!   produce   up to `window` requests are under way on each connection, or one is due every
 //!             interval
-//!   fetch     response ─► next request at once: from the beginning again and again, once to the
-//!             end, or for as long as the others go on; then a record's latency counts from when
-//!             it was due to be produced
+//!   fetch     response ─► next request: from the start repeatedly, once to the end, or until the
+//!             others end; then a record's latency counts from the time it was due
 //! ```
 
 use std::collections::VecDeque;
@@ -22,16 +21,16 @@ use crate::load::client::{StreamResult, check_time, nanoseconds};
 use crate::load::go_on_unless;
 use crate::load::transport::ServerAddress;
 
-/// How long a sleep may last while requests become due.
+/// The longest sleep while requests become due.
 const WAIT: Duration = Duration::from_millis(1);
 
-/// What those who follow a producer request of a partition.
+/// Bytes that followers of a producer request of a partition.
 const FOLLOW_BYTES: i32 = 1 << 20;
 
 /// One receive that discards records.
 const DISCARD_BYTES: usize = 4 << 20;
 
-/// One receive of the head of a response: most of what follows it is left for `MSG_TRUNC`.
+/// Bytes per receive of a response's head: most of the rest is left for `MSG_TRUNC`.
 const HEAD_BYTES: usize = 1024;
 
 /// One receive of a response whose heads are all over it, or of small responses.
@@ -78,7 +77,7 @@ pub(crate) enum BrokerRole {
     /// This much of each partition of the topic in each request. Behind what the topic was filled
     /// with its beginning follows.
     Fetch { slice_bytes: i32 },
-    /// The same for what is produced by the stream of this number, from this offset on.
+    /// The same for the records of the producer with this number, from this offset on.
     Follow { producer: usize, from: i64 },
 }
 
@@ -111,14 +110,14 @@ struct RunningBrokerStream<'a> {
 struct LoadConnection {
     stream: usize,
     connection: BrokerConnection,
-    /// What is sent, and how much of it has been.
+    /// The bytes to send, and the number sent so far.
     output: Vec<u8>,
     sent: usize,
     /// When each request was due that waits for a response.
     in_flight: VecDeque<Instant>,
     input: Vec<u8>,
     filled: usize,
-    /// What is left of a response to discard, and its records.
+    /// Bytes of a response left to discard, and its records.
     left: u64,
     records_bytes: usize,
     offset: i64,
@@ -373,7 +372,7 @@ impl LoadConnection {
         }
     }
 
-    /// Counts a response to Fetch that has come whole, and goes on behind it.
+    /// Counts a complete response to Fetch, and continues after it.
     fn fetched(&mut self, streams: &mut [RunningBrokerStream<'_>]) -> Result<()> {
         let now = Instant::now();
         let since = self.in_flight.pop_front().ok_or_else(malformed)?;

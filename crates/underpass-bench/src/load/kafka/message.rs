@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 const CLIENT_ID: &str = "underpass-bench";
 
-/// How long a broker may take for what it has to wait for.
+/// The limit for a broker to wait.
 const TIMEOUT_MS: i32 = 30_000;
 
 /// The most that a response to Fetch holds, and how long it is waited for: what consumers have by
@@ -199,7 +199,7 @@ impl<'a> ResponseReader<'a> {
         Some(value)
     }
 
-    /// The length of what is compact; 0 where it is null.
+    /// The length of a compact field; 0 if it is null.
     fn compact_length(&mut self) -> Option<usize> {
         usize::try_from(self.unsigned()?.saturating_sub(1)).ok()
     }
@@ -255,8 +255,8 @@ pub(super) fn produced(frame: &[u8]) -> Result<()> {
     check_code(code().ok_or_else(malformed)?, "Produce")
 }
 
-/// How many partitions a response to Fetch has, and what follows. `None` where that has not all
-/// come.
+/// The error code, the number of partitions and the rest of a response to Fetch; `None` if it is
+/// incomplete.
 pub(super) fn fetched(frame: &[u8]) -> Option<(i16, usize, ResponseReader<'_>)> {
     let mut reader = ResponseReader::flexible(frame)?;
     reader.i32()?;

@@ -1,4 +1,4 @@
-//! Bars for a case that stands alone: one below the other, names above them, figures beside them.
+//! Bars for a single case: one below the other, names above them, figures at their ends.
 
 use maud::{Markup, html};
 

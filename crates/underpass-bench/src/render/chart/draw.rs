@@ -1,24 +1,15 @@
-//! What all charts are drawn with, in pixels.
+//! Elements of all charts, in pixels.
 //!
 //! Colours are variables of the page's style sheet, for light and dark mode. Marks are drawn once,
 //! in [`marks`], and used by name.
 
 use maud::{Markup, html};
 
-/// Which points have a mark.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Marks {
-    /// Every one, and no line joins them, because nothing was measured between them.
-    Only,
-    Every,
-}
-
-/// Height of letters.
 pub(super) const FONT: f64 = 12.0;
 /// A letter's width as a share of its height, rounded up.
 const LETTER: f64 = 0.58;
 
-/// How many colours the style sheet has, and how many marks there are.
+/// The number of colours in the style sheet, and of marks.
 pub(super) const SERIES: usize = 12;
 /// Prime to it: a repeated colour has another mark.
 const LAP_SHIFT: usize = 5;
@@ -76,13 +67,9 @@ pub(in super::super) fn marks() -> Markup {
     }
 }
 
-/// The mark of a series, on its line if it has one, for a legend.
-pub(in super::super) fn swatch(series: usize, marks: Marks) -> Markup {
+pub(in super::super) fn swatch(series: usize) -> Markup {
     html! {
         svg viewBox="0 0 28 14" aria-hidden="true" {
-            @if marks != Marks::Only {
-                (line(&[(0.0, 7.0), (28.0, 7.0)], &colour(series), 2.0))
-            }
             (mark(series, (14.0, 7.0)))
         }
     }
@@ -97,12 +84,10 @@ pub(super) fn mark(series: usize, (x, y): (f64, f64)) -> Markup {
     html! { use href={ "#m" (shape) } x=(px(x)) y=(px(y)) color=(colour(series)) {} }
 }
 
-/// Where a text is, seen from its point.
+/// The side of a point on which a text is.
 #[derive(Clone, Copy)]
 pub(super) enum TextSide {
-    /// To the right and below.
     Below,
-    /// To the left and above.
     Above,
     Left,
     Right,

@@ -1,14 +1,14 @@
-//! Lines over an axis: sizes, time, or shares of requests.
+//! Marks over an axis of cases. No line joins them: nothing was measured between them.
 
 use maud::{Markup, html};
 
 use super::draw::{
-    ChartText, GRID, INK, MUTED, Marks, TextSide, colour, line, mark, svg, text, whisker, width,
+    ChartText, GRID, INK, MUTED, TextSide, colour, line, mark, svg, text, whisker, width,
 };
 use super::scale::AxisScale;
 use crate::document::Unit;
 
-/// Contenders stand beside each other by at most this much, so that their ranges can be seen.
+/// The maximum distance of contenders in one case, which keeps their ranges visible.
 const ASIDE: f64 = 14.0;
 /// Between a label and its axis.
 const GAP: f64 = 6.0;
@@ -16,7 +16,7 @@ const GAP: f64 = 6.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 
-pub(in super::super) struct LineChart {
+pub(in super::super) struct MarkChart {
     pub(in super::super) words: ChartText,
     pub(in super::super) x: AxisScale,
     pub(in super::super) x_label: String,
@@ -25,7 +25,6 @@ pub(in super::super) struct LineChart {
     /// The least and the greatest value that the axis shows.
     pub(in super::super) ends: (f64, f64),
     pub(in super::super) series: Vec<Series>,
-    pub(in super::super) marks: Marks,
 }
 
 pub(in super::super) struct Series {
@@ -48,7 +47,7 @@ impl Point {
     }
 }
 
-impl LineChart {
+impl MarkChart {
     fn y(&self) -> AxisScale {
         AxisScale::of_values(self.ends, self.unit)
     }
@@ -61,7 +60,6 @@ impl LineChart {
         }
     }
 
-    /// An SVG element of this size.
     pub(in super::super) fn draw(&self, (wide, high): (f64, f64)) -> Markup {
         let (x, y) = (&self.x, self.y());
         let across = self.across(&y, wide);
@@ -110,24 +108,19 @@ impl LineChart {
     ) -> Markup {
         let ink = colour(series.place);
         let points = series.points.iter().map(|point| (x(point.x), y(point.y)));
-        let points: Vec<_> = points.collect();
         html! {
             g opacity="0.6" {
                 @for point in series.points.iter().filter(|point| point.range.is_some()) {
                     (whisker(point.ends().map(|end| (x(point.x), y(end))), (3.0, 0.0), &ink, 1.5))
                 }
             }
-            @if self.marks != Marks::Only { (line(&points, &ink, 2.0)) }
-            @for at in &points { (mark(series.place, *at)) }
+            @for at in points { (mark(series.place, at)) }
         }
     }
 
-    /// How far series stand beside each other: all together half of the space between two cases.
+    /// The distance of series in one case: all together fill half of the space between two cases.
     fn step(&self, (left, right): (f64, f64)) -> f64 {
         let gap = (right - left) / self.x.ticks.len().max(1) as f64;
-        match self.marks {
-            Marks::Only => (gap / 2.0 / self.series.len().max(1) as f64).min(ASIDE),
-            Marks::Every => 0.0,
-        }
+        (gap / 2.0 / self.series.len().max(1) as f64).min(ASIDE)
     }
 }

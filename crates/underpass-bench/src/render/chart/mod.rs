@@ -9,6 +9,6 @@ mod scale;
 mod tests;
 
 pub(super) use bars::{Bar, BarChart};
-pub(super) use draw::{ChartText, Marks, marks, swatch};
-pub(super) use lines::{LineChart, Point, Series};
-pub(super) use scale::{AxisScale, ends, nines};
+pub(super) use draw::{ChartText, marks, swatch};
+pub(super) use lines::{MarkChart, Point, Series};
+pub(super) use scale::{AxisScale, ends};

@@ -10,9 +10,6 @@ use crate::document::Unit;
 const LOG_FROM: f64 = 10.0;
 const TICKS_MAX: usize = 7;
 
-/// The shares of requests that have a tick.
-const SHARES: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
-
 #[derive(Clone, Debug)]
 pub(in super::super) struct AxisScale {
     is_logarithmic: bool,
@@ -98,18 +95,6 @@ impl AxisScale {
         }
     }
 
-    /// For shares of requests, given as their number of nines.
-    pub(in super::super) fn of_nines(nines_max: f64) -> AxisScale {
-        let ticks = SHARES.map(|share| (nines(share), format!("{} %", plain(share * 100.0))));
-        let shown = |tick: &(f64, String)| tick.0 <= nines_max + 1e-9;
-        AxisScale {
-            is_logarithmic: false,
-            range: 0.0..nines_max,
-            ticks: ticks.into_iter().filter(shown).collect(),
-            suffix: "",
-        }
-    }
-
     pub(in super::super) fn is_logarithmic(&self) -> bool {
         self.is_logarithmic
     }
@@ -122,7 +107,7 @@ impl AxisScale {
         }
     }
 
-    /// Where a value is between the two ends of the axis.
+    /// The place of a value between the two ends of the axis.
     pub(super) fn place(&self, value: f64, (from, to): (f64, f64)) -> f64 {
         let Range { start, end } = self.range;
         let share = match self.is_logarithmic {
@@ -153,11 +138,6 @@ impl AxisScale {
 pub(in super::super) fn ends(values: &[f64]) -> (f64, f64) {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     (low, values.iter().copied().fold(0.0, f64::max))
-}
-
-/// How many nines a share has: 0.9 has 1, 0.99 has 2, 0.5 has 0.3.
-pub(in super::super) fn nines(share: f64) -> f64 {
-    -(1.0 - share).log10() + 0.0
 }
 
 /// Without rounding errors of floating point, and without zeros at the end.

@@ -25,7 +25,7 @@ impl Element {
             .is_some_and(|own| own == value)
     }
 
-    /// Left, top, right, bottom of what has points.
+    /// Left, top, right, bottom of an element with points.
     fn corners(&self) -> (f64, f64, f64, f64) {
         let points = self.attributes["points"].split_whitespace();
         let points = points.map(|point| point.split_once(',').unwrap());
@@ -152,7 +152,7 @@ impl HoldWorkload {
     }
 }
 
-/// What one of the suffix counts.
+/// The factor of the axis' suffix.
 fn factor(svg: &[Element]) -> f64 {
     let label = svg
         .iter()
@@ -212,38 +212,29 @@ fn medians(experiment: &Experiment, metric: &str, place: usize) -> Vec<f64> {
 fn marks_of_line_charts_read_back_as_the_medians() {
     let mut read = 0;
     for (experiment, plots) in all_plots() {
-        for plot in plots
-            .iter()
-            .filter(|plot| !plot.group.is_empty() && plot.narrow.is_some())
-        {
-            let metric = plot
-                .words
-                .id
-                .trim_start_matches("e-")
-                .trim_end_matches("-narrow");
-            for svg in [&plot.svg, plot.narrow.as_ref().unwrap()] {
-                let svg = elements(&svg.0);
-                let reading = vertical(&svg);
-                for place in 0..experiment.contenders.len() {
-                    let expected = medians(&experiment, metric, place);
-                    let marks = marks(&svg, place);
-                    assert_eq!(
-                        marks.len(),
-                        expected.len(),
-                        "{} of {metric}",
-                        experiment.name
-                    );
-                    for ((_, y), median) in marks.iter().zip(&expected) {
-                        let off = (reading.place(*median) - y).abs();
-                        let seen = reading.value(*y);
-                        assert!(off <= 1.0, "{metric}: {seen} for {median}");
-                        read += 1;
-                    }
+        for plot in plots.iter().filter(|plot| plot.legend.is_some()) {
+            let metric = plot.words.id.trim_start_matches("e-");
+            let svg = elements(&plot.svg.0);
+            let reading = vertical(&svg);
+            for place in 0..experiment.contenders.len() {
+                let expected = medians(&experiment, metric, place);
+                let marks = marks(&svg, place);
+                assert_eq!(
+                    marks.len(),
+                    expected.len(),
+                    "{} of {metric}",
+                    experiment.name
+                );
+                for ((_, y), median) in marks.iter().zip(&expected) {
+                    let off = (reading.place(*median) - y).abs();
+                    let seen = reading.value(*y);
+                    assert!(off <= 1.0, "{metric}: {seen} for {median}");
+                    read += 1;
                 }
             }
         }
     }
-    assert!(read > 500, "only {read} marks were read");
+    assert!(read > 250, "only {read} marks were read");
 }
 
 #[test]
@@ -279,43 +270,10 @@ fn bars_end_at_the_medians() {
 }
 
 #[test]
-fn latencies_read_back() {
-    let (experiment, plots) = all_plots().swap_remove(4);
-    let case = &experiment.cases[0];
-    let plot = |id: &str| {
-        elements(
-            &plots
-                .iter()
-                .find(|one| one.words.id.starts_with(id))
-                .unwrap()
-                .svg
-                .0,
-        )
-    };
-    let svg = plot("ec0-latencies");
-    let reading = vertical(&svg);
-    for latencies in &case.latencies {
-        let reported = latencies
-            .quantiles
-            .iter()
-            .filter(|(share, _)| *share < 0.999_95);
-        let marks = marks(&svg, latencies.contender);
-        assert_eq!(marks.len(), reported.clone().count());
-        for ((_, y), (_, took)) in marks.iter().zip(reported) {
-            assert!((reading.place(*took) - y).abs() <= 1.0);
-        }
-    }
-}
-
-#[test]
 fn no_texts_overlap_and_nothing_lies_outside() {
     let mut texts = 0;
     for (_, plots) in all_plots() {
-        for svg in plots
-            .iter()
-            .flat_map(|plot| [Some(&plot.svg), plot.narrow.as_ref()])
-            .flatten()
-        {
+        for svg in plots.iter().map(|plot| &plot.svg) {
             let all = elements(&svg.0);
             let view = all[0].attributes["viewBox"].split(' ').skip(2);
             let view: Vec<f64> = view.map(|part| part.parse().unwrap()).collect();
@@ -413,7 +371,7 @@ fn the_same_metric_has_the_same_axis_in_every_experiment() {
     for (_, plots) in all_plots() {
         for plot in plots {
             let svg = elements(&plot.svg.0);
-            let anchor = if plot.narrow.is_some() {
+            let anchor = if plot.legend.is_some() {
                 "end"
             } else {
                 "middle"
@@ -434,22 +392,13 @@ fn the_same_metric_has_the_same_axis_in_every_experiment() {
 }
 
 #[test]
-fn cases_are_not_joined_and_samples_over_time_are() {
-    for (experiment, plots) in all_plots() {
-        for plot in plots.iter().filter(|plot| plot.narrow.is_some()) {
-            let is_of_cases = !plot.group.is_empty();
+fn cases_are_not_joined() {
+    for (_, plots) in all_plots() {
+        for plot in plots {
             let svg = elements(&plot.svg.0);
             let lines = svg.iter().filter(|one| one.name == "polyline");
-            let drawn = lines.filter(|one| one.attributes["stroke"].starts_with("var(--s"));
-            let longest = drawn.map(|one| one.attributes["points"].split(' ').count());
-            let longest = longest.max().unwrap_or(0);
-            assert_eq!(
-                longest <= 2,
-                is_of_cases,
-                "{}: {}",
-                experiment.name,
-                plot.words.id
-            );
+            let mut drawn = lines.filter(|one| one.attributes["stroke"].starts_with("var(--s"));
+            assert!(drawn.all(|one| one.attributes["points"].split(' ').count() <= 2));
         }
     }
 }

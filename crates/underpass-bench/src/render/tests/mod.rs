@@ -4,7 +4,8 @@ pub(crate) mod sample;
 
 use std::collections::HashSet;
 
-use crate::document::{Better, Document, Experiment, Measured, RunOutcome, Unit};
+use crate::document::{Better, Document, Experiment, Measured, PayloadPath, RunOutcome, Unit};
+use crate::stats::{RatioEstimate, RatioVerdict};
 
 #[test]
 fn the_page_loads_nothing_and_runs_nothing() {
@@ -37,7 +38,6 @@ fn a_contender_that_failed_has_no_row_and_without_the_first_there_is_no_ratio() 
             }
             case.travelled.retain(|one| one.contender != failed);
             case.calls.retain(|one| one.contender != failed);
-            case.latencies.retain(|one| one.contender != failed);
         }
         for experiment in &document.experiments {
             let name = &experiment.contenders[failed].name;
@@ -136,23 +136,25 @@ processor time per GiB, lower is better
   read+write         –    200 ms
                          196–204
 
-sendfile divided by each of the others in processor time per GiB; below 1
-sendfile is better
+how many times as good sendfile is as each of the others in processor time per
+GiB
                          7 MB             1 GB
   splice                  not              not
               distinguishable  distinguishable
-  read+write                –             0.50
-                                     0.50–0.50
+  read+write                –             2.00
+                                     2.00–2.00
 - 1 GB: was disturbed
 ";
-    assert!(text.ends_with(table), "{text}");
+    let answer = "
+Answer
+──────
+- To a socket: receiver discards: 7 MB to 1 GB: no measurable difference between
+  sendfile and splice. 1 GB: sendfile takes about half the processor time per
+  GiB of read+write.
+";
+    assert!(text.ends_with(&[table, answer].concat()), "{text}");
     let head = "\
 underpass 0.1.0 on 2026-01-31, in 25 min 12 s
-
-To a socket: receiver discards: processor time per GiB
-  - 7 MB to 1 GB: sendfile or splice; 2.00 times as good as read+write
-    (2.00–2.00); sure: no, these differ within the spread
-
 command: bench";
     assert!(text.starts_with(head), "{text}");
 }
@@ -169,12 +171,12 @@ fn markdown_says_it_in_words() {
 | splice | 100 ms (98.0–102) | 100 ms (98.0–102) |
 | read+write | – | 200 ms (196–204) |
 
-**sendfile divided by each of the others in processor time per GiB; below 1 sendfile is better**
+**how many times as good sendfile is as each of the others in processor time per GiB**
 
 | contender | 7 MB | 1 GB |
 |---|---:|---:|
 | splice | not distinguishable | not distinguishable |
-| read+write | – | **0.50** (0.50–0.50) |
+| read+write | – | **2.00** (2.00–2.00) |
 ";
     assert!(markdown.contains(tables), "{markdown}");
     assert!(
@@ -246,19 +248,123 @@ fn a_run_without_figures_is_still_a_report() {
     }
 }
 
+/// By these mechanisms, in all cases, the contenders of the first experiment moved their bytes.
+fn moved_by(mut document: Document, mechanisms: [&str; 3]) -> Document {
+    for case in &mut document.experiments[0].cases {
+        let paths = mechanisms.iter().enumerate().map(|(contender, mechanism)| {
+            let (mechanism, bytes) = ((*mechanism).to_owned(), 1);
+            PayloadPath {
+                contender,
+                mechanism,
+                bytes,
+                calls: 1,
+                refusals: 0,
+            }
+        });
+        case.travelled = paths.collect();
+    }
+    document
+}
+
+fn answer_of(document: &Document) -> String {
+    super::answer::answers(document).swap_remove(0).1
+}
+
 #[test]
-fn every_form_opens_with_the_same_result_before_the_first_section() {
+fn the_answer_is_computed_from_ratios_and_mechanisms() {
+    let document = moved_by(small(), ["sendfile", "splice", "read_write"]);
+    let expected = "1 GB: zero-copy (sendfile) takes about half the processor time per GiB of \
+                    read/write.";
+    assert_eq!(answer_of(&document), expected);
+    let mut copies = document.clone();
+    copies.experiments[0].name = "copy".into();
+    assert!(answer_of(&copies).contains("copying in the kernel (sendfile) takes"));
+    // The same with figures of which higher ones are better, and others.
+    let set = |ratios: [f64; 2], verdict| {
+        let mut document = moved_by(small(), ["sendfile", "splice", "read_write"]);
+        for (case, ratio) in document.experiments[0].cases.iter_mut().zip(ratios) {
+            case.metrics[0].better = Some(Better::Higher);
+            case.metrics[0].label = "requests per second".into();
+            case.metrics[0].comparisons[2] = Some(RatioEstimate {
+                verdict,
+                ratio,
+                low: ratio,
+                high: ratio,
+                confidence: 0.98,
+            });
+        }
+        answer_of(&document)
+    };
+    let different = RatioVerdict::Different;
+    let much = "zero-copy (sendfile) reaches 1.30 to 1.41 times the requests per second of";
+    assert_eq!(
+        set([1.3, 1.41], different),
+        format!("7 MB to 1 GB: {much} read/write.")
+    );
+    assert!(set([0.9, 1.41], different).contains("reaches 0.90 times the"));
+    let unclear = set([1.3, 1.41], RatioVerdict::NotDistinguishable);
+    let none =
+        "7 MB to 1 GB: no measurable difference between zero-copy (sendfile) and read/write.";
+    assert_eq!(unclear, none);
+    assert!(set([1.3; 2], RatioVerdict::TooFewRounds).contains("too few rounds to tell"));
+}
+
+#[test]
+fn one_contender_has_its_figure_and_what_was_left_out_is_named() {
+    let mut document = small();
+    let experiment = &mut document.experiments[0];
+    experiment.contenders.truncate(1);
+    experiment.cases.truncate(1);
+    let metric = &mut experiment.cases[0].metrics[0];
+    metric.figures.truncate(1);
+    metric.comparisons.truncate(1);
+    experiment.left_out = vec!["nginx".into()];
+    let answers = super::answer::answers(&document);
+    assert_eq!(
+        answers[0].1,
+        "7 MB: sendfile: processor time per GiB 100 ms/GiB."
+    );
+    assert_eq!(
+        answers[1],
+        ("Left out".into(), "nginx: see the notes.".into())
+    );
+}
+
+#[test]
+fn the_answer_comes_first_on_pages_and_last_on_the_terminal() {
+    let document = sample::document();
+    let answers = super::answer::answers(&document);
+    assert!(answers.len() >= document.experiments.len());
+    let (html, markdown, text) = (document.html(), document.markdown(), document.text(2000));
+    let html = html.split_once("class=\"muted\"").expect("what follows").0;
+    let markdown = markdown
+        .split_once("\nMeasured by")
+        .expect("what follows")
+        .0;
+    let (_, text) = text.split_once("\nAnswer\n").expect("the answer");
+    for (question, words) in &answers {
+        for part in [question, words] {
+            assert!(
+                html.contains(part.as_str()) && text.contains(part.as_str()),
+                "{part}"
+            );
+            assert!(markdown.contains(&super::markdown::escaped(part)), "{part}");
+        }
+    }
+    assert_eq!(text.trim_end().lines().count(), 1 + answers.len(), "{text}");
+}
+
+#[test]
+fn pages_have_the_best_of_each_experiment_before_the_first_section() {
     let document = sample::document();
     let lines = super::summary::summary(&document);
-    assert!((9..30).contains(&lines.len()));
-    let (html, markdown, text) = (document.html(), document.markdown(), document.text(2000));
+    assert!((9..40).contains(&lines.len()), "{}", lines.len());
+    let (html, markdown) = (document.html(), document.markdown());
     let opening = |report: &str, end: &str| report.split_once(end).unwrap().0.to_owned();
     let (html, markdown) = (opening(&html, "<section"), opening(&markdown, "\n## "));
-    let text = opening(&text, "command: ");
     for line in &lines {
-        for part in [&line.question, &line.best, &line.ratio, &line.sure] {
+        for part in [&line.question, &line.best, &line.tied, &line.ratio] {
             assert!(html.contains(part.as_str()), "{part}");
-            assert!(text.contains(part.as_str()), "{part}");
             assert!(markdown.contains(&super::markdown::escaped(part)), "{part}");
         }
     }
@@ -272,12 +378,12 @@ fn every_form_opens_with_the_same_result_before_the_first_section() {
 }
 
 #[test]
-fn where_rounds_are_too_few_or_figures_alike_the_summary_is_not_sure() {
+fn where_rounds_are_too_few_the_summary_says_so_and_nothing_else() {
     let few = sample::run(1, 0.01, 3);
     for line in super::summary::summary(&few) {
         assert_eq!(
-            (&*line.sure, &*line.ratio),
-            ("no, too few rounds", "as good as the others")
+            (&*line.best, &*line.tied, &*line.ratio),
+            ("too few rounds to tell", "–", "–")
         );
     }
 }

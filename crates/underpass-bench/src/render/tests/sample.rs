@@ -1,7 +1,7 @@
 //! Documents like those of real runs, for tests: every experiment, figures with a spread.
 
 use crate::document::{
-    Axis, Better, Case, Contender, Document, Experiment, Figures, Latencies, Measured, PayloadPath,
+    Axis, Better, Case, Contender, Document, Experiment, Figures, Measured, PayloadPath,
     RunOutcome, SCHEMA, SystemCalls, Tool, Unit,
 };
 use crate::machine::Machine;
@@ -327,22 +327,8 @@ impl Maker {
         }
     }
 
-    /// Latencies and calls of one server.
+    /// Calls of one server.
     fn watched(&mut self, case: &mut Case, place: usize) {
-        let slower = 1.0 + 0.3 * place as f64;
-        let quantile = |share: f64| {
-            let nines = -(1.0 - share).max(1e-5).log10();
-            let steepness = 0.35 * nines * (1.0 + 0.15 * place as f64);
-            (share, 0.0042 * slower * steepness.exp())
-        };
-        let shares = [
-            0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0,
-        ];
-        case.latencies.push(Latencies {
-            contender: place,
-            count: 120_000,
-            quantiles: shares.map(quantile).into(),
-        });
         case.calls.push(SystemCalls {
             contender: place,
             operations: 1000,

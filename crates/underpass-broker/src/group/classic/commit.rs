@@ -52,7 +52,7 @@ impl Group {
         cx.effects.write_for(&self.id, records, waiting);
     }
 
-    /// Makes offsets visible that have been written, or drops them, and answers.
+    /// Makes written offsets visible or drops them, and answers.
     pub(crate) fn commit_written(
         &mut self,
         cx: &mut Context<'_>,
@@ -76,8 +76,8 @@ impl Group {
             .push(Effect::Committed(commit.reply, commit.results));
     }
 
-    /// Removes the offsets of a topic, from the log as well. `being_written` are partitions whose
-    /// offsets the log holds or will hold, too.
+    /// Removes the offsets of a topic, also from the log. `being_written` are partitions whose
+    /// offsets are in the log or will be.
     pub(crate) fn remove_topic(
         &mut self,
         cx: &mut Context<'_>,
@@ -99,7 +99,7 @@ impl Group {
         }
     }
 
-    /// Removes expired offsets; a group that keeps nothing then is removed, from the log as well.
+    /// Removes expired offsets, and a group that is then empty, also from the log.
     pub(crate) fn expire_offsets(&mut self, cx: &mut Context<'_>) -> GroupRetention {
         // An offset that is being written is newer than any that could expire.
         if self.state != GroupState::Empty || self.offsets.commits_pending > 0 {
@@ -130,8 +130,8 @@ impl Group {
         }
     }
 
-    /// Lowers offsets that are beyond the end of their log, here and in the log of groups. Each has
-    /// a write for itself: together they may be more than a batch can hold.
+    /// Lowers offsets that are past the end of their log, here and in the log of groups. Each gets
+    /// its own write: together they may be larger than a batch.
     pub(crate) fn lower_offsets(
         &mut self,
         cx: &mut Context<'_>,
@@ -216,7 +216,7 @@ pub(crate) enum GroupRetention {
     Remove,
 }
 
-/// The answer to a commit that is refused as a whole.
+/// Returns the answer to a commit that is rejected as a whole.
 pub(crate) fn refused(offsets: Vec<OffsetToCommit>, error: GroupError) -> Vec<CommitResult> {
     offsets
         .iter()

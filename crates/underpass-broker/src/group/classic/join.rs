@@ -13,7 +13,7 @@ const MEMBER_ID_REQUIRED_VERSION: i16 = 4;
 const SKIP_ASSIGNMENT_VERSION: i16 = 9;
 
 impl Group {
-    /// Handles a JoinGroup request without member id; `id` is the one to assign.
+    /// Handles a JoinGroup request without a member id; `id` is the one to assign.
     pub(crate) fn join_new(
         &mut self,
         cx: &mut Context<'_>,
@@ -69,7 +69,7 @@ impl Group {
         self.rebalance(cx);
     }
 
-    /// The answer to a JoinGroup request of a member of the current generation.
+    /// Returns the answer to a JoinGroup request of a member of the current generation.
     pub(crate) fn joined(&self, member_id: &str) -> Joined {
         let members = match self.is_leader(member_id) {
             true => self.joined_members(),
@@ -86,7 +86,7 @@ impl Group {
         }
     }
 
-    /// Checks that an answer that waited for a write is still true. A later generation would have
+    /// Checks that an answer that waited for a write is still valid. A later generation would have
     /// been written later.
     pub(crate) fn check_joined(&self, joined: &Joined) -> Result<(), GroupError> {
         self.validate_member(&joined.member_id, None)?;
@@ -106,7 +106,7 @@ impl Group {
         members.collect()
     }
 
-    /// Whether the member's protocols fit those of the others.
+    /// Whether the member's protocols are compatible with those of the others.
     fn supports(&self, request: &JoinRequest) -> bool {
         if self.members.is_empty() {
             return !request.protocol_type.is_empty() && !request.protocols.is_empty();

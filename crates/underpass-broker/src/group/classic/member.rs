@@ -1,4 +1,4 @@
-//! The members of a group, and which protocols all of them support.
+//! The members of a group, and the protocols that all of them support.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) struct GroupMember {
     id: String,
     instance_id: Option<String>,
     protocols: Vec<MemberProtocol>,
-    /// What the leader assigned.
+    /// The assignment by the leader.
     assignment: Opaque,
     /// The JoinGroup request that waits for the next generation.
     joining: Option<ReplyToken>,
@@ -32,14 +32,14 @@ pub(crate) struct Members {
     by_id: BTreeMap<String, GroupMember>,
     /// Instance ids and the member ids they stand for.
     static_ids: BTreeMap<String, String>,
-    /// How many members support a protocol.
+    /// The number of members that support each protocol.
     supporters: BTreeMap<String, usize>,
     joining: usize,
     bytes: usize,
 }
 
 impl GroupMember {
-    /// A member that waits for its first generation.
+    /// Makes a member that waits for its first generation.
     pub(crate) fn joining(id: String, reply: ReplyToken, request: JoinRequest) -> GroupMember {
         GroupMember {
             id,
@@ -56,7 +56,7 @@ impl GroupMember {
         }
     }
 
-    /// A member as it was stored, with the protocol of its generation.
+    /// Makes a member from its stored state, with the protocol of its generation.
     pub(crate) fn restored(stored: MemberMetadata, protocol: &str, now: Duration) -> GroupMember {
         GroupMember {
             id: stored.member_id,
@@ -92,7 +92,7 @@ impl GroupMember {
         self.joining.is_some()
     }
 
-    /// Takes over what the client sends when it joins again.
+    /// Updates the member with the data that the client sends when it joins again.
     pub(crate) fn update(&mut self, request: JoinRequest) {
         self.protocols = request.protocols;
         self.client_id = request.client_id;
@@ -114,7 +114,7 @@ impl GroupMember {
         self.protocols == protocols
     }
 
-    /// The metadata for the chosen protocol.
+    /// Returns the metadata for the chosen protocol.
     pub(crate) fn metadata(&self, protocol: &str) -> Opaque {
         let offered = self.protocols.iter().find(|own| own.name == protocol);
         offered.map_or_else(Opaque::default, |own| own.metadata.clone())
@@ -160,13 +160,13 @@ impl Members {
         self.by_id.values()
     }
 
-    /// The ids of the members that `select` chooses.
+    /// Returns the ids of the members that `select` chooses.
     pub(crate) fn ids(&self, select: impl Fn(&GroupMember) -> bool) -> Vec<String> {
         let selected = self.iter().filter(|member| select(member));
         selected.map(|member| member.id.clone()).collect()
     }
 
-    /// The member id that an instance id stands for.
+    /// Returns the member id that an instance id stands for.
     pub(crate) fn static_id(&self, instance_id: &str) -> Option<&String> {
         self.static_ids.get(instance_id)
     }
@@ -184,7 +184,7 @@ impl Members {
         self.by_id.insert(member.id.clone(), member);
     }
 
-    /// Removes a member. The caller answers what it waits for.
+    /// Removes a member. The caller answers its pending requests.
     pub(crate) fn remove(&mut self, id: &str) -> Option<GroupMember> {
         let member = self.by_id.remove(id)?;
         for name in distinct_names(&member.protocols) {
@@ -203,7 +203,7 @@ impl Members {
         Some(member)
     }
 
-    /// Changes a member, and counts it anew.
+    /// Changes a member and updates the counters.
     pub(crate) fn change(&mut self, id: &str, change: impl FnOnce(&mut GroupMember)) {
         if let Some(mut member) = self.remove(id) {
             change(&mut member);
@@ -230,7 +230,7 @@ impl Members {
         self.joining == self.len()
     }
 
-    /// The longest of the members' rebalance timeouts.
+    /// Returns the longest rebalance timeout of the members.
     pub(crate) fn rebalance_timeout(&self) -> Duration {
         let timeouts = self.iter().map(|member| member.rebalance_timeout);
         timeouts.max().unwrap_or_default()
@@ -256,7 +256,7 @@ impl Members {
         elected.map(|(name, _)| name.to_owned())
     }
 
-    /// The size of the members in memory, roughly.
+    /// Returns the approximate memory of the members, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -266,7 +266,7 @@ impl Members {
     }
 }
 
-/// What a member will take in memory, roughly.
+/// Returns the approximate memory that a member will need, in bytes.
 pub(crate) fn join_bytes(request: &JoinRequest) -> usize {
     let instance_id = request.group_instance_id.as_ref().map_or(0, String::len);
     let names = request.client_id.len() + instance_id;
@@ -280,7 +280,7 @@ fn protocol_bytes(protocols: &[MemberProtocol]) -> usize {
     protocols.iter().map(bytes).sum()
 }
 
-/// The names of protocols. A client may list one twice.
+/// Returns the names of protocols without duplicates, which a client may send.
 fn distinct_names(protocols: &[MemberProtocol]) -> impl Iterator<Item = &str> {
     let names = protocols.iter().map(|protocol| protocol.name.as_str());
     names.collect::<BTreeSet<_>>().into_iter()

@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 
 use crate::group::record::CommittedOffset;
 
-/// The committed offsets of a group by topic and partition. What is being written is not here.
+/// The committed offsets of a group by topic and partition, without those still being written.
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
     topics: BTreeMap<String, BTreeMap<i32, CommittedOffset>>,
-    /// How many commits are being written.
+    /// The number of commits being written.
     pub(crate) commits_pending: usize,
 }
 
@@ -46,7 +46,7 @@ impl Offsets {
         }
     }
 
-    /// The partitions of a topic that have an offset.
+    /// Returns the partitions of a topic that have an offset.
     pub(crate) fn partitions(&self, topic: &str) -> Vec<i32> {
         let partitions = self.topics.get(topic);
         partitions.map_or_else(Vec::new, |partitions| partitions.keys().copied().collect())

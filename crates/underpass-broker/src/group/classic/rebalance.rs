@@ -1,4 +1,4 @@
-//! From one generation to the next.
+//! The transition from one generation to the next.
 
 use std::mem;
 
@@ -25,7 +25,7 @@ impl Group {
         self.form_generation_if_all_joined(cx);
     }
 
-    /// Removes a member, and answers the requests of it that wait. A rebalance has to follow.
+    /// Removes a member and answers its pending requests. A rebalance has to follow.
     pub(crate) fn remove_member(&mut self, cx: &mut Context<'_>, member_id: &str) {
         let error = GroupError::UnknownMemberId;
         if let Some(reply) = self.members.end_join(member_id) {
@@ -46,7 +46,7 @@ impl Group {
         }
     }
 
-    /// Removes what has expired, and goes on with a rebalance whose time is up.
+    /// Removes expired members and continues a rebalance whose deadline has passed.
     pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
         let now = cx.now.monotonic;
         self.pending_members.retain(|_, deadline| *deadline > now);
@@ -68,7 +68,7 @@ impl Group {
         self.end_preparation(cx);
     }
 
-    /// Forms a generation if nobody is missing, unless the first generation is being delayed.
+    /// Forms a generation if all members have joined, unless the first generation is being delayed.
     pub(crate) fn form_generation_if_all_joined(&mut self, cx: &mut Context<'_>) {
         let undelayed = matches!(
             self.state,
@@ -90,7 +90,7 @@ impl Group {
             assignment: Some(token),
         };
         if self.state != expected {
-            // A rebalance has begun meanwhile.
+            // A rebalance has started meanwhile.
             return;
         }
         match result {
@@ -130,7 +130,7 @@ impl Group {
         }
     }
 
-    /// Ends the join phase: without dynamic members that have not joined again, and with static
+    /// Ends the join phase: removes dynamic members that have not joined again, but keeps static
     /// ones, whose sessions decide.
     fn form_generation(&mut self, cx: &mut Context<'_>) {
         for member_id in self
@@ -188,7 +188,7 @@ impl Group {
     }
 
     fn next_generation(&mut self, cx: &Context<'_>, state: GroupState) {
-        // After the last number the count begins again.
+        // The number wraps to 1.
         self.generation = self.generation.checked_add(1).unwrap_or(1);
         self.state = state;
         self.state_timestamp_ms = Some(cx.now.unix_ms);

@@ -5,7 +5,7 @@ use crate::group::classic::state::{Context, Group, GroupState};
 use crate::group::record::GroupMetadata;
 
 impl Group {
-    /// Takes over what a record says of the members. A session of each begins at `cx.now`.
+    /// Restores the members from a record. A session of each starts at `cx.now`.
     pub(crate) fn restore(&mut self, cx: &Context<'_>, stored: Option<GroupMetadata>) {
         let Some(stored) = stored else {
             let offsets = std::mem::take(&mut self.offsets);

@@ -48,7 +48,7 @@ impl Group {
         }
     }
 
-    /// Removes a member at once, and rebalances unless it had not joined.
+    /// Removes a member immediately, and rebalances unless it had not joined.
     pub(crate) fn leave(
         &mut self,
         cx: &mut Context<'_>,
@@ -87,7 +87,7 @@ impl Group {
         }
     }
 
-    /// The answer to a SyncGroup request in a stable group.
+    /// Returns the answer to a SyncGroup request in a stable group.
     pub(crate) fn synced(&mut self, member_id: &str) -> Synced {
         let member = self.members.member_mut(member_id);
         Synced {
@@ -97,7 +97,7 @@ impl Group {
         }
     }
 
-    /// Answers the SyncGroup request of a member that waits.
+    /// Answers the pending SyncGroup request of a member.
     pub(crate) fn end_sync(
         &mut self,
         cx: &mut Context<'_>,
@@ -136,11 +136,11 @@ impl Group {
         }
     }
 
-    /// Takes over the leader's assignment and writes it. Members that it leaves out get an empty
-    /// one. Nobody sees it before it is written.
+    /// Stores and writes the leader's assignment. Members without one get an empty assignment.
+    /// Members do not see it before it is written.
     fn assign(&mut self, cx: &mut Context<'_>, assignments: Vec<(String, Opaque)>) {
         self.clear_assignments();
-        // A member is counted anew by each change: the last one counts.
+        // Of several assignments for a member, the last one counts.
         let assignments: BTreeMap<_, _> = assignments.into_iter().collect();
         for (member_id, assignment) in assignments {
             self.members
@@ -155,7 +155,7 @@ impl Group {
         };
     }
 
-    /// Forgets what was assigned.
+    /// Clears all assignments.
     pub(crate) fn clear_assignments(&mut self) {
         for member_id in self.members.ids(|member| !member.assignment().is_empty()) {
             self.members

@@ -1,4 +1,4 @@
-//! A group: its state, and what all of its parts need.
+//! The state of a group, and functions that all of its parts need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::group::limits::{GroupSettings, REBALANCE_TIMEOUT_MIN};
 use crate::group::record::{CoordinatorRecord, GroupMetadata, MemberMetadata};
 use crate::group::request::{MemberIdentity, Now};
 
-/// What a group needs while it handles an event.
+/// The environment of a group while it handles an event.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) now: Now,
@@ -27,7 +27,7 @@ pub(crate) struct Group {
     pub(crate) state: GroupState,
     /// When the group became empty or formed its generation, in milliseconds since the Unix epoch.
     pub(crate) state_timestamp_ms: Option<i64>,
-    /// 0 before the first generation.
+    /// The number of the generation; 0 before the first.
     pub(crate) generation: i32,
     /// None as long as only consumers without group management have committed offsets.
     pub(crate) protocol_type: Option<String>,
@@ -36,9 +36,9 @@ pub(crate) struct Group {
     /// The member id of the leader.
     pub(crate) leader: Option<String>,
     pub(crate) members: Members,
-    /// Assigned member ids that have not joined yet (KIP-394), and when they expire.
+    /// Assigned member ids that have not joined yet (KIP-394), with their deadlines.
     pub(crate) pending_members: BTreeMap<String, Duration>,
-    /// The members of the generation that have not sent SyncGroup, and until when they may.
+    /// The members of the generation that have not sent SyncGroup yet, and their common deadline.
     pub(crate) pending_sync: BTreeSet<String>,
     pub(crate) sync_deadline: Duration,
     pub(crate) offsets: Offsets,
@@ -63,9 +63,9 @@ pub(crate) enum GroupState {
 /// The delay of the first generation of an empty group (KIP-134).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct InitialDelay {
-    /// Where the deadline moves when it is reached: later if a member has arrived meanwhile.
+    /// The next value of the deadline: later if a member has joined meanwhile.
     pub(crate) next_deadline: Duration,
-    /// No later than the rebalance timeout.
+    /// The latest deadline, from the rebalance timeout.
     pub(crate) latest: Duration,
 }
 
@@ -87,7 +87,7 @@ impl Group {
         }
     }
 
-    /// Whether nothing would be lost with the group, neither here nor in the log.
+    /// Whether the group has no state to keep, neither here nor in the log.
     pub(crate) fn is_vacant(&self) -> bool {
         self.state == GroupState::Empty
             && self.generation == 0
@@ -95,18 +95,18 @@ impl Group {
             && self.offsets.is_empty()
     }
 
-    /// Members and assigned member ids.
+    /// Returns the number of members and assigned member ids.
     pub(crate) fn size(&self) -> usize {
         self.members.len() + self.pending_members.len()
     }
 
-    /// What the members and the assigned member ids take in memory, roughly.
+    /// Returns the approximate memory of members and assigned member ids, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let pending = self.pending_members.keys().map(String::len);
         self.members.bytes() + pending.sum::<usize>()
     }
 
-    /// When [`Group::tick`] has something to do.
+    /// Returns the time at which [`Group::tick`] has to be called.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let rebalance = match self.state {
             GroupState::PreparingRebalance { deadline, .. } => Some(deadline),
@@ -160,7 +160,7 @@ impl Group {
         Ok(())
     }
 
-    /// The group as it is stored.
+    /// Returns the record of the group.
     pub(crate) fn record(&self) -> CoordinatorRecord {
         let protocol = self.protocol.as_deref().unwrap_or_default();
         let members = self.members.iter().map(|member| MemberMetadata {
@@ -186,7 +186,7 @@ impl Group {
         }
     }
 
-    /// The record that removes the group from the log; none if it was never stored.
+    /// Returns the record that removes the group from the log; `None` if it was never stored.
     pub(crate) fn tombstone(&self) -> Option<CoordinatorRecord> {
         (self.generation > 0).then(|| CoordinatorRecord::Group {
             group_id: Arc::clone(&self.id),

@@ -712,7 +712,7 @@ fn assignments_are_bounded() {
     let token = scene.sync(request.clone());
     assert_eq!(scene.synced(token), Err(GroupError::GroupMaxSizeReached));
 
-    // One that cannot be written is forgotten.
+    // An assignment that cannot be written is forgotten.
     request.assignments = vec![own];
     scene.disk = Disk::Held;
     for generation in 1..=2 {

@@ -29,7 +29,7 @@ enum Answer {
     Commit(Vec<CommitResult>),
 }
 
-/// Whether writes are reported at once.
+/// Whether writes are reported immediately.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Disk {
     Prompt,
@@ -42,7 +42,7 @@ struct Scene {
     disk: Disk,
     /// Written records.
     log: Vec<CoordinatorRecord>,
-    /// What has not been reported.
+    /// The writes not reported yet.
     writes: Vec<(WriteToken, Vec<CoordinatorRecord>)>,
     answers: HashMap<u64, Answer>,
     tokens: u64,
@@ -61,7 +61,7 @@ impl Scene {
         }
     }
 
-    /// Loses the coordinator and all that waits, and restores one from the log.
+    /// Drops the coordinator and all pending requests, and restores a new one from the log.
     fn restart(&mut self) {
         self.coordinator = coordinator(&format!("{}r", self.tokens));
         self.writes.clear();
@@ -112,7 +112,7 @@ impl Scene {
         results[0]
     }
 
-    /// Lets time pass, tick by tick.
+    /// Advances the time tick by tick.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         let mut ticks = 0;
@@ -126,7 +126,7 @@ impl Scene {
         self.now = end;
     }
 
-    /// Writes the earliest of the held writes.
+    /// Completes the earliest held write.
     fn write_next(&mut self, result: Result<(), WriteError>) {
         let (token, records) = self.writes.remove(0);
         if result.is_ok() {
@@ -197,8 +197,8 @@ impl Scene {
         }
     }
 
-    /// Brings `count` new members to a stable generation; the first is the leader. Each is assigned
-    /// its position.
+    /// Brings `count` new members to a stable generation, of which the first is the leader. Assigns
+    /// to each its position.
     fn stable(&mut self, count: usize) -> Vec<MemberIdentity> {
         let joins: Vec<u64> = (0..count).map(|_| self.join(new_member())).collect();
         self.wait(DELAY + DELAY);

@@ -28,7 +28,7 @@ enum Event {
     Write,
     FailWrite,
     DeleteTopic,
-    /// The broker is killed after so many of the held writes have reached the log.
+    /// The broker is killed after this many held writes have reached the log.
     Kill(usize),
 }
 
@@ -49,12 +49,12 @@ struct Client {
 struct World {
     scene: Scene,
     clients: Vec<Client>,
-    /// Requests since the last start of the broker whose answers nobody has taken.
+    /// Requests since the last start of the broker whose answers were not received.
     asked: BTreeSet<u64>,
-    /// The latest generation since the last start of the broker, and how many members its leader
-    /// saw.
+    /// The latest generation since the last start of the broker, and the number of members that its
+    /// leader received.
     generation: (i32, usize),
-    /// Which SyncGroup request assigned the work of a generation.
+    /// The SyncGroup request that assigned the work of each generation.
     assigned_by: BTreeMap<i32, u64>,
     counter: u64,
 }
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Fails the next write, unless it removes offsets: a restart would bring them back.
+    /// Fails the next write, unless it removes offsets, which a restart would restore.
     fn fail_write(&mut self) {
         let removes = |record: &CoordinatorRecord| {
             matches!(record, CoordinatorRecord::Offset { value: None, .. })
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Restarts the broker. Clients that waited for an answer ask again.
+    /// Restarts the broker. Clients with pending requests repeat them.
     fn kill(&mut self, written: usize) {
         let written = written.min(self.scene.writes.len());
         let records = self
@@ -210,7 +210,7 @@ impl World {
         self.drive();
     }
 
-    /// Lets clients act on their answers until all wait.
+    /// Lets clients act on their answers until all of them wait.
     fn drive(&mut self) {
         for _ in 0..1000 {
             let answered = self.clients.iter().position(|client| match client.phase {
@@ -235,7 +235,7 @@ impl World {
         self.clients[index].phase = Phase::Joining(token);
     }
 
-    /// Joins again after an error, as clients do. One that is fenced starts anew.
+    /// Joins again after an error, as clients do. A fenced client starts over.
     fn join_after(&mut self, index: usize, error: GroupError) {
         match error {
             GroupError::UnknownMemberId | GroupError::FencedInstanceId => {
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// No more events: the disk writes, time passes, and live clients follow the protocol.
+    /// Ends the events: the disk writes, time passes, and live clients follow the protocol.
     fn settle(&mut self) {
         self.scene.disk = Disk::Prompt;
         self.scene.collect();
@@ -330,7 +330,7 @@ impl World {
         (0..SETTLED_AFTER).for_each(|_| self.pass_second());
     }
 
-    /// Generations rise, and a leader's answer that is repeated names as many members.
+    /// Checks that generations rise, and that a repeated answer lists the same number of members.
     fn check_generation(&mut self, joined: &Joined) {
         let (generation, members) = self.generation;
         assert!(
@@ -350,7 +350,7 @@ impl World {
         }
     }
 
-    /// All work of a generation was assigned by one request.
+    /// Checks that one request assigned all work of a generation.
     fn check_assignment(&mut self, generation: i32, assignment: &[u8]) {
         let Some((request, _)) = assignment.split_first_chunk() else {
             panic!("the leader leaves nobody out");
@@ -360,7 +360,7 @@ impl World {
         assert_eq!(by, request, "two assignments of generation {generation}");
     }
 
-    /// Every live client is in the same generation, with work of its own, and nobody else is.
+    /// Checks that the group consists of the live clients, in one generation, with distinct work.
     fn check_members(&self) {
         let alive = self
             .clients
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    /// Every request has been answered, and nothing happens without a cause.
+    /// Checks that every request has been answered, and that no effects are left.
     fn check_quiet(&mut self) {
         let waiting: Vec<u64> = self.asked.iter().copied().collect();
         let waiting = waiting.into_iter().filter(|token| self.scene.waits(*token));
@@ -399,7 +399,7 @@ impl World {
         assert_eq!(self.scene.coordinator.effects(), []);
     }
 
-    /// The visible offsets are those of the log.
+    /// Checks that the visible offsets are those of the log.
     fn check_offsets(&self) {
         let mut expected = BTreeMap::new();
         for record in &self.scene.log {
@@ -422,7 +422,7 @@ impl World {
         assert_eq!(visible.collect::<BTreeMap<_, _>>(), expected);
     }
 
-    /// A restart changes nothing for members, nor for offsets.
+    /// Checks that a restart changes neither members nor offsets.
     fn check_restored(&mut self) {
         self.scene.restart();
         self.check_offsets();

@@ -1,4 +1,4 @@
-//! Whether kernel TLS seals what this process can open: every byte over a connection to itself.
+//! Tests that this process can open what kernel TLS seals, over a connection to itself.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -23,10 +23,10 @@ use underpass::tcp::loopback_pair;
 use crate::limits::SELF_TEST_TIMEOUT;
 use crate::tls::records::HEADER_BYTES;
 
-/// Around the edges of a record, and more than a socket holds at once.
+/// Sizes around record boundaries, and one larger than a socket buffer.
 const BODY_BYTES: [usize; 7] = [1, 16_383, 16_384, 16_385, 65_535, 65_537, 1_048_577];
 const HEAD: [u8; 200] = [b'h'; 200];
-/// The records that went before the kernel has the key.
+/// The number of records sent before the kernel has the key.
 const FIRST_NUMBER: u64 = 7;
 
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
@@ -35,12 +35,12 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
 
-/// Has the kernel encrypt files of several sizes in every suite of `support`, each behind a head,
-/// over connections of this process to itself, and compares all that arrives. Takes some tens of
+/// Has the kernel encrypt files of several sizes in every suite of `support`, each after a head,
+/// over connections of this process to itself, and compares all received data. Takes some tens of
 /// milliseconds, at most a few seconds.
 ///
 /// # Errors
-/// What differs, or which call failed.
+/// The difference, or the call that failed.
 pub fn self_test(support: &SendingSupport) -> Result<(), String> {
     let started = Instant::now();
     let before = sockets_sealed_by_kernel();
@@ -73,7 +73,7 @@ pub fn self_test(support: &SendingSupport) -> Result<(), String> {
     }
 }
 
-/// How many sockets the kernel was given a sending key for.
+/// Returns the number of sockets for which the kernel was given a sending key.
 fn sockets_sealed_by_kernel() -> Option<u64> {
     let counters = fs::read_to_string("/proc/net/tls_stat").ok()?;
     let value = |line: &str| {
@@ -117,7 +117,7 @@ impl SuiteTrial {
         self.judge(&mut received, content)
     }
 
-    /// Compares what has arrived with what was sent.
+    /// Compares received data with the expected records.
     fn judge(self, received: &mut [u8], content: &[u8]) -> Result<(), String> {
         match self.open(received)? == self.expected(content) {
             true => Ok(()),
@@ -155,7 +155,7 @@ impl SuiteTrial {
         Ok(install(ours, Side::Sink, &key)?)
     }
 
-    /// Keys for the test alone.
+    /// Returns keys for the test only.
     fn secrets(self, secret: u8) -> (Vec<u8>, [u8; 12]) {
         (vec![secret; self.cipher.key_bytes()], [secret ^ 0x55; 12])
     }
@@ -167,7 +167,7 @@ impl SuiteTrial {
             all.extend([(HANDSHAKE, KEY_UPDATE.to_vec()), body(BODY_BYTES[0])]);
         }
         all.push((ALERT, CLOSE_NOTIFY.to_vec()));
-        // Data is compared whole, wherever its records end.
+        // Data is compared joined, wherever its records end.
         let mut joined: Vec<(u8, Vec<u8>)> = Vec::new();
         all.into_iter().for_each(|record| join(&mut joined, record));
         joined
@@ -230,7 +230,7 @@ pub(super) fn algorithm(cipher: Cipher) -> &'static Algorithm {
     }
 }
 
-/// Appends a record; data goes to the data before it.
+/// Appends a record; data is joined with preceding data.
 fn join(records: &mut Vec<(u8, Vec<u8>)>, (kind, content): (u8, Vec<u8>)) {
     match records.last_mut() {
         Some((DATA, before)) if kind == DATA => before.extend(content),
@@ -258,7 +258,7 @@ fn send_body(ours: &TcpStream, file: &OwnedFd, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The socket waits for room, but a control record does not.
+/// Sends a control record. Waits for room in the socket, since the call itself does not.
 fn send_control(ours: &TcpStream, kind: u8, content: &[u8]) -> io::Result<()> {
     let timeout = Timespec::try_from(SELF_TEST_TIMEOUT).map_err(io::Error::other)?;
     loop {
@@ -299,7 +299,7 @@ mod tests {
         (0_usize..1 << 21).map(|at| (at * 7) as u8).collect()
     }
 
-    /// What a kernel without errors sends, and where its records are.
+    /// Returns the output of a correct kernel, and the positions of its records.
     fn sent(trial: SuiteTrial, content: &[u8]) -> (Vec<u8>, Vec<Range<usize>>) {
         let (mut all, mut records) = (Vec::new(), Vec::new());
         let (mut secret, mut number) = (1, FIRST_NUMBER);
@@ -354,7 +354,7 @@ mod tests {
         for trial in trials() {
             let (mut sent, records) = sent(trial, &content);
             trial.judge(&mut sent.clone(), &content).unwrap();
-            // Of the first records, one in the middle, and the last: head, content and tag.
+            // The first records, one in the middle, and the last: head, content and tag.
             let middle = records.len() / 2;
             for number in [0, 1, middle, records.len() - 1] {
                 let Range { start, end } = records[number].clone();
@@ -412,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Authentic records, whose content is another one.
+    /// Authentic records with other content.
     #[test]
     fn content_of_another_place_is_found() {
         let content = sample();

@@ -1,4 +1,4 @@
-//! How fast this process encrypts: what kernel TLS has to beat.
+//! The encryption speed of this process, as a comparison for kernel TLS.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use underpass::kernel_tls::Cipher;
 use super::self_test::algorithm;
 use crate::tls::records::CONTENT_BYTES_MAX;
 
-/// The best of several spans counts: what interrupts makes the others longer.
+/// The best of several spans counts: interrupts slow down the others.
 const SPANS: usize = 8;
 const SPAN: Duration = Duration::from_millis(3);
 
-/// Returns how many bytes one processor encrypts in a second, in pieces of a full record that stay
-/// in its cache; nothing where the library refuses the cipher. Takes 24 milliseconds.
+/// Returns the bytes per second that one processor encrypts, in pieces of a full record that stay
+/// in its cache; `None` if the library rejects the cipher. Takes 24 milliseconds.
 pub fn encryption_speed(cipher: Cipher) -> Option<u64> {
     let key = vec![7; cipher.key_bytes()];
     let key = LessSafeKey::new(UnboundKey::new(algorithm(cipher), &key).ok()?);

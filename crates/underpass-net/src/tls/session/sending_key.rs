@@ -1,4 +1,4 @@
-//! The sending key of a session: its replacement, and its way to the kernel.
+//! The sending key of a session: its replacement, and its hand-over to the kernel.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::tls::offload::{PendingOffload, Sealing};
 use crate::tls::records::{CONTENT_BYTES_MAX, Sealer};
 
 impl TlsSession {
-    /// Who encrypts what is sent next.
+    /// Returns where the next data will be encrypted.
     pub(crate) fn sealed_by(&self, outbox: &Outbox) -> SealedBy {
         let state = self.state.borrow();
         let takes_over = |offload: &PendingOffload| {
@@ -31,7 +31,7 @@ impl TlsSession {
         }
     }
 
-    /// The same, once the key has gone to the kernel where it may.
+    /// Hands the key to the kernel if possible, and returns where the next data will be encrypted.
     pub(crate) fn hand_over(&self, socket: &PlainSocket, outbox: &Outbox) -> SealedBy {
         let sealed_by = self.state.borrow_mut().hand_over(socket, outbox);
         self.info.sealed_by.set(sealed_by);
@@ -40,12 +40,12 @@ impl TlsSession {
 
     /// Sends one turn of an outbox through the kernel, which has the key.
     ///
-    /// QUIRK(kernel-tls-memory): where TCP's memory is short, kernel TLS reports a full socket,
-    /// also where nothing is on its way whose arrival would make room; no event follows then. What
-    /// waits is therefore tried again, with pauses that double.
+    /// QUIRK(kernel-tls-memory): if TCP's memory is short, kernel TLS reports a full socket, even
+    /// if no data is in flight whose acknowledgement would make room; no event follows then. So
+    /// waiting data is tried again, with pauses that double.
     ///
     /// # Errors
-    /// As [`Sender::turn`]; `PeerGone` where the key could not be replaced.
+    /// As [`Sender::turn`]; `PeerGone` if the key could not be replaced.
     pub(crate) async fn kernel_turn(
         &self,
         sender: &mut Sender,
@@ -54,7 +54,7 @@ impl TlsSession {
         worker: &WorkerState,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
-        // Whole records.
+        // A whole number of records.
         let most = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
         let most = most - most % CONTENT_BYTES_MAX as u64;
         let (kernel, policy) = (&worker.kernel, &worker.policy);
@@ -69,8 +69,8 @@ impl TlsSession {
                 Ok(turn) => break turn?,
                 Err(_) => {
                     socket.deregister();
-                    // Sends what is held back, whether or not it was set. A socket that refuses is
-                    // closed by its deadline.
+                    // Sends corked data, even if the option was already set. A socket that fails is
+                    // closed at its deadline.
                     let _ = set_tcp_nodelay(socket, true);
                     pause *= 2;
                 }
@@ -83,7 +83,7 @@ impl TlsSession {
         Ok(turn)
     }
 
-    /// Waits until the kernel may encrypt what comes next.
+    /// Waits until the kernel may encrypt the next data.
     async fn kernel_ready(&self, socket: &PlainSocket, outbox: &Outbox) -> Result<(), Error> {
         loop {
             let prepared = self.state.borrow_mut().prepare_kernel(socket);
@@ -100,7 +100,7 @@ impl TlsSession {
 }
 
 impl SessionState {
-    /// Announces a new key, under the present one, and uses it from then on.
+    /// Announces a new key, under the current one, and uses it from then on.
     pub(super) fn update_key(&mut self) -> Result<(), SessionFault> {
         let failed = |_| SessionFault::Peer(AlertDescription::InternalError);
         if let Sealing::Kernel(kernel) = &self.sealing
@@ -125,8 +125,8 @@ impl SessionState {
         Ok(())
     }
 
-    /// Changes the key where the peer has asked for that, and before it has sealed too much
-    /// (RFC 8446, section 5.5). TLS 1.2 cannot.
+    /// Replaces the key on the peer's request, and before it has sealed too much (RFC 8446, section
+    /// 5.5). Fails in TLS 1.2, which has no key update.
     pub(super) fn renew_key(&mut self) -> Result<(), rustls::Error> {
         let is_due = match &self.sealing {
             Sealing::UserSpace(sealer) => {
@@ -141,8 +141,8 @@ impl SessionState {
         }
     }
 
-    /// Gives the key to the kernel, if a long range begins, nothing sealed is unsent and the kernel
-    /// takes it. Returns who encrypts from now on.
+    /// Gives the key to the kernel, if a long range starts, no sealed data is unsent and the kernel
+    /// accepts it. Returns where data is encrypted from now on.
     fn hand_over(&mut self, socket: &PlainSocket, outbox: &Outbox) -> SealedBy {
         let Sealing::UserSpace(sealer) = &self.sealing else {
             return SealedBy::Kernel;
@@ -155,7 +155,7 @@ impl SessionState {
         let Some(bytes) = bytes else {
             return SealedBy::UserSpace;
         };
-        // Tickets of the handshake leave with the first response.
+        // The handshake's tickets are sent with the first response.
         let _ = self.send(socket);
         if self.is_update_owed || !self.unsent.is_empty() {
             return SealedBy::UserSpace;
@@ -170,8 +170,8 @@ impl SessionState {
         }
     }
 
-    /// Replaces a key of the kernel's that has sealed as much as it may, and sends what has to
-    /// leave before the next data.
+    /// Replaces a kernel key that has reached its limit, and sends the records that must precede
+    /// the next data.
     fn prepare_kernel(&mut self, socket: &PlainSocket) -> io::Result<()> {
         self.send(socket)?;
         let is_spent = match &mut self.sealing {

@@ -1,6 +1,6 @@
 //! Sessions whose socket is full, whose turns are cancelled, and whose keys change all the time.
-//! The other side is rustls, which opens each record with the number that it must have: one that
-//! was left out, repeated, or sealed a second time under the same number is an error there.
+//! The other side is rustls, which opens each record with its expected number: a missing or
+//! repeated record, or a second one with the same number, is an error there.
 
 use std::collections::HashMap;
 use std::fs;
@@ -42,7 +42,7 @@ const SUITES: [SupportedCipherSuite; 5] = [
     cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// A certificate, what a server needs for it, and the file that it sends.
+/// A certificate, a server's configuration for it, and the file that it sends.
 struct Site {
     folder: TempDir,
     acceptor: TlsAcceptor,
@@ -99,7 +99,7 @@ impl Site {
         ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap()
     }
 
-    /// A session with the server's socket, and its client with the other one.
+    /// Returns a session on the server's socket, and a client on the other one.
     async fn connect(&self, suite: SupportedCipherSuite) -> (TlsSession, PlainSocket, Client) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -132,17 +132,17 @@ impl Site {
     }
 }
 
-/// A client whose socket is read and written as far as it goes.
+/// A client whose socket is read and written without waiting.
 struct Client {
     connection: ClientConnection,
     socket: TcpStream,
     received: Vec<u8>,
-    /// The server has announced its end.
+    /// Whether the server has announced its end.
     is_closed: bool,
 }
 
 impl Client {
-    /// Reads at most so many bytes of the socket.
+    /// Reads at most `most` bytes from the socket.
     fn read(&mut self, most: usize) {
         let mut room = vec![0; most.min(1 << 20)];
         while let Ok(read @ 1..) = (&self.socket).read(&mut room) {
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    /// Waits for what the server's socket still holds.
+    /// Waits for data that the server's socket still holds.
     fn read_until(&mut self, is_there: impl Fn(&Client) -> bool) {
         self.socket.set_nonblocking(false).unwrap();
         self.socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
@@ -190,15 +190,15 @@ fn worker() -> WorkerState {
 
 #[derive(Clone, Debug)]
 enum Deed {
-    /// The server owes so many bytes more, of memory or of the file.
+    /// The server adds this many bytes to its outbox, from the file or from memory.
     Owe(usize, bool),
-    /// It sends a turn, which is cancelled after so many polls.
+    /// It sends a turn, cancelled after this many polls.
     Turn(u64, usize),
     /// It reads once.
     Receive,
-    /// The client reads so many bytes.
+    /// The client reads this many bytes.
     Read(usize),
-    /// It changes its key, asks for the server's, and sends a byte.
+    /// It updates its key, requests the server's update, and sends a byte.
     Update,
 }
 
@@ -213,7 +213,7 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     prop::collection::vec(deed, 1..60)
 }
 
-/// Polls a turn so many times. Returns whether it has ended.
+/// Polls a turn up to `polls` times. Returns whether it has ended.
 async fn poll_turn(
     (session, socket): (&TlsSession, &PlainSocket),
     outbox: &mut Outbox,
@@ -284,7 +284,7 @@ async fn play(site: &Site, suite: SupportedCipherSuite, deeds: &[Deed]) {
             }
             Deed::Update => {}
         }
-        // Answers do not pile up: what waits is a batch, and some records of a few bytes.
+        // Responses do not accumulate: at most a batch and some records of a few bytes wait.
         let waiting = session.state.borrow().unsent.unsent().len();
         assert!(waiting <= SEALED_BATCH_BYTES + 5_000, "{waiting}");
         numbers.check(&session);
@@ -380,7 +380,7 @@ fn the_end_is_announced_once_the_socket_takes_it() {
     });
 }
 
-/// A socket that was full is given record after record, so that at most one waits; then batches
+/// After a full socket records are sealed one by one, so that at most one waits; later in batches
 /// again.
 #[test]
 fn after_a_full_socket_at_most_one_record_waits_as_long_as_caution_lasts() {
@@ -411,14 +411,14 @@ fn after_a_full_socket_at_most_one_record_waits_as_long_as_caution_lasts() {
                     assert_eq!(batch(&outbox), CONTENT_BYTES_MAX);
                     cautious += 1;
                 }
-                // Full, or empty but for what the client reads now.
+                // Full, or all sent.
                 assert!(is_over || state().0 > 0);
                 client.read(30_000);
             }
             assert!(cautious > 10, "{cautious}");
             client.read_until(|client| client.received.len() >= body.len());
             assert_same(&client.received, &body, "the body");
-            // Whatever the socket took is forgotten with the caution.
+            // Afterwards, batches have their full size again.
             outbox.push(Piece::Bytes(body));
             worker.sealed_caution.set(1);
             assert_eq!(batch(&outbox), CONTENT_BYTES_MAX, "that of all connections");
@@ -429,7 +429,7 @@ fn after_a_full_socket_at_most_one_record_waits_as_long_as_caution_lasts() {
     });
 }
 
-/// The client of each connection takes a thread until its handshake is complete.
+/// The client of each connection occupies a thread until its handshake is complete.
 #[test]
 fn a_long_signature_is_made_by_another_thread_and_a_short_one_by_the_worker() {
     let rsa = |size| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, size).unwrap();
@@ -452,7 +452,7 @@ fn a_long_signature_is_made_by_another_thread_and_a_short_one_by_the_worker() {
     }
 }
 
-/// A kernel that knows every suite, and cannot replace a key.
+/// A kernel that supports every suite, and cannot replace a key.
 fn promising() -> Arc<Offload> {
     let versions = [Version::Tls12, Version::Tls13];
     let suites = versions.map(|version| Cipher::ALL.map(|cipher| (version, cipher)));
@@ -462,7 +462,7 @@ fn promising() -> Arc<Offload> {
     })
 }
 
-/// Sends all that is owed by the process, to a client that must get `expected`.
+/// Sends the whole outbox from user space, to a client that must receive `expected`.
 async fn send_all(
     (session, socket): (&TlsSession, &PlainSocket),
     outbox: &mut Outbox,
@@ -482,7 +482,7 @@ async fn send_all(
 fn a_hand_over_that_is_refused_leaves_the_session_with_the_process_and_is_counted() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let mut site = Site::new();
-    // As far as it is asked, the kernel here takes what it says that it takes.
+    // A kernel with TLS accepts the hand-over.
     let has_kernel = underpass::kernel_tls::probe_sending().is_ok();
     runtime.block_on(async {
         for suite in SUITES {
@@ -517,7 +517,7 @@ fn a_hand_over_that_is_refused_leaves_the_session_with_the_process_and_is_counte
     });
 }
 
-/// Of one key, the kernel seals no more than the process, as far as it is asked now and then.
+/// The kernel seals no more with one key than the process, up to the interval between checks.
 #[test]
 #[ignore = "needs kernel TLS; run by cargo xtask test"]
 fn a_key_that_the_kernel_has_is_replaced_in_time_or_the_connection_ends() {
@@ -528,7 +528,7 @@ fn a_key_that_the_kernel_has_is_replaced_in_time_or_the_connection_ends() {
         for suite in SUITES {
             let (session, socket, mut client) = site.connect(suite).await;
             session.state.borrow_mut().key_records_max = 100;
-            // With less than two packets, each record waits for the cork's timer.
+            // With room for less than two packets, each record waits for the cork's timer.
             set_socket_send_buffer_size(&socket, 1 << 20).unwrap();
             set_socket_recv_buffer_size(&client.socket, 1 << 20).unwrap();
             let (mut outbox, mut sender) = (Outbox::new(), Sender::new());

@@ -1,12 +1,12 @@
-//! Cookies of signed folders: what a page loads from its folder has no signature in its URL.
+//! Cookies for signed folders: the URLs of the parts of a page have no signature.
 //!
 //! ```text
 //!  GET /drop/acme/?signed=S ─► Set-Cookie: underpass-signed=S; Path=/drop/acme/
 //!  GET /drop/acme/style.css    Cookie: underpass-signed=S
 //! ```
 //!
-//! The value is the signature of the link (RFC 6265, section 4.1), verified with every request: it
-//! is worth what the link is worth, and the server keeps no state.
+//! The value is the signature of the link (RFC 6265, section 4.1), verified with every request: the
+//! cookie allows what the link allows, and the server keeps no state.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,10 +18,10 @@ use crate::request::request_line::HttpTarget;
 
 const NAME: &str = "underpass-signed";
 
-/// Returns the signatures in the value of `Cookie`, those of folders alone. Others ignore cookies
-/// that are malformed, and so does this.
+/// Returns the signatures of folders in the value of `Cookie`. Malformed cookies are ignored, as
+/// by other servers.
 pub(crate) fn shown(cookies: &[u8]) -> impl Iterator<Item = SignedParameter> {
-    // A comma joins fields that a proxy has not joined; no value contains one.
+    // The server joins repeated fields with commas; no value contains one.
     let pairs = cookies.split(|byte| b";,".contains(byte));
     let values = pairs.filter_map(|pair| {
         let value = pair.trim_ascii().strip_prefix(NAME.as_bytes())?;
@@ -33,8 +33,8 @@ pub(crate) fn shown(cookies: &[u8]) -> impl Iterator<Item = SignedParameter> {
     signed.filter(SignedParameter::is_of_folder)
 }
 
-/// Returns the line of `Set-Cookie`, behind a line end, for a valid link to a folder by which
-/// `target` was requested. `None` where no cookie can be bound to the folder as it is spelt there.
+/// Returns the `Set-Cookie` field, preceded by a line break, for a request of `target` by a valid
+/// link to a folder. Returns `None` if the spelling of the folder cannot be the path of a cookie.
 pub(crate) fn field(
     signed: &SignedParameter,
     link: &ShownLink,
@@ -61,8 +61,8 @@ pub(crate) fn field(
     ))
 }
 
-/// Returns the beginning of a requested path that names `folder`. Browsers compare paths as they
-/// are spelt (RFC 6265, section 5.1.4), so what is relative to a page has that beginning too.
+/// Returns the prefix of a requested path that names `folder`. Browsers compare the spelling of
+/// paths (RFC 6265, section 5.1.4), and relative links of a page have the same prefix.
 fn prefix<'s>(spelling: &'s [u8], folder: &[u8]) -> Option<&'s str> {
     let slashes = (0..spelling.len()).filter(|&at| spelling[at] == b'/');
     let mut prefixes = slashes.map(|at| &spelling[..=at]);

@@ -1,4 +1,4 @@
-//! The heads of a tar file's members: ustar, and pax records before it for what does not fit there
+//! The headers of tar members: ustar, preceded by pax records for values that do not fit there
 //! (POSIX.1-2017, pax, "pax Interchange Format").
 //!
 //! ```text
@@ -10,7 +10,7 @@ use crate::http::validator::FileTime;
 
 const BLOCK: usize = 512;
 
-/// A member.
+/// A member of an archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Member<'m> {
     pub(crate) path: Vec<u8>,
@@ -20,7 +20,7 @@ pub(crate) struct Member<'m> {
     pub(crate) modified: FileTime,
 }
 
-/// What a member is.
+/// The type of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberKind<'m> {
     Folder,
@@ -28,12 +28,12 @@ pub(crate) enum MemberKind<'m> {
     Link(&'m [u8]),
 }
 
-/// Room for numbers of 11 octal digits.
+/// The maximum of a number in 11 octal digits.
 const NUMBER_MAX: u64 = 0o777_7777_7777;
 const NAME_BYTES_MAX: usize = 100;
 
 impl Member<'_> {
-    /// Appends its head.
+    /// Appends the headers.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let records = self.records();
         if !records.is_empty() {
@@ -56,8 +56,8 @@ impl Member<'_> {
     fn records(&self) -> Vec<u8> {
         let mut records = Vec::new();
         let name = |records: &mut Vec<u8>, key, value: &[u8]| {
-            // The bytes of a short name that is not UTF-8 stand in the header: a record of it would
-            // have to be announced by another one, which GNU tar does not know.
+            // A short name that is not UTF-8 stays in the ustar header: a record for it would
+            // require a `hdrcharset` record, which GNU tar does not know.
             let is_text = std::str::from_utf8(value).is_ok();
             if value.len() > NAME_BYTES_MAX || is_text && !value.is_ascii() {
                 push_record(records, key, value);
@@ -83,7 +83,7 @@ impl Member<'_> {
     }
 }
 
-/// Seconds with a fraction, which file systems count upwards from the second before.
+/// Formats seconds with a fraction. File systems count nanoseconds forward, before 1970 too.
 fn time(time: FileTime) -> String {
     let nanoseconds = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
     let sign = if nanoseconds < 0 { "-" } else { "" };
@@ -94,7 +94,7 @@ fn time(time: FileTime) -> String {
     format!("{sign}{seconds}.{fraction:09}")
 }
 
-/// `LENGTH KEY=VALUE\n`, where the length counts itself.
+/// Appends `LENGTH KEY=VALUE\n`; the length includes its own digits.
 fn push_record(records: &mut Vec<u8>, key: &str, value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -106,14 +106,14 @@ fn push_record(records: &mut Vec<u8>, key: &str, value: &[u8]) {
     records.push(b'\n');
 }
 
-/// The zeros that fill the last block of a content.
+/// Returns the zeros that fill the last block of a file of `size` bytes.
 pub(crate) fn padding(size: u64) -> &'static [u8] {
     const ZEROS: [u8; BLOCK] = [0; BLOCK];
     let over = (size % BLOCK as u64) as usize;
     &ZEROS[..(BLOCK - over) % BLOCK]
 }
 
-/// One header. Owner and group are root: the owners of the files are not disclosed.
+/// A ustar header. Owner and group are root: the owners of the files are not disclosed.
 struct UstarHeader([u8; BLOCK]);
 
 impl UstarHeader {
@@ -130,13 +130,13 @@ impl UstarHeader {
         head
     }
 
-    /// As much of it as there is room for: what is cut stands in a pax record.
+    /// Writes as much of the text as fits; the full text is in a pax record.
     fn text(&mut self, at: usize, room: usize, text: &[u8]) {
         let length = text.len().min(room);
         self.0[at..at + length].copy_from_slice(&text[..length]);
     }
 
-    /// What is too large is 0 here, and stands in a pax record.
+    /// Writes 0 for a number that does not fit; its value is in a pax record.
     fn octal(&mut self, at: usize, digits: usize, number: u64) {
         let fits = number < 1 << (3 * digits);
         let number = if fits { number } else { 0 };
@@ -146,7 +146,7 @@ impl UstarHeader {
         }
     }
 
-    /// With its checksum, in which the checksum itself counts as spaces.
+    /// Returns the header with its checksum, for which the checksum field counts as spaces.
     fn finish(mut self) -> [u8; BLOCK] {
         self.0[148..156].fill(b' ');
         let sum: u64 = self.0.iter().map(|&byte| u64::from(byte)).sum();

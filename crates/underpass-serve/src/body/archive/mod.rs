@@ -1,4 +1,4 @@
-//! A folder as one tar file, made while it is sent.
+//! A folder as a tar file, produced while it is sent.
 //!
 //! ```text
 //!  walk ─► next name ─► looked at and opened ─► head in memory ─► Batch ─► outbox
@@ -6,12 +6,12 @@
 //!   └──────────────────────────────────────────────────────────────────────────
 //! ```
 //!
-//! Folders and files go in, and links to what goes in. A link to anything else that a GET would
-//! send becomes what it leads to. What is hidden, is no file, or is not for the asker is left out.
-//! What the server may not read, and links that would lead nowhere, are named in a last file next
-//! to the folder. Each name is opened in its open folder, without following links. Contents never
-//! come into memory: they are ranges, cut at the size that their head announced. A file that
-//! shrinks meanwhile ends the connection with a reset.
+//! An archive holds folders, files, and links to members. A link to anything else that a GET would
+//! send becomes a copy of its target. Names that are hidden, forbidden to the requester or neither
+//! file, folder nor link are left out. Names that the server cannot read, and dangling links, are
+//! listed in a last file next to the folder. Each name is opened relative to its open folder,
+//! without following links. Contents are never read into memory: they are ranges, cut at the size
+//! that their header announced. A file that shrinks meanwhile ends the connection with a reset.
 
 pub(crate) mod header;
 
@@ -35,23 +35,23 @@ use crate::site::folder::{FolderRestriction, SiteFolder, is_dots};
 use crate::site::rules::{Symlinks, Visibility};
 use crate::site::settle::{joined, names, settle};
 
-/// A tar file being made.
+/// An archive in production.
 #[derive(Debug)]
 pub(crate) struct Archive {
     base: OwnedFd,
-    /// Which names go in.
+    /// The names to include.
     sight: Visibility,
-    /// The root of the site, the path of the folder there, and what may be read of the folder.
+    /// The root of the site, the path of the folder in it, and the folder's restriction.
     root: Arc<OwnedFd>,
     place: Vec<u8>,
     restriction: Option<FolderRestriction>,
-    /// What the members' names begin with.
+    /// The prefix of the members' names.
     name: Vec<u8>,
     state: ArchiveState,
-    /// The folders between the base and here.
+    /// The open folders, from the base to the current one.
     levels: Vec<ArchiveLevel>,
     left_out: Vec<u8>,
-    /// Bounds the archives that a worker produces at once.
+    /// Limits the number of archives that a worker produces concurrently.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -62,18 +62,18 @@ enum ArchiveState {
     Walked,
 }
 
-/// An open folder and its path below the base, with a slash behind where it is not the base.
+/// An open folder and its path below the base, with a trailing slash unless it is the base.
 #[derive(Debug)]
 struct ArchiveLevel {
     dir: Dir,
     path: Vec<u8>,
-    /// Its path in the site.
+    /// The path in the site.
     place: Vec<u8>,
-    /// The place that a link led to, in that folder and those below it.
+    /// The target of the link through which this folder or a parent was entered.
     linked: Option<Vec<u8>>,
 }
 
-/// Without waiting for a FIFO's other end, without following a link.
+/// Open flags that neither wait for the other end of a FIFO nor follow a link.
 const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -81,7 +81,7 @@ const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 impl Archive {
-    /// Of `folder`, whose name in the archive is `name`.
+    /// Creates an archive of `folder`, which it calls `name`.
     pub(crate) fn new(folder: SiteFolder, name: &[u8], permit: OwnedSemaphorePermit) -> Archive {
         let sight = folder.sight();
         let path = folder.path.bytes().to_vec();
@@ -114,7 +114,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Names of the innermost folder, until the batch is full or a folder begins or ends.
+    /// Adds names of the innermost folder, until the batch is full or a folder starts or ends.
     fn walk(&mut self, chunk: &mut Chunk) -> io::Result<ArchiveState> {
         for _ in 0..LOOKS_PER_BATCH {
             let Some(level) = self.levels.last_mut() else {
@@ -122,7 +122,7 @@ impl Archive {
             };
             let name = match level.dir.read() {
                 Some(Ok(entry)) => entry.file_name().to_bytes().to_vec(),
-                // It was deleted meanwhile, which is its end too.
+                // A folder deleted meanwhile ends too.
                 None | Some(Err(Errno::NOENT)) => {
                     self.levels.pop();
                     continue;
@@ -217,7 +217,7 @@ impl Archive {
         chunk.bytes().extend_from_slice(padding(size));
     }
 
-    /// Adds a link, or what it leads to, if links are followed and a GET would send that.
+    /// Adds a link, or its target, if links are followed and a GET would send the target.
     fn add_link(
         &mut self,
         name: &[u8],
@@ -232,7 +232,7 @@ impl Archive {
             return Ok(());
         }
         let target = match readlinkat(level.dir.fd()?, name, Vec::new()) {
-            // Something else has the name by now.
+            // The name is no longer a link.
             Err(Errno::INVAL) => Err(Errno::AGAIN),
             target => target,
         }?;
@@ -242,7 +242,7 @@ impl Archive {
             self.member(path, target, stat).write(chunk.bytes());
             return Ok(());
         }
-        // A folder that a link led to ends somewhere, and so does one that holds the archived one.
+        // Following links in linked folders, or to a parent of the archived one, could recurse.
         if level.linked.is_some() || beneath_folder(&self.place, &place).is_some() {
             return Err(Errno::XDEV);
         }
@@ -257,7 +257,7 @@ impl Archive {
         self.enter(folder, path, (place.clone(), Some(place)), chunk)
     }
 
-    /// Returns the path without links of what a link leads to, if a GET would send it.
+    /// Returns the resolved path of a link's target, if a GET would send it.
     fn leads_to(&self, link: &[u8]) -> Result<Vec<u8>, Errno> {
         let root = self.root.as_fd();
         match look_through(root, link, self.sight.symlinks) {
@@ -273,8 +273,8 @@ impl Archive {
         }
     }
 
-    /// Whether `place`, which a link in this folder leads to by `target`, is in the archive, and so
-    /// is all on the way.
+    /// Whether `place`, to which a link in this folder leads by `target`, is in the archive, and so
+    /// are all folders that `target` passes through.
     fn goes_in(&self, level: &ArchiveLevel, target: &[u8], place: &[u8]) -> bool {
         let base = level.linked.as_ref().unwrap_or(&self.place);
         let is_in = |place: &[u8]| {
@@ -317,8 +317,8 @@ impl Archive {
         }
     }
 
-    /// What may not be read is remembered, what has vanished or become something else meanwhile is
-    /// not; everything else that goes wrong ends the archive.
+    /// Notes a name that may not be read. A name that has vanished or changed its type meanwhile is
+    /// ignored; any other error ends the archive.
     fn leave_out(&mut self, path: &[u8], errno: Errno) -> io::Result<()> {
         match errno {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::NODEV => {}
@@ -333,7 +333,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The note of what was left out, and two empty blocks.
+    /// Adds the list of omitted names, and two empty blocks.
     fn end(&mut self, chunk: &mut Chunk) {
         if !self.left_out.is_empty() {
             let count = self.left_out.iter().filter(|byte| **byte == b'\n').count();
@@ -364,7 +364,7 @@ const NOTE: &[u8] =
     b"These are not here: the server cannot read them, they lie too deep, or they are links that \
       would lead nowhere:\n";
 
-/// What is left of `place` beneath a folder; nothing where it is not there.
+/// Returns the part of `place` beneath `folder`, or `None` if it is elsewhere.
 fn beneath_folder<'p>(place: &'p [u8], folder: &[u8]) -> Option<&'p [u8]> {
     let rest = place.strip_prefix(folder)?;
     match rest {

@@ -1,4 +1,4 @@
-//! A listing for people: one page without anything from elsewhere. All of it works without the
+//! A listing for people: a single page without external resources. Everything works without the
 //! script, which filters the rows during typing and shows times in the viewer's time zone.
 
 use std::borrow::Cow;
@@ -24,8 +24,8 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 const ICONS: &str = include_str!("icons.svg");
 
-/// Nothing is loaded, and nothing is run or styled but what this program put into the page:
-/// whatever a name contains.
+/// Prevents loading anything, and running or applying anything but this program's own script and
+/// styles, whatever a name contains.
 pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |content: &str| BASE64_STANDARD.encode(Sha256::digest(content));
     format!(
@@ -36,7 +36,7 @@ pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What stands before anything is read: head, where we are, the search.
+/// Writes the part before the folder is read: head, breadcrumbs and search.
 pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     let title = match view.path.name() {
         b"" => b"Files",
@@ -56,7 +56,7 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     write!(out, "</header>\n<main id=\"files\" tabindex=\"-1\">\n")
 }
 
-/// The way from the root to here, or from the signed folder: the last one is where we are.
+/// Writes the path from the root, or from the signed folder; the last segment is the listed folder.
 fn crumbs(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     let segments = view.path.names().count();
     write!(out, "<nav aria-label=\"Folders above\">\n<ol>")?;
@@ -110,7 +110,7 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     }
     write!(out, "<button>Search</button>\n</form>\n")?;
     if view.archives == Offer::On {
-        // A form, because tools that mirror a site follow links.
+        // A form rather than a link, because tools that mirror a site follow links.
         write!(out, "<form>")?;
         if let Some(signed) = &view.query.signed {
             write!(
@@ -128,7 +128,7 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     writeln!(out, "</div>")
 }
 
-/// What stands before the first row.
+/// Writes the part before the first row.
 pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> io::Result<()> {
     if sorting == Sorting::Unsorted {
         writeln!(
@@ -165,7 +165,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> 
     Ok(())
 }
 
-/// The head of a column: a link that sorts by it, the other way round where it is sorted already.
+/// Writes a column header: a link that sorts by it, or reverses the order if sorted by it already.
 fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting) -> io::Result<()> {
     let (label, class) = match key {
         SortKey::Name => ("Name", "name"),
@@ -191,7 +191,7 @@ fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting)
     )
 }
 
-/// A query, escaped for an attribute.
+/// Returns a query, escaped for an attribute.
 fn sort_query(view: &ListingView, order: SortOrder, search: &[u8]) -> String {
     let (key, direction) = (order.key.name(), order.direction.name());
     let mut query = format!("sort={key}&amp;order={direction}");
@@ -202,13 +202,13 @@ fn sort_query(view: &ListingView, order: SortOrder, search: &[u8]) -> String {
     query + &signed(view, "&amp;")
 }
 
-/// The parameter that a link needs where the page was read by a signed one, behind `before`.
+/// Returns the parameter that links need on a page read by a signed link, after `before`.
 fn signed(view: &ListingView, before: &str) -> String {
     let signed = view.query.signed.as_ref();
     signed.map_or_else(String::new, |signed| format!("{before}{SIGNED}={signed}"))
 }
 
-/// One row.
+/// Writes a row.
 pub(crate) fn row(out: &mut Vec<u8>, view: &ListingView, entry: &FolderEntry) -> io::Result<()> {
     let (class, icon, slash) = match entry.kind {
         FolderEntryKind::Folder => ("folder", "folder", "/"),
@@ -242,7 +242,7 @@ pub(crate) fn row(out: &mut Vec<u8>, view: &ListingView, entry: &FolderEntry) ->
     )
 }
 
-/// What stands behind the last row.
+/// Writes the part after the last row.
 pub(crate) fn close(
     out: &mut Vec<u8>,
     view: &ListingView,
@@ -266,7 +266,7 @@ pub(crate) fn close(
     )
 }
 
-/// The symbol for the kind of a file, by its name.
+/// Returns the icon for a file, by the type its name implies.
 fn icon(name: &[u8]) -> &'static str {
     let name = Path::new(OsStr::from_bytes(name));
     let media = mime_guess::from_path(name).first_raw().unwrap_or("");
@@ -287,13 +287,13 @@ fn icon(name: &[u8]) -> &'static str {
     }
 }
 
-/// Endings of files that contain other files.
+/// Extensions of files that contain other files.
 const ARCHIVES: [&[u8]; 14] = [
     b"7z", b"bz2", b"deb", b"gz", b"iso", b"jar", b"lz4", b"rar", b"rpm", b"tar", b"tgz", b"xz",
     b"zip", b"zst",
 ];
 
-/// A name as people see it, as HTML: what they could not see is spelt out.
+/// Returns a name as HTML for display, with invisible characters escaped.
 fn shown(name: &[u8]) -> Cow<'_, str> {
     let escaped = escaped(name);
     if !escaped.contains(is_invisible) {
@@ -309,7 +309,7 @@ fn shown(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Text as it may stand in HTML, in attributes too.
+/// Escapes text for HTML, including attributes.
 fn escaped(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
     if !text.contains(['&', '<', '>', '"', '\'']) {
@@ -329,12 +329,12 @@ fn escaped(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// `1.2 MiB`, `340 B`: three digits at the most where there is a unit.
+/// Formats a size: `1.2 MiB`, `340 B`; at most three digits before a unit other than bytes.
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut size = bytes as f64;
     let mut unit = 0;
-    // What would be rounded to 1024 is shown as 1 of the next unit.
+    // A size that would be rounded to 1024 is shown as 1 of the next unit.
     while size >= 1023.5 && unit + 1 < UNITS.len() {
         size /= 1024.0;
         unit += 1;
@@ -346,7 +346,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// `1,234,567`
+/// Formats a number: `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3 + 1);
@@ -359,7 +359,7 @@ fn grouped(number: u64) -> String {
     grouped
 }
 
-/// `1 file`, `1,234 files`
+/// Formats a count: `1 file`, `1,234 files`.
 fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(number))

@@ -1,4 +1,4 @@
-//! A listing for programs. Its schema is in docs/serve.md, and members are only ever added.
+//! A listing for programs. Its schema is in docs/serve.md; members are only ever added.
 
 use std::io::{self, Write as _};
 
@@ -9,7 +9,7 @@ use crate::http::calendar::rfc3339;
 use crate::request::path::encoded;
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 
-/// What stands before anything is read.
+/// Writes the part before the folder is read.
 pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     let mut path = b"/".to_vec();
     path.extend_from_slice(view.path.bytes());
@@ -20,7 +20,7 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     push(out, &String::from_utf8_lossy(&path))
 }
 
-/// What stands before the first entry.
+/// Writes the part before the first entry.
 pub(crate) fn begin(out: &mut Vec<u8>, sorting: Sorting) -> io::Result<()> {
     let is_sorted = sorting == Sorting::Sorted;
     write!(out, ",\"sorted\":{is_sorted},\"entries\":[")
@@ -29,7 +29,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, sorting: Sorting) -> io::Result<()> {
 #[derive(Serialize)]
 struct ListingRow<'e> {
     name: &'e str,
-    /// The name's bytes, percent-encoded, where it is not UTF-8.
+    /// The percent-encoded bytes of a name that is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     encoded_name: Option<String>,
     #[serde(rename = "type")]
@@ -39,7 +39,7 @@ struct ListingRow<'e> {
     modified: String,
 }
 
-/// One entry; `before` are listed already.
+/// Writes an entry, preceded by `before` others.
 pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) -> io::Result<()> {
     let lossy = String::from_utf8_lossy(&entry.name);
     let is_lossy = lossy.as_bytes() != entry.name;
@@ -58,7 +58,7 @@ pub(crate) fn row(out: &mut Vec<u8>, entry: &FolderEntry, before: u64) -> io::Re
     push(out, &row)
 }
 
-/// Appends a value; what could not be seen, or would talk to a terminal, is escaped.
+/// Appends a value; invisible characters and terminal control characters are escaped.
 fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     for character in serde_json::to_string(value)?.chars() {
         match is_invisible(character) {
@@ -69,7 +69,7 @@ fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> io::Result<()> 
     Ok(())
 }
 
-/// What stands behind the last entry.
+/// Writes the part after the last entry.
 pub(crate) fn close(out: &mut Vec<u8>, totals: ListingTotals) -> io::Result<()> {
     let ListingTotals {
         folders,

@@ -1,16 +1,16 @@
-//! What is in a folder, as a page for people or as JSON for programs.
+//! The contents of a folder, as a page for people or as JSON for programs.
 //!
 //! ```text
 //!  opening (no disk) ─► collect ──── all of it ────► sort ─► rows … ─► closing
 //!                          └── more than there is room for ─► rows as they come … ─► closing
 //! ```
 //!
-//! The first bytes leave before the folder is read. A folder of up to [`LISTED_ENTRIES_MAX`]
-//! entries is sorted; beyond that, or where the worker's listings together have no room left, the
-//! rows come in the order of the file system, and the page says so. While nothing can be shown yet
-//! each batch of entries that will be sends a line end, which both formats allow for, so that a
-//! client that went away is noticed. Entries that are left out send nothing: how many there are is
-//! nobody's business.
+//! The first bytes are sent before the folder is read. A folder of up to [`LISTED_ENTRIES_MAX`]
+//! entries is sorted; beyond that, or when the memory for all listings of the worker is used up,
+//! the rows are in the order of the file system, and the page says so. While entries are being
+//! collected, each batch with entries to be shown sends a line end, which both formats allow, to
+//! detect a client that has disconnected. Omitted entries send nothing, so that their number is not
+//! disclosed.
 
 pub(crate) mod html;
 pub(crate) mod json;
@@ -28,18 +28,18 @@ use crate::limits::{LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
 use crate::request::query::ListingFormat;
 use crate::site::folder::{FolderEntries, FolderEntry, NextEntry, SiteFolder};
 
-/// A part of the memory that the listings of a worker have for entries, by bytes.
+/// The share of a listing in the memory that a worker's listings have for entries, in bytes.
 #[derive(Debug)]
 struct MemoryShare {
     room: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
 }
 
-/// A listing being made.
+/// A listing in production.
 #[derive(Debug)]
 pub(crate) struct FolderListing {
     view: ListingView,
-    /// Until all of them are read: a page that waits for its client keeps no folder open.
+    /// `None` once all are read: a page that waits for its client keeps no folder open.
     entries: Option<FolderEntries>,
     state: ListingState,
     tally: ListingTotals,
@@ -49,14 +49,14 @@ pub(crate) struct FolderListing {
 #[derive(Debug)]
 enum ListingState {
     Collecting(Vec<FolderEntry>),
-    /// What was collected, in the order of its rows.
+    /// The collected entries, in the order of their rows.
     Collected(vec::IntoIter<FolderEntry>, Sorting),
-    /// Rows as they are read.
+    /// Rows are written as they are read.
     Reading,
 }
 
 impl FolderListing {
-    /// Begins a listing; `opening` is what can be said before the folder is read.
+    /// Starts a listing and returns the part that is sent before the folder is read.
     pub(crate) fn new(
         view: ListingView,
         folder: SiteFolder,
@@ -119,7 +119,7 @@ impl FolderListing {
         Ok(next)
     }
 
-    /// Rows of what was collected, until the batch is full. Says whether that were all.
+    /// Writes rows of collected entries until the batch is full. Returns `End` after the last.
     fn pour(
         &mut self,
         rows: &mut vec::IntoIter<FolderEntry>,
@@ -134,7 +134,7 @@ impl FolderListing {
         Ok(BodyProgress::More)
     }
 
-    /// Rows as they are read. Says whether those were the last.
+    /// Writes rows as they are read. Returns `End` after the last.
     fn read(&mut self, chunk: &mut Chunk) -> io::Result<BodyProgress> {
         for _ in 0..LOOKS_PER_BATCH {
             match self.look()? {
@@ -149,7 +149,7 @@ impl FolderListing {
         Ok(BodyProgress::More)
     }
 
-    /// What stands before the rows of `collected`, which follow.
+    /// Writes the part before the rows of `collected`.
     fn begin(
         &self,
         collected: Vec<FolderEntry>,
@@ -211,7 +211,7 @@ impl BodyProducer for FolderListing {
 }
 
 impl MemoryShare {
-    /// Takes the room of one entry more, where there is any left.
+    /// Reserves memory for one more entry; returns whether it was available.
     fn take(&mut self, entry: &FolderEntry) -> bool {
         let bytes = u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
         let Ok(more) = Arc::clone(&self.room).try_acquire_many_owned(bytes) else {
@@ -225,7 +225,7 @@ impl MemoryShare {
     }
 }
 
-/// Whether a name contains what is searched for, letters of ASCII without their case.
+/// Whether a name contains the search text, ignoring the case of ASCII letters.
 fn contains(name: &[u8], search: &[u8]) -> bool {
     search.is_empty()
         || name

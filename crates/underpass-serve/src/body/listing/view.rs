@@ -1,4 +1,4 @@
-//! What a listing is asked to be, the order of its entries, and what it came to.
+//! The parameters, the sort order and the totals of a listing.
 
 use std::cmp::Ordering;
 
@@ -7,26 +7,26 @@ use crate::request::query::{ListingFormat, Query, SortDirection, SortKey, SortOr
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
 
-/// What a listing is asked to be.
+/// The parameters of a listing.
 #[derive(Clone, Debug)]
 pub(crate) struct ListingView {
     pub(crate) path: SitePath,
-    /// How many names of the path lead above the signed folder by which it is read.
+    /// The number of names in the path of the signed folder, above which no link leads.
     pub(crate) top: usize,
     pub(crate) format: ListingFormat,
-    /// The order, the search, and the signature, which links in the page have too.
+    /// The order, the search, and the signature, which is added to links in the page.
     pub(crate) query: Query,
     pub(crate) archives: Offer,
 }
 
-/// Whether the rows have the order that was asked for.
+/// Whether the rows are in the requested order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Sorting {
     Sorted,
     Unsorted,
 }
 
-/// What was listed.
+/// The totals of the listed entries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ListingTotals {
     pub(crate) folders: u64,
@@ -50,8 +50,8 @@ impl ListingTotals {
     }
 }
 
-/// Whether a character has no shape of its own, or changes that of others: control characters,
-/// marks and overrides of the writing direction, separators of lines.
+/// Whether a character is invisible or changes how others are displayed: control characters, marks
+/// and overrides of the writing direction, line separators.
 pub(crate) fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -60,13 +60,13 @@ pub(crate) fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Folders first, and numbers in names by their value.
+/// Sorts folders first, and numbers in names by their value.
 impl SortOrder {
     pub(crate) fn sort(self, entries: &mut [FolderEntry]) {
         entries.sort_unstable_by(|one, other| self.compare(one, other));
     }
 
-    /// No two entries are equal, since their names are not.
+    /// Compares entries. No two are equal, since their names differ.
     fn compare(self, one: &FolderEntry, other: &FolderEntry) -> Ordering {
         let is_file = |entry: &FolderEntry| entry.kind != FolderEntryKind::Folder;
         let by_name = || natural(&one.name, &other.name);
@@ -84,8 +84,8 @@ impl SortOrder {
     }
 }
 
-/// As people count: `a2` before `a10`, letters of ASCII without their case. What is equal so far
-/// is compared by its bytes.
+/// Compares in natural order: `a2` before `a10`, ignoring the case of ASCII letters; if equal, by
+/// bytes.
 fn natural(one: &[u8], other: &[u8]) -> Ordering {
     let (mut left, mut right) = (one, other);
     while let ([first, ..], [second, ..]) = (left, right) {
@@ -108,7 +108,7 @@ fn natural(one: &[u8], other: &[u8]) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// The digits at the beginning without zeros before them, and what follows.
+/// Splits off the leading digits, without leading zeros.
 fn split_number(name: &[u8]) -> (&[u8], &[u8]) {
     let end = name.iter().position(|byte| !byte.is_ascii_digit());
     let (digits, rest) = name.split_at(end.unwrap_or(name.len()));

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The verdict on `head`, given in pieces of these sizes: how long the head is, or the status
-/// it is refused with; nothing while it is incomplete.
+/// Returns the length of `head`, given in pieces of these sizes, or the status it is rejected with;
+/// `None` while it is incomplete.
 fn verdict(head: &[u8], cuts: impl Iterator<Item = usize>) -> Option<Result<usize, Status>> {
     let mut scan = HeadScanner::default();
     let mut there = 0;
@@ -138,8 +138,8 @@ fn expectations_are_of_http_1_1() {
     }
 }
 
-/// Every field of RFC 9110 that a request has once at the most, and Origin of RFC 6454: what
-/// two lines come to. Those that are not read here decide nothing anywhere.
+/// Tests two lines of every singleton request field of RFC 9110, and of Origin (RFC 6454). Fields
+/// that are not read here have no effect.
 #[test]
 fn two_lines_of_a_singleton_field_are_refused() {
     let twice = |name: &str| {

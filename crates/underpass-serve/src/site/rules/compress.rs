@@ -1,20 +1,20 @@
-//! Which files are compressed while they are sent.
+//! Selects the files that are compressed while they are sent.
 
 use serde::Deserialize;
 
 use crate::http::coding::{Acceptable, Coding};
 use crate::site::rules::mime::MediaType;
 
-/// Media types: one, or all that a star stands for (`text/*`, `*+json`). Letter case means nothing.
+/// Media types: one, or all that match a star (`text/*`, `*+json`). Case is ignored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub struct MediaPattern {
     before: String,
-    /// What follows the star, if there is one.
+    /// The part after the star, if any.
     after: Option<String>,
 }
 
-/// What is compressed by default: text, and types like it.
+/// The types compressed by default: text and similar ones.
 const USUALLY: &[&str] = &[
     "text/*",
     "application/javascript",
@@ -27,7 +27,7 @@ const USUALLY: &[&str] = &[
     "font/ttf",
 ];
 
-/// What is compressed by its nature, whatever a star stands for.
+/// Types that are compressed by nature, and never compressed again, whatever patterns match.
 const NEVER: &[&str] = &[
     "application/gzip",
     "application/java-archive",
@@ -48,7 +48,7 @@ const NEVER: &[&str] = &[
     "video/*",
 ];
 
-/// Answers smaller than a packet are as fast as they get.
+/// Responses smaller than a packet do not get faster.
 const BYTES_MIN: u64 = 1024;
 
 /// Whether a file may be compressed while it is sent.
@@ -58,7 +58,7 @@ pub(crate) enum Compressible {
     No,
 }
 
-/// What a site compresses.
+/// The compression rules of a site.
 #[derive(Debug)]
 pub(crate) struct CompressionRules {
     codings: Vec<Coding>,
@@ -93,8 +93,8 @@ impl CompressionRules {
         }
     }
 
-    /// The coding in which a file of this size is sent to somebody who takes these. Where the plain
-    /// file is refused no file is too small.
+    /// Returns the coding for a file of this size and a client with these preferences. If the
+    /// client rejects the plain file, small files are compressed too.
     pub(crate) fn choose(&self, size: u64, acceptable: &Acceptable) -> Option<Coding> {
         match size < self.bytes_min && acceptable.takes_identity() {
             true => None,
@@ -103,13 +103,13 @@ impl CompressionRules {
     }
 }
 
-/// RFC 9111, section 5.2.2.6. What looks like it within quotes forbids it too.
+/// Checks for `no-transform` (RFC 9111, section 5.2.2.6), even within quotes.
 fn forbids_changes(control: &str) -> bool {
     let mut directives = control.split(',').map(str::trim);
     directives.any(|directive| directive.eq_ignore_ascii_case("no-transform"))
 }
 
-/// The defaults of the options.
+/// Returns the default of the option.
 pub(crate) fn usual_types() -> Vec<MediaPattern> {
     patterns(USUALLY)
 }
@@ -127,7 +127,7 @@ impl MediaPattern {
     /// Checks a pattern.
     ///
     /// # Errors
-    /// What can be no media type, or has two stars; in words.
+    /// A description, if the text is not a media type or has two stars.
     pub fn parse(text: &str) -> Result<MediaPattern, String> {
         let is_ours = |byte: u8| byte.is_ascii_alphanumeric() || b"*/+-._".contains(&byte);
         let slashes = text.matches('/').count();
@@ -152,7 +152,7 @@ impl MediaPattern {
         })
     }
 
-    /// Whether it stands for a type in lower case.
+    /// Whether the pattern matches a type in lower case.
     fn matches(&self, media: &str) -> bool {
         match &self.after {
             None => media == self.before,

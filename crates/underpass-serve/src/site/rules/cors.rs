@@ -1,4 +1,4 @@
-//! Which origins may read responses: the CORS protocol of the Fetch standard.
+//! The origins that may read responses: the CORS protocol of the Fetch standard.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use serde::Deserialize;
 use crate::http::fields::push_field;
 use crate::request::request_line::is_token;
 
-/// Which origins may read what is served, by scripts.
+/// The origins whose scripts may read responses.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CorsOptions {
-    /// Origins as browsers send them (`https://app.example`), or `*` alone for all. None switches
-    /// it off.
+    /// Origins as browsers send them (`https://app.example`), or only `*` for all. CORS is off if
+    /// empty.
     pub origins: Vec<CorsOrigin>,
-    /// The fields that scripts may send along.
+    /// The request fields that scripts may set.
     pub request_headers: Vec<FieldToken>,
-    /// The fields of answers that scripts may read, beside the few that they always may.
+    /// The response fields that scripts may read, in addition to those that are always readable.
     pub expose_headers: Vec<FieldToken>,
-    /// How long a browser may remember the answer to its preflight.
+    /// The time for which a browser may cache the response to a preflight.
     #[serde(with = "humantime_serde")]
     pub max_age: Duration,
 }
@@ -34,7 +34,7 @@ pub struct CorsOrigin(String);
 pub struct FieldToken(String);
 
 impl Default for CorsOptions {
-    /// Off. The fields are those of ranges and conditions.
+    /// Returns options with CORS off. The fields are those of ranges and conditions.
     fn default() -> CorsOptions {
         let tokens = |names: &[&str]| {
             names
@@ -67,10 +67,10 @@ impl Default for CorsOptions {
 }
 
 impl CorsOrigin {
-    /// Checks an origin: scheme, host, and a port that is not the scheme's own.
+    /// Checks an origin: scheme, host, and a port that is not the scheme's default.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn parse(origin: &str) -> Result<CorsOrigin, String> {
         let lower = origin.to_ascii_lowercase();
         let host = ["https://", "http://"]
@@ -99,7 +99,7 @@ impl FieldToken {
     /// Checks the name of a field.
     ///
     /// # Errors
-    /// It is not a token.
+    /// The text is not a token.
     pub fn parse(name: &str) -> Result<FieldToken, String> {
         match !name.is_empty() && name.bytes().all(is_token) {
             true => Ok(FieldToken(name.to_owned())),
@@ -108,13 +108,13 @@ impl FieldToken {
     }
 }
 
-/// The options, ready to be used.
+/// The compiled options.
 #[derive(Debug)]
 pub(crate) struct CorsRules {
     allowed: AllowedOrigins,
-    /// What answers to every allowed origin have.
+    /// The fields of responses to every allowed origin.
     shared: Vec<u8>,
-    /// What the answer to a preflight has beside that.
+    /// The additional fields of the response to a preflight.
     preflight: Vec<u8>,
 }
 
@@ -126,7 +126,7 @@ enum AllowedOrigins {
 }
 
 impl CorsRules {
-    /// `None` where no origin is allowed.
+    /// Compiles the options; `None` if no origin is allowed.
     pub(crate) fn new(options: &CorsOptions) -> Result<Option<CorsRules>, String> {
         let any = options.origins.iter().any(|origin| origin.0 == "*");
         let allowed = match options.origins.len() {
@@ -165,15 +165,15 @@ impl CorsRules {
         }))
     }
 
-    /// Whether answers depend on the `Origin` of a request.
+    /// Whether responses depend on the `Origin` of a request.
     pub(crate) fn varies(&self) -> bool {
         matches!(self.allowed, AllowedOrigins::Listed(_))
     }
 
-    /// The value of `Access-Control-Allow-Origin` in the response to a request of `origin`.
+    /// Returns the value of `Access-Control-Allow-Origin` for a request from `origin`.
     pub(crate) fn admit(&self, origin: Option<&[u8]>) -> Option<&[u8]> {
         match &self.allowed {
-            // Sent without `Origin` as well: a cache may keep the response for requests with it.
+            // Sent even without `Origin`: a cache may reuse the response for requests with it.
             AllowedOrigins::Everybody => Some(b"*"),
             AllowedOrigins::Listed(listed) => {
                 let mut listed = listed.iter().map(|allowed| allowed.0.as_bytes());

@@ -1,36 +1,37 @@
-//! What of a folder clients can see, and what a site offers beside its files as they are.
+//! The visibility of a folder's entries, and the extras that a site offers besides its files.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use underpass_receive::UPLOADS_FOLDER;
 
 use crate::access::options::{AccessCache, AccessOptions};
 
-/// What becomes of names that begin with a dot, `.well-known` excepted.
+/// The handling of names that start with a dot, except `.well-known`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hidden {
-    /// They are not there.
+    /// They are treated as missing.
     #[default]
     Denied,
-    /// They are served as all others.
+    /// They are served like all others.
     Shown,
 }
 
-/// Which symbolic links are followed.
+/// The symbolic links that are followed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symlinks {
-    /// None: a link is not there, nor what is behind it.
+    /// None: links and paths through them are treated as missing.
     None,
     /// Relative ones that stay beneath the root.
     #[default]
     Inside,
-    /// All, wherever they lead: everyone who can write to the folder chooses what is served.
+    /// All, whatever their target: everyone who can write to the folder chooses the served files.
     All,
 }
 
-/// What there is beside files.
+/// The offers of a site besides files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extras {
     /// Listings of folders without an index.
@@ -54,16 +55,16 @@ impl From<bool> for Offer {
     }
 }
 
-/// Who may read something.
+/// The clients that may read a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Audience {
     Everyone,
-    /// Some: what caches may do with it, and the fields of requests that decide who.
+    /// Some clients only, with this cache policy and the request fields that identify them.
     Some(AccessCache, &'static str),
 }
 
 impl Audience {
-    /// Of what depends on who asks.
+    /// Returns the audience of responses that depend on the requester.
     pub(crate) fn of(access: &AccessOptions) -> Audience {
         match access.is_configured() {
             true if access.link_cookies => Audience::Some(access.cache, "Authorization, Cookie"),
@@ -72,8 +73,8 @@ impl Audience {
         }
     }
 
-    /// The `Cache-Control` of what would have `control` if everyone might read it: no shared cache
-    /// keeps it (RFC 9111, sections 3.5 and 5.2.2.7).
+    /// Returns the `Cache-Control` of a response that would have `control` if public: no shared
+    /// cache stores it (RFC 9111, sections 3.5 and 5.2.2.7).
     pub(crate) fn restrict<'c>(self, control: Option<&'c str>) -> Option<Cow<'c, str>> {
         let cache = match self {
             Audience::Everyone => return control.map(Cow::Borrowed),
@@ -94,7 +95,7 @@ impl Audience {
         Some(Cow::Owned(directives.join(", ")))
     }
 
-    /// The fields of requests that it depends on.
+    /// Returns the request fields that the response depends on.
     pub(crate) fn varies(self) -> Option<&'static str> {
         match self {
             Audience::Everyone => None,
@@ -103,7 +104,7 @@ impl Audience {
     }
 }
 
-/// Which entries of a folder show in listings and archives.
+/// The entries of a folder that are visible in listings and archives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visibility {
     pub(crate) hidden: Hidden,
@@ -111,9 +112,12 @@ pub(crate) struct Visibility {
 }
 
 impl Visibility {
-    /// Whether a name is kept from others.
+    /// Whether a name is hidden.
     pub(crate) fn hides(self, name: &[u8]) -> bool {
-        self.hidden == Hidden::Denied && name.starts_with(b".")
+        match self.hidden {
+            Hidden::Denied => name.starts_with(b"."),
+            Hidden::Shown => name == UPLOADS_FOLDER.as_bytes(),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fields that a configuration adds to answers.
+//! Fields that a configuration adds to responses.
 
 use serde::Deserialize;
 
@@ -9,12 +9,12 @@ use crate::request::request_line::is_token;
 #[serde(try_from = "String")]
 pub struct FieldName(String);
 
-/// The value of a field: visible characters, blanks between them.
+/// The value of a field: visible characters, separated by blanks.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub struct FieldValue(String);
 
-/// What the server says itself. A second one, or one that is wrong, would break answers.
+/// Fields that the server sets itself. A second or wrong one would break responses.
 const OURS: &[(&str, &str)] = &[
     ("accept-ranges", "the server sets it"),
     ("access-control-allow-headers", "set it by `cors`"),
@@ -51,7 +51,7 @@ impl FieldName {
     /// Checks a name.
     ///
     /// # Errors
-    /// No token, or one that the server sets itself; in words.
+    /// A description, if the text is not a token or names a field that the server sets itself.
     pub fn parse(name: &str) -> Result<FieldName, String> {
         if name.is_empty() || !name.bytes().all(is_token) {
             return Err(format!("{name:?} is not a field name"));
@@ -65,12 +65,12 @@ impl FieldName {
         }
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is the same name: letter case means nothing.
+    /// Whether the names are equal, ignoring case.
     pub(crate) fn is(&self, other: &FieldName) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)
     }
@@ -80,7 +80,7 @@ impl FieldValue {
     /// Checks a value.
     ///
     /// # Errors
-    /// Control characters, line ends above all, and blanks at its ends; in words.
+    /// A description, if the text has control characters, such as line ends, or blanks at its ends.
     pub fn parse(value: &str) -> Result<FieldValue, String> {
         if value.is_empty() || value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']) {
             return Err(format!(
@@ -93,7 +93,7 @@ impl FieldValue {
         }
     }
 
-    /// As it was written.
+    /// Returns the value as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Fields that a configuration adds to answers.
+//! Rules for fields that a configuration adds to responses.
 
 use serde::Deserialize;
 
@@ -10,22 +10,22 @@ use crate::http::fields::push_field;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheRule {
-    /// The files it is about.
+    /// The files it applies to.
     pub paths: Vec<Pattern>,
-    /// The value, `public, max-age=3600`.
+    /// The value, such as `public, max-age=3600`.
     pub control: FieldValue,
 }
 
-/// A field of answers with files, by pattern. Of several rules with one name the first that
+/// A field of responses with files, by pattern. Of several rules for one field, the first that
 /// matches decides.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderRule {
-    /// The files it is about.
+    /// The files it applies to.
     pub paths: Vec<Pattern>,
     /// The field.
     pub name: FieldName,
-    /// Its value.
+    /// The value of the field.
     pub value: FieldValue,
 }
 
@@ -44,7 +44,7 @@ pub struct SecurityOptions {
 }
 
 impl Default for SecurityOptions {
-    /// Nothing but `nosniff`: the others change what pages may do.
+    /// Returns `nosniff` only: the others change what pages may do.
     fn default() -> SecurityOptions {
         SecurityOptions {
             nosniff: true,
@@ -55,19 +55,19 @@ impl Default for SecurityOptions {
     }
 }
 
-/// What an answer that is made here says of itself.
+/// Additional fields of a response produced by the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProducedFields {
     /// The request field that it depends on.
     pub(crate) varies_by: Option<&'static str>,
-    /// Where the site says none.
+    /// Used if the site sets none.
     pub(crate) referrer_policy: Option<&'static str>,
-    /// Whatever the site says: nothing else is known to fit it.
+    /// Used instead of the site's policy, which may not fit.
     pub(crate) content_security_policy: Option<&'static str>,
 }
 
 impl SecurityOptions {
-    /// The fields, written out, with those of an answer that is made here.
+    /// Formats the fields, together with those of a response produced by the server.
     pub(super) fn fields(&self, own: ProducedFields) -> Vec<u8> {
         let mut fields = Vec::new();
         for (name, value) in [

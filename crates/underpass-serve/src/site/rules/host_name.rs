@@ -1,4 +1,4 @@
-//! The names of sites, and which of them a request is for.
+//! The names of sites, and the selection of the site for a request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,21 +7,21 @@ use serde::Deserialize;
 
 use crate::request::request_line::split_port;
 
-/// A host name that a site answers to: `example.org`, `*.example.org` for every name below it, or
-/// an address (`192.0.2.1`, `[2001:db8::1]`). Without a port; names beyond ASCII in punycode.
+/// A host name of a site: `example.org`, `*.example.org` for every name below it, or an address
+/// (`192.0.2.1`, `[2001:db8::1]`). Without a port; non-ASCII names in punycode.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq)]
 #[serde(try_from = "String")]
 pub struct HostName(String);
 
-/// RFC 1035, section 2.3.4.
+/// The limits of RFC 1035, section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
 impl HostName {
-    /// Checks a name and makes it lower case.
+    /// Checks a name and converts it to lower case.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn parse(name: &str) -> Result<HostName, String> {
         let lower = name.to_ascii_lowercase();
         let plain = lower.strip_suffix('.').unwrap_or(&lower);
@@ -31,13 +31,13 @@ impl HostName {
         Ok(HostName(plain.to_owned()))
     }
 
-    /// In lower case.
+    /// Returns the name in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What a name may not have.
+/// Returns the first mistake in a name.
 fn fault(name: &str) -> Option<&'static str> {
     if let Some(address) = name
         .strip_prefix('[')
@@ -80,12 +80,12 @@ impl fmt::Display for HostName {
 #[derive(Debug, Default)]
 pub(crate) struct HostNames {
     exact: HashMap<Vec<u8>, usize>,
-    /// What names end with, `.example.org`, the longest first.
+    /// The suffixes of wildcard names, such as `.example.org`, the longest first.
     endings: Vec<(Vec<u8>, usize)>,
 }
 
 impl HostNames {
-    /// Reads the names of every site. The error is a name that two have.
+    /// Reads the names of every site. The error is a name that two sites have.
     pub(crate) fn new<'n>(
         sites: impl IntoIterator<Item = &'n [HostName]>,
     ) -> Result<HostNames, HostName> {
@@ -103,7 +103,7 @@ impl HostNames {
         Ok(names)
     }
 
-    /// Says whether the name was free.
+    /// Adds a name; returns whether it was free.
     fn add(&mut self, name: &HostName, number: usize) -> bool {
         match name.0.strip_prefix('*') {
             None => self
@@ -119,8 +119,8 @@ impl HostNames {
         }
     }
 
-    /// The number of the site that answers for an authority: an exact name, else the longest
-    /// ending, else the first site. Ports, letter case and a dot at the end don't matter.
+    /// Returns the number of the site for an authority: by exact name, else the longest suffix,
+    /// else the first site. Port, case and a trailing dot are ignored.
     pub(crate) fn number_of(&self, authority: Option<&[u8]>) -> usize {
         if self.exact.is_empty() && self.endings.is_empty() {
             return 0;

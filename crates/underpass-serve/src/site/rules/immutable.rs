@@ -1,12 +1,12 @@
-//! Names that carry a hash of their content: what has such a name never changes.
+//! Recognises file names that contain a hash of their content, and therefore never change.
 
-/// How many digits make a hash. Fewer are years and versions.
+/// The number of digits in a hash. Fewer are years and versions.
 const HASH_DIGITS: std::ops::RangeInclusive<usize> = 8..=64;
 
-/// Whether the last name of `path` carries a hash: `app.3f9ab2c1.js`, `app-3f9ab2c1.css`,
+/// Whether the last name of `path` contains a hash: `app.3f9ab2c1.js`, `app-3f9ab2c1.css`,
 /// `3f9ab2c1.woff2`. A hash is a part between dots and dashes, before the extension, of at least
-/// eight lower-case hexadecimal digits, with letters and with figures among them: no date, no
-/// number and no word is taken for one, and neither is one hash of eight digits in forty.
+/// eight lower-case hexadecimal digits with both letters and figures: no date, number or word is
+/// mistaken for one, and one in forty hashes of eight digits is missed.
 pub(crate) fn is_hash_named(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else {

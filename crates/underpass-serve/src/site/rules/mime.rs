@@ -1,4 +1,4 @@
-//! What kind of file a name promises.
+//! The media type of a file, by its name.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,22 +6,22 @@ use serde::Deserialize;
 
 use crate::site::rules::field::FieldValue;
 
-/// What `Content-Type` says, by the extension of a name.
+/// The `Content-Type` of files, by the extension of their names.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TypeOptions {
-    /// What files get whose extension is not known: `application/octet-stream`, which clients
-    /// save, where it is left out.
+    /// The type of files with an unknown extension: `application/octet-stream` by default, which
+    /// clients save.
     pub default: Option<FieldValue>,
-    /// The charset of text: `utf-8` by default; `none` leaves it to the browser, which
-    /// guesses by the language of its user.
+    /// The charset of text: `utf-8` by default; `none` leaves it to the browser, which guesses by
+    /// the language of its user.
     pub charset: Option<FieldValue>,
-    /// Types by extension, without its dot, before the built-in ones. A type with
-    /// parameters gets no charset.
+    /// Types by extension, without its dot; they override the built-in ones. A type with parameters
+    /// gets no charset.
     pub extensions: BTreeMap<String, FieldValue>,
 }
 
-/// A media type as it stands in `Content-Type`.
+/// A media type in the form of `Content-Type`.
 #[derive(Debug)]
 pub(crate) struct MediaType(String);
 
@@ -30,15 +30,15 @@ pub(crate) struct MediaType(String);
 pub(crate) struct MediaTypes {
     default: String,
     charset: Option<String>,
-    /// By extension in lower case.
+    /// Types by extension in lower case.
     extensions: HashMap<String, String>,
 }
 
-/// A type without meaning: the client saves the file.
+/// A generic type: the client saves the file.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Extensions for which `mime_guess` has no type, or one that is not registered with IANA and that
-/// players and browsers do not know. Sorted. The type of `rpm` is not registered, but everybody's.
+/// players and browsers do not know. Sorted. The type of `rpm` is unregistered but in general use.
 const OVERRIDES: &[(&str, &str)] = &[
     ("3mf", "model/3mf"),
     ("appimage", "application/vnd.appimage"),
@@ -100,7 +100,7 @@ impl MediaTypes {
         }
     }
 
-    /// By the extension of the last segment of `path`.
+    /// Returns the type by the extension of the last segment of `path`.
     pub(crate) fn of(&self, path: &[u8]) -> MediaType {
         let name = extension(path).and_then(|extension| {
             let extension = extension.to_ascii_lowercase();
@@ -116,7 +116,7 @@ impl MediaTypes {
 }
 
 impl MediaType {
-    /// Without parameters.
+    /// Returns the type without parameters.
     pub(crate) fn name(&self) -> &str {
         let name = self.0.split(';').next();
         name.unwrap_or_default().trim()
@@ -129,7 +129,7 @@ impl AsRef<[u8]> for MediaType {
     }
 }
 
-/// What follows the last dot of the last segment, unless that dot is its first character.
+/// Returns the extension of the last segment; a leading dot does not start one.
 fn extension(path: &[u8]) -> Option<&str> {
     let segment = path.rsplit(|&byte| byte == b'/').next()?;
     let dot = segment.iter().rposition(|&byte| byte == b'.')?;
@@ -139,7 +139,7 @@ fn extension(path: &[u8]) -> Option<&str> {
     }
 }
 
-/// Without a charset browsers guess, by the language of their user.
+/// Whether the type needs a charset, as browsers would otherwise guess by their user's language.
 fn is_text(name: &str) -> bool {
     !name.contains(';') && (name.starts_with("text/") || name == "application/javascript")
 }
@@ -166,8 +166,8 @@ mod tests {
         assert_eq!(named("a.tar.gz"), "application/gzip");
     }
 
-    /// The types of nginx where it has one that is registered; else those of IANA's registry, or
-    /// what everybody says. `iso`, `img`, `dmg`, `exe` and the like are saved.
+    /// Expects the types of nginx if they are registered; else those of IANA's registry, or those
+    /// in general use. `iso`, `img`, `dmg`, `exe` and the like are saved.
     #[test]
     fn extensions_have_the_types_of_the_registry() {
         assert!(OVERRIDES.is_sorted());

@@ -1,11 +1,11 @@
-//! What the configuration of a site says, ready to be asked.
+//! The compiled rules of a site's configuration.
 //!
 //! ```text
 //!  path ─► redirect? ─► rewrite ─► hidden? ─► what is there ─► label: type, fields, recipe of tags
 //! ```
 //!
-//! Everything here is pure. What an answer says of a file by its name alone (its **label**) is
-//! written out when the file is opened, so that patterns cost nothing while it is kept open.
+//! Everything here is pure. The response fields that depend on a file's name alone (its **label**)
+//! are formatted when the file is opened, so that patterns cost nothing while it is open.
 
 mod compress;
 mod cors;
@@ -45,6 +45,7 @@ pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 pub(crate) use site_rules::{RepresentationHeaders, SiteRules};
 pub(crate) use tries::SoughtPath;
+pub(crate) use url_path::parse_path;
 
 deserialize_by_parse! {
     Candidate, CorsOrigin, FieldName, FieldToken, FieldValue, FileName, HostName, MediaPattern,

@@ -9,7 +9,7 @@ use crate::http::status::Status;
 #[serde(try_from = "String")]
 pub struct PageStatus(Status);
 
-/// The error statuses of sites. Invalid requests belong to no site.
+/// The error statuses of sites. Invalid requests do not belong to a site.
 const PAGES: [Status; 11] = [
     Status::Unauthorized,
     Status::Forbidden,
@@ -28,7 +28,7 @@ impl PageStatus {
     /// Checks a status.
     ///
     /// # Errors
-    /// One that never has a page, in words.
+    /// A description, if the status never has a page.
     pub fn parse(status: &str) -> Result<PageStatus, String> {
         let code = status.parse().unwrap_or(0);
         match PAGES.into_iter().find(|page| page.code() == code) {

@@ -3,15 +3,15 @@
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 
-/// A pattern over paths. With a slash it is matched from the root on (`/assets/**`,
-/// `/*/logo.svg`), without one against the last name in any folder (`*.css`). `*` and `?` stop at
-/// slashes, `**` does not; `[a-z]` and `{a,b}` are as in shells.
+/// A pattern over paths. With a slash it is matched from the root (`/assets/**`, `/*/logo.svg`),
+/// without one against the last name in any folder (`*.css`). `*` and `?` stop at slashes, `**`
+/// does not; `[a-z]` and `{a,b}` work as in shells.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Pattern(GlobMatcher);
 
 impl Pattern {
-    /// Reads a pattern. The error says what is wrong with it.
+    /// Parses a pattern.
     ///
     /// # Examples
     /// ```
@@ -24,7 +24,7 @@ impl Pattern {
     /// ```
     ///
     /// # Errors
-    /// A pattern that cannot be understood, in words.
+    /// A description of the mistake.
     pub fn parse(pattern: &str) -> Result<Pattern, String> {
         let anchored = match pattern.strip_prefix('/') {
             Some(rest) => rest.to_owned(),
@@ -46,7 +46,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it is about the file at this path, relative to the root.
+    /// Whether the pattern matches the file at this path, relative to the root.
     pub fn matches(&self, path: &[u8]) -> bool {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;

@@ -1,12 +1,12 @@
-//! Redirects, which send the client to another URL, and rewrites, which it does not see.
+//! Redirects, which send the client to another URL, and rewrites, which it does not notice.
 //!
 //! ```text
 //!  from = "/old"     that path alone
 //!  from = "/old/*"   everything beneath /old/; a `*` that ends `to` stands for what is beneath
 //! ```
 //!
-//! What stands for the star is normalised and percent-encoded anew, and always behind a slash: no
-//! request can choose the host that a redirect leads to.
+//! The text matched by the star is normalised and percent-encoded again, and always follows a
+//! slash: no request can choose the host of a redirect.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::http::status::Status;
 use crate::request::path::{PathForm, SitePath, encode_path};
 use crate::request::query::unsigned;
 
-/// A redirect: requests for `from` are sent to `to`.
+/// A redirect of requests for `from` to `to`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RedirectText")]
 pub struct Redirect {
@@ -26,7 +26,7 @@ pub struct Redirect {
     status: Status,
 }
 
-/// A rewrite: requests for `from` return what `to` leads to.
+/// A rewrite: requests for `from` return the target of `to`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RewriteText")]
 pub struct Rewrite {
@@ -49,64 +49,64 @@ struct RewriteText {
     to: String,
 }
 
-/// A path, or with a star everything beneath it.
+/// A path, or everything beneath it if it ends with a star.
 #[derive(Clone, Debug)]
 struct RulePath {
     path: SitePath,
     star: TrailingStar,
 }
 
-/// Where a redirect leads: a path or an URL, up to the star.
+/// The target of a redirect: a path or a URL, up to the star.
 #[derive(Clone, Debug)]
 struct RedirectTarget {
     text: String,
     star: TrailingStar,
 }
 
-/// Whether what is beneath `from` is put behind `to`.
+/// Whether the rest of the path beneath `from` is appended to `to`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum TrailingStar {
     There,
     Missing,
 }
 
-/// What stands for the star of a path.
+/// The part of a path matched by the star.
 struct MatchedRest<'p> {
     beneath: &'p [u8],
     form: PathForm,
 }
 
-/// A redirect that a request has met.
+/// A redirect that applies to a request.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct MatchedRedirect {
     pub(crate) status: Status,
     pub(crate) location: Vec<u8>,
 }
 
-/// What a rewrite makes of a path.
+/// The result of a rewrite.
 #[derive(Debug)]
 pub(crate) struct RewrittenPath {
-    /// What is looked for.
+    /// The path to resolve.
     pub(crate) path: SitePath,
     pub(crate) asked: RequestedPath,
 }
 
-/// What a rewrite was made of.
+/// The original path of a rewrite.
 #[derive(Debug)]
 pub(crate) enum RequestedPath {
-    /// There was none: what was asked for is what is looked for.
+    /// No rewrite: the path to resolve is the requested one.
     Same,
-    /// That path, with all beneath it: links in a page lead to where they should.
+    /// A path rewritten together with everything beneath it: relative links in a page work.
     Tree(SitePath),
-    /// A path alone. Links in a page of another folder would lead beside it.
+    /// A single path. Relative links in a page of another folder would not work.
     Alone,
 }
 
 impl Redirect {
-    /// A redirect with a status of 301, 302, 307 or 308.
+    /// Creates a redirect with a status of 301, 302, 307 or 308.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn new(from: &str, to: &str, status: u16) -> Result<Redirect, String> {
         let status = match status {
             301 => Status::MovedPermanently,
@@ -128,7 +128,7 @@ impl Redirect {
         }
     }
 
-    /// Where a request for `path` is sent to.
+    /// Returns the redirect for a request of `path`, if it matches.
     pub(crate) fn meet(&self, path: &SitePath, query: Option<&[u8]>) -> Option<MatchedRedirect> {
         let rest = self.from.rest(path)?;
         let mut location = self.to.text.clone().into_bytes();
@@ -141,7 +141,7 @@ impl Redirect {
         if let Some(query) = query.filter(|_| !self.to.text.contains(['?', '#'])) {
             let query = match self.to.text.starts_with('/') {
                 true => Cow::Borrowed(query),
-                // A signature is for this site and no other one.
+                // A signature is only for this site.
                 false => unsigned(query),
             };
             if !query.is_empty() {
@@ -167,17 +167,17 @@ impl Redirect {
 }
 
 impl Rewrite {
-    /// A rewrite; `to` is a path of the same site.
+    /// Creates a rewrite; `to` is a path of the same site.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn new(from: &str, to: &str) -> Result<Rewrite, String> {
         let (from, to) = (RulePath::parse(from)?, RulePath::parse(to)?);
         from.check_star(to.star)?;
         Ok(Rewrite { from, to })
     }
 
-    /// What is looked for instead of `path`.
+    /// Returns the replacement of `path`, if it matches.
     pub(crate) fn meet(&self, path: &SitePath) -> Option<RewrittenPath> {
         let rest = self.from.rest(path)?;
         Some(match self.to.star {
@@ -212,7 +212,7 @@ impl RulePath {
         }
     }
 
-    /// Whether it is about `path`, and what of it is beneath.
+    /// Returns the part of `path` beneath this one, if it matches.
     fn rest<'p>(&self, path: &'p SitePath) -> Option<MatchedRest<'p>> {
         let form = path.form();
         let beneath = match (self.star, self.path.bytes()) {
@@ -242,7 +242,7 @@ impl RedirectTarget {
             .iter()
             .find_map(|scheme| text.strip_prefix(scheme));
         let right = match rest {
-            // The slash ends the host: nothing of a request can get into it.
+            // The slash ends the host, so that the rest of a request cannot become part of it.
             Some(rest) => {
                 !rest.starts_with('/') && (star == TrailingStar::Missing || rest.contains('/'))
             }
@@ -260,7 +260,7 @@ impl RedirectTarget {
     }
 }
 
-/// What stands before a star at the end, which follows a slash.
+/// Splits off a star at the end, which must follow a slash.
 fn split_star(text: &str) -> Result<(&str, TrailingStar), String> {
     match text.strip_suffix('*') {
         Some(before) if before.ends_with('/') && !before.contains('*') => {

@@ -1,4 +1,4 @@
-//! All rules of one site, made of its options.
+//! All rules of one site, compiled from its options.
 
 use super::compress::{Compressible, CompressionRules};
 use super::cors::CorsRules;
@@ -9,6 +9,8 @@ use super::mime::MediaTypes;
 use super::pattern::Pattern;
 use super::redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 use super::tries::{Candidate, TryRule};
+use underpass_receive::UPLOADS_FOLDER;
+
 use crate::http::coding::{Coding, is_compressed};
 use crate::http::fields::push_field;
 use crate::http::status::Status;
@@ -16,30 +18,30 @@ use crate::http::validator::EtagRecipe;
 use crate::options::SiteOptions;
 use crate::request::path::SitePath;
 
-/// The rules of one site: its options, and what is made of them once.
+/// The rules of one site: its options, and everything derived from them once.
 #[derive(Debug)]
 pub(crate) struct SiteRules {
     pub(crate) options: SiteOptions,
-    /// Whether anything is sent in a content coding.
+    /// Whether content codings are used at all.
     pub(crate) codes: bool,
     pub(crate) compress: CompressionRules,
     pub(crate) cors: Option<CorsRules>,
-    /// Who may read what is produced here, which depends on who asks.
+    /// The audience of produced responses, which depend on the requester.
     pub(crate) audience: Audience,
     pub(crate) extras: Extras,
-    /// What answers without a file have.
+    /// The fields of responses without a file.
     pub(crate) plain_fields: Vec<u8>,
-    /// The same, where the answer is about a file that may be there in several codings.
+    /// The same for a response about a file that may exist in several codings.
     pub(crate) varied_fields: Vec<u8>,
-    /// What all answers have.
+    /// The fields of all responses.
     security: Vec<u8>,
     types: MediaTypes,
 }
 
-/// What a site says of a file by its name alone.
+/// The part of a response that depends on a file's name alone.
 #[derive(Debug)]
 pub(crate) struct RepresentationHeaders {
-    /// `Content-Type`, with the line end before it.
+    /// `Content-Type`, preceded by a line break.
     pub(crate) content_type: Vec<u8>,
     /// Fields of 200, 206 and 304 responses for the file.
     pub(crate) fields: Vec<u8>,
@@ -49,10 +51,10 @@ pub(crate) struct RepresentationHeaders {
 }
 
 impl SiteRules {
-    /// Makes rules of options.
+    /// Compiles options.
     ///
     /// # Errors
-    /// Options that contradict each other, in words.
+    /// A description of contradicting options.
     pub(crate) fn new(options: &SiteOptions) -> Result<SiteRules, String> {
         let cors = CorsRules::new(&options.cors)?;
         let security = options.security.fields(ProducedFields::default());
@@ -109,7 +111,7 @@ impl SiteRules {
         })
     }
 
-    /// Where the client is sent instead: the first redirect that is about this path.
+    /// Returns the first redirect that applies to this path.
     pub(crate) fn redirected(
         &self,
         path: &SitePath,
@@ -119,7 +121,7 @@ impl SiteRules {
         redirects.find_map(|redirect| redirect.meet(path, query))
     }
 
-    /// What is looked for: the first rewrite that is about this path is made, and no other.
+    /// Applies the first rewrite that matches this path, and no other.
     pub(crate) fn rewritten(&self, path: SitePath) -> RewrittenPath {
         let mut rewrites = self.options.rewrites.iter();
         let rewritten = rewrites.find_map(|rewrite| rewrite.meet(&path));
@@ -127,13 +129,13 @@ impl SiteRules {
         rewritten.unwrap_or(RewrittenPath { path, asked })
     }
 
-    /// Whether a client that is sent to `path` is neither sent on nor answered with another one:
-    /// only there may a rewrite send it, or two rules could send it back and forth.
+    /// Whether `path` is neither redirected nor rewritten: only then may a rewrite redirect to it,
+    /// or two rules could redirect in a cycle.
     pub(crate) fn is_final(&self, path: &SitePath) -> bool {
         self.redirected(path, None).is_none() && self.rewritten(path.clone()).path == *path
     }
 
-    /// What `path` may lead to, if a rule says so: the first that is about it.
+    /// Returns the candidates for `path` of the first `try` rule that applies to it.
     pub(crate) fn tries(&self, path: &SitePath) -> Option<&[Candidate]> {
         let key = path.key();
         let is_about = |rule: &&TryRule| rule.paths.iter().any(|pattern| pattern.matches(&key));
@@ -141,12 +143,26 @@ impl SiteRules {
         Some(&rule.files)
     }
 
-    /// Whether there is nothing at a path whatever is there.
+    /// Whether a path is hidden, whether or not it exists.
     pub(crate) fn hides(&self, path: &SitePath) -> bool {
-        self.options.hidden == Hidden::Denied && path.is_hidden()
+        match self.options.hidden {
+            Hidden::Denied => path.is_hidden(),
+            Hidden::Shown => {
+                let mut names = path.bytes().split(|&byte| byte == b'/');
+                names.any(|name| name == UPLOADS_FOLDER.as_bytes())
+            }
+        }
     }
 
-    /// What of a folder may be seen.
+    /// The value of `Allow`.
+    pub(crate) fn allowed_methods(&self) -> &'static [u8] {
+        match self.options.uploads.is_empty() {
+            true => b"GET, HEAD, OPTIONS",
+            false => b"GET, HEAD, OPTIONS, PUT, POST, PATCH, DELETE, MKCOL, COPY, MOVE",
+        }
+    }
+
+    /// Returns which entries of a folder are visible.
     pub(crate) fn sight(&self) -> Visibility {
         Visibility {
             hidden: self.options.hidden,
@@ -154,8 +170,8 @@ impl SiteRules {
         }
     }
 
-    /// The fields of an answer that is made here and not found: as for files, but that browsers
-    /// never guess what it is, and that what `own` says goes before what the site says.
+    /// Returns the fields of a produced response: as for files, with `nosniff` always, and with the
+    /// fields of `own`.
     pub(crate) fn made_fields(&self, own: ProducedFields) -> Vec<u8> {
         let security = SecurityOptions {
             nosniff: true,
@@ -170,14 +186,14 @@ impl SiteRules {
         fields
     }
 
-    /// The page of a status.
+    /// Returns the page for a status.
     pub(crate) fn page(&self, status: Status) -> Option<&SitePath> {
         let mut pages = self.options.error_pages.iter();
         let page = pages.find(|(of, _)| of.status() == status);
         page.map(|(_, page)| page.path())
     }
 
-    /// What is said of the file at `path`, or of its copy in a coding.
+    /// Returns the label of the file at `path`, or of its copy in a coding.
     pub(crate) fn label(
         &self,
         path: &[u8],
@@ -237,7 +253,7 @@ impl SiteRules {
     }
 }
 
-/// A year, which is what "for ever" is spelt as, and no question asked on reloading (RFC 8246).
+/// A year, the conventional value for "forever", without revalidation on reload (RFC 8246).
 const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 fn matches_any(patterns: &[Pattern], path: &[u8]) -> bool {
@@ -250,7 +266,7 @@ fn varies_by_origin(cors: &Option<CorsRules>) -> Option<&'static str> {
         .then_some("Origin")
 }
 
-/// All that an answer depends on, in one line.
+/// Appends `Vary` with all request fields that the response depends on.
 fn push_vary(fields: &mut Vec<u8>, names: &[Option<&str>]) {
     let names: Vec<_> = names.iter().copied().flatten().collect();
     if !names.is_empty() {

@@ -1,4 +1,4 @@
-//! Lists of what a path may lead to, tried one after the other.
+//! Lists of candidates for a path, tried in order.
 //!
 //! ```text
 //!  {path}           what was asked for, a file or a folder
@@ -7,8 +7,8 @@
 //!  /app/index.html  a file, whatever was asked for
 //! ```
 //!
-//! What stands for `{path}` is normalised, and what is made of it is never put through the rules
-//! again: there is nothing to go in circles, and nothing above the root can be named.
+//! The text for `{path}` is normalised, and the result is not subject to the rules again: no cycle
+//! is possible, and no name above the root.
 
 use serde::Deserialize;
 
@@ -17,44 +17,44 @@ use super::url_path::parse_path;
 use crate::limits::TRIED_FILES_MAX;
 use crate::request::path::{PathForm, SitePath};
 
-/// What the paths that a pattern is about may lead to: the first of `files` that is there.
+/// A rule for the paths that match a pattern: they resolve to the first of `files` that exists.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TryRule {
-    /// The paths it is about.
+    /// The paths it applies to.
     pub paths: Vec<Pattern>,
-    /// What is looked for, in this order.
+    /// The candidates, in order.
     pub files: Vec<Candidate>,
 }
 
-/// One of the things that a path may lead to: `{path}.html`, `/app/index.html`.
+/// A candidate for a path: `{path}.html`, `/app/index.html`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub struct Candidate(CandidateShape);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum CandidateShape {
-    /// A file, whatever was asked for.
+    /// A fixed file, whatever the path.
     Page(SitePath),
-    /// What was asked for, beneath a folder, which may be the root.
+    /// The path beneath a folder, which may be the root.
     Beneath(SitePath),
-    /// The same with something behind.
+    /// The path beneath a folder, with a suffix.
     Longer(SitePath, String),
 }
 
-/// What is looked for, and what it may turn out to be.
+/// The path to resolve, and the accepted kinds of files.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum SoughtPath {
-    /// A file only: a folder there is none.
+    /// A file only; a folder counts as missing.
     File(SitePath),
-    /// Whatever is there. It is as deep as what was asked for, so a folder may be it.
+    /// A file or a folder. It is as deep as the requested path, so relative links in a folder work.
     Anything(SitePath),
 }
 
 const PATH: &str = "{path}";
 
 impl TryRule {
-    /// Looks for what contradicts itself, in words.
+    /// Checks the number of candidates.
     pub(super) fn check(&self) -> Result<(), String> {
         match self.files.len() {
             0 => Err("try: `files` is empty".to_owned()),
@@ -65,7 +65,7 @@ impl TryRule {
         }
     }
 
-    /// The file that stands at the end for all paths.
+    /// Returns the fixed file at the end of the list, if any.
     pub(crate) fn last_page(&self) -> Option<&SitePath> {
         match &self.files.last()?.0 {
             CandidateShape::Page(page) => Some(page),
@@ -75,12 +75,12 @@ impl TryRule {
 }
 
 impl Candidate {
-    /// Reads one.
+    /// Parses a candidate.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn parse(text: &str) -> Result<Candidate, String> {
-        // With its own slash, so that it is a segment and normalised like one.
+        // With a separate slash, so that it is a segment and normalised like one.
         let whole = text.replacen(PATH, &format!("/{PATH}"), 1);
         let wrong = || format!("{text:?}: {PATH} is allowed once, and not next to `..`");
         let path = parse_path(&whole)?;
@@ -104,12 +104,12 @@ impl Candidate {
         }))
     }
 
-    /// Whether it is a file, whatever was asked for.
+    /// Whether it is a fixed file.
     pub(crate) fn is_page(&self) -> bool {
         matches!(self.0, CandidateShape::Page(_))
     }
 
-    /// What it is for `path`; nothing where a name would be put behind a slash.
+    /// Returns the candidate for `path`; `None` if a suffix would follow a slash.
     pub(crate) fn of(&self, path: &SitePath) -> Option<SoughtPath> {
         match &self.0 {
             CandidateShape::Page(page) => Some(SoughtPath::File(page.clone())),

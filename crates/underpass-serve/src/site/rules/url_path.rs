@@ -1,11 +1,11 @@
-//! Paths and names of files that a configuration speaks of.
+//! Paths and file names in a configuration.
 
 use serde::Deserialize;
 
 use crate::request::path::{PathForm, SitePath};
 
-/// The path of a file as it stands in a URL: `/404.html`. It begins with a slash, ends without
-/// one and leads nowhere above the root.
+/// The path of a file in a URL: `/404.html`. It starts with a slash, ends without one and does not
+/// lead above the root.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "String")]
 pub struct UrlPath(SitePath);
@@ -19,7 +19,7 @@ impl UrlPath {
     /// Checks a path.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn parse(path: &str) -> Result<UrlPath, String> {
         match parse_path(path)? {
             path if path.form() == PathForm::File => Ok(UrlPath(path)),
@@ -32,7 +32,7 @@ impl UrlPath {
     }
 }
 
-/// Any path of a URL, without a query.
+/// Parses any path of a URL, without a query.
 pub(crate) fn parse_path(path: &str) -> Result<SitePath, String> {
     if !path.starts_with('/') {
         return Err(format!("the path {path:?} does not begin with a slash"));
@@ -47,7 +47,7 @@ impl FileName {
     /// Checks a name.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the mistake.
     pub fn parse(name: &str) -> Result<FileName, String> {
         match name {
             "" | "." | ".." => Err(format!("{name:?} is not a file name")),
@@ -58,7 +58,7 @@ impl FileName {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Packets that wait until they are full, and how much may wait for bbr.
+//! Corking: packets that wait until they are full, and limits on buffered bytes under bbr.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -15,26 +15,26 @@ use crate::vocabulary::limits::{
 };
 
 /// Whether packets of a socket that are not full wait for more data (`TCP_CORK`, tcp(7)). A socket
-/// that refuses sends the same bytes in more packets.
+/// that rejects the option sends the same bytes in more packets.
 #[derive(Debug, Default)]
 pub(super) struct Cork {
     is_in: bool,
-    /// What pays for the socket, once that has been looked at.
+    /// The settings of the socket, once determined.
     pays: Option<Pays>,
 }
 
-/// What pays for large ranges to a socket.
+/// The settings for large ranges to a socket.
 #[derive(Clone, Copy, Debug)]
 struct Pays {
-    /// A cork, for so many bytes.
+    /// The smallest range that is worth a cork.
     corked_bytes_min: u64,
-    /// Turns, of so many bytes.
+    /// The largest turn.
     turn_bytes_max: u64,
 }
 
 impl Cork {
-    /// Holds them back if that pays for so many bytes to a socket of this kind. The first time, it
-    /// also limits what waits in a socket under bbr whose peer is on the same machine.
+    /// Corks the socket if that pays for `owed` bytes to a socket of this kind. The first time, it
+    /// also limits the bytes buffered in a socket under bbr whose peer is on the same machine.
     pub(super) fn put_in<S: Stream>(&mut self, sink: &S, kind: EndpointKind, owed: u64) {
         let pays = *self.pays.get_or_insert_with(|| adapt(sink, kind));
         if owed >= pays.corked_bytes_min && !self.is_in {
@@ -43,7 +43,7 @@ impl Cork {
         }
     }
 
-    /// Has them leave.
+    /// Uncorks the socket: the held packets leave.
     pub(super) fn pull<S: Stream>(&mut self, sink: &S) {
         if self.is_in {
             let _ = set_tcp_cork(sink.descriptor(), false);
@@ -51,8 +51,8 @@ impl Cork {
         }
     }
 
-    /// Has what waits in a limited socket leave: a packet that is not full may use up the limit,
-    /// and would wait for the kernel's timer.
+    /// Sends the bytes buffered in a limited socket: a packet that is not full may use up the
+    /// limit, and would wait for the kernel's timer.
     pub(super) fn push<S: Stream>(&self, sink: &S) {
         if self.turn_bytes_max() < u64::MAX {
             let _ = set_tcp_cork(sink.descriptor(), false);
@@ -62,7 +62,7 @@ impl Cork {
         }
     }
 
-    /// The largest turn that pays.
+    /// Returns the largest turn that pays.
     pub(super) fn turn_bytes_max(&self) -> u64 {
         self.pays.map_or(u64::MAX, |pays| pays.turn_bytes_max)
     }
@@ -70,7 +70,7 @@ impl Cork {
 
 /// Prepares a socket for large ranges.
 // QUIRK(large-ranges-under-bbr): on Linux 6.18 over loopback, ranges take up to twice the processor
-// time under bbr if the socket is not empty by its next turn; on some processors those of up to
+// time under bbr if the socket is not empty by its next turn; on some processors, ranges of up to
 // 100 MiB to a few peers do so too if they are corked.
 fn adapt<S: Stream>(sink: &S, kind: EndpointKind) -> Pays {
     let socket = sink.descriptor();
@@ -85,7 +85,7 @@ fn adapt<S: Stream>(sink: &S, kind: EndpointKind) -> Pays {
                 if is_on_this_machine(socket) {
                     pays.turn_bytes_max = TURN_BYTES_MAX_UNDER_BBR;
                     let most = UNSENT_BYTES_MAX_UNDER_BBR.to_ne_bytes();
-                    // Without it, it costs more.
+                    // Without this limit, it costs more.
                     let _ = sys::set_option(socket, SocketOption::UnsentMax, &most);
                 }
             }
@@ -95,7 +95,7 @@ fn adapt<S: Stream>(sink: &S, kind: EndpointKind) -> Pays {
     pays
 }
 
-/// Whether the peer of a socket has the same address: nothing leaves the machine.
+/// Returns whether the peer of a socket has the same address: no packet leaves the machine.
 fn is_on_this_machine(socket: BorrowedFd<'_>) -> bool {
     let ip = |name: SocketAddrAny| SocketAddr::try_from(name).ok().map(|name| name.ip());
     let ours = getsockname(socket).ok().and_then(ip);
@@ -120,8 +120,8 @@ mod tests {
     use crate::tcp;
     use crate::vocabulary::limits::PIPE_BYTES;
 
-    /// What may wait in a socket, whether it is corked, and its largest turn, once it was prepared
-    /// for so many bytes.
+    /// Prepares a socket for `owed` bytes; returns its limit on unsent bytes, whether it is corked,
+    /// and its largest turn.
     fn prepared(congestion: &str, owed: u64) -> (u32, bool, u64) {
         let (socket, _peer) = tcp::loopback_pair().expect("a connection");
         set_tcp_congestion(&socket, congestion).expect("congestion control");
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn without_bbr_nothing_but_the_cork_is_set() {
         for (owed, is_large) in [(CORKED_BYTES_MIN, true), (CORKED_BYTES_MIN - 1, false)] {
-            // 0 is the system's value, which is no limit.
+            // 0 is the system default: no limit.
             assert_eq!(prepared("reno", owed), (0, is_large, u64::MAX), "{owed}");
         }
     }
@@ -164,7 +164,7 @@ mod tests {
     fn a_packet_that_is_not_full_leaves_before_the_socket_is_waited_for() {
         let (mut socket, mut peer) = tcp::loopback_pair().expect("a connection");
         set_tcp_congestion(&socket, "bbr").expect("congestion control");
-        // Packets are half as large as the peer's window until that has grown.
+        // Packets are half the peer's window until that has grown.
         for _ in 0..64 {
             socket.write_all(&[7; 1 << 15]).expect("room");
             peer.read_exact(&mut [0; 1 << 15]).expect("content");
@@ -178,7 +178,7 @@ mod tests {
         socket.set_nonblocking(true).expect("an option");
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[7; 1 << 18]).expect("content");
-        // The kernel divides it into calls of 16 pages, the first of which begins within a page.
+        // The kernel splits it into calls of 16 pages, the first of which starts within a page.
         let mut at = 2048;
         let (output, input) = pipe().expect("a pipe");
         fcntl_setpipe_size(&input, PIPE_BYTES).expect("a size");

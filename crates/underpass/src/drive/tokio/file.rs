@@ -1,11 +1,13 @@
-//! A file and a socket: a range of the one is sent to the other, or received from it.
+//! Sends a range of a file to a socket, or receives one from it.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use ::tokio::io::Interest;
+use ::tokio::task::{JoinHandle, spawn_blocking};
 use rustix::io::Errno;
 
-use super::sender::{Sender, StreamTransfer, Turn, stream_end};
+use super::sender::{DetachedDrain, Sender, StreamTransfer, Turn, stream_end};
 use super::stream::{AlwaysReady, Stream, ready};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
@@ -19,10 +21,10 @@ use crate::transfer::verdict::{Situation, Verdict, verdict};
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
 use crate::vocabulary::error::{Error, Fault};
-use crate::vocabulary::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
+use crate::vocabulary::limits::{PIPE_BYTES, TURN_BYTES_MAX};
 
-/// Sends a range of a file to one socket. A future that is dropped takes nothing with it: the
-/// sender knows what the socket has, and a later call goes on.
+/// Sends a range of a file to one socket. Dropping a future loses nothing: the sender records what
+/// the socket has taken, and a later call continues from there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,10 +51,10 @@ pub struct FileSender {
 }
 
 impl FileSender {
-    /// Sends `len` bytes of `file` from `offset` on, by a duplicate of its descriptor.
+    /// Sends `len` bytes of `file` from `offset` on, using a duplicate of its descriptor.
     ///
     /// # Errors
-    /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated; as
+    /// `EMFILE` and `ENFILE` if the descriptor cannot be duplicated; the errors of
     /// [`FileRange::source`], so that a pipe or a terminal never blocks the event loop.
     pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
         let file = SharedFile::new(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
@@ -67,17 +69,17 @@ impl FileSender {
         })
     }
 
-    /// What it may use.
+    /// Sets the mechanisms that may be used.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sends at most `bytes_max` bytes, then lets other tasks have their chance. Waits for the
-    /// socket, and for parts of the file that are not in the page cache. Cancel safe. The socket is
-    /// the same in all turns: what was learnt of it and whether it is corked is kept between them,
-    /// and a part of the file may be on its way to it.
+    /// Sends at most `bytes_max` bytes, then yields to other tasks. Waits for the socket, and for
+    /// parts of the file that are not in the page cache. Cancel safe. Use the same socket in all
+    /// turns: its properties and its cork are kept between them, and a part of the file may be in
+    /// transit to it.
     ///
     /// # Errors
     /// As [`Sender::turn`].
@@ -93,7 +95,7 @@ impl FileSender {
             .await
     }
 
-    /// Sends all that is left. Cancel safe.
+    /// Sends the rest. Cancel safe.
     ///
     /// # Errors
     /// As [`Sender::turn`].
@@ -102,21 +104,22 @@ impl FileSender {
         Ok(())
     }
 
-    /// What has been sent up to now, and how.
+    /// Returns the account of the bytes sent so far.
     pub fn account(&self) -> &Account {
         self.outbox.account()
     }
 
-    /// The same, of a sender that is done with.
+    /// Consumes the sender and returns its account.
     pub fn into_account(mut self) -> Account {
         self.outbox.take_account()
     }
 }
 
-/// Receives a body of known length from one socket into a file, by splice where the kernel can. A
-/// future that is dropped takes nothing with it: what is between socket and file stays in the
-/// receiver, and a later call goes on. Syncing and closing the file, which may report a lost write
-/// (close(2)), are the caller's.
+/// Receives a body of known length from one socket into a file, by splice if the kernel can.
+/// Writing to the file, which the kernel may throttle, happens on Tokio's threads for blocking
+/// calls, so the event loop never waits for the disk. Dropping a future loses nothing: bytes between
+/// socket and file stay in the receiver, and a later call continues from there. Syncing and closing
+/// the file, which may report a lost write (close(2)), is left to the caller.
 ///
 /// ```
 /// use std::time::Duration;
@@ -127,8 +130,9 @@ impl FileSender {
 /// # -> Result<(), Box<dyn std::error::Error>> {
 /// let kernel = Kernel::probe();
 /// let file = std::fs::File::create("upload")?;
+/// let mut receiver = FileReceiver::new(&file, 0, 1_000_000)?;
 /// // What was read with the head of the message is the beginning of the body.
-/// let mut receiver = FileReceiver::after(input, &file, 0, 1_000_000)?;
+/// receiver.push(input);
 /// loop {
 ///     let turn = receiver.turn(&socket, &kernel, TURN_BYTES_MAX);
 ///     match tokio::time::timeout(Duration::from_secs(60), turn).await?? {
@@ -140,23 +144,44 @@ impl FileSender {
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct FileReceiver<F> {
-    sink: Sink<F>,
+pub struct FileReceiver {
+    sink: Sink<Arc<OwnedFd>>,
     left: u64,
     account: Account,
+    /// Bytes of the body in memory, which are written first.
+    unwritten: Vec<u8>,
     /// Boxed: until the first turn there is none.
     body: Option<Box<StreamTransfer>>,
+    /// The write in progress on another thread.
+    pending: Option<PendingWrite>,
+    failed: Option<(Fault, Option<Errno>)>,
 }
 
-impl<F: AsFd> FileReceiver<F> {
+#[derive(Debug)]
+enum PendingWrite {
+    Drain(JoinHandle<(DetachedDrain, Result<u64, Errno>)>),
+    Memory(JoinHandle<MemoryWrite>),
+}
+
+/// The result of writing bytes from memory.
+#[derive(Debug)]
+struct MemoryWrite {
+    written: u64,
+    calls: u64,
+    result: Result<(), Errno>,
+}
+
+impl FileReceiver {
     /// Receives `len` bytes into `file`, from `offset` on, or at its end if it was opened with
-    /// `O_APPEND`. The file is neither truncated nor synced.
+    /// `O_APPEND`, by a duplicate of its descriptor. The file is neither truncated nor synced.
     ///
     /// # Errors
-    /// As [`Sink::at`]; `EOVERFLOW` where the range ends beyond 2⁶³ − 1; `ESPIPE` for what is
-    /// neither a regular file nor a block device, since writing to it may block the event loop.
-    pub fn new(file: F, offset: u64, len: u64) -> Result<Self, Errno> {
+    /// `EMFILE` and `ENFILE` where the descriptor can't be duplicated; as [`Sink::at`]; `EOVERFLOW`
+    /// where the range ends beyond 2⁶³ − 1; `ESPIPE` for anything but a regular file or a block
+    /// device.
+    pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
         within_offsets(offset, len)?;
+        let file = Arc::new(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
         let sink = Sink::at(file, offset)?;
         if !sink.end.kind.has_offsets() {
             return Err(Errno::SPIPE);
@@ -165,48 +190,30 @@ impl<F: AsFd> FileReceiver<F> {
             sink,
             left: len,
             account: Account::default(),
+            unwritten: Vec::new(),
             body: None,
+            pending: None,
+            failed: None,
         })
     }
 
-    /// The same, of a body whose `first` bytes the caller has received with what came before it.
-    /// As many of them as belong to the body are written to the file at once, which may block as
-    /// writing to the file does; [`account`](Self::account) counts them.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new), and where the file can't be written.
-    pub fn after(first: &[u8], file: F, offset: u64, len: u64) -> Result<Self, Error> {
-        let mut receiver = Self::new(file, offset, len)?;
-        receiver.push(first)?;
-        Ok(receiver)
+    /// Takes the next bytes of the body from memory: bytes that were received with the head of the
+    /// message, or decrypted. Returns how many belong to the body. The next turn writes them.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        let room = self.left.saturating_sub(self.unwritten.len() as u64);
+        let len = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+        self.unwritten.extend_from_slice(&bytes[..len]);
+        len
     }
 
-    /// Writes the next bytes of the body, which the caller has received and decrypted, to the
-    /// file: as many as belong to the body. Returns how many. It may block as writing to the file
-    /// does.
+    /// Receives until at least `bytes_max` bytes have reached the file, or all have; then yields to
+    /// other tasks. Waits for the socket on the event loop, and for the file on another thread.
+    /// Cancel safe. The socket must be the same in all turns; bytes after the body stay in it.
     ///
     /// # Errors
-    /// The file can't be written. What was written is in the account.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, Error> {
-        let len = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
-        let mut rest = &bytes[..len];
-        let _guard = SignalGuard::against(raised_by(self.sink.end.kind));
-        while !rest.is_empty() {
-            let written = self.write(rest)?;
-            rest = &rest[written..];
-        }
-        Ok(len)
-    }
-
-    /// Receives until at least `bytes_max` bytes have reached the file, or all have; then other
-    /// tasks have their chance. Waits for the socket on the event loop; writing to the file may
-    /// block it for as long as the kernel throttles writers. Cancel safe. The socket is the same in
-    /// all turns, and what follows the body stays in it.
-    ///
-    /// # Errors
-    /// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. What
-    /// arrived is in the file; [`Error::lost`] bytes were taken from the socket and are not. Later
-    /// turns answer the same.
+    /// [`Error`]; [`Fault::Truncated`](crate::Fault::Truncated) where the peer ended early. Bytes
+    /// that arrived are in the file; [`Error::lost`] bytes were taken from the socket and are not.
+    /// Later turns return the same.
     pub async fn turn<S: Stream>(
         &mut self,
         socket: &S,
@@ -214,7 +221,11 @@ impl<F: AsFd> FileReceiver<F> {
         bytes_max: u64,
     ) -> Result<Turn, Error> {
         let stop_at = self.left.saturating_sub(bytes_max.max(1));
-        while self.left > stop_at {
+        loop {
+            self.flush(kernel).await?;
+            if self.left <= stop_at {
+                break;
+            }
             if let Step::Wait(_) = self.advance(socket, kernel)? {
                 ready(socket, Interest::READABLE).await?;
             }
@@ -227,7 +238,7 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(Turn::More)
     }
 
-    /// Receives all that is left. Cancel safe.
+    /// Receives everything that is left. Cancel safe.
     ///
     /// # Errors
     /// As [`turn`](Self::turn).
@@ -236,27 +247,65 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(())
     }
 
-    /// Returns an error of a caller that pushes bytes, with the account up to now.
+    /// Writes the bytes in memory, and waits for the write in progress. Afterwards the file has
+    /// everything that the account counts. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Error`] of writing to the file. Later calls return the same.
+    pub async fn flush(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        loop {
+            if let Some((fault, errno)) = self.failed {
+                return Err(Error::of_writing(fault, errno, &self.account));
+            }
+            match &mut self.pending {
+                Some(PendingWrite::Drain(drain)) => {
+                    let done = drain.await;
+                    self.pending = None;
+                    match done {
+                        Ok((drain, result)) => self.drained(drain, result, kernel)?,
+                        Err(_) => self.failed = Some((Fault::Sink, Some(Errno::IO))),
+                    }
+                }
+                Some(PendingWrite::Memory(write)) => {
+                    let done = write.await;
+                    self.pending = None;
+                    match done {
+                        Ok(done) => self.wrote(&done),
+                        Err(_) => self.failed = Some((Fault::Sink, Some(Errno::IO))),
+                    }
+                }
+                None if self.unwritten.is_empty() => return Ok(()),
+                None => self.write(),
+            }
+        }
+    }
+
+    /// Whether another thread is writing to the file.
+    pub fn is_writing(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Returns an error for a caller that pushes bytes, with the account up to now.
     pub fn error(&self, fault: Fault, errno: Option<Errno>) -> Error {
         Error::of_writing(fault, errno, &self.account)
     }
 
-    /// Bytes of the body that the file has not got yet.
+    /// Returns the number of bytes of the body that are not in the file yet.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// What has reached the file up to now, and how.
+    /// Returns the account of the bytes in the file.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// The same, of a receiver that is done with.
+    /// Returns the account, and ends the receiver.
     pub fn into_account(self) -> Account {
         self.account
     }
 
-    /// Makes the next call of the body's transfer, which is begun if there is none.
+    /// Makes the next call of the body's transfer, or has a thread make it.
     fn advance<S: Stream>(&mut self, socket: &S, kernel: &Kernel) -> Result<Step, Error> {
         let body = match &mut self.body {
             Some(body) => body,
@@ -265,11 +314,47 @@ impl<F: AsFd> FileReceiver<F> {
                 let plan = kernel.plan(&source, &self.sink, &Policy::default());
                 let raised = raised_by(self.sink.end.kind);
                 let mut body = StreamTransfer::new(&source, &self.sink, plan, raised);
-                body.machine.limit_calls(TURN_BYTES_MIN);
+                body.machine.limit_calls(PIPE_BYTES as u64);
                 self.body.insert(Box::new(body))
             }
         };
-        let Some(step) = body.step(socket, &AlwaysReady(self.sink.fd.as_fd()), kernel) else {
+        if let Some(mut drain) = body.take_drain() {
+            let file = Arc::clone(&self.sink.fd);
+            let write = move || {
+                let result = drain.run(file.as_fd());
+                (drain, result)
+            };
+            self.pending = Some(PendingWrite::Drain(spawn_blocking(write)));
+            return Ok(Step::Again);
+        }
+        let step = body.step(socket, &AlwaysReady(self.sink.fd.as_fd()), kernel);
+        self.count(step, kernel)
+    }
+
+    /// Records the call that a thread has made.
+    fn drained(
+        &mut self,
+        drain: DetachedDrain,
+        result: Result<u64, Errno>,
+        kernel: &Kernel,
+    ) -> Result<(), Error> {
+        let step = self.body.as_mut().map(|body| {
+            let (source, sink) = body.machine.ends();
+            let step = body.put_back(drain, result);
+            if let Step::Refused(refusal) = step {
+                kernel.learn(&refusal, &source, &sink);
+            }
+            step
+        });
+        self.count(step, kernel).map(drop)
+    }
+
+    /// Counts the bytes of a call; the body's transfer ends with its last byte.
+    fn count(&mut self, step: Option<Step>, kernel: &Kernel) -> Result<Step, Error> {
+        let Some(body) = &mut self.body else {
+            return Ok(Step::Done);
+        };
+        let Some(step) = step else {
             let failed = body.machine.clone().finish().err();
             let mut error = failed.unwrap_or_else(|| Errno::IO.into());
             *error.account = self.account.clone();
@@ -287,29 +372,55 @@ impl<F: AsFd> FileReceiver<F> {
         Ok(step)
     }
 
-    /// Writes bytes of the body that are in memory. Returns how many.
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
-        self.account.called(Mechanism::ReadWrite);
-        let result = rustix::io::pwrite(&self.sink.fd, bytes, self.sink.to);
-        let situation = Situation {
-            source: EndpointKind::Other,
-            sink: self.sink.end.kind,
-            source_waits: Waits::Blocks,
-            sink_waits: self.sink.end.waits,
-            done: self.account.bytes(),
+    /// Has a thread write the bytes in memory.
+    fn write(&mut self) {
+        let (file, at) = (Arc::clone(&self.sink.fd), self.sink.to);
+        let bytes = std::mem::take(&mut self.unwritten);
+        let raised = raised_by(self.sink.end.kind);
+        let write = move || {
+            let _guard = SignalGuard::against(raised);
+            write_all(file.as_fd(), &bytes, at)
         };
-        let written = result.map(|written| written as u64);
-        let fault = match verdict(Op::WRITE, written, &situation) {
-            Verdict::Moved(bytes) => {
-                self.account.moved(Mechanism::ReadWrite, bytes);
-                self.sink.to += bytes;
-                self.left -= bytes;
-                return Ok(result.unwrap_or(0));
-            }
-            Verdict::Again => return Ok(0),
-            Verdict::Fatal(fault) => fault,
-            _ => Fault::Sink,
-        };
-        Err(Error::of_writing(fault, result.err(), &self.account))
+        self.pending = Some(PendingWrite::Memory(spawn_blocking(write)));
     }
+
+    fn wrote(&mut self, done: &MemoryWrite) {
+        self.account
+            .record(Mechanism::ReadWrite, done.written, done.calls);
+        self.sink.to += done.written;
+        self.left -= done.written;
+        if let Err(errno) = done.result {
+            let situation = Situation {
+                source: EndpointKind::Other,
+                sink: self.sink.end.kind,
+                source_waits: Waits::Blocks,
+                sink_waits: self.sink.end.waits,
+                done: self.account.bytes(),
+            };
+            let fault = match verdict(Op::WRITE, Err(errno), &situation) {
+                Verdict::Fatal(fault) => fault,
+                _ => Fault::Sink,
+            };
+            self.failed = Some((fault, Some(errno)));
+        }
+    }
+}
+
+/// Writes all of `bytes` at an offset of a file, unless a call fails.
+fn write_all(file: BorrowedFd<'_>, bytes: &[u8], from: u64) -> MemoryWrite {
+    let mut done = MemoryWrite {
+        written: 0,
+        calls: 0,
+        result: Ok(()),
+    };
+    while done.result.is_ok() && done.written < bytes.len() as u64 {
+        done.calls += 1;
+        let rest = &bytes[done.written as usize..];
+        match rustix::io::pwrite(file, rest, from + done.written) {
+            Ok(written) => done.written += written as u64,
+            Err(Errno::INTR) => {}
+            Err(errno) => done.result = Err(errno),
+        }
+    }
+    done
 }

@@ -1,4 +1,4 @@
-//! Relays two sockets, each of which is sent what the other one receives.
+//! Relays two sockets in both directions.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -19,16 +19,16 @@ use crate::vocabulary::endpoint::{Sink, Source};
 use crate::vocabulary::error::Error;
 use crate::vocabulary::limits::TURN_BYTES_MIN;
 
-/// Relays two connected sockets, both directions at once, until both have ended.
+/// Relays two connected sockets, both directions concurrently, until both have ended.
 ///
-/// A half-close is passed on, as by [`relay_streams`](crate::relay_streams), which does the same on
+/// Propagates a half-close, as [`relay_streams`](crate::relay_streams) does, which relays on
 /// threads. A direction that fails shuts both sockets down, so that the other one ends too.
 ///
-/// Not cancel safe: a future that is dropped leaves both sockets open, and what it had taken from
-/// one and not yet given to the other is gone. Close both then.
+/// Not cancel safe: dropping the future leaves both sockets open, and bytes taken from one and not
+/// yet sent to the other are lost. Close both then.
 ///
 /// # Errors
-/// Of each direction, [`Error`]; `ENOTSOCK` for what is no socket.
+/// An [`Error`] for each direction; `ENOTSOCK` for a descriptor that is not a socket.
 pub async fn relay<S: Stream, T: Stream>(kernel: &Kernel, one: &S, other: &T) -> Relayed {
     let mut there = pin!(relay_one_way(kernel, one, other));
     let mut back = pin!(relay_one_way(kernel, other, one));

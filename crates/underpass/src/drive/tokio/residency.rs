@@ -1,7 +1,7 @@
-//! Whether ranges of files are in the page cache, and reading them into it.
+//! Queries whether ranges of files are in the page cache, and reads them into it.
 //!
-//! Linux's sendfile blocks on the disk even where the socket would not, and there is no readiness
-//! to wait for. So the cache is queried before a call, and what is missing is read by a blocking
+//! Linux's sendfile blocks on the disk even if the socket would not, and reports no readiness to
+//! wait for. So the cache is queried before a call, and missing pages are read by a blocking
 //! thread. The thread sends the range to `/dev/null`: that waits for the pages and copies none of
 //! them.
 
@@ -18,7 +18,7 @@ use crate::shared_file::SharedFile;
 use crate::sys;
 use crate::vocabulary::limits::READ_AHEAD_BYTES;
 
-/// Reads what is in the page cache; none where the disk would have to be waited for.
+/// Reads from the page cache; `None` if that would have to wait for the disk.
 ///
 /// QUIRK(nowait-false-end): RWF_NOWAIT is unknown to some file systems (EOPNOTSUPP on tmpfs before
 /// 6.x), and 5.9 and 5.10 may return 0 before the end of the file: a plain read decides then.
@@ -37,13 +37,13 @@ pub(crate) fn read_cached(
     }
 }
 
-/// Whether a range is in the page cache, read and ready.
+/// Returns whether a range is in the page cache, completely read.
 ///
 /// QUIRK(cached-not-read): cachestat(2) counts pages that the disk is still filling, and a call
 /// that needs them waits. `RWF_NOWAIT` distinguishes these, but only for the bytes it reads. So
-/// both are used: the one for gaps in the range, the other for its first and its last byte,
-/// which is the one the disk fills last. Where cachestat is missing or not for us (since 6.13 it
-/// is for those who may write the file), the two bytes stand for the range.
+/// both are used: cachestat for gaps in the range, `RWF_NOWAIT` for its first and its last byte,
+/// which the disk fills last. Without cachestat (since 6.13 it requires permission to write the
+/// file), the two bytes stand for the range.
 pub fn is_cached(file: impl AsFd, from: u64, len: u64) -> bool {
     let file = file.as_fd();
     let page = rustix::param::page_size() as u64;
@@ -65,7 +65,7 @@ fn is_byte_cached(file: impl AsFd, at: u64) -> bool {
     ) != Err(Errno::AGAIN)
 }
 
-/// Reads a range into the page cache on a blocking thread, and starts the disk on what follows it.
+/// Reads a range into the page cache on a blocking thread, and starts reading ahead after it.
 ///
 /// Errors are ignored: the call that needs the bytes meets them again.
 pub(crate) async fn read_ahead(file: &Arc<SharedFile>, from: u64, len: u64) {
@@ -116,7 +116,7 @@ mod tests {
         assert!(is_cached_in(&file, 100, 1));
     }
 
-    /// QUIRK(cached-not-read): what is missing, or on its way, is not cached; what was waited for
+    /// QUIRK(cached-not-read): a missing or incomplete page is not cached; one that was waited for
     /// is.
     #[test]
     fn cached_not_read() {

@@ -1,6 +1,6 @@
-//! Sending what an outbox owes.
+//! Sends the contents of an outbox.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use rustix::net::SendFlags;
 use super::cork::Cork;
 use super::residency;
 use super::stream::{AlwaysReady, Stream, attempt, ready, send_parts};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, perform, raised_by};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, drain, perform, raised_by};
 use crate::kernel::Kernel;
 use crate::outbox::buffered::Gathered;
 use crate::outbox::{Due, FileRange, Joining, Loaded, MsgMore, Outbox};
@@ -19,7 +19,7 @@ use crate::plan::{Plan, Policy};
 use crate::probe::source_end;
 use crate::shared_file::SharedFile;
 use crate::sys::{SignalGuard, UnignoredSignal};
-use crate::transfer::op::Op;
+use crate::transfer::op::{Op, RelayBuffer};
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::{Account, Mechanism};
@@ -27,7 +27,7 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointKind, Sink, Source, Waits};
 use crate::vocabulary::error::{Error, Fault};
 use crate::vocabulary::limits::{BUFFER_BYTES, CORKED_BYTES_MIN, READ_AHEAD_BYTES};
 
-/// What is left after a turn.
+/// The state of the outbox after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// More is owed. Other tasks have had a chance to run.
@@ -36,11 +36,11 @@ pub enum Turn {
     Empty,
 }
 
-/// How the first range of an outbox will leave, as far as it can be predicted.
+/// A prediction of how the first range of an outbox will leave.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Forecast {
-    /// The mechanisms that will be tried, and why not the others.
+    /// The mechanisms that will be tried, and the reasons against the others.
     pub plan: Plan,
     /// Whether it leaves with its head.
     pub joining: Joining,
@@ -53,15 +53,14 @@ pub struct Forecast {
 pub enum Residency {
     /// It is in the page cache.
     Cached,
-    /// It has to be read from the disk.
+    /// It must be read from the disk.
     Cold,
 }
 
-/// Sends what an [`Outbox`] owes to one socket, in turns.
+/// Sends the contents of an [`Outbox`] to one socket, in turns.
 ///
-/// Between two turns it keeps what it has learnt of the socket, whether that is corked, and the
-/// transfer of the first range with its pipe or buffer. Without a range under way that is some 64
-/// bytes.
+/// Between two turns it keeps the facts about the socket, its cork, and the transfer of the first
+/// range with its pipe or buffer. Without a range in progress, that is some 64 bytes.
 ///
 /// ```
 /// use underpass::drive::tokio::{Sender, Turn};
@@ -88,23 +87,23 @@ pub enum Residency {
 /// ```
 #[derive(Debug, Default)]
 pub struct Sender {
-    /// None until a range is sent. Boxed: where only bytes are sent, there is none.
+    /// `None` until a range is sent; boxed since connections that only send bytes never need it.
     socket: Option<Box<SocketState>>,
     /// The caller shuts the socket down when everything is sent.
     is_last: bool,
 }
 
-/// What ranges need to know of the socket, looked at once for all calls.
+/// The facts about the socket that ranges need, queried once for all calls.
 #[derive(Debug)]
 struct SocketState {
     end: Endpoint,
     raised: Option<UnignoredSignal>,
     cork: Cork,
-    /// Boxed: most connections, most of the time, have none.
+    /// Boxed: most connections, most of the time, have no range in progress.
     range: Option<Box<RangeTransfer>>,
 }
 
-/// The first range of an outbox on its way.
+/// The transfer of the first range of an outbox.
 #[derive(Debug)]
 struct RangeTransfer {
     file: Arc<SharedFile>,
@@ -113,19 +112,19 @@ struct RangeTransfer {
     resident_until: u64,
 }
 
-/// What one call for the first range came to.
+/// The result of one call for the first range.
 enum Moved {
     /// The socket took payload.
     Some,
-    /// It was a call beside the payload.
+    /// The call moved no payload.
     Nothing,
     /// The socket is full.
     Blocked,
 }
 
 impl Forecast {
-    /// Predicts how the first range of an outbox will leave through a sink that is known by its
-    /// kind alone, as by [`gather`]; as [`Sender::forecast`].
+    /// Predicts how the first range of an outbox will leave through a sink known only by its kind,
+    /// as by [`gather`]; otherwise as [`Sender::forecast`].
     pub fn through(
         sink: EndpointKind,
         outbox: &Outbox,
@@ -157,34 +156,33 @@ impl Forecast {
 }
 
 impl Sender {
-    /// A sender for a socket that nothing is known of.
+    /// Creates a sender for a socket.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The caller shuts the socket down for writing, or closes it, as soon as the outbox is empty:
-    /// what is left leaves with the end of the stream, in one packet, and not before.
+    /// Announces that the caller shuts down or closes the socket as soon as the outbox is empty:
+    /// the rest then leaves with the end of the stream, in one packet, and not before.
     pub fn end_follows(&mut self) {
         self.is_last = true;
     }
 
-    /// Sends what an outbox owes, at most one turn's worth: `bytes_max` bytes of one range
-    /// ([`TURN_BYTES_MAX`](crate::limits::TURN_BYTES_MAX) where few connections share the event
-    /// loop).
+    /// Sends the contents of an outbox, at most one turn's worth: `bytes_max` bytes of one range
+    /// ([`TURN_BYTES_MAX`](crate::limits::TURN_BYTES_MAX) if few connections share the event loop).
     ///
-    /// Waits until the socket takes something, and until the next piece of a cold file is in the
-    /// page cache. Between two turns a server looks at its deadlines. Cancel safe: what was sent is
-    /// off the outbox, and a later turn goes on. Socket and policy are the same in all turns.
+    /// Waits until the socket accepts data, and until the next piece of a cold file is in the page
+    /// cache. A server checks its deadlines between two turns. Cancel safe: sent bytes are removed
+    /// from the outbox, and a later turn continues. Use the same socket and policy in all turns.
     ///
     /// A TCP socket is corked (`TCP_CORK`, tcp(7)) before a large range and its head, and between
-    /// turns: no call ends in a packet that is nearly empty. If bbr paces the socket, only very
-    /// large ranges do that; if the peer also is on this machine, turns are short and what may wait
-    /// in the socket is limited (`TCP_NOTSENT_LOWAT`) from the first large range on. The turn that
-    /// empties the outbox pulls the cork, unless the [end follows](Sender::end_follows); where none
+    /// turns: no call ends in a nearly empty packet. If bbr paces the socket, only very large
+    /// ranges are corked; if the peer is also on this machine, turns are short and the bytes
+    /// buffered in the socket are limited (`TCP_NOTSENT_LOWAT`) from the first large range on. The
+    /// turn that empties the outbox uncorks, unless the [end follows](Sender::end_follows); if none
     /// does, the kernel does after 200 milliseconds.
     ///
     /// # Errors
-    /// [`Error`]: the outbox and the connection are of no further use.
+    /// [`Error`]: the outbox and the connection cannot be used further.
     pub async fn turn<S: Stream>(
         &mut self,
         outbox: &mut Outbox,
@@ -196,14 +194,14 @@ impl Sender {
         let turn = self.scheduled_turn(outbox, sink, kernel, policy, bytes_max);
         let turned = turn.await?;
         if turned == Turn::More {
-            // Tasks that yield are woken in reverse: twice, and each goes on after all others.
+            // Yielding wakes tasks in reverse order: twice, to run after all others.
             ::tokio::task::yield_now().await;
             ::tokio::task::yield_now().await;
         }
         Ok(turned)
     }
 
-    /// The same for a caller that schedules its turns: between them other tasks run only if it
+    /// Does the same for a caller that schedules its turns: between them other tasks run only if it
     /// yields.
     ///
     /// # Errors
@@ -221,8 +219,8 @@ impl Sender {
         }
         for calls in 0_u64.. {
             if calls > 0 {
-                // Many small parts, as of a response with ranges, are no reason to keep other
-                // tasks waiting either.
+                // Many small parts, as in a response with ranges, must not keep other tasks waiting
+                // either.
                 ::tokio::task::consume_budget().await;
             }
             match outbox.due(policy) {
@@ -270,15 +268,15 @@ impl Sender {
         Ok(Turn::More)
     }
 
-    /// What the socket took in the latest turn of a range, if that left it full: a turn that begins
-    /// before the event loop runs sends nothing, and waits for room.
+    /// Returns the bytes that the socket took in the latest turn of a range, if that left it full:
+    /// a turn started before the event loop runs sends nothing, and waits for room.
     pub fn filled_by(&self) -> Option<u64> {
         self.socket.as_ref()?.range.as_ref()?.transfer.filled_by
     }
 
-    /// Predicts how the first range of an outbox will leave; `None` where it has no range.
-    /// `longer` is what its head will gain until then. Makes a few system calls, none of which
-    /// waits for the disk.
+    /// Predicts how the first range of an outbox will leave; `None` if it has no range. `longer` is
+    /// the number of bytes its head will grow until then. Makes a few system calls; none waits for
+    /// the disk.
     pub fn forecast<S: Stream>(
         &self,
         outbox: &Outbox,
@@ -294,7 +292,7 @@ impl Sender {
         Forecast::of(outbox, end, kernel, policy, longer)
     }
 
-    /// Corks the socket if that pays for so many bytes.
+    /// Corks the socket if that pays for `owed` bytes.
     fn cork<S: Stream>(&mut self, sink: &S, owed: u64) {
         if owed >= CORKED_BYTES_MIN
             && let Ok(socket) = self.socket(sink)
@@ -303,7 +301,7 @@ impl Sender {
         }
     }
 
-    /// Looks at the socket, the first time.
+    /// Queries the socket, the first time.
     fn socket<S: Stream>(&mut self, sink: &S) -> Result<&mut SocketState, Errno> {
         match &mut self.socket {
             Some(socket) => Ok(socket),
@@ -311,8 +309,8 @@ impl Sender {
         }
     }
 
-    /// Begins a transfer of the range that is due, or goes on with it, and waits until its next
-    /// bytes are in the page cache. Returns how long the disk took, if it was waited for.
+    /// Starts or continues the transfer of the range that is due, and waits until its next bytes
+    /// are in the page cache. Returns the time spent waiting for the disk, if any.
     async fn prepare<S: Stream>(
         &mut self,
         range: &FileRange,
@@ -335,7 +333,7 @@ impl Sender {
         Ok(moving.make_resident(range).await)
     }
 
-    /// Makes the next call for the range under way.
+    /// Makes the next call for the range in progress.
     fn move_on<S: Stream>(
         &mut self,
         outbox: &mut Outbox,
@@ -360,7 +358,7 @@ impl Sender {
         })
     }
 
-    /// The transfer is over.
+    /// Ends the transfer.
     fn end_range(&mut self, outbox: &mut Outbox, kernel: &Kernel) -> Result<(), Error> {
         let socket = self.socket.as_deref_mut();
         let Some(moving) = socket.and_then(|socket| socket.range.take()) else {
@@ -370,18 +368,18 @@ impl Sender {
     }
 }
 
-/// A transfer on its way, of which one side is a stream at least.
+/// A transfer with a stream on at least one side.
 #[derive(Debug)]
 pub(super) struct StreamTransfer {
     pub(super) machine: Transfer,
     buffers: RelayBuffers,
     raised: Option<UnignoredSignal>,
-    /// What the sink took in the latest call towards it, if that left it full.
+    /// Bytes that the sink took in the latest call, if that left it full.
     filled_by: Option<u64>,
 }
 
 impl StreamTransfer {
-    /// Begins it; `raised` is the signal that calls towards the sink may raise.
+    /// Starts a transfer; `raised` is the signal that calls into the sink may raise.
     pub(super) fn new<F, G>(
         source: &Source<F>,
         sink: &Sink<G>,
@@ -396,8 +394,7 @@ impl StreamTransfer {
         }
     }
 
-    /// Makes the next call, if the side that it needs is believed ready; `None` where no call is
-    /// left.
+    /// Makes the next call, if the side that it needs is believed ready; `None` if no call is left.
     pub(super) fn step<S: Stream, T: Stream>(
         &mut self,
         from: &S,
@@ -434,10 +431,56 @@ impl StreamTransfer {
         Some(step)
     }
 
-    /// Ends it; its pipe or buffer goes back to the pool.
+    /// Takes the next call out if it writes to the sink from a pipe or a buffer, for another thread
+    /// to make. [`put_back`](Self::put_back) has to follow before anything else is called.
+    pub(super) fn take_drain(&mut self) -> Option<DetachedDrain> {
+        let op = self.machine.next_op()?;
+        let Op::Drain { through, to, len } = op else {
+            return None;
+        };
+        let (source, sink) = self.machine.ends();
+        Some(DetachedDrain {
+            call: (through, to, len),
+            ends: (source, sink),
+            buffers: std::mem::take(&mut self.buffers),
+            raised: self.raised,
+        })
+    }
+
+    /// Records the result of a call that was taken out.
+    pub(super) fn put_back(&mut self, drain: DetachedDrain, result: Result<u64, Errno>) -> Step {
+        self.buffers = drain.buffers;
+        self.machine.record(result)
+    }
+
+    /// Ends the transfer; its pipe or buffer is returned to the pool.
     pub(super) fn finish(self, kernel: &Kernel) -> Result<Account, Error> {
         self.buffers.give_back(kernel);
         self.machine.finish()
+    }
+}
+
+/// A call that writes to a file, apart from its transfer.
+#[derive(Debug)]
+pub(super) struct DetachedDrain {
+    call: (RelayBuffer, Option<u64>, u64),
+    ends: (Endpoint, Endpoint),
+    buffers: RelayBuffers,
+    raised: Option<UnignoredSignal>,
+}
+
+impl DetachedDrain {
+    /// Makes the call, which blocks as writing to the file does.
+    pub(super) fn run(&mut self, file: BorrowedFd<'_>) -> Result<u64, Errno> {
+        let ((through, to, len), (source, sink)) = (self.call, self.ends);
+        let ends = SourceAndSink {
+            input: file,
+            output: file,
+            source,
+            sink,
+        };
+        let _guard = SignalGuard::against(self.raised);
+        drain(through, &ends, to, len, &mut self.buffers)
     }
 }
 
@@ -454,7 +497,7 @@ impl SocketState {
 }
 
 impl RangeTransfer {
-    /// One to a socket; `raised` is the signal that calls towards it may raise.
+    /// Starts a transfer to a socket; `raised` is the signal that calls to it may raise.
     fn new(
         range: &FileRange,
         (end, raised): (Endpoint, Option<UnignoredSignal>),
@@ -470,14 +513,14 @@ impl RangeTransfer {
         })
     }
 
-    /// Whether this range is what the transfer has not moved yet: another driver may have gone on.
+    /// Returns whether this range is the rest of the transfer: another driver may have moved some.
     fn continues(&self, range: &FileRange) -> bool {
         Arc::ptr_eq(&self.file, &range.file) && self.transfer.machine.is_at(range.offset, range.len)
     }
 
-    /// Reads the next bytes of the range into the page cache, if they are not there: the bytes of
-    /// the next call and, so that one query serves many calls, some more. A query of another
-    /// connection a moment ago is not repeated. Returns how long the disk took.
+    /// Reads the next bytes of the range into the page cache, if they are missing: those of the
+    /// next call and some more, so that one query serves many calls. A recent query by another
+    /// connection is not repeated. Returns the time spent waiting for the disk.
     async fn make_resident(&mut self, range: &FileRange) -> Option<Duration> {
         let (from, len) = self.transfer.machine.next_op().and_then(Op::reads)?;
         if from + len <= self.resident_until {
@@ -491,7 +534,7 @@ impl RangeTransfer {
         let mut waited = None;
         if !file.was_cached(from, until, Instant::now()) {
             if !residency::is_cached(file, from, len) {
-                // Boxed: it is rare, and all that send have room for what may be waited for.
+                // Boxed: it is rare, and every sender's future would reserve space for it.
                 waited = Some(Box::pin(wait_for_disk(file, from, len)).await);
             }
             file.is_cached(from, until, Instant::now());
@@ -501,8 +544,8 @@ impl RangeTransfer {
     }
 }
 
-/// Looks at a stream. Pipes and devices are not streams: to wait for one of two ends that may both
-/// be the reason for an EAGAIN takes more than this driver knows about them.
+/// Queries a stream. Pipes and devices are not streams: waiting for one of two ends, both of which
+/// may be the reason for an EAGAIN, takes more than this driver knows about them.
 pub(super) fn stream_end<S: Stream>(stream: &S) -> Result<Endpoint, Errno> {
     let end = source_end(stream.descriptor())?;
     match end.kind.is_socket() || end.kind == EndpointKind::Other {
@@ -519,8 +562,8 @@ fn send_flags(more: MsgMore, is_last: bool) -> SendFlags {
 }
 
 /// Returns the first `len` bytes of a file, for [`Piece::Content`](crate::Piece::Content); `None`
-/// where the disk would have to be waited for, where there are fewer, or where reading fails: the
-/// driver that sends the range meets the error again.
+/// if that would have to wait for the disk, if there are fewer, or if reading fails: the driver
+/// that sends the range meets the error again.
 ///
 /// Does not block.
 pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
@@ -537,7 +580,7 @@ pub fn read_cached(file: &SharedFile, len: usize) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// Reads a small body behind its head: at once if it is in the page cache, else on another thread.
+/// Reads a small body to follow its head: immediately if cached, otherwise on another thread.
 async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     if let Loaded::Cold(range) = outbox.load(residency::read_cached)? {
         let span = Box::pin(wait_for_disk(&range.file, range.offset, range.len)).await;
@@ -547,12 +590,12 @@ async fn load_behind(outbox: &mut Outbox) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads what an outbox owes into the buffer of a driver, without waiting for the disk:
+/// Reads the contents of an outbox into the buffer of a driver, without waiting for the disk:
 /// [`Outbox::gather`] with the calls of this driver. A range that is [`Gathered::Cold`] is waited
 /// for by [`await_disk`].
 ///
 /// # Errors
-/// As [`Outbox::gather`]; [`Fault::Refused`](crate::Fault::Refused) where the policy forbids
+/// As [`Outbox::gather`]; [`Fault::Refused`](crate::Fault::Refused) if the policy forbids
 /// [`Mechanism::ReadWrite`](crate::Mechanism::ReadWrite) and a range is owed.
 pub fn gather(
     outbox: &mut Outbox,
@@ -567,14 +610,14 @@ pub fn gather(
     outbox.gather(skipped, buffer, residency::read_cached)
 }
 
-/// Waits until the beginning of a range is in the page cache, as much as one read ahead brings.
+/// Waits until the beginning of a range, up to one read-ahead, is in the page cache.
 pub async fn await_disk(outbox: &mut Outbox, range: &FileRange) {
     let len = range.len.min(READ_AHEAD_BYTES);
     let span = wait_for_disk(&range.file, range.offset, len).await;
     outbox.waited_for_disk(span);
 }
 
-/// Reads a range into the page cache on another thread. Returns how long that took.
+/// Reads a range into the page cache on another thread. Returns the time that took.
 async fn wait_for_disk(file: &Arc<SharedFile>, from: u64, len: u64) -> Duration {
     let start = Instant::now();
     residency::read_ahead(file, from, len).await;

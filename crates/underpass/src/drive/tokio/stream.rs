@@ -1,4 +1,4 @@
-//! The sockets that the driver for Tokio accepts.
+//! The sockets that the Tokio driver accepts.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -10,16 +10,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
-/// A connected stream socket that does not block, in an event loop of Tokio's: [`TcpStream`],
-/// [`UnixStream`], their halves, a reference to one, or whatever keeps one, always the same.
+/// A connected nonblocking stream socket in a Tokio event loop: [`TcpStream`], [`UnixStream`],
+/// their halves, a reference to one, or a type that always holds the same one.
 pub trait Stream {
-    /// The descriptor of the socket.
+    /// Returns the descriptor of the socket.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Waits until one of the interests may be ready. Cancel safe.
     fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<()>>;
 
-    /// Makes `call` if the interest is believed ready, and forgets the readiness if it would block:
+    /// Makes `call` if the interest is believed ready, and clears the readiness if it would block:
     /// the next [`ready`](Stream::ready) then waits.
     ///
     /// # Errors
@@ -41,11 +41,11 @@ impl<S: Stream + ?Sized> Stream for &S {
     }
 }
 
-/// Up to so many bytes of two parts are copied behind one another to be sent: the call that takes
-/// several parts costs more than that.
+/// Two parts of up to this many bytes are copied into one buffer to be sent: the vectored call
+/// costs more than that.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
-/// Sends both by one call.
+/// Sends both parts in one call.
 pub(super) fn send_parts(
     socket: BorrowedFd<'_>,
     parts: [&[u8]; 2],
@@ -105,7 +105,7 @@ stream! {
     unix::OwnedWriteHalf: UnixStream = AsRef::as_ref;
 }
 
-/// A file, which is never waited for.
+/// A file: always ready.
 pub(super) struct AlwaysReady<'fd>(pub(super) BorrowedFd<'fd>);
 
 impl Stream for AlwaysReady<'_> {
@@ -122,13 +122,13 @@ impl Stream for AlwaysReady<'_> {
     }
 }
 
-/// What a call for a stream came to, and whether the stream took something and has no room for
+/// The result of a call on a stream, and whether the stream took something and has no room for
 /// more: the next call is not made until it has.
 pub(super) type Attempt = (Result<u64, Errno>, bool);
 
-/// Makes `call`, which moves at most `len` bytes, if the socket is believed ready; none where it
-/// was not made. A socket that took less is asked whether it has room, by a call that costs less
-/// than one that fails.
+/// Makes `call`, which moves at most `len` bytes, if the socket is believed ready; `None` if it was
+/// not made. If the socket took less, it is polled for room, which costs less than a call that
+/// fails.
 pub(super) fn attempt<S: Stream>(
     stream: &S,
     interest: Interest,
@@ -136,7 +136,7 @@ pub(super) fn attempt<S: Stream>(
     call: impl FnOnce() -> Result<u64, Errno>,
 ) -> Option<Attempt> {
     let mut made = None;
-    // Whatever else it returns, `ready` does too.
+    // Any other error is returned by `ready` too.
     let _ = stream.try_io(interest, || {
         let result = call();
         let took_less = result.is_ok_and(|moved| (1..len).contains(&moved));
@@ -155,7 +155,7 @@ pub(super) async fn ready<S: Stream>(stream: &S, interest: Interest) -> Result<(
     ready.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Whether a socket has no room. If so, it will report some.
+/// Returns whether a socket has no room; if so, its readiness will be reported.
 fn is_full(socket: BorrowedFd<'_>) -> bool {
     let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
     poll(&mut asked, Some(&Timespec::default())) == Ok(0)

@@ -1,4 +1,4 @@
-//! A driver of our own: what an outbox owes leaves in records that are written backwards.
+//! A custom driver: the contents of an outbox leave in records that are written backwards.
 
 use std::error::Error;
 use std::fs::File;
@@ -33,7 +33,7 @@ pub fn reversed(path: &Path) -> Result<(), Box<dyn Error>> {
         let reads = fill(&mut record, &outbox, &file)?;
         record.reverse();
         ours.write_all(&record)?;
-        // The socket has the whole record: only now it counts.
+        // The socket has the whole record: only now does it count.
         outbox.advance(record.len() as u64, reads + 1);
     }
     drop(ours);
@@ -49,7 +49,7 @@ pub fn reversed(path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads the next record, and returns how many calls that took.
+/// Reads the next record, and returns the number of calls that took.
 fn fill(record: &mut Vec<u8>, outbox: &Outbox, file: &File) -> Result<u64, Box<dyn Error>> {
     record.clear();
     let mut calls = 0;

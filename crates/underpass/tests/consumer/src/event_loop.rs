@@ -1,4 +1,4 @@
-//! A sender and a receiver on Tokio, both interrupted again and again.
+//! A sender and a receiver on Tokio, both interrupted repeatedly.
 
 use std::error::Error;
 use std::fs::File;
@@ -13,7 +13,7 @@ use underpass::drive::tokio::{FileReceiver, FileSender, Turn};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What a turn moves, and how long it may take: most are dropped while they wait.
+/// The size and maximum duration of a turn: most are dropped while they wait.
 const TURN_BYTES: u64 = 100_000;
 const TURN_TIME: Duration = Duration::from_micros(200);
 

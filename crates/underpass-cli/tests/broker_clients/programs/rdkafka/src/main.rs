@@ -26,7 +26,7 @@ const PARTITIONS: i32 = 4;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(200);
 
-/// Between batches of the scenario `restart`, so that readers keep up.
+/// The pause between batches of the scenario `restart`, so that readers keep up.
 const PACE: Duration = Duration::from_millis(50);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -92,7 +92,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Counts what is acknowledged.
+/// Counts acknowledged records.
 #[derive(Default)]
 struct Deliveries(AtomicI64);
 
@@ -147,7 +147,7 @@ fn produce(arguments: &Arguments) -> Outcome<()> {
     Ok(())
 }
 
-/// What is read of a partition.
+/// The records read from a partition.
 struct Reading {
     offsets: Range<i64>,
     next: i64,
@@ -217,7 +217,7 @@ fn partitions(consumer: &BaseConsumer, topic: &str) -> Outcome<Vec<i32>> {
         .collect())
 }
 
-/// The offsets where reading a partition begins and ends.
+/// Returns the offsets where reading a partition starts and ends.
 fn offsets(consumer: &BaseConsumer, arguments: &Arguments, partition: i32) -> Outcome<Range<i64>> {
     let topic = &arguments.topic;
     let (low, high) = consumer.fetch_watermarks(topic, partition, TIMEOUT)?;
@@ -319,7 +319,7 @@ fn admin(arguments: &Arguments) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether something becomes true; metadata may lag behind the answer to an administrator.
+/// Waits until a condition holds; metadata may lag behind the response to an administrator.
 fn wait_until(holds: &dyn Fn() -> Outcome<bool>) -> Outcome<bool> {
     let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
@@ -331,7 +331,7 @@ fn wait_until(holds: &dyn Fn() -> Outcome<bool>) -> Outcome<bool> {
     Ok(false)
 }
 
-/// Becomes true with SIGTERM.
+/// Returns a flag that SIGTERM sets.
 fn stop() -> Outcome<Arc<AtomicBool>> {
     let stop = Arc::<AtomicBool>::default();
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&stop))?;

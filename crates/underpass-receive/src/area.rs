@@ -1,0 +1,541 @@
+//! A folder beneath which files may be received, and its partial files.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat,
+    fstatvfs, fsync, ftruncate, mkdirat, openat, openat2, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::error::{Doing, Error};
+use crate::partial::{CREATED, Committed, Overwrite, PartialFile, SyncPolicy, rename};
+use crate::path::RelativePath;
+use crate::record::{RECORD_BYTES_MAX, Record, UploadId, seconds};
+
+/// The folder of an area's partial files. It begins with a dot, so nothing is received under its
+/// name.
+pub const UPLOADS_FOLDER: &str = ".underpass-uploads";
+
+/// A partial file without a record that is younger may be one whose lock is about to be taken.
+const ORPHAN_AGE: Duration = Duration::from_secs(60);
+
+/// Entries of a tree that is looked through before it is changed. More take seconds.
+const ENTRIES_MAX: usize = 100_000;
+
+const RECORD_SUFFIX: &str = ".json";
+
+/// A folder beneath which files may be received.
+#[derive(Debug)]
+pub struct Area {
+    root: OwnedFd,
+    /// The folder of partial files, made when the first one is.
+    uploads: OnceLock<OwnedFd>,
+    /// The boot of the machine.
+    boot: String,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link or a special file.
+    Other,
+}
+
+/// The result of a sweep.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SweepSummary {
+    /// Uploads that can be resumed.
+    pub kept: u64,
+    /// Partial files and removed folders of which nothing is left now.
+    pub removed: u64,
+}
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+fn open_beneath(folder: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match openat2(folder, path, flags, Mode::empty(), resolve) {
+            Err(Errno::INTR | Errno::AGAIN) if tries < 100 => {}
+            opened => return opened,
+        }
+    }
+}
+
+impl Area {
+    /// Opens the folder `path` beneath `root`, or `root` itself. Nothing is written yet.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotAFolder`], [`Error::Link`], [`Error::Denied`].
+    pub fn open(root: BorrowedFd<'_>, path: Option<&RelativePath>) -> Result<Area, Error> {
+        let path = path.map_or(".", RelativePath::as_str);
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        // Without /proc nothing that is not durable outlives the process.
+        let boot = boot.or_else(|_| UploadId::random().map(|id| id.to_string()))?;
+        Ok(Area {
+            root: open_beneath(root, path, FOLDER).doing("opening the folder")?,
+            uploads: OnceLock::new(),
+            boot: boot.trim().to_owned(),
+        })
+    }
+
+    /// The folder.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    pub(crate) fn uploads(&self) -> Result<BorrowedFd<'_>, Error> {
+        if let Some(uploads) = self.uploads.get() {
+            return Ok(uploads.as_fd());
+        }
+        match mkdirat(&self.root, UPLOADS_FOLDER, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Error::of("making the folder of uploads", errno)),
+        }
+        let opened = open_beneath(self.root(), UPLOADS_FOLDER, FOLDER);
+        let opened = opened.doing("opening the folder of uploads")?;
+        let stat = fstat(&opened).doing("looking at the folder of uploads")?;
+        // Somebody else could replace partial files there.
+        if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
+            return Err(Error::Denied);
+        }
+        Ok(self.uploads.get_or_init(|| opened).as_fd())
+    }
+
+    /// Bytes that may be received before less than `keep_free` is left on the file system.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn space(&self, keep_free: u64) -> Result<u64, Error> {
+        let stat = fstatvfs(&self.root).doing("looking at the file system")?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        Ok(free.saturating_sub(keep_free))
+    }
+
+    /// Returns a new partial file without a record, which cannot be resumed.
+    ///
+    /// # Errors
+    /// [`Error::Denied`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn begin(self: &Arc<Area>) -> Result<PartialFile, Error> {
+        let id = UploadId::random()?;
+        let file = self.make_partial(&id)?;
+        Ok(PartialFile::new(self, id, file, None))
+    }
+
+    fn make_partial(&self, id: &UploadId) -> Result<OwnedFd, Error> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = openat(self.uploads()?, id.as_str(), flags, CREATED);
+        let file = file.doing("making a partial file")?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).doing("locking a partial file")?;
+        Ok(file)
+    }
+
+    /// Returns a new partial file with a record, of which there may be `uploads_max`.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`], [`Error::Name`] for a record that is too long, and as
+    /// [`begin`](Area::begin).
+    pub fn create(
+        self: &Arc<Area>,
+        record: Record,
+        uploads_max: usize,
+    ) -> Result<PartialFile, Error> {
+        record.text()?;
+        let is_record = |name: &str| name.ends_with(RECORD_SUFFIX);
+        let records = names(self.uploads()?)?.filter(|(name, _)| is_record(name));
+        if records.count() >= uploads_max {
+            return Err(Error::TooMany);
+        }
+        let id = UploadId::random()?;
+        let file = self.make_partial(&id)?;
+        let boot = self.boot.clone();
+        let partial = PartialFile::new(self, id, file, Some(Record { boot, ..record }));
+        partial.write_record().inspect_err(|_| {
+            let _ = self.forget(partial.id());
+        })?;
+        Ok(partial)
+    }
+
+    /// Opens the partial file of an upload to receive more. Bytes of which it is not certain that
+    /// they are what was sent are dropped; if they were reported as received, so is the upload.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::Busy`], [`Error::Io`].
+    pub fn resume(self: &Arc<Area>, id: &UploadId, now: SystemTime) -> Result<PartialFile, Error> {
+        let file = openat(
+            self.uploads()?,
+            id.as_str(),
+            OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let file = match file {
+            Err(Errno::NOENT | Errno::ISDIR | Errno::LOOP) => return Err(Error::Gone),
+            file => file.doing("opening a partial file")?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(Error::Busy),
+            locked => locked.doing("locking a partial file")?,
+        }
+        // It may have been committed or removed before it was locked.
+        let record = self.record(id)?;
+        let stat = fstat(&file).doing("looking at a partial file")?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let trusted = record.trusted(size, &self.boot);
+        let Some(trusted) = trusted.filter(|_| !record.is_expired(now) && stat.st_nlink > 0) else {
+            self.forget(id)?;
+            return Err(Error::Gone);
+        };
+        let is_of_this_boot = record.boot == self.boot;
+        let record = Record {
+            boot: self.boot.clone(),
+            ..record
+        };
+        let partial = PartialFile::new(self, id.clone(), file, Some(record));
+        if !is_of_this_boot {
+            ftruncate(partial.file(), trusted).doing("truncating a partial file")?;
+            partial.write_record()?;
+        }
+        Ok(partial)
+    }
+
+    fn record(&self, id: &UploadId) -> Result<Record, Error> {
+        let name = record_name(id);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(self.uploads()?, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Err(Error::Gone),
+            file => file.doing("opening the record of an upload")?,
+        };
+        let mut text = vec![0; RECORD_BYTES_MAX + 1];
+        let length = rustix::io::pread(&file, &mut text, 0);
+        let length = length.doing("reading the record of an upload")?;
+        Record::parse(&text[..length]).ok_or(Error::Gone)
+    }
+
+    /// Writes a record whole: a reader finds the former one or this one.
+    pub(crate) fn write_record(&self, id: &UploadId, record: &Record) -> Result<(), Error> {
+        let (text, uploads) = (record.text()?, self.uploads()?);
+        let new = format!("{}.new", record_name(id));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = openat(uploads, &new, flags, Mode::RUSR | Mode::WUSR);
+        let file = file.doing("writing the record of an upload")?;
+        let written = rustix::io::pwrite(&file, &text, 0);
+        if written.doing("writing the record of an upload")? < text.len() {
+            return Err(Error::NoSpace);
+        }
+        if record.durable > 0 {
+            fsync(&file).doing("writing the record of an upload to disk")?;
+        }
+        let renamed = renameat(uploads, &new, uploads, record_name(id));
+        renamed.doing("writing the record of an upload")
+    }
+
+    /// Removes a partial file, and its record first: a partial file without one is swept away.
+    pub(crate) fn forget(&self, id: &UploadId) -> Result<(), Error> {
+        let uploads = self.uploads()?;
+        for name in [record_name(id), id.as_str().to_owned()] {
+            match unlinkat(uploads, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(Error::of("removing a partial file", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is not being received and cannot be resumed: expired uploads, partial files
+    /// without a valid record, records without a partial file, the rest of removed folders.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the folder cannot be read. What cannot be removed stays.
+    pub fn sweep(self: &Arc<Area>, now: SystemTime) -> Result<SweepSummary, Error> {
+        let mut summary = SweepSummary::default();
+        let is_there = statat(&self.root, UPLOADS_FOLDER, AtFlags::SYMLINK_NOFOLLOW);
+        if let Err(Errno::NOENT) = is_there {
+            return Ok(summary);
+        }
+        let uploads = self.uploads()?;
+        let entries: Vec<_> = names(uploads)?.collect();
+        for (name, kind) in entries {
+            let Some(id) = UploadId::parse(name.as_bytes()) else {
+                let digits = name.split('.').next().unwrap_or_default();
+                let is_there = statat(uploads, digits, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+                if UploadId::parse(digits.as_bytes()).is_some() && !is_there {
+                    let _ = unlinkat(uploads, &name, AtFlags::empty());
+                }
+                continue;
+            };
+            if kind == EntryKind::Folder {
+                remove_tree(uploads, &name)?;
+                summary.removed += 1;
+                continue;
+            }
+            match self.resume(&id, now) {
+                Ok(_) => summary.kept += 1,
+                Err(Error::Gone) if self.is_orphan(uploads, &name, now) => {
+                    self.forget(&id)?;
+                    summary.removed += 1;
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Whether a partial file is old, or gone.
+    fn is_orphan(&self, uploads: BorrowedFd<'_>, name: &str, now: SystemTime) -> bool {
+        let stat = statat(uploads, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.map_or(true, |stat| {
+            let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
+            seconds(now).saturating_sub(modified) >= ORPHAN_AGE.as_secs()
+        })
+    }
+
+    /// Opens the folder of a path; its folders are made where there are none.
+    pub(crate) fn make_folders(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
+        let path = folders.unwrap_or(".");
+        match open_beneath(self.root(), path, FOLDER) {
+            Err(Errno::NOENT) => {}
+            opened => return opened.doing("opening the folder"),
+        }
+        let mut at = open_beneath(self.root(), ".", FOLDER).doing("opening the folder")?;
+        for name in path.split('/') {
+            match mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Error::of("making a folder", errno)),
+            }
+            at = open_beneath(at.as_fd(), name, FOLDER).doing("opening the folder")?;
+        }
+        Ok(at)
+    }
+
+    /// Opens the folder that a path is in.
+    fn parent(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
+        open_beneath(self.root(), folders.unwrap_or("."), FOLDER).doing("opening the folder")
+    }
+
+    /// Returns what has a name, without following a link.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotAFolder`], [`Error::Link`] for a link on the way.
+    pub fn stat(&self, path: &RelativePath) -> Result<Stat, Error> {
+        let (folders, name) = path.split();
+        let stat = statat(self.parent(folders)?, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.doing("looking for the name")
+    }
+
+    fn kind(&self, path: &RelativePath) -> Result<EntryKind, Error> {
+        Ok(EntryKind::of(&self.stat(path)?))
+    }
+
+    /// Makes a folder in one that exists.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] whatever has the name, [`Error::NotFound`] without the folder it is in,
+    /// and others.
+    pub fn make_folder(&self, path: &RelativePath) -> Result<(), Error> {
+        let (folders, name) = path.split();
+        let made = mkdirat(self.parent(folders)?, name, Mode::from_raw_mode(0o777));
+        made.doing("making a folder")
+    }
+
+    /// Removes a file, a link, or a folder with everything in it: first its name, at once, then
+    /// its content.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Denied`] and others, with nothing changed.
+    /// [`Error::Io`] of removing the content of a folder: it has no name any more, and the next
+    /// sweep goes on.
+    pub fn remove(&self, path: &RelativePath) -> Result<(), Error> {
+        let (folders, name) = path.split();
+        let folder = self.parent(folders)?;
+        match unlinkat(&folder, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) if self.kind(path)? == EntryKind::Folder => {}
+            removed => return removed.doing("removing the file"),
+        }
+        let (uploads, gone) = (self.uploads()?, UploadId::random()?);
+        match renameat(&folder, name, uploads, gone.as_str()) {
+            Ok(()) => remove_tree(uploads, gone.as_str()),
+            // Another file system is mounted above it.
+            Err(Errno::XDEV) => remove_tree(folder.as_fd(), name),
+            Err(errno) => Err(Error::of("removing the folder", errno)),
+        }
+    }
+
+    /// Whether everything beneath a folder is accepted, by its path relative to the folder. A file
+    /// has nothing beneath it.
+    ///
+    /// # Errors
+    /// Any of reading the folders; [`Error::TooMany`] for more than 100,000 entries.
+    pub fn all_beneath(
+        &self,
+        path: &RelativePath,
+        accept: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, Error> {
+        if self.kind(path)? != EntryKind::Folder {
+            return Ok(true);
+        }
+        let (doing, mut count) = ("reading the folder", 0);
+        let top = open_beneath(self.root(), path.as_str(), FOLDER).doing(doing)?;
+        let mut left = vec![Vec::new()];
+        while let Some(beneath) = left.pop() {
+            let name: &[u8] = if beneath.is_empty() { b"." } else { &beneath };
+            let folder = openat(&top, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+            for entry in Dir::read_from(folder.doing(doing)?).doing(doing)? {
+                let entry = entry.doing(doing)?;
+                let name = entry.file_name().to_bytes();
+                if name == b"." || name == b".." {
+                    continue;
+                }
+                let path = match &beneath[..] {
+                    [] => name.to_vec(),
+                    beneath => [beneath, b"/", name].concat(),
+                };
+                count += 1;
+                if count > ENTRIES_MAX {
+                    return Err(Error::TooMany);
+                }
+                if !accept(&path) {
+                    return Ok(false);
+                }
+                if entry.file_type() == FileType::Directory {
+                    left.push(path);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives a file or a folder another name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`], [`Error::IsFolder`], [`Error::Link`] for a target
+    /// that is one, and others; [`Error::Io`] with `EXDEV` between file systems, with `EINVAL` for
+    /// a folder into itself. Nothing has changed.
+    pub fn rename(
+        &self,
+        from: &RelativePath,
+        to: &RelativePath,
+        overwrite: Overwrite,
+    ) -> Result<bool, Error> {
+        if self.kind(from)? == EntryKind::Other {
+            return Err(Error::Link);
+        }
+        let has_replaced = match self.kind(to) {
+            Err(Error::NotFound) => false,
+            Ok(EntryKind::File) if overwrite == Overwrite::Allowed => true,
+            Ok(EntryKind::File) => return Err(Error::Exists),
+            Ok(EntryKind::Folder) => return Err(Error::IsFolder),
+            Ok(EntryKind::Other) => return Err(Error::Link),
+            Err(error) => return Err(error),
+        };
+        let ((from, old), (to, new)) = (from.split(), to.split());
+        let (from, to) = (self.parent(from)?, self.parent(to)?);
+        rename(from.as_fd(), old, to.as_fd(), new, overwrite).doing("renaming")?;
+        Ok(has_replaced)
+    }
+
+    /// Copies a regular file, by shared blocks where the file system can.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsFolder`] for a folder, and as [`PartialFile::commit`].
+    pub fn copy(
+        self: &Arc<Area>,
+        from: &RelativePath,
+        to: &RelativePath,
+        overwrite: Overwrite,
+        sync: SyncPolicy,
+    ) -> Result<Committed, Error> {
+        match self.kind(from)? {
+            EntryKind::File => {}
+            EntryKind::Folder => return Err(Error::IsFolder),
+            EntryKind::Other => return Err(Error::Link),
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let source = open_beneath(self.root(), from.as_str(), flags);
+        let source = source.doing("opening the file")?;
+        let partial = self.begin()?;
+        let copied = underpass::copy_file(&underpass::Kernel::probe(), &source, partial.file());
+        let account = copied
+            .map_err(|error| Error::of("copying the file", error.errno.unwrap_or(Errno::IO)))?;
+        let committed = partial.commit(to, overwrite, sync, None)?;
+        Ok(Committed {
+            copied: Some(account),
+            ..committed
+        })
+    }
+}
+
+impl EntryKind {
+    /// Returns the kind of what has this state.
+    pub fn of(stat: &Stat) -> EntryKind {
+        EntryKind::of_type(FileType::from_raw_mode(stat.st_mode))
+    }
+
+    fn of_type(kind: FileType) -> EntryKind {
+        match kind {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            _ => EntryKind::Other,
+        }
+    }
+}
+
+fn record_name(id: &UploadId) -> String {
+    format!("{id}{RECORD_SUFFIX}")
+}
+
+/// Returns the names in a folder that are UTF-8, with what they stand for.
+fn names(folder: BorrowedFd<'_>) -> Result<impl Iterator<Item = (String, EntryKind)>, Error> {
+    let entries = Dir::read_from(folder).doing("reading a folder")?;
+    Ok(entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let name = entry.file_name().to_str().ok()?.to_owned();
+        (name != "." && name != "..").then(|| (name, EntryKind::of_type(entry.file_type())))
+    }))
+}
+
+/// Removes a folder and everything in it, without following a link. Deep trees are flattened into
+/// a list, so that depth costs memory and not stack.
+fn remove_tree(folder: BorrowedFd<'_>, name: &str) -> Result<(), Error> {
+    let doing = "removing the content of a folder";
+    let mut left = vec![name.as_bytes().to_vec()];
+    while let Some(path) = left.last().cloned() {
+        match unlinkat(folder, &path, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {
+                left.pop();
+                continue;
+            }
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            Err(errno) => return Err(Error::of(doing, errno)),
+        }
+        let opened = openat(folder, &path, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+        let opened = opened.doing(doing)?;
+        for entry in Dir::read_from(&opened).doing(doing)? {
+            let entry = entry.doing(doing)?;
+            let entry = entry.file_name().to_bytes();
+            if entry == b"." || entry == b".." {
+                continue;
+            }
+            match unlinkat(&opened, entry, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR | Errno::PERM) => left.push([&path[..], b"/", entry].concat()),
+                Err(errno) => return Err(Error::of(doing, errno)),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

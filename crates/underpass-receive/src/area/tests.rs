@@ -1,0 +1,234 @@
+//! Areas on the real file system.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use super::*;
+
+fn area() -> (tempfile::TempDir, Arc<Area>) {
+    let folder = tempfile::tempdir().unwrap();
+    let area = open(folder.path());
+    (folder, area)
+}
+
+fn open(folder: &Path) -> Arc<Area> {
+    let root = fs::File::open(folder).unwrap();
+    Arc::new(Area::open(root.as_fd(), None).unwrap())
+}
+
+fn path(text: &str) -> RelativePath {
+    RelativePath::parse(text.as_bytes()).unwrap()
+}
+
+fn write(partial: &PartialFile, bytes: &[u8]) {
+    let size = partial.size().unwrap();
+    assert_eq!(
+        rustix::io::pwrite(partial.file(), bytes, size).unwrap(),
+        bytes.len()
+    );
+}
+
+fn hour() -> Record {
+    Record::new(Some("a"), None, Duration::from_secs(3600))
+}
+
+fn partial_files(folder: &Path) -> usize {
+    fs::read_dir(folder.join(UPLOADS_FOLDER)).map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_file_appears_whole_and_leaves_nothing_behind() {
+    let (folder, area) = area();
+    let partial = area.begin().unwrap();
+    write(&partial, b"content");
+    let name = path("new/folder/a.txt");
+    assert_eq!(area.kind(&name), Err(Error::NotFound));
+    let committed = partial.commit(&name, Overwrite::Refused, SyncPolicy::End, Some(0o640));
+    assert!(!committed.unwrap().has_replaced);
+    let made = folder.path().join("new/folder/a.txt");
+    assert_eq!(fs::read(&made).unwrap(), b"content");
+    assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(partial_files(folder.path()), 0);
+
+    let partial = area.begin().unwrap();
+    write(&partial, b"other");
+    let refused = partial.commit(&name, Overwrite::Refused, SyncPolicy::None, None);
+    assert_eq!(refused.map(drop), Err(Error::Exists));
+    assert_eq!(fs::read(&made).unwrap(), b"content");
+    assert_eq!(partial_files(folder.path()), 0);
+
+    let partial = area.begin().unwrap();
+    write(&partial, b"third");
+    let replaced = partial.commit(&name, Overwrite::Allowed, SyncPolicy::Chunk, None);
+    assert!(replaced.unwrap().has_replaced);
+    assert_eq!(fs::read(&made).unwrap(), b"third");
+    drop(area.begin().unwrap());
+    assert_eq!(partial_files(folder.path()), 0);
+}
+
+#[test]
+fn nothing_is_written_through_links_or_over_what_is_no_file() {
+    let (folder, area) = area();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), folder.path().join("out")).unwrap();
+    symlink("b", folder.path().join("link")).unwrap();
+    fs::create_dir(folder.path().join("dir")).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    for (name, error) in [
+        ("out/a", Error::Link),
+        ("link", Error::Link),
+        ("dir", Error::IsFolder),
+        ("file/a", Error::NotAFolder),
+    ] {
+        let partial = area.begin().unwrap();
+        let committed = partial.commit(&path(name), Overwrite::Allowed, SyncPolicy::None, None);
+        assert_eq!(committed.map(drop), Err(error), "{name}");
+    }
+    assert_eq!(area.make_folder(&path("out/a")), Err(Error::Link));
+    assert_eq!(area.remove(&path("out/a")), Err(Error::Link));
+    let moved = area.rename(&path("file"), &path("out/file"), Overwrite::Allowed);
+    assert_eq!(moved, Err(Error::Link));
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_upload_is_resumed_by_another_process_and_not_by_two() {
+    let (folder, first) = area();
+    let mut partial = first.create(hour(), 2).unwrap();
+    let id = partial.id().clone();
+    write(&partial, b"one");
+    partial
+        .keep(Duration::from_secs(60), SyncPolicy::None)
+        .unwrap();
+    let second = open(folder.path());
+    let now = SystemTime::now();
+    assert_eq!(second.resume(&id, now).map(drop), Err(Error::Busy));
+    assert_eq!(second.sweep(now).unwrap(), SweepSummary::default());
+    drop(partial);
+    let partial = second.resume(&id, now).unwrap();
+    assert_eq!(partial.size().unwrap(), 3);
+    write(&partial, b" two");
+    partial
+        .commit(&path("a"), Overwrite::Refused, SyncPolicy::End, None)
+        .unwrap();
+    assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"one two");
+    assert_eq!(second.resume(&id, now).map(drop), Err(Error::Gone));
+}
+
+#[test]
+fn after_a_crash_of_the_machine_only_durable_bytes_count() {
+    let (folder, area) = area();
+    let mut lost = area.create(hour(), 9).unwrap();
+    write(&lost, b"abc");
+    lost.keep(Duration::from_secs(60), SyncPolicy::End).unwrap();
+    let mut durable = area.create(hour(), 9).unwrap();
+    write(&durable, b"abc");
+    durable
+        .keep(Duration::from_secs(60), SyncPolicy::Chunk)
+        .unwrap();
+    write(&durable, b"def");
+    let ids = [lost.id().clone(), durable.id().clone()];
+    drop((lost, durable));
+    let rebooted = Area {
+        boot: "another".to_owned(),
+        ..Arc::into_inner(open(folder.path())).unwrap()
+    };
+    let rebooted = Arc::new(rebooted);
+    let now = SystemTime::now();
+    let gone = rebooted.resume(&ids[0], now);
+    assert_eq!(gone.map(drop), Err(Error::Gone));
+    let kept = rebooted.resume(&ids[1], now).unwrap();
+    assert_eq!(kept.size().unwrap(), 3);
+}
+
+#[test]
+fn a_sweep_keeps_what_can_be_resumed_and_removes_the_rest() {
+    let (folder, area) = area();
+    let kept = area.create(hour(), 9).unwrap().id().clone();
+    let expired = Record::new(Some("b"), None, Duration::ZERO);
+    area.create(expired, 9).unwrap();
+    let uploads = folder.path().join(UPLOADS_FOLDER);
+    fs::write(uploads.join("0".repeat(32)), "no record").unwrap();
+    fs::write(uploads.join(format!("{}.json", "1".repeat(32))), "{}").unwrap();
+    fs::create_dir_all(uploads.join("2".repeat(32)).join("a/b")).unwrap();
+    fs::write(uploads.join("2".repeat(32)).join("a/b/c"), "").unwrap();
+    fs::write(uploads.join("notes"), "not ours").unwrap();
+    let later = SystemTime::now() + Duration::from_secs(120);
+    let summary = area.sweep(later).unwrap();
+    assert_eq!((summary.kept, summary.removed), (1, 3));
+    let mut names: Vec<_> = fs::read_dir(&uploads)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let mut expected = vec![kept.to_string(), format!("{kept}.json"), "notes".to_owned()];
+    expected.sort();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn trees_are_removed_without_following_links() {
+    let (folder, area) = area();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("keep"), "").unwrap();
+    let deep = folder.path().join("t").join("d/".repeat(300));
+    fs::create_dir_all(&deep).unwrap();
+    symlink(outside.path(), folder.path().join("t/link")).unwrap();
+    fs::write(folder.path().join("t/f"), "").unwrap();
+    area.remove(&path("t")).unwrap();
+    assert!(!folder.path().join("t").exists());
+    assert!(outside.path().join("keep").exists());
+    assert_eq!(partial_files(folder.path()), 0);
+    assert_eq!(area.remove(&path("t")), Err(Error::NotFound));
+}
+
+#[test]
+fn a_tree_is_looked_through() {
+    let (folder, area) = area();
+    fs::create_dir_all(folder.path().join("t/d/e")).unwrap();
+    fs::write(folder.path().join("t/d/f"), "").unwrap();
+    symlink("..", folder.path().join("t/link")).unwrap();
+    let seen = std::cell::RefCell::new(Vec::new());
+    let all = area.all_beneath(&path("t"), |path| {
+        seen.borrow_mut()
+            .push(String::from_utf8(path.to_vec()).unwrap());
+        true
+    });
+    assert_eq!(all, Ok(true));
+    let mut seen = seen.into_inner();
+    seen.sort();
+    assert_eq!(seen, ["d", "d/e", "d/f", "link"]);
+    assert_eq!(
+        area.all_beneath(&path("t"), |path| path != b"d/f"),
+        Ok(false)
+    );
+    assert_eq!(area.all_beneath(&path("t/d/f"), |_| false), Ok(true));
+}
+
+#[test]
+fn files_are_renamed_and_copied() {
+    let (folder, area) = area();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    fs::create_dir(folder.path().join("d")).unwrap();
+    let (a, b, d) = (path("a"), path("d/b"), path("d"));
+    assert_eq!(area.rename(&a, &b, Overwrite::Refused), Ok(false));
+    fs::write(folder.path().join("a"), "new").unwrap();
+    assert_eq!(area.rename(&a, &b, Overwrite::Refused), Err(Error::Exists));
+    assert_eq!(
+        area.rename(&a, &d, Overwrite::Allowed),
+        Err(Error::IsFolder)
+    );
+    let copied = area.copy(&a, &b, Overwrite::Allowed, SyncPolicy::None);
+    let copied = copied.unwrap();
+    assert!(copied.has_replaced && copied.copied.is_some());
+    assert_eq!(fs::read(folder.path().join("d/b")).unwrap(), b"new");
+    let into_itself = area.rename(&d, &path("d/e"), Overwrite::Refused);
+    assert!(matches!(
+        into_itself,
+        Err(Error::Io {
+            errno: Errno::INVAL,
+            ..
+        })
+    ));
+}

@@ -1,0 +1,85 @@
+//! Errors of receiving, sorted by what the sender can do about them.
+
+use rustix::io::Errno;
+
+/// Why a file cannot be received, or a folder not changed. Nothing has changed under any visible
+/// name unless the variant says so.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The name is not one that files may be received under.
+    #[error("{0}")]
+    Name(&'static str),
+    /// Nothing has this name.
+    #[error("there is no such file or folder")]
+    NotFound,
+    /// Something has this name already, and it may not be replaced.
+    #[error("the name is taken, and files are not replaced here")]
+    Exists,
+    /// The name is that of a folder, and a file is meant.
+    #[error("the name is that of a folder")]
+    IsFolder,
+    /// A part of the path is a file.
+    #[error("a part of the path is not a folder")]
+    NotAFolder,
+    /// A part of the path is a symbolic link or a special file.
+    #[error(
+        "a part of the path is a symbolic link or a special file, which is not written through"
+    )]
+    Link,
+    /// A folder that is to be removed is not empty.
+    #[error("the folder is not empty")]
+    NotEmpty,
+    /// The upload does not exist: completed, cancelled, expired, or never started.
+    #[error("there is no such upload; it is complete, was cancelled or has expired")]
+    Gone,
+    /// Another process is receiving it.
+    #[error("the upload is being received by another process; try again later")]
+    Busy,
+    /// The disk or the quota is full, or less space would be left than is to be kept free.
+    #[error("there is not enough space")]
+    NoSpace,
+    /// There are as many uploads as there may be.
+    #[error("too many uploads have not been completed")]
+    TooMany,
+    /// The server may not write there.
+    #[error("the server may not write there")]
+    Denied,
+    /// The kernel refused a call for another reason.
+    #[error("{doing}: {errno}")]
+    Io {
+        /// The attempted operation.
+        doing: &'static str,
+        /// The error of the call.
+        errno: Errno,
+    },
+}
+
+impl Error {
+    /// Returns the meaning of `errno` for the operation `doing`.
+    pub fn of(doing: &'static str, errno: Errno) -> Error {
+        match errno {
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Error::NoSpace,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => Error::Denied,
+            Errno::NOENT => Error::NotFound,
+            Errno::EXIST => Error::Exists,
+            Errno::ISDIR => Error::IsFolder,
+            Errno::NOTDIR => Error::NotAFolder,
+            Errno::LOOP => Error::Link,
+            Errno::NOTEMPTY => Error::NotEmpty,
+            Errno::NAMETOOLONG => Error::Name("the name is too long for the file system"),
+            _ => Error::Io { doing, errno },
+        }
+    }
+}
+
+/// Adds the operation to the error of a call.
+pub(crate) trait Doing<T> {
+    /// Maps the errno by [`Error::of`].
+    fn doing(self, what: &'static str) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for Result<T, Errno> {
+    fn doing(self, what: &'static str) -> Result<T, Error> {
+        self.map_err(|errno| Error::of(what, errno))
+    }
+}

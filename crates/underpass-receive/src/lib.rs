@@ -1,0 +1,29 @@
+//! Files being received: what has arrived is in a partial file, and gets its name when it is
+//! complete. This crate knows no protocol and no socket; whoever receives the bytes writes them
+//! to the partial file's descriptor.
+//!
+//! ```text
+//!  Area::begin ──► PartialFile ──► bytes at its end ──► PartialFile::commit ──► FOLDER/NAME
+//!  Area::create ─► the same, with a record ─► Area::resume after a cut, a kill or a restart
+//! ```
+//!
+//! An [`Area`] is an open folder beneath which files may be received. Partial files are in its
+//! folder `.underpass-uploads` (mode 0700), and a file appears under its name by one `rename`:
+//! readers see the former file or the whole new one. Names are resolved by descriptors, beneath
+//! the area and without following a symbolic link, so no name and no link leads out of it.
+//!
+//! All calls block, for as long as the disk takes.
+
+#![forbid(unsafe_code)]
+
+mod area;
+mod error;
+mod partial;
+mod path;
+mod record;
+
+pub use area::{Area, EntryKind, SweepSummary, UPLOADS_FOLDER};
+pub use error::Error;
+pub use partial::{Committed, Overwrite, PartialFile, SyncPolicy};
+pub use path::RelativePath;
+pub use record::{Record, UploadId};

@@ -1,0 +1,298 @@
+//! A partial file, from its first byte to its name.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, fchmod, fchown, fdatasync, fstat,
+    fsync, ftruncate, linkat, openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+use underpass::{Account, Kernel, copy_file};
+
+use crate::area::Area;
+use crate::error::{Doing, Error};
+use crate::path::RelativePath;
+use crate::record::{Record, UploadId, seconds};
+
+/// Whether a file may replace another one of the same name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Overwrite {
+    /// It may. Readers see the former file or the whole new one.
+    Allowed,
+    /// It may not, whatever happens between looking and naming.
+    Refused,
+}
+
+/// When received bytes are written to disk.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SyncPolicy {
+    /// When the kernel likes. Everything survives the end of the process, not that of the machine.
+    None,
+    /// Before a file gets its name, and the name after that. A resumable upload that is not
+    /// complete does not survive a crash of the machine.
+    #[default]
+    End,
+    /// Whenever a request has ended, too: what was reported as received survives a crash.
+    Chunk,
+}
+
+/// A file that has its name now.
+#[derive(Debug)]
+pub struct Committed {
+    /// Whether it has replaced another one.
+    pub has_replaced: bool,
+    /// The state of the file.
+    pub stat: Stat,
+    /// How its bytes were copied, if the name is on another file system than the partial file.
+    pub copied: Option<Account>,
+}
+
+/// A file being received, locked against other processes. Bytes are written at its
+/// [`size`](PartialFile::size). Dropping one without a record removes it; one with a record stays.
+#[derive(Debug)]
+pub struct PartialFile {
+    area: Arc<Area>,
+    id: UploadId,
+    file: Arc<OwnedFd>,
+    record: Option<Record>,
+    /// Whether it is removed when it is dropped.
+    is_temporary: bool,
+}
+
+impl PartialFile {
+    pub(crate) fn new(
+        area: &Arc<Area>,
+        id: UploadId,
+        file: OwnedFd,
+        record: Option<Record>,
+    ) -> PartialFile {
+        PartialFile {
+            area: Arc::clone(area),
+            id,
+            file: Arc::new(file),
+            is_temporary: record.is_none(),
+            record,
+        }
+    }
+
+    /// The descriptor that bytes are written to.
+    pub fn file(&self) -> &Arc<OwnedFd> {
+        &self.file
+    }
+
+    /// Its name among the partial files.
+    pub fn id(&self) -> &UploadId {
+        &self.id
+    }
+
+    /// Its record, if it can be resumed.
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
+    /// Bytes that it has.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn size(&self) -> Result<u64, Error> {
+        let stat = fstat(&self.file).doing("looking at the partial file")?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// Drops all bytes from `size` on.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn truncate(&self, size: u64) -> Result<(), Error> {
+        ftruncate(&self.file, size).doing("truncating the partial file")
+    }
+
+    /// Notes the length of the whole file, now that it is known.
+    ///
+    /// # Errors
+    /// Any of writing the record.
+    pub fn set_length(&mut self, length: u64) -> Result<(), Error> {
+        if let Some(record) = &mut self.record {
+            record.length = Some(length);
+        }
+        self.write_record()
+    }
+
+    /// Notes the end of a request that has brought bytes: the upload expires after `lifetime` from
+    /// now, and under [`SyncPolicy::Chunk`] all bytes are on disk.
+    ///
+    /// # Errors
+    /// Any of writing and syncing; with [`Error::NoSpace`] the bytes may not be on disk.
+    pub fn keep(&mut self, lifetime: Duration, sync: SyncPolicy) -> Result<(), Error> {
+        let size = self.size()?;
+        if sync == SyncPolicy::Chunk {
+            fdatasync(&self.file).doing("writing the partial file to disk")?;
+        }
+        let Some(record) = &mut self.record else {
+            return Ok(());
+        };
+        record.expires = seconds(SystemTime::now()).saturating_add(lifetime.as_secs());
+        if sync == SyncPolicy::Chunk {
+            record.durable = size;
+        }
+        self.write_record()
+    }
+
+    pub(crate) fn write_record(&self) -> Result<(), Error> {
+        match &self.record {
+            Some(record) => self.area.write_record(&self.id, record),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the partial file and its record.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the next sweep tries again.
+    pub fn discard(mut self) -> Result<(), Error> {
+        self.is_temporary = false;
+        self.area.forget(&self.id)
+    }
+
+    /// Gives the file its name, in folders that are made where there are none. The group of a
+    /// folder that hands its own on (setgid) is taken over; `mode` replaces the permissions that
+    /// the process's umask leaves.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::IsFolder`], [`Error::Link`] and others; nothing has the name
+    /// then that had not before, and a file with a record can be committed again.
+    /// [`Error::Io`] after the rename is that of syncing the folder: the file has its name, which
+    /// may not survive a crash.
+    pub fn commit(
+        mut self,
+        target: &RelativePath,
+        overwrite: Overwrite,
+        sync: SyncPolicy,
+        mode: Option<u32>,
+    ) -> Result<Committed, Error> {
+        if let Some(mode) = mode {
+            fchmod(&self.file, Mode::from_raw_mode(mode)).doing("setting the file's mode")?;
+        }
+        if sync != SyncPolicy::None {
+            fdatasync(&self.file).doing("writing the file to disk")?;
+        }
+        let (folders, name) = target.split();
+        let folder = self.area.make_folders(folders)?;
+        let has_replaced = look_before(folder.as_fd(), name, overwrite)?;
+        inherit_group(folder.as_fd(), self.file.as_fd());
+        let uploads = self.area.uploads()?;
+        let renamed = rename(uploads, self.id.as_str(), folder.as_fd(), name, overwrite);
+        let copied = match renamed {
+            Ok(()) => None,
+            Err(Errno::XDEV) => Some(self.copy_to(folder.as_fd(), name, overwrite, sync, mode)?),
+            Err(errno) => return Err(Error::of("naming the file", errno)),
+        };
+        self.is_temporary = false;
+        // What is left of it is removed by the next sweep where this fails.
+        let _ = self.area.forget(&self.id);
+        if sync != SyncPolicy::None {
+            fsync(&folder).doing("writing the folder to disk")?;
+        }
+        let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        Ok(Committed {
+            has_replaced,
+            stat: stat.doing("looking at the new file")?,
+            copied,
+        })
+    }
+
+    /// Copies the file to a folder on another file system.
+    fn copy_to(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &str,
+        overwrite: Overwrite,
+        sync: SyncPolicy,
+        mode: Option<u32>,
+    ) -> Result<Account, Error> {
+        let hidden = format!(".underpass-{}", self.id);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let copy = openat(folder, &hidden, flags, CREATED).doing("making the file")?;
+        let copied = || {
+            let account = copy_file(&Kernel::probe(), &self.file, &copy).map_err(|error| {
+                let errno = error.errno.unwrap_or(Errno::IO);
+                Error::of("copying the file to its file system", errno)
+            })?;
+            if let Some(mode) = mode {
+                fchmod(&copy, Mode::from_raw_mode(mode)).doing("setting the file's mode")?;
+            }
+            if sync != SyncPolicy::None {
+                fdatasync(&copy).doing("writing the file to disk")?;
+            }
+            inherit_group(folder, copy.as_fd());
+            rename(folder, &hidden, folder, name, overwrite).doing("naming the file")?;
+            Ok(account)
+        };
+        copied().inspect_err(|_| {
+            let _ = unlinkat(folder, &hidden, AtFlags::empty());
+        })
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            let _ = self.area.forget(&self.id);
+        }
+    }
+}
+
+/// The mode of new files, less the process's umask.
+pub(crate) const CREATED: Mode = Mode::from_raw_mode(0o666);
+
+/// Returns whether a regular file has the name, which may be replaced.
+fn look_before(folder: BorrowedFd<'_>, name: &str, overwrite: Overwrite) -> Result<bool, Error> {
+    let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => found,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(Error::of("looking for the name", errno)),
+    };
+    match (FileType::from_raw_mode(found.st_mode), overwrite) {
+        (FileType::RegularFile, Overwrite::Allowed) => Ok(true),
+        (FileType::RegularFile, Overwrite::Refused) => Err(Error::Exists),
+        (FileType::Directory, _) => Err(Error::IsFolder),
+        _ => Err(Error::Link),
+    }
+}
+
+/// Takes over the group of a folder that hands it on. The kernel does so for files made there.
+fn inherit_group(folder: BorrowedFd<'_>, file: BorrowedFd<'_>) {
+    let Ok(stat) = fstat(folder) else { return };
+    if Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID) {
+        // Whoever is not in the group may not give files to it.
+        let _ = fchown(file, None, Some(Gid::from_raw(stat.st_gid)));
+    }
+}
+
+/// Renames a file; one that may not replace another does not, atomically.
+pub(crate) fn rename(
+    from: BorrowedFd<'_>,
+    old: &str,
+    to: BorrowedFd<'_>,
+    new: &str,
+    overwrite: Overwrite,
+) -> Result<(), Errno> {
+    if overwrite == Overwrite::Allowed {
+        return renameat(from, old, to, new);
+    }
+    match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // QUIRK(noreplace): file systems without RENAME_NOREPLACE (NFS, some FUSE) answer EINVAL;
+        // a second link fails where the name is taken, too. A folder has no second one.
+        Err(unsupported @ (Errno::INVAL | Errno::NOSYS)) => {
+            match linkat(from, old, to, new, AtFlags::empty()) {
+                Err(Errno::PERM) => Err(unsupported),
+                Err(errno) => Err(errno),
+                Ok(()) => unlinkat(from, old, AtFlags::empty()),
+            }
+        }
+        renamed => renamed,
+    }
+}

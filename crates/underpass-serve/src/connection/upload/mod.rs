@@ -1,0 +1,297 @@
+//! Requests that change what is served: who may, what is asked, and what became of it.
+//!
+//! ```text
+//!  head ─► who? ─► from a page of this site? ─► allowed? ─► PUT, DELETE, MKCOL, COPY, MOVE
+//!                                                           │
+//!            the connection is kept if the body was read ◄──┘ status in a line of text
+//! ```
+//!
+//! Everything that may wait for the disk runs on the worker's threads for blocking calls.
+
+mod put;
+mod tree;
+
+use rustix::io::Errno;
+use underpass_net::ConnectionError;
+use underpass_receive::{Error as ReceiveFault, RelativePath};
+
+use crate::access::permits::Permits;
+use crate::answer::refusal::refused;
+use crate::answer::text::TextResponse;
+use crate::connection::exchanges::{Exchanges, NextStep, ended_by, persistence};
+use crate::connection::request_body::{RequestBody, SkipError};
+use crate::http::status::{HttpError, Status};
+use crate::limits::DRAINED_BYTES_MAX;
+use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::request::head::{Expectation, HeadScanner, Persistence, RequestHead, method_of};
+use crate::request::path::SitePath;
+use crate::request::request_line::{HttpTarget, Method, WriteMethod};
+use crate::site::settle::is_spelt_otherwise;
+use crate::site::sites::ServedSite;
+use crate::upload::areas::UploadArea;
+use crate::upload::fields::HeadFields;
+
+/// A request that changes what is served, where that is allowed.
+struct WriteRequest<'r> {
+    head: &'r RequestHead<'r>,
+    method: WriteMethod,
+    fields: HeadFields<'r>,
+    site: &'r ServedSite,
+    area: &'r UploadArea,
+    path: &'r SitePath,
+    /// The path within the area; none for its folder.
+    target: Option<RelativePath>,
+    permits: Option<&'r Permits>,
+}
+
+/// Why there is no response: the connection is of no use any more.
+struct Ended(ExchangeEnd);
+
+impl From<ConnectionError> for Ended {
+    fn from(error: ConnectionError) -> Ended {
+        Ended(ended_by(&error))
+    }
+}
+
+/// A response, or the end of the exchange without one.
+type Outcome = Result<TextResponse, Ended>;
+
+const READ_ONLY: HttpError =
+    HttpError::new(Status::MethodNotAllowed, "files are not taken in here");
+const OTHER_SITE: HttpError = HttpError::new(
+    Status::Forbidden,
+    "a page of another site sent this request; behind a proxy, pass the Host field on",
+);
+
+/// Whether a request may change what a site serves.
+pub(super) fn is_change(request: &RequestHead<'_>, site: &ServedSite, https: Option<u16>) -> bool {
+    matches!(request.method, Method::Write(_))
+        && !site.uploads.is_empty()
+        && https.is_none()
+        && request.expect != Expectation::Unknown
+}
+
+impl Exchanges<'_> {
+    /// Answers a request that changes what is served.
+    pub(super) async fn change(&mut self, head: &HeadScanner, bytes: &[u8]) -> NextStep {
+        let request = match head.parse(bytes) {
+            Ok(request) => request,
+            Err(error) => return self.refuse(method_of(bytes), error).await,
+        };
+        let mut body = RequestBody::of(&request);
+        let site = self.worker.site_of(request.authority);
+        let outcome = match self.permits(&request, site).await {
+            Ok(permits) => {
+                self.permitted((&request, bytes, site), permits.as_ref(), &mut body)
+                    .await
+            }
+            Err(error) => Err(error.into()),
+        };
+        self.exchange.received(body.account());
+        let text = match outcome {
+            Ok(text) => text,
+            Err(Ended(end)) => {
+                self.record(end);
+                return NextStep::Drop;
+            }
+        };
+        let persistence = match self.skip_rest(body).await {
+            Ok(true) => persistence(
+                &request,
+                self.connection.phase(),
+                &self.exchange,
+                self.worker,
+            ),
+            Ok(false) => Persistence::Close,
+            Err(error) => return self.refuse(request.method, error).await,
+        };
+        let terms = (site, &request, persistence);
+        let outbox = self.connection.outbox();
+        let response = self.worker.answer_text(text, terms, outbox);
+        self.send(persistence, response).await
+    }
+
+    /// Finds out who sends a request.
+    async fn permits(
+        &mut self,
+        request: &RequestHead<'_>,
+        site: usize,
+    ) -> Result<Option<Permits>, ConnectionError> {
+        let worker = self.worker;
+        let identified = worker.identify((request, site), &self.exchange, self.https);
+        self.verified(identified).await
+    }
+
+    async fn permitted(
+        &mut self,
+        (head, bytes, site): (&RequestHead<'_>, &[u8], usize),
+        permits: Option<&Permits>,
+        body: &mut RequestBody,
+    ) -> Outcome {
+        let site = &self.worker.shared.sites.all[site];
+        let (HttpTarget::Path { path, .. }, Method::Write(method)) = (&head.target, head.method)
+        else {
+            return Ok(TextResponse::new(HttpError::bad(
+                "the target is not a path",
+            )));
+        };
+        let fields = HeadFields::of(bytes);
+        if !is_of_this_site(head, &fields, site) {
+            return Ok(TextResponse::new(OTHER_SITE));
+        }
+        // What is copied or moved away is read or removed.
+        let asked = match method {
+            WriteMethod::Copy => Method::Get,
+            WriteMethod::Move => Method::Write(WriteMethod::Delete),
+            method => Method::Write(method),
+        };
+        let permits = permits.map(|permits| permits.asking(asked));
+        if let Some(refusal) = refusal(site, permits.as_ref(), path) {
+            return Ok(refusal);
+        }
+        let Some((area, target)) = UploadArea::of(&site.uploads, path) else {
+            return Ok(TextResponse::new(READ_ONLY).with_field("Allow", b"GET, HEAD, OPTIONS"));
+        };
+        if site.rules.hides(path) {
+            return Ok(TextResponse::new(fault(ReceiveFault::Denied)));
+        }
+        let target = match target {
+            Ok(target) => target,
+            Err(error) => return Ok(failed(error)),
+        };
+        let request = WriteRequest {
+            head,
+            method,
+            fields,
+            site,
+            area,
+            path,
+            target,
+            permits: permits.as_ref(),
+        };
+        match method {
+            WriteMethod::Put => self.put(&request, body).await,
+            WriteMethod::Delete => self.delete(&request).await,
+            WriteMethod::Mkcol => self.make_folder(&request).await,
+            WriteMethod::Copy | WriteMethod::Move => self.relocate(&request).await,
+            WriteMethod::Post | WriteMethod::Patch => {
+                Ok(TextResponse::new(READ_ONLY).with_field("Allow", site.rules.allowed_methods()))
+            }
+        }
+    }
+
+    /// Reads what is left of a body, if it is short. Returns whether all of it was read.
+    async fn skip_rest(&mut self, body: RequestBody) -> Result<bool, HttpError> {
+        match body.left() {
+            Some(0) => Ok(true),
+            _ if body.is_withheld() => Ok(false),
+            Some(left) if left > DRAINED_BYTES_MAX => Ok(false),
+            _ => {
+                let limits = &self.worker.shared.limits;
+                match body.skip(&mut self.connection, limits).await {
+                    Ok(()) => Ok(true),
+                    Err(SkipError::Invalid(error)) => Err(error),
+                    Err(SkipError::TooLong | SkipError::Gone) => Ok(false),
+                }
+            }
+        }
+    }
+
+    /// Runs a job that may wait for the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, ReceiveFault> + Send + 'static,
+    ) -> Result<T, ReceiveFault> {
+        match tokio::task::spawn_blocking(job).await {
+            Ok(done) => done,
+            Err(_) => Err(ReceiveFault::Io {
+                doing: "a job on the disk",
+                errno: Errno::IO,
+            }),
+        }
+    }
+}
+
+/// Whether a browser that sends the request has it from a page of this site. A page of another one
+/// could use the password that the browser remembers.
+fn is_of_this_site(head: &RequestHead<'_>, fields: &HeadFields<'_>, site: &ServedSite) -> bool {
+    let cors = site.rules.cors.as_ref();
+    if cors.is_some_and(|cors| cors.admit(head.fields.origin).is_some()) {
+        return true;
+    }
+    match fields.once("Sec-Fetch-Site") {
+        Ok(Some(b"same-origin" | b"none")) => return true,
+        Ok(None) => {}
+        _ => return false,
+    }
+    let Some(origin) = head.fields.origin else {
+        return true;
+    };
+    let scheme = origin.windows(3).position(|three| three == b"://");
+    let authority = scheme.map(|scheme| &origin[scheme + 3..]);
+    let pair = authority.zip(head.authority);
+    pair.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
+}
+
+/// Why somebody may not do something to a path, if he may not.
+fn refusal(site: &ServedSite, permits: Option<&Permits>, path: &SitePath) -> Option<TextResponse> {
+    let permits = permits?;
+    let access = &site.rules.options.access;
+    match permits.check(path.bytes()) {
+        // The name of the thing decides, not another spelling of it.
+        Ok(()) if is_spelt_otherwise(site.root(), path.bytes()) => {
+            Some(TextResponse::new(fault(ReceiveFault::Denied)))
+        }
+        Ok(()) => None,
+        Err(_) if access.conceal => Some(TextResponse::new(fault(ReceiveFault::NotFound))),
+        Err(refusal) => Some(refused(refusal, access)),
+    }
+}
+
+/// The response for what could not be done.
+fn failed(error: ReceiveFault) -> TextResponse {
+    match error {
+        ReceiveFault::Io { doing, errno } => {
+            tracing::warn!("an upload failed: {doing}: {errno}");
+            TextResponse::caused(fault(error), errno)
+        }
+        _ => TextResponse::new(fault(error)),
+    }
+}
+
+fn fault(error: ReceiveFault) -> HttpError {
+    let (status, why) = match error {
+        ReceiveFault::Name(why) => (Status::BadRequest, why),
+        ReceiveFault::NotFound => (Status::NotFound, "there is no such file or folder"),
+        ReceiveFault::Exists => (
+            Status::Conflict,
+            "the name is taken, and files are not replaced here",
+        ),
+        ReceiveFault::IsFolder => (Status::Conflict, "the name is that of a folder"),
+        ReceiveFault::NotAFolder => (Status::Conflict, "a part of the path is not a folder"),
+        ReceiveFault::Link => (
+            Status::Forbidden,
+            "a part of the path is a symbolic link or a special file, which is not written through",
+        ),
+        ReceiveFault::NotEmpty => (Status::Conflict, "the folder is not empty"),
+        ReceiveFault::Gone => (
+            Status::NotFound,
+            "there is no such upload; it is complete, was cancelled or has expired",
+        ),
+        ReceiveFault::Busy => (
+            Status::Locked,
+            "another server process receives this upload; try again later",
+        ),
+        ReceiveFault::NoSpace => (Status::InsufficientStorage, "there is not enough space"),
+        ReceiveFault::TooMany => (
+            Status::ServiceUnavailable,
+            "too many uploads have not been completed; try again later",
+        ),
+        ReceiveFault::Denied => (Status::Forbidden, "the server may not write there"),
+        ReceiveFault::Io { .. } => (
+            Status::InternalServerError,
+            "the file could not be written; the server's log has the reason",
+        ),
+    };
+    HttpError::new(status, why)
+}

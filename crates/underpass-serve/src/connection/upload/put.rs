@@ -1,0 +1,286 @@
+//! PUT of a whole file (RFC 9110, section 9.3.4).
+
+use std::num::NonZeroU64;
+use std::time::SystemTime;
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+use underpass::Fault;
+use underpass_net::ConnectionError;
+use underpass_receive::{
+    Committed, EntryKind, Error as ReceiveFault, Overwrite, PartialFile, RelativePath,
+};
+
+use super::{Ended, Outcome, WriteRequest, failed, fault, refusal};
+use crate::access::permits::Permits;
+use crate::answer::text::TextResponse;
+use crate::connection::exchanges::Exchanges;
+use crate::connection::request_body::{ReceiveError, RequestBody};
+use crate::http::status::{HttpError, Status};
+use crate::http::validator::{EtagRecipe, FileStamp, Validators};
+use crate::metrics::worker_metrics::SlowClient;
+use crate::request::condition::ConditionResult;
+use crate::request::path::{PathForm, encode_path};
+use crate::upload::fields::ExpectedDigest;
+
+const NO_NAME: HttpError = HttpError::bad(
+    "the path ends with a slash, and a file needs a name; `curl -T FILE URL/` adds it",
+);
+const FAILED_CONDITION: HttpError = HttpError::new(
+    Status::PreconditionFailed,
+    "the file does not match the condition",
+);
+const BUSY: HttpError = HttpError::new(
+    Status::ServiceUnavailable,
+    "too many files are being received; try again later",
+);
+pub(super) const TOO_LARGE: HttpError = HttpError::new(
+    Status::ContentTooLarge,
+    "the file is larger than is allowed here",
+);
+pub(super) const WRONG_DIGEST: HttpError =
+    HttpError::bad("the digest of what was received differs from the one sent; nothing was stored");
+const PARTIAL: HttpError =
+    HttpError::bad("a part of a file is not stored under its name; resumable uploads send parts");
+const LATE: HttpError = HttpError::new(
+    Status::RequestTimeout,
+    "the request body was not received in time",
+);
+pub(super) const CREATED: HttpError = HttpError::new(Status::Created, "stored");
+pub(super) const REPLACED: HttpError = HttpError::new(Status::NoContent, "replaced");
+
+impl Exchanges<'_> {
+    /// Receives a file and gives it its name.
+    pub(super) async fn put(
+        &mut self,
+        request: &WriteRequest<'_>,
+        body: &mut RequestBody,
+    ) -> Outcome {
+        let Some(target) = request.target.clone() else {
+            return Ok(TextResponse::new(NO_NAME));
+        };
+        if request.path.form() == PathForm::Folder {
+            return Ok(TextResponse::new(NO_NAME));
+        }
+        if request.head.fields.content_range.is_some() {
+            return Ok(TextResponse::new(PARTIAL));
+        }
+        let digests = match expected_digests(request) {
+            Ok(digests) => digests,
+            Err(error) => return Ok(TextResponse::new(error)),
+        };
+        let Some(_permit) = request.area.permit() else {
+            return Ok(TextResponse::new(BUSY));
+        };
+        let room = match self.room(request, body.left()).await {
+            Ok(room) => room,
+            Err(text) => return Ok(text),
+        };
+        let area = request.area.area.clone();
+        let partial = match self.blocking(move || area.begin()).await {
+            Ok(partial) => partial,
+            Err(error) => return Ok(failed(error)),
+        };
+        let received = self.receive(request, body, &partial, (0, room)).await;
+        let refused = match received {
+            Ok(None) => self.checked(&partial, digests).await,
+            Ok(Some(text)) => Some(text),
+            Err(ended) => {
+                let _ = self.blocking(move || partial.discard()).await;
+                return Err(ended);
+            }
+        };
+        if let Some(text) = refused {
+            let _ = self.blocking(move || partial.discard()).await;
+            return Ok(text);
+        }
+        self.complete(request, partial, target).await
+    }
+
+    /// Looks at what has the name, and evaluates the conditions of the request. Returns it with
+    /// the bytes that may be received before too little is free.
+    pub(super) async fn present(
+        &self,
+        request: &WriteRequest<'_>,
+    ) -> Result<(u64, Option<Stat>), TextResponse> {
+        let (area, keep_free) = (request.area.area.clone(), request.area.options.keep_free);
+        let target = request.target.clone();
+        let looked = self.blocking(move || {
+            let present = target.map(|target| area.stat(&target));
+            Ok((area.space(keep_free)?, present))
+        });
+        let (space, present) = looked.await.map_err(failed)?;
+        let present = match present {
+            Some(Ok(stat)) => Some(stat),
+            None | Some(Err(ReceiveFault::NotFound)) => None,
+            Some(Err(error)) => return Err(failed(error)),
+        };
+        if let Some(conditions) = &request.head.conditions {
+            let present = present.as_ref().map(|stat| validators(request, stat));
+            let holds = match (&present, &conditions.if_match) {
+                (Some(present), _) => conditions.judge(present) == ConditionResult::Proceed,
+                (None, Some(_)) => false,
+                (None, None) => true,
+            };
+            if !holds {
+                return Err(TextResponse::new(FAILED_CONDITION));
+            }
+        }
+        Ok((space, present))
+    }
+
+    /// Asks whether a file of the length may be received, and returns how many bytes may be.
+    pub(super) async fn room(
+        &self,
+        request: &WriteRequest<'_>,
+        length: Option<u64>,
+    ) -> Result<u64, TextResponse> {
+        let (space, present) = self.present(request).await?;
+        if let (Some(stat), false) = (&present, request.area.options.overwrite) {
+            return Err(failed(match EntryKind::of(stat) {
+                EntryKind::File => ReceiveFault::Exists,
+                EntryKind::Folder => ReceiveFault::IsFolder,
+                EntryKind::Other => ReceiveFault::Link,
+            }));
+        }
+        let allowed = request.area.options.file_bytes_max;
+        let allowed = allowed.map_or(u64::MAX, NonZeroU64::get);
+        match length.unwrap_or(0) {
+            length if length > allowed => Err(TextResponse::new(TOO_LARGE)),
+            length if length > space => Err(failed(ReceiveFault::NoSpace)),
+            _ => Ok(allowed.min(space)),
+        }
+    }
+
+    /// Receives at most `room` bytes of a body into a partial file from an offset on. Returns the
+    /// response where it may not be received to its end.
+    pub(super) async fn receive(
+        &mut self,
+        request: &WriteRequest<'_>,
+        body: &mut RequestBody,
+        partial: &PartialFile,
+        (offset, room): (u64, u64),
+    ) -> Result<Option<TextResponse>, Ended> {
+        let worker = self.worker;
+        let terms = (offset, room);
+        let limits = &worker.shared.limits;
+        let connection = &mut self.connection;
+        let received = body
+            .receive(connection, limits, partial.file(), terms)
+            .await;
+        Ok(Some(match received {
+            Ok(()) => return Ok(None),
+            Err(ReceiveError::TooLong) => match request.area.options.file_bytes_max {
+                Some(max) if offset + room >= max.get() => TextResponse::new(TOO_LARGE),
+                _ => failed(ReceiveFault::NoSpace),
+            },
+            Err(ReceiveError::Invalid(error)) => TextResponse::new(error),
+            Err(ReceiveError::Connection(error)) => match error {
+                ConnectionError::TimedOut | ConnectionError::TooSlow => {
+                    worker.metrics.late(SlowClient::Body);
+                    TextResponse::new(LATE)
+                }
+                ConnectionError::Move(error) if error.fault == Fault::Sink => {
+                    let errno = error.errno.unwrap_or(Errno::IO);
+                    failed(ReceiveFault::of("writing the file", errno))
+                }
+                error => return Err(error.into()),
+            },
+        }))
+    }
+
+    /// Compares a partial file with the digests that it should have. Returns the response where one
+    /// differs.
+    async fn checked(
+        &self,
+        partial: &PartialFile,
+        digests: Vec<ExpectedDigest>,
+    ) -> Option<TextResponse> {
+        if digests.is_empty() {
+            return None;
+        }
+        let file = partial.file().clone();
+        let compared = self.blocking(move || {
+            let mut all = digests.iter();
+            let same = all.try_fold(true, |same, digest| Ok(same && digest.is_of(&file, 0)?));
+            same.map_err(|errno| ReceiveFault::of("reading what was received", errno))
+        });
+        match compared.await {
+            Ok(true) => None,
+            Ok(false) => Some(TextResponse::new(WRONG_DIGEST)),
+            Err(error) => Some(failed(error)),
+        }
+    }
+
+    /// Gives a complete file its name, if its sender may still do so.
+    pub(super) async fn complete(
+        &mut self,
+        request: &WriteRequest<'_>,
+        partial: PartialFile,
+        target: RelativePath,
+    ) -> Outcome {
+        let site = self.worker.site_of(request.head.authority);
+        // Users and tokens may have been removed while the body came.
+        let permits: Option<Permits> = self.permits(request.head, site).await?;
+        if let Some(text) = refusal(request.site, permits.as_ref(), request.path) {
+            let _ = self.blocking(move || partial.discard()).await;
+            return Ok(text);
+        }
+        let if_none_match = request.head.conditions.as_ref();
+        let if_none_match = if_none_match.and_then(|asked| asked.if_none_match.as_deref());
+        let overwrite = match request.area.options.overwrite && if_none_match != Some(b"*") {
+            true => Overwrite::Allowed,
+            false => Overwrite::Refused,
+        };
+        let options = &request.area.options;
+        let (sync, mode) = (options.sync, options.mode.map(|mode| mode.0));
+        let committed = self.blocking(move || partial.commit(&target, overwrite, sync, mode));
+        Ok(match committed.await {
+            Ok(committed) => stored(request, &committed),
+            Err(ReceiveFault::Exists) if options.overwrite => TextResponse::new(FAILED_CONDITION),
+            Err(error) => failed(error),
+        })
+    }
+}
+
+fn expected_digests(request: &WriteRequest<'_>) -> Result<Vec<ExpectedDigest>, HttpError> {
+    let fields = ["Content-Digest", "Repr-Digest"];
+    let found = fields.into_iter().map(|name| request.fields.digest(name));
+    Ok(found
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+fn validators(request: &WriteRequest<'_>, stat: &Stat) -> Validators {
+    let stamp = FileStamp::of(stat);
+    let inode = match request.site.rules.options.etag {
+        EtagRecipe::MtimeSizeInode => Some(stamp.identity.1),
+        EtagRecipe::MtimeSize => None,
+    };
+    Validators::new(stamp.modified, stamp.size, inode, None, SystemTime::now())
+}
+
+/// The response for a file that has its name now.
+fn stored(request: &WriteRequest<'_>, committed: &Committed) -> TextResponse {
+    let tag = validators(request, &committed.stat).tag;
+    let text = match committed.has_replaced {
+        true => TextResponse::new(REPLACED),
+        false => {
+            // Relative, so that it is right where a proxy passes a part of the path.
+            let mut location = b"./".to_vec();
+            encode_path(request.path.name(), &mut location);
+            TextResponse::new(CREATED).with_field("Location", &location)
+        }
+    };
+    text.with_field("ETag", tag.as_bytes())
+}
+
+/// 403 where something may not be removed or replaced.
+pub(super) fn not_removed() -> TextResponse {
+    TextResponse::new(HttpError {
+        why: "files are not removed or renamed here",
+        ..fault(ReceiveFault::Denied)
+    })
+}

@@ -1,0 +1,212 @@
+//! DELETE, MKCOL, COPY and MOVE: RFC 9110 and RFC 4918, without locks and without XML.
+
+use underpass_receive::{Area, Error as ReceiveFault, Overwrite, RelativePath};
+
+use super::put::{CREATED, REPLACED, not_removed};
+use super::{Outcome, WriteRequest, failed, refusal};
+use crate::access::permits::Permits;
+use crate::answer::text::TextResponse;
+use crate::connection::exchanges::Exchanges;
+use crate::http::status::{HttpError, Status};
+use crate::request::path::SitePath;
+use crate::request::request_line::{Method, WriteMethod};
+use crate::site::settle::joined;
+use crate::upload::areas::UploadArea;
+
+const REMOVED: HttpError = HttpError::new(Status::NoContent, "removed");
+const ROOT: HttpError = HttpError::new(
+    Status::Forbidden,
+    "the folder that takes files in is neither made nor removed",
+);
+const NO_PARENT: HttpError = HttpError::new(
+    Status::Conflict,
+    "the folder that it would be in does not exist",
+);
+const FOLDER_EXISTS: HttpError =
+    HttpError::new(Status::MethodNotAllowed, "the name is taken already");
+const NO_DESTINATION: HttpError =
+    HttpError::bad("the Destination field is missing or malformed, or leads to another server");
+const OTHER_FOLDER: HttpError = HttpError::new(
+    Status::Forbidden,
+    "source and destination must be in the same folder that takes files in",
+);
+const TAKEN: HttpError = HttpError::new(
+    Status::PreconditionFailed,
+    "the destination exists already, and is not replaced",
+);
+
+impl Exchanges<'_> {
+    /// Removes a file, or a folder with everything in it.
+    pub(super) async fn delete(&mut self, request: &WriteRequest<'_>) -> Outcome {
+        if !request.area.options.delete {
+            return Ok(not_removed());
+        }
+        let Some(target) = request.target.clone() else {
+            return Ok(TextResponse::new(ROOT));
+        };
+        if let Err(text) = self.present(request).await {
+            return Ok(text);
+        }
+        let area = request.area.area.clone();
+        let tree = TreePermits::of(request, None);
+        let removed = self.blocking(move || {
+            tree.check(&area, &target)?;
+            area.remove(&target)
+        });
+        Ok(match removed.await {
+            Ok(()) => TextResponse::new(REMOVED),
+            Err(error) => failed(error),
+        })
+    }
+
+    /// Makes a folder in one that exists.
+    pub(super) async fn make_folder(&mut self, request: &WriteRequest<'_>) -> Outcome {
+        let Some(target) = request.target.clone() else {
+            return Ok(TextResponse::new(FOLDER_EXISTS));
+        };
+        let area = request.area.area.clone();
+        let made = self.blocking(move || area.make_folder(&target)).await;
+        Ok(match made {
+            Ok(()) => TextResponse::new(CREATED),
+            Err(ReceiveFault::Exists) => TextResponse::new(FOLDER_EXISTS),
+            Err(ReceiveFault::NotFound) => TextResponse::new(NO_PARENT),
+            Err(error) => failed(error),
+        })
+    }
+
+    /// Copies a file, or gives a file or a folder another name.
+    pub(super) async fn relocate(&mut self, request: &WriteRequest<'_>) -> Outcome {
+        let is_move = request.method == WriteMethod::Move;
+        if is_move && !request.area.options.delete {
+            return Ok(not_removed());
+        }
+        let Some(from) = request.target.clone() else {
+            return Ok(TextResponse::new(ROOT));
+        };
+        let Some(path) = destination(request) else {
+            return Ok(TextResponse::new(NO_DESTINATION));
+        };
+        // RFC 4918, section 10.6: by default it is.
+        let overwrite = match request.fields.once("Overwrite") {
+            Ok(None | Some(b"T")) => request.area.options.overwrite,
+            _ => false,
+        };
+        let to = match self.may_arrive(request, &path) {
+            Ok(to) => to,
+            Err(text) => return Ok(text),
+        };
+        let overwrite = match overwrite {
+            true => Overwrite::Allowed,
+            false => Overwrite::Refused,
+        };
+        let (area, sync) = (request.area.area.clone(), request.area.options.sync);
+        let tree = TreePermits::of(request, Some(&path));
+        let done = self.blocking(move || match is_move {
+            true => {
+                tree.check(&area, &from)?;
+                area.rename(&from, &to, overwrite)
+            }
+            false => {
+                let copied = area.copy(&from, &to, overwrite, sync)?;
+                Ok(copied.has_replaced)
+            }
+        });
+        Ok(match done.await {
+            Ok(true) => TextResponse::new(REPLACED),
+            Ok(false) => TextResponse::new(CREATED),
+            Err(ReceiveFault::Exists) => TextResponse::new(TAKEN),
+            Err(error) => failed(error),
+        })
+    }
+
+    /// Whether something may be put at the destination: its path in the area.
+    fn may_arrive(
+        &self,
+        request: &WriteRequest<'_>,
+        path: &SitePath,
+    ) -> Result<RelativePath, TextResponse> {
+        // Whoever moves a thing to where he may read it reads it.
+        for (method, path) in [
+            (Method::Get, request.path),
+            (Method::Write(WriteMethod::Put), path),
+        ] {
+            let permits = request.permits.map(|permits| permits.asking(method));
+            if let Some(text) = refusal(request.site, permits.as_ref(), path) {
+                return Err(text);
+            }
+        }
+        let found = UploadArea::of(&request.site.uploads, path);
+        let is_same = |area: &UploadArea| std::ptr::eq(area, request.area);
+        let Some((_, target)) = found.filter(|(area, _)| is_same(area)) else {
+            return Err(TextResponse::new(OTHER_FOLDER));
+        };
+        if request.site.rules.hides(path) {
+            return Err(failed(ReceiveFault::Denied));
+        }
+        match target {
+            Ok(Some(target)) => Ok(target),
+            Ok(None) => Err(failed(ReceiveFault::IsFolder)),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// The permits for everything in a tree that is removed or moved: rules may be about a part of it.
+struct TreePermits {
+    permits: Option<Permits>,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl TreePermits {
+    fn of(request: &WriteRequest<'_>, to: Option<&SitePath>) -> TreePermits {
+        TreePermits {
+            permits: request.permits.cloned(),
+            from: request.path.bytes().to_vec(),
+            to: to.map(|to| to.bytes().to_vec()),
+        }
+    }
+
+    /// Checks every entry beneath a folder; the folder itself has been checked.
+    fn check(&self, area: &Area, target: &RelativePath) -> Result<(), ReceiveFault> {
+        let Some(permits) = &self.permits else {
+            return Ok(());
+        };
+        let [read, remove, put] = [
+            Method::Get,
+            Method::Write(WriteMethod::Delete),
+            Method::Write(WriteMethod::Put),
+        ]
+        .map(|method| permits.asking(method));
+        let accepts = |beneath: &[u8]| {
+            let from = joined(&self.from, beneath);
+            let to = self.to.as_ref().map(|to| joined(to, beneath));
+            remove.allow(&from) && to.is_none_or(|to| read.allow(&from) && put.allow(&to))
+        };
+        match area.all_beneath(target, accepts)? {
+            true => Ok(()),
+            false => Err(ReceiveFault::Denied),
+        }
+    }
+}
+
+/// The path that `Destination` names on this server, whatever the scheme, which a proxy may have
+/// changed.
+fn destination(request: &WriteRequest<'_>) -> Option<SitePath> {
+    let value = request.fields.once("Destination").ok()??;
+    let path = match value.windows(3).position(|three| three == b"://") {
+        Some(scheme) if value[..scheme].iter().all(u8::is_ascii_alphabetic) => {
+            let rest = &value[scheme + 3..];
+            let slash = rest.iter().position(|&byte| byte == b'/')?;
+            let is_here = |host: &[u8]| host.eq_ignore_ascii_case(&rest[..slash]);
+            request
+                .head
+                .authority
+                .is_some_and(is_here)
+                .then_some(&rest[slash..])?
+        }
+        _ => value,
+    };
+    let is_path = path.starts_with(b"/") && !path.iter().any(|byte| b"?#".contains(byte));
+    SitePath::parse(path).ok().filter(|_| is_path)
+}

@@ -1,0 +1,165 @@
+//! The folders of a site that take files in.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use underpass_receive::{Area, Error as ReceiveError, RelativePath, SweepSummary};
+
+use crate::error::Error;
+use crate::options::SiteOptions;
+use crate::options::uploads::UploadOptions;
+use crate::request::path::SitePath;
+
+/// A folder of a site that takes files in.
+#[derive(Debug)]
+pub(crate) struct UploadArea {
+    pub(crate) options: UploadOptions,
+    pub(crate) area: Arc<Area>,
+    /// Requests that bring files at this moment.
+    receiving: Arc<AtomicUsize>,
+}
+
+/// A place among the requests that bring files.
+#[derive(Debug)]
+pub(crate) struct ReceivePermit(Arc<AtomicUsize>);
+
+impl Drop for ReceivePermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl UploadArea {
+    /// Opens the folders, the longest paths first.
+    pub(crate) fn open(
+        options: &SiteOptions,
+        root: BorrowedFd<'_>,
+    ) -> Result<Vec<UploadArea>, Error> {
+        let mut areas = Vec::new();
+        for upload in &options.uploads {
+            let path = upload.path.as_str();
+            let area = Area::open(root, upload.path.0.as_ref()).map_err(|error| Error::Site {
+                root: options.root.clone(),
+                what: format!("upload: the folder /{path}: {error}"),
+            })?;
+            areas.push(UploadArea {
+                options: upload.clone(),
+                area: Arc::new(area),
+                receiving: Arc::default(),
+            });
+        }
+        areas.sort_by_key(|area| std::cmp::Reverse(area.options.path.as_str().len()));
+        Ok(areas)
+    }
+
+    /// Returns the path of something in the folder, relative to it. `Some(None)` is the folder.
+    fn beneath(&self, path: &[u8]) -> Option<Result<Option<RelativePath>, ReceiveError>> {
+        let folder = self.options.path.as_str().as_bytes();
+        let rest = match (folder, path.strip_prefix(folder)?) {
+            (b"", rest) => rest,
+            (_, []) => &[],
+            (_, [b'/', rest @ ..]) => rest,
+            _ => return None,
+        };
+        Some(match rest {
+            [] => Ok(None),
+            rest => RelativePath::parse(rest).map(Some),
+        })
+    }
+
+    /// The first of `areas` that `path` is in, and the path relative to it.
+    pub(crate) fn of<'a>(
+        areas: &'a [UploadArea],
+        path: &SitePath,
+    ) -> Option<(&'a UploadArea, Result<Option<RelativePath>, ReceiveError>)> {
+        areas
+            .iter()
+            .find_map(|area| Some((area, area.beneath(path.bytes())?)))
+    }
+
+    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
+        self.area.root()
+    }
+
+    /// A place among the requests that bring files, if one is free.
+    pub(crate) fn permit(&self) -> Option<ReceivePermit> {
+        let permit = ReceivePermit(Arc::clone(&self.receiving));
+        let before = self.receiving.fetch_add(1, Ordering::Relaxed);
+        (before < self.options.at_once_max).then_some(permit)
+    }
+
+    /// Removes expired uploads and what is left of others.
+    pub(crate) fn sweep(&self) {
+        let path = self.options.path.as_str();
+        match self.area.sweep(SystemTime::now()) {
+            Ok(SweepSummary { kept, removed }) if removed > 0 => {
+                tracing::info!("uploads in /{path}: {removed} removed, {kept} unfinished");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!("uploads in /{path}: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::options::uploads::FolderPath;
+
+    #[test]
+    fn the_deepest_folder_that_a_path_is_in_takes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("in/deep")).unwrap();
+        let root = std::fs::File::open(folder.path()).unwrap();
+        let upload = |path: &str| UploadOptions {
+            path: FolderPath::parse(path).unwrap(),
+            ..UploadOptions::default()
+        };
+        let options = SiteOptions {
+            uploads: vec![upload("/in"), upload("/in/deep/")],
+            ..SiteOptions::of(folder.path())
+        };
+        let areas = UploadArea::open(&options, root.as_fd()).unwrap();
+        let found = |path: &str| {
+            let path = SitePath::parse(path.as_bytes()).unwrap();
+            let (area, beneath) = UploadArea::of(&areas, &path)?;
+            let beneath = beneath.map(|path| path.map(|path| path.as_str().to_owned()));
+            Some((area.options.path.as_str().to_owned(), beneath))
+        };
+        let expected =
+            |area: &str, path: Option<&str>| Some((area.to_owned(), Ok(path.map(str::to_owned))));
+        assert_eq!(found("/in/a/b"), expected("in", Some("a/b")));
+        assert_eq!(found("/in/deep/a"), expected("in/deep", Some("a")));
+        assert_eq!(found("/in/"), expected("in", None));
+        assert_eq!(found("/inner"), None);
+        assert_eq!(found("/"), None);
+        assert!(found("/in/.hidden").unwrap().1.is_err());
+        let missing = SiteOptions {
+            uploads: vec![upload("/missing")],
+            ..SiteOptions::of(folder.path())
+        };
+        assert!(UploadArea::open(&missing, root.as_fd()).is_err());
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_it_is_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::File::open(folder.path()).unwrap();
+        let options = SiteOptions {
+            uploads: vec![UploadOptions {
+                at_once_max: 1,
+                ..UploadOptions::default()
+            }],
+            ..SiteOptions::of(folder.path())
+        };
+        let areas = UploadArea::open(&options, root.as_fd()).unwrap();
+        let first = areas[0].permit();
+        assert!(first.is_some() && areas[0].permit().is_none());
+        drop(first);
+        assert!(areas[0].permit().is_some());
+    }
+}
