@@ -1,12 +1,13 @@
 //! The command lines of the documentation do what it says: each one is accepted, and those in the
-//! table of docs/cp.md are run. The configurations in docs/access.md and docs/tls.md are valid.
+//! table of docs/cp.md and the recipes of docs/uploads.md are run. The configurations in
+//! docs/access.md and docs/tls.md are valid.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use underpass_testkit::{disk_folder, run};
+use underpass_testkit::{ServerProcess, disk_folder, run};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_underpass");
 
@@ -261,4 +262,129 @@ fn the_configuration_of_two_domains_is_complete() {
         assert!(done.output.contains(words), "{words}: {done:?}");
     }
     assert!(!done.output.contains("warning"), "{done:?}");
+}
+
+/// Returns the lines of a section that a shell runs: those of curl, and assignments before them.
+fn shell_lines(section: &str) -> Vec<&str> {
+    let lines = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let is_shell =
+        |line: &&str| line.starts_with("curl ") || line.contains("| curl ") || line.contains("=$(");
+    lines.filter(is_shell).collect()
+}
+
+/// Runs lines of a page in a folder; they stop at the first that fails.
+fn shell(lines: &[&str], (folder, token): (&Path, &str), server: &ServerProcess) -> String {
+    let script = lines
+        .join("\n")
+        .replace("https://files.example.org/", &server.url(""))
+        .replace("http://127.0.0.1:8080/", &server.url(""));
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", &script]).env("TOKEN", token);
+    let done = run(shell.current_dir(folder));
+    assert_eq!(done.code, Some(0), "{script}: {done:?}");
+    done.output
+}
+
+/// Makes the files that the page about uploads names, and returns the token `ci`.
+fn named_in_uploads(folder: &Path) -> String {
+    named_in_access(folder);
+    let made = run(Command::new(BINARY).args(["serve", "hash", "--token", "ci"]));
+    fs::write(folder.join("tokens"), &made.output).expect("room");
+    for name in ["drop", "builds", "anna", "ben", "shared", "incoming"] {
+        fs::create_dir(folder.join("site").join(name)).expect("room");
+    }
+    fs::create_dir(folder.join("project")).expect("room");
+    for name in ["report.pdf", "beach.jpg", "app.tar.zst", "project/file"] {
+        fs::write(folder.join(name), name).expect("room");
+    }
+    made.errors
+        .lines()
+        .last()
+        .expect("a token")
+        .trim()
+        .to_owned()
+}
+
+#[test]
+#[ignore = "needs curl and openssl; run by cargo xtask test"]
+fn the_recipes_of_the_page_about_uploads_do_what_it_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/uploads.md");
+    let text = fs::read_to_string(page).expect("the page");
+    let folder = tempfile::tempdir().expect("room");
+    let token = named_in_uploads(folder.path());
+    let here = folder.path().display().to_string();
+    let config = folder.path().join("site.toml");
+    let serve = |words: &[&str]| {
+        let mut serve = Command::new(BINARY);
+        let serve = serve.args(["serve", "--listen", "127.0.0.1:0"]);
+        ServerProcess::spawn(serve.args(words))
+    };
+    let (mut served, mut asked, mut pages) = (0, 0, 0);
+    for (heading, section) in sections(&text) {
+        let Some(toml) = configuration(section) else {
+            continue;
+        };
+        let roots = ["/srv/team", "/srv/artefacts", "/srv/files"];
+        let site = |toml: String, root: &&str| toml.replace(root, &format!("{here}/site"));
+        let toml = roots
+            .iter()
+            .fold(toml, site)
+            .replace("/etc/underpass", &here);
+        // A machine for tests may have less.
+        let toml = toml.replace("keep-free = \"5GB\"", "keep-free = \"1MB\"");
+        fs::write(&config, &toml).expect("room");
+        let done = run(Command::new(BINARY).args(["serve", "--check"]).arg(&config));
+        assert_eq!(done.code, Some(0), "{heading}: {done:?}\n{toml}");
+        assert!(!done.output.contains("warning"), "{heading}: {done:?}");
+        let server = serve(&["--config", &config.display().to_string()]);
+        let lines = shell_lines(section);
+        shell(&lines, (folder.path(), &token), &server);
+        let page = server.connect().get("/drop/");
+        pages += usize::from(page.status == 200 && page.text().contains("id=\"upload\""));
+        served += 1;
+        let mut lines = section.lines();
+        while let Some(line) = lines.next() {
+            let words = line.strip_prefix("    underpass serve --check site.toml ");
+            let Some(words) = words.and_then(shlex::split) else {
+                continue;
+            };
+            let mut check = Command::new(BINARY);
+            let said = run(check.args(["serve", "--check"]).arg(&config).args(words));
+            assert_eq!(
+                Some(said.output.trim()),
+                lines.next().map(str::trim),
+                "{line}"
+            );
+            asked += 1;
+        }
+    }
+    assert_eq!(
+        (served, asked),
+        (4, 1),
+        "sections with a configuration, and questions"
+    );
+    let there = |name: &str| folder.path().join("site").join(name).exists();
+    assert!(there("drop/report.pdf") && there("builds/42/app.tar.zst"));
+    assert!(
+        pages >= 1,
+        "the page of the drop box is not sent to everyone"
+    );
+    // The introduction and the section about protocols use one folder.
+    let server = serve(&[
+        "--upload=/incoming,delete,overwrite",
+        &format!("{here}/site"),
+    ]);
+    let (introduction, rest) = text.split_once("\n## ").expect("sections");
+    shell(&shell_lines(introduction), (folder.path(), &token), &server);
+    for name in ["report.pdf", "beach.jpg", "project.tar"] {
+        assert!(there(&format!("incoming/{name}")), "{name}");
+    }
+    let protocols = sections(rest).find(|(heading, _)| *heading == "Protocols");
+    let (_, protocols) = protocols.expect("the section");
+    let lines = shell_lines(protocols);
+    assert_eq!(lines.len(), 3);
+    shell(&lines[..2], (folder.path(), &token), &server);
+    assert!(there("incoming/2026/report.pdf") && !there("incoming/report.pdf"));
+    shell(&lines[2..], (folder.path(), &token), &server);
+    assert!(!there("incoming/2026"));
 }

@@ -62,6 +62,7 @@ pub use admission::proxies::{Forwarded, Proxies, ProxyProtocol};
 pub use admission::proxy_protocol;
 pub use connection::connector::Connector;
 pub use connection::input::FrameBuffer;
+pub use connection::receive::InboundRate;
 pub use connection::socket::{Registered, register};
 pub use connection::wait::{WakeHandle, WhileDraining};
 pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};

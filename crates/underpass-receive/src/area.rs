@@ -189,9 +189,13 @@ impl Area {
             locked => locked.doing("locking a partial file")?,
         }
         // It may have been committed or removed before it was locked.
-        let record = self.record(id)?;
+        let mut record = self.record(id)?;
         let stat = fstat(&file).doing("looking at a partial file")?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if size > 0 {
+            // A process that was killed has not noted the last bytes in the record.
+            record.postpone(u64::try_from(stat.st_mtime).unwrap_or(0));
+        }
         let trusted = record.trusted(size, &self.boot);
         let Some(trusted) = trusted.filter(|_| !record.is_expired(now) && stat.st_nlink > 0) else {
             self.forget(id)?;
@@ -210,7 +214,11 @@ impl Area {
         Ok(partial)
     }
 
-    fn record(&self, id: &UploadId) -> Result<Record, Error> {
+    /// Reads the record of an upload, which another process may be receiving.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::Io`].
+    pub fn record(&self, id: &UploadId) -> Result<Record, Error> {
         let name = record_name(id);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match openat(self.uploads()?, name, flags, Mode::empty()) {

@@ -9,7 +9,8 @@ use rustix::fs::{
     fsync, ftruncate, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass::{Account, Kernel, copy_file};
+use underpass::drive::blocking::Driver;
+use underpass::{Account, Kernel, Sink, Source, copy_file};
 
 use crate::area::Area;
 use crate::error::{Doing, Error};
@@ -121,6 +122,34 @@ impl PartialFile {
         self.write_record()
     }
 
+    /// Notes a detail of the protocol, or removes it.
+    ///
+    /// # Errors
+    /// Any of writing the record, and [`Error::Name`] where it is too long.
+    pub fn set_detail(&mut self, name: &str, value: Option<String>) -> Result<(), Error> {
+        if let Some(record) = &mut self.record {
+            match value {
+                Some(value) => record.details.insert(name.to_owned(), value),
+                None => record.details.remove(name),
+            };
+        }
+        self.write_record()
+    }
+
+    /// Copies all bytes of another partial file to the end of this one, by shared blocks where the
+    /// file system can.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`]; a part of the bytes may have been copied.
+    pub fn append(&self, part: &PartialFile) -> Result<Account, Error> {
+        const DOING: &str = "joining partial files";
+        let kernel = Kernel::probe();
+        let source = Source::whole(part.file()).doing(DOING)?;
+        let sink = Sink::at(self.file(), self.size()?).doing(DOING)?;
+        let copied = Driver::new(&kernel).run(&source, &sink);
+        copied.map_err(|error| Error::of(DOING, error.errno.unwrap_or(Errno::IO)))
+    }
+
     /// Notes the end of a request that has brought bytes: the upload expires after `lifetime` from
     /// now, and under [`SyncPolicy::Chunk`] all bytes are on disk.
     ///
@@ -134,7 +163,8 @@ impl PartialFile {
         let Some(record) = &mut self.record else {
             return Ok(());
         };
-        record.expires = seconds(SystemTime::now()).saturating_add(lifetime.as_secs());
+        record.lifetime = lifetime.as_secs();
+        record.expires = seconds(SystemTime::now()).saturating_add(record.lifetime);
         if sync == SyncPolicy::Chunk {
             record.durable = size;
         }

@@ -34,6 +34,11 @@ impl RelativePath {
         &self.0
     }
 
+    /// The last name.
+    pub fn name(&self) -> &str {
+        self.split().1
+    }
+
     /// The names of the folders, and the last name.
     pub(crate) fn split(&self) -> (Option<&str>, &str) {
         match self.0.rsplit_once('/') {

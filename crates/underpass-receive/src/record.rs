@@ -61,8 +61,10 @@ pub struct Record {
     pub owner: Option<String>,
     /// What the protocol wants to be given back or reminded of, by names of its own.
     pub details: BTreeMap<String, String>,
-    /// When it expires, in seconds since 1970.
+    /// When it expires, in seconds since 1970, if nothing arrives before that.
     pub expires: u64,
+    /// Seconds from the last byte until it expires.
+    pub(crate) lifetime: u64,
     /// The boot of the machine in which the partial file was last written.
     pub(crate) boot: String,
     /// Bytes that were on disk when the record was written: they survive a crash of the machine.
@@ -85,6 +87,7 @@ impl Record {
             owner: None,
             details: BTreeMap::new(),
             expires: seconds(SystemTime::now()).saturating_add(lifetime.as_secs()),
+            lifetime: lifetime.as_secs(),
             boot: String::new(),
             durable: 0,
         }
@@ -98,6 +101,11 @@ impl Record {
     /// When it expires.
     pub fn expires_at(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.expires)
+    }
+
+    /// Postpones the expiry for bytes that arrived at `modified`, in seconds since 1970.
+    pub(crate) fn postpone(&mut self, modified: u64) {
+        self.expires = self.expires.max(modified.saturating_add(self.lifetime));
     }
 
     /// Reads one; `None` for anything that is not a whole record of this version.

@@ -30,6 +30,7 @@ use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
 use crate::upload::areas::UploadArea;
+use crate::upload::running::RunningUploads;
 
 /// A running server. Dropping it ends everything immediately.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ struct KeptState {
     registry: Arc<MetricsRegistry>,
     metrics: Arc<MetricsService>,
     digests: Arc<DigestCache>,
+    running: Arc<RunningUploads>,
     https: Arc<HttpsState>,
     verifier: Arc<PasswordVerifier>,
     /// The names and ports of sockets passed by the service manager.
@@ -106,6 +108,7 @@ pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<Fil
         }))),
         registry,
         digests: Arc::default(),
+        running: Arc::default(),
         https,
         verifier: Arc::default(),
         activated_ports: inherited.activated_ports(),
@@ -374,6 +377,7 @@ fn server_config(
                 registry: Arc::clone(&kept.registry),
                 observation: kept.registry.observation(metrics),
                 digests: Arc::clone(&kept.digests),
+                running: Arc::clone(&kept.running),
                 proxies: options.connections.proxy.clone(),
                 hsts: https::hsts(options)?.map(Arc::from),
                 verifier: Arc::clone(&kept.verifier),

@@ -12,7 +12,7 @@
 
 pub(crate) mod connector;
 pub(crate) mod input;
-mod receive;
+pub(crate) mod receive;
 mod send;
 pub(crate) mod send_queue;
 pub(crate) mod socket;

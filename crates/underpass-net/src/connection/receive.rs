@@ -12,7 +12,7 @@ use underpass::tcp::{Outstanding, Reached};
 use crate::connection::input::FrameBuffer;
 use crate::connection::wait::{PeerActivity, WhileDraining};
 use crate::connection::worker_state::WorkerState;
-use crate::connection::{Connection, read_error};
+use crate::connection::{Connection, ReadOutcome, read_error};
 use crate::error::ConnectionError;
 use crate::quota::min_rate::MinRateMonitor;
 
@@ -117,10 +117,43 @@ impl Connection {
         }
         Ok(())
     }
+
+    /// Returns a check of the rate at which the peer sends from now on.
+    pub fn inbound_rate(&self) -> InboundRate {
+        InboundRate::new(&self.state.worker)
+    }
+
+    /// Reads once, as [`fill`](Connection::fill) does. A peer that sends nothing for
+    /// `stall_timeout`, or less than `rate_min`, is given up. Cancel safe.
+    ///
+    /// # Errors
+    /// Those of `fill`, and `TooSlow`.
+    pub async fn fill_at_rate(
+        &mut self,
+        rate: &mut InboundRate,
+        while_draining: WhileDraining,
+    ) -> Result<ReadOutcome, ConnectionError> {
+        loop {
+            let before = self.input().len();
+            self.state.wait.start(rate.until_due());
+            let read = self.fill(while_draining).await;
+            let received = self.input().len().saturating_sub(before);
+            match read {
+                Ok(ReadOutcome::Bytes(_)) | Err(ConnectionError::TimedOut) => {
+                    rate.check(received as u64)?;
+                }
+                read => return read,
+            }
+            if let Ok(ReadOutcome::Bytes(_)) = read {
+                return read;
+            }
+        }
+    }
 }
 
 /// The check that the peer sends fast enough.
-struct InboundRate {
+#[derive(Debug)]
+pub struct InboundRate {
     stall_timeout: Duration,
     /// The time at which bytes last arrived.
     last: Instant,

@@ -232,3 +232,48 @@ fn files_are_renamed_and_copied() {
         })
     ));
 }
+
+#[test]
+fn an_upload_expires_after_its_last_byte_and_not_before() {
+    let (folder, area) = area();
+    let minute = Record::new(Some("a"), None, Duration::from_secs(60));
+    let partial = area.create(minute.clone(), 9).unwrap();
+    let (id, empty) = (
+        partial.id().clone(),
+        area.create(minute, 9).unwrap().id().clone(),
+    );
+    write(&partial, b"abc");
+    drop(partial);
+    // The record is from before the bytes, as after the end of the process.
+    let modified = SystemTime::now() + Duration::from_secs(120);
+    let file = fs::File::options()
+        .write(true)
+        .open(folder.path().join(UPLOADS_FOLDER).join(id.as_str()));
+    file.unwrap().set_modified(modified).unwrap();
+    let later = SystemTime::now() + Duration::from_secs(150);
+    assert_eq!(area.resume(&id, later).unwrap().size(), Ok(3));
+    assert_eq!(area.resume(&empty, later).map(drop), Err(Error::Gone));
+    let too_late = modified + Duration::from_secs(61);
+    assert_eq!(area.resume(&id, too_late).map(drop), Err(Error::Gone));
+}
+
+#[test]
+fn details_are_kept_and_parts_are_joined() {
+    let (folder, area) = area();
+    let mut part = area.create(hour(), 9).unwrap();
+    write(&part, b"part");
+    part.set_detail("a", Some("b".to_owned())).unwrap();
+    assert_eq!(area.record(part.id()).unwrap().details["a"], "b");
+    part.set_detail("a", None).unwrap();
+    assert!(area.record(part.id()).unwrap().details.is_empty());
+    let long = part.set_detail("a", Some("x".repeat(5000)));
+    assert!(matches!(long, Err(Error::Name(_))));
+    let whole = area.begin().unwrap();
+    for _ in 0..2 {
+        whole.append(&part).unwrap();
+    }
+    whole
+        .commit(&path("a"), Overwrite::Refused, SyncPolicy::None, None)
+        .unwrap();
+    assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"partpart");
+}

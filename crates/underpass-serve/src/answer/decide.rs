@@ -12,7 +12,7 @@ use crate::answer::refusal::refused;
 use crate::answer::repr_digest::{WantedDigest, wanted};
 use crate::answer::text::TextResponse;
 use crate::body::compressed::CompressionPermit;
-use crate::body::listing::view::ListingView;
+use crate::body::listing::view::{FolderChanges, ListingView};
 use crate::http::coding::{Acceptable, Coding, is_compressed};
 use crate::http::digest::{FileDigest, HashAlgorithm};
 use crate::http::status::{BUSY, HttpError, Status};
@@ -115,6 +115,9 @@ pub(crate) trait Lookup {
     /// Resolves the folder of a path, whether or not it has an index.
     fn folder(&self, path: SitePath) -> Resolved;
 
+    /// Returns what the requester may change in a folder that is there, besides adding files.
+    fn changes(&self, folder: &SitePath) -> Option<FolderChanges>;
+
     /// Returns the stored copy of a file in a coding.
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile>;
 
@@ -179,8 +182,9 @@ pub(crate) fn decide(
                 format: (parameters.format).unwrap_or_else(|| preferred(fields.accept.as_deref())),
                 query: parameters,
                 archives: rules.extras.archives,
+                changes: None,
             };
-            of_folder(folder, view, rules.extras.listing)
+            of_folder(folder, view, rules.extras.listing, lookup)
         }
         Resolved::Refused(refusal) => refused(refusal, &rules.options.access).into(),
         found => without(found),
@@ -547,7 +551,12 @@ fn content(
 }
 
 /// Returns the response for a folder: an archive, if requested, or its listing.
-fn of_folder(folder: SiteFolder, view: ListingView, listing: Offer) -> Response {
+fn of_folder(
+    folder: SiteFolder,
+    mut view: ListingView,
+    listing: Offer,
+    lookup: &impl Lookup,
+) -> Response {
     match (view.query.archive(), view.archives, listing) {
         (Some(format), Offer::On, _) => Response::Produced(Production::Archive(folder, format)),
         (Some(_), Offer::Off, _) => text(Status::Forbidden, "archives of folders are disabled"),
@@ -555,7 +564,12 @@ fn of_folder(folder: SiteFolder, view: ListingView, listing: Offer) -> Response 
             Status::Forbidden,
             "the folder has no index, and listings are disabled",
         ),
-        (None, _, Offer::On) => Response::Produced(Production::Listing(folder, view)),
+        (None, _, Offer::On) => {
+            // A link is for reading, and requests that change something are not rewritten.
+            let is_own = view.query.signed.is_none() && view.path.bytes() == folder.path.bytes();
+            view.changes = is_own.then(|| lookup.changes(&view.path)).flatten();
+            Response::Produced(Production::Listing(folder, view))
+        }
     }
 }
 

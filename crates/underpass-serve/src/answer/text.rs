@@ -12,6 +12,8 @@ pub(crate) struct TextResponse {
     pub(crate) subject: Subject,
     /// Additional fields of this response, each preceded by a line break.
     pub(crate) fields: Vec<u8>,
+    /// More lines of the body.
+    pub(crate) lines: Vec<String>,
     /// The operating system error that caused it, if any.
     pub(crate) cause: Option<Errno>,
 }
@@ -31,6 +33,7 @@ impl TextResponse {
             error,
             subject: Subject::Request,
             fields: Vec::new(),
+            lines: Vec::new(),
             cause: None,
         }
     }
@@ -40,6 +43,12 @@ impl TextResponse {
         let mut fields = self.fields;
         push_field(&mut fields, name, value);
         TextResponse { fields, ..self }
+    }
+
+    /// Adds lines to the body.
+    pub(crate) fn with_lines(mut self, lines: impl IntoIterator<Item = String>) -> TextResponse {
+        self.lines.extend(lines);
+        self
     }
 
     /// Sets the subject to a file.

@@ -188,10 +188,14 @@ fn send_text(
         // RFC 9110, section 15.3.5: it has no content, and no length of any.
         None if text.error.status == Status::NoContent => head.send(b"", outbox),
         None => {
-            let line = format!("{}\n", text.error);
+            let mut body = format!("{}\n", text.error);
+            for line in text.lines {
+                body.push_str(&line);
+                body.push('\n');
+            }
             push_field(&mut head.bytes, "Content-Type", TEXT);
-            head.length(line.len() as u64);
-            head.send(line.as_bytes(), outbox)
+            head.length(body.len() as u64);
+            head.send(body.as_bytes(), outbox)
         }
     }
 }

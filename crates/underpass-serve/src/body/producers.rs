@@ -13,7 +13,7 @@ use crate::answer::text::TextResponse;
 use crate::body::archive::Archive;
 use crate::body::compressed::{Compressed, CompressionPermit, Encoder, WholeFile};
 use crate::body::listing::FolderListing;
-use crate::body::listing::html::CONTENT_SECURITY_POLICY;
+use crate::body::listing::embedded::PageFields;
 use crate::body::listing::view::ListingView;
 use crate::body::producer::{BodyProducer, Chunk, StartedBody};
 use crate::http::coding::Coding;
@@ -83,7 +83,7 @@ impl BodyProducers {
         rules: &SiteRules,
     ) -> Result<StartedBody, StartError> {
         let what = format!("the listing of {:?}", view.path);
-        let fields = listing_fields(view.format, rules);
+        let fields = listing_fields(&view, rules);
         let (listing, opening) = FolderListing::new(view, folder, &self.listing_memory)?;
         Ok(StartedBody {
             producer: Box::new(listing),
@@ -172,17 +172,18 @@ fn compress(
     })
 }
 
-fn listing_fields(format: ListingFormat, rules: &SiteRules) -> Vec<u8> {
+fn listing_fields(view: &ListingView, rules: &SiteRules) -> Vec<u8> {
     let own = ProducedFields {
         varies_by: Some("Accept"),
         ..ProducedFields::default()
     };
-    let (own, media) = match format {
+    let (own, media) = match view.format {
         ListingFormat::Json => (own, "application/json"),
         ListingFormat::Html => {
+            let page = PageFields::of(view);
             let own = ProducedFields {
-                referrer_policy: Some("no-referrer"),
-                content_security_policy: Some(CONTENT_SECURITY_POLICY.as_str()),
+                referrer_policy: Some(page.referrer_policy),
+                content_security_policy: Some(page.content_security_policy),
                 ..own
             };
             (own, "text/html; charset=utf-8")

@@ -71,7 +71,7 @@ enum ExchangeStep<'w> {
     /// Send the response to this request.
     Send(Persistence, LastRequest, Answer<'w>),
     /// Wait for the end of a body to skip, a password, or a descriptor; the bytes are the head.
-    Postpone(Option<RequestBody>, Vec<u8>),
+    Postpone(Option<Box<RequestBody>>, Vec<u8>),
     /// The request with this head changes what is served.
     Change(Vec<u8>),
 }
@@ -269,7 +269,7 @@ impl<'c> Exchanges<'c> {
         };
         let step = match answer {
             Some(answer) => ExchangeStep::Send(persistence, last, answer),
-            None => ExchangeStep::Postpone(body, bytes.to_vec()),
+            None => ExchangeStep::Postpone(body.map(Box::new), bytes.to_vec()),
         };
         self.connection.consume(head.length());
         Ok(step)
@@ -281,7 +281,7 @@ impl<'c> Exchanges<'c> {
         &mut self,
         head: &HeadScanner,
         bytes: &[u8],
-        body: Option<RequestBody>,
+        body: Option<Box<RequestBody>>,
     ) -> NextStep {
         let worker = self.worker;
         let is_skipped = body.is_some();

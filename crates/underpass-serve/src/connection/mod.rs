@@ -1,5 +1,6 @@
 //! A connection from its first request to its end, and the state that a worker shares among all.
 
+mod changes;
 pub(crate) mod converse;
 pub(crate) mod exchange;
 mod exchanges;

@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use underpass::drive::tokio::FileReceiver;
-use underpass::{Account, Piece};
-use underpass_net::{Connection, ConnectionError, ReadOutcome, WhileDraining};
+use underpass::{Account, Mechanism, Piece};
+use underpass_net::{Connection, ConnectionError, InboundRate, ReadOutcome, WhileDraining};
 
 use crate::answer::writer::CONTINUE;
 use crate::http::status::{HttpError, Status};
@@ -173,12 +173,62 @@ impl RequestBody {
             let done = stream.receive_file(part, WhileDraining::Continues).await;
             let part = self.part.take().map(FileReceiver::into_account);
             let part = part.unwrap_or_default();
-            match &mut self.extent {
-                BodyExtent::Length(left) => *left -= part.bytes(),
-                BodyExtent::Chunked(chunked) => chunked.took(part.bytes()),
-            }
+            self.took(part.bytes());
             self.account.add(&part);
             done.map_err(ReceiveError::Connection)?;
+        }
+    }
+
+    /// Receives content into `buffer` until that has `bytes_max` bytes or the body ends, and
+    /// returns whether it has ended.
+    pub(crate) async fn read_into(
+        &mut self,
+        stream: &mut Connection,
+        limits: &RequestLimits,
+        rate: &mut InboundRate,
+        (buffer, bytes_max): (&mut Vec<u8>, usize),
+    ) -> Result<BodyPosition, ReceiveError> {
+        self.invite(stream)
+            .await
+            .map_err(ReceiveError::Connection)?;
+        while buffer.len() < bytes_max {
+            let left = self.framed(stream, limits).await?;
+            if left == 0 {
+                return Ok(BodyPosition::End);
+            }
+            if stream.input().is_empty() {
+                let filled = stream.fill_at_rate(rate, WhileDraining::Continues).await;
+                match filled.map_err(ReceiveError::Connection)? {
+                    ReadOutcome::Bytes(_) => {}
+                    ReadOutcome::End => {
+                        return Err(ReceiveError::Connection(ConnectionError::PeerGone));
+                    }
+                }
+            }
+            let input = stream.input();
+            let taken = input.len().min(bytes_max - buffer.len());
+            let taken = taken.min(usize::try_from(left).unwrap_or(usize::MAX));
+            buffer.extend_from_slice(&input[..taken]);
+            stream.consume(taken);
+            self.took(taken as u64);
+            self.account.record(Mechanism::ReadWrite, taken as u64, 1);
+        }
+        Ok(BodyPosition::Within)
+    }
+
+    /// Notes that content was received.
+    fn took(&mut self, bytes: u64) {
+        match &mut self.extent {
+            BodyExtent::Length(left) => *left -= bytes,
+            BodyExtent::Chunked(chunked) => chunked.took(bytes),
+        }
+    }
+
+    /// Waits until the file has everything that a dropped call of [`receive`](Self::receive) has
+    /// taken from the connection. A failure to write shows in the account.
+    pub(crate) async fn settle(&mut self, stream: &Connection) {
+        if let Some(part) = &mut self.part {
+            let _ = stream.settle_file(part).await;
         }
     }
 

@@ -20,7 +20,9 @@ use crate::answer::multipart::Boundary;
 use crate::answer::text::TextResponse;
 use crate::answer::writer::{BodyJoining, ResponseContext, WrittenResponse, write, write_produced};
 use crate::body::compressed::CompressionPermit;
+use crate::body::listing::view::FolderChanges;
 use crate::body::producers::{BodyProducers, UNREADABLE};
+use crate::connection::changes::changes;
 use crate::connection::exchange::{EndedExchange, Exchange, ExchangeInProgress, ObservationLevel};
 use crate::http::coding::Coding;
 use crate::http::digest::FileDigest;
@@ -38,6 +40,7 @@ use crate::site::file::{OpenFileCache, Resolved, SiteFile};
 use crate::site::resolve::{SiteView, find, folder, precompressed};
 use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::watcher::WorkerWatcher;
+use crate::upload::running::RunningUploads;
 
 /// The state that the workers of a generation share.
 #[derive(Clone, Debug)]
@@ -46,6 +49,7 @@ pub(crate) struct HttpShared {
     pub(crate) limits: RequestLimits,
     pub(crate) joining: BodyJoining,
     pub(crate) digests: Arc<DigestCache>,
+    pub(crate) running: Arc<RunningUploads>,
     pub(crate) registry: Arc<MetricsRegistry>,
     /// The level of detail recorded about exchanges.
     pub(crate) observation: ObservationLevel,
@@ -163,6 +167,10 @@ impl Lookup for SiteLookup<'_, '_> {
 
     fn folder(&self, path: SitePath) -> Resolved {
         self.noting_shortage(folder(self.view(), path))
+    }
+
+    fn changes(&self, folder: &SitePath) -> Option<FolderChanges> {
+        changes(self.site, self.permits, folder)
     }
 
     fn precompressed(&self, file: &SiteFile, coding: Coding) -> Option<SiteFile> {

@@ -5,7 +5,7 @@ use std::fmt;
 /// Declares each status once: code and reason phrase.
 macro_rules! statuses {
     ($($name:ident = $code:literal $phrase:literal,)*) => {
-        /// A status of RFC 9110, section 15.
+        /// A status of RFC 9110, section 15, and one of tus.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub(crate) enum Status {
             $($name = $code,)*
@@ -34,6 +34,7 @@ statuses! {
     PartialContent = 206 "Partial Content",
     MovedPermanently = 301 "Moved Permanently",
     Found = 302 "Found",
+    SeeOther = 303 "See Other",
     NotModified = 304 "Not Modified",
     TemporaryRedirect = 307 "Temporary Redirect",
     PermanentRedirect = 308 "Permanent Redirect",
@@ -46,7 +47,6 @@ statuses! {
     RequestTimeout = 408 "Request Timeout",
     Conflict = 409 "Conflict",
     Gone = 410 "Gone",
-    LengthRequired = 411 "Length Required",
     PreconditionFailed = 412 "Precondition Failed",
     ContentTooLarge = 413 "Content Too Large",
     UriTooLong = 414 "URI Too Long",
@@ -57,6 +57,7 @@ statuses! {
     Locked = 423 "Locked",
     TooManyRequests = 429 "Too Many Requests",
     HeadTooLarge = 431 "Request Header Fields Too Large",
+    ChecksumMismatch = 460 "Checksum Mismatch",
     InternalServerError = 500 "Internal Server Error",
     NotImplemented = 501 "Not Implemented",
     ServiceUnavailable = 503 "Service Unavailable",

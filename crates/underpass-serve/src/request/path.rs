@@ -90,6 +90,14 @@ impl SitePath {
         Ok(SitePath { bytes, form })
     }
 
+    /// Returns the path of a file; `path` must be normalised.
+    pub(crate) fn of_file(path: &str) -> SitePath {
+        SitePath {
+            bytes: path.as_bytes().to_vec(),
+            form: PathForm::File,
+        }
+    }
+
     /// Returns the path relative to the root; empty for the root itself.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes

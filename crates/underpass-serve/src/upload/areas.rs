@@ -79,6 +79,14 @@ impl UploadArea {
             .find_map(|area| Some((area, area.beneath(path.bytes())?)))
     }
 
+    /// The path of the site that a path of the folder is.
+    pub(crate) fn site_path(&self, target: &RelativePath) -> SitePath {
+        match self.options.path.as_str() {
+            "" => SitePath::of_file(target.as_str()),
+            folder => SitePath::of_file(&format!("{folder}/{}", target.as_str())),
+        }
+    }
+
     pub(crate) fn folder(&self) -> BorrowedFd<'_> {
         self.area.root()
     }

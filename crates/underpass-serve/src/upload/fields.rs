@@ -6,13 +6,14 @@ use std::os::fd::AsFd;
 use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
 use rustix::io::Errno;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
+use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::http::status::HttpError;
 use crate::limits::{FIELDS_MAX, READ_BYTES};
 
 /// The fields of a head.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HeadFields<'b> {
     fields: Vec<(&'b str, &'b [u8])>,
 }
@@ -60,19 +61,6 @@ impl<'b> HeadFields<'b> {
         self.once(name)?.map(number).transpose()
     }
 
-    /// A field that is a boolean of RFC 9651: `?0` or `?1`.
-    ///
-    /// # Errors
-    /// 400 for anything else.
-    pub(crate) fn boolean(&self, name: &str) -> Result<Option<bool>, HttpError> {
-        match self.once(name)? {
-            None => Ok(None),
-            Some(b"?1") => Ok(Some(true)),
-            Some(b"?0") => Ok(Some(false)),
-            Some(_) => Err(HttpError::bad("a field of the upload is not ?0 or ?1")),
-        }
-    }
-
     /// The hash that a whole body (`Content-Digest`) or a whole file (`Repr-Digest`) should have
     /// (RFC 9530), the strongest one that is known here.
     ///
@@ -80,10 +68,14 @@ impl<'b> HeadFields<'b> {
     /// 400 for a malformed field, and for a known hash of the wrong length. A hash that is not
     /// known says nothing.
     pub(crate) fn digest(&self, name: &str) -> Result<Option<ExpectedDigest>, HttpError> {
+        self.once(name)?.map_or(Ok(None), ExpectedDigest::parse)
+    }
+}
+
+impl ExpectedDigest {
+    /// Reads the value of a digest field, as [`HeadFields::digest`] does.
+    pub(crate) fn parse(value: &[u8]) -> Result<Option<ExpectedDigest>, HttpError> {
         const MALFORMED: HttpError = HttpError::bad("the digest of the upload is malformed");
-        let Some(value) = self.once(name)? else {
-            return Ok(None);
-        };
         let members: Dictionary = Parser::new(value).parse().map_err(|_| MALFORMED)?;
         for (key, algorithm) in [
             ("sha-512", Algorithm::Sha512),
@@ -128,13 +120,15 @@ pub(crate) struct ExpectedDigest {
 /// A hash function of uploads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Algorithm {
+    Sha1,
     Sha256,
     Sha512,
 }
 
 impl Algorithm {
-    fn length(self) -> usize {
+    pub(crate) fn length(self) -> usize {
         match self {
+            Algorithm::Sha1 => 20,
             Algorithm::Sha256 => 32,
             Algorithm::Sha512 => 64,
         }
@@ -148,6 +142,7 @@ impl ExpectedDigest {
     /// Those of pread(2).
     pub(crate) fn is_of(&self, file: impl AsFd, from: u64) -> Result<bool, Errno> {
         Ok(match self.algorithm {
+            Algorithm::Sha1 => hash::<Sha1>(file, from)? == self.hash,
             Algorithm::Sha256 => hash::<Sha256>(file, from)? == self.hash,
             Algorithm::Sha512 => hash::<Sha512>(file, from)? == self.hash,
         })
@@ -183,7 +178,6 @@ mod tests {
             X: 1\r\nx: 2\r\nBad: -1\r\n\r\n";
         let fields = HeadFields::of(head);
         assert_eq!(fields.bytes("Upload-Length"), Ok(Some(12)));
-        assert_eq!(fields.boolean("Upload-Complete"), Ok(Some(false)));
         assert_eq!(fields.once("Missing"), Ok(None));
         assert!(fields.once("X").is_err() && fields.bytes("Bad").is_err());
         for bad in [

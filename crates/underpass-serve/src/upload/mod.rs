@@ -3,4 +3,8 @@
 
 pub(crate) mod areas;
 pub(crate) mod fields;
+pub(crate) mod ietf;
+pub(crate) mod location;
+pub(crate) mod multipart;
 pub(crate) mod running;
+pub(crate) mod tus;

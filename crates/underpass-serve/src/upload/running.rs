@@ -1,7 +1,8 @@
-//! Uploads that bytes arrive for at this moment. Of two requests for the same one the newer wins:
-//! the older one belongs to a connection that its client has given up.
+//! Uploads that bytes arrive for at this moment, and those that were just completed. Of two
+//! requests for the same upload the newer wins: the older one belongs to a connection that its
+//! client has given up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +13,7 @@ use underpass_receive::UploadId;
 #[derive(Debug, Default)]
 pub(crate) struct RunningUploads {
     uploads: Mutex<HashMap<UploadId, Arc<RunningUpload>>>,
+    completed: Mutex<VecDeque<(UploadId, CompletedUpload)>>,
 }
 
 #[derive(Debug, Default)]
@@ -30,8 +32,23 @@ pub(crate) struct UploadTurn {
     id: UploadId,
     upload: Arc<RunningUpload>,
     number: u64,
-    _turn: OwnedMutexGuard<()>,
+    /// `None` while an older request has it.
+    turn: Option<OwnedMutexGuard<()>>,
 }
+
+/// An upload whose file has its name. A client that has not received the response asks for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct CompletedUpload {
+    /// The path that it was created under.
+    pub(crate) path: String,
+    /// The user who started it.
+    pub(crate) owner: Option<String>,
+    /// Bytes of the file.
+    pub(crate) size: u64,
+}
+
+/// Completed uploads that are remembered.
+const COMPLETED_MAX: usize = 1024;
 
 impl RunningUploads {
     fn lock(&self) -> MutexGuard<'_, HashMap<UploadId, Arc<RunningUpload>>> {
@@ -43,14 +60,38 @@ impl RunningUploads {
         let upload = Arc::clone(self.lock().entry(id.clone()).or_default());
         let number = upload.newest.fetch_add(1, Ordering::SeqCst) + 1;
         upload.changed.notify_waiters();
-        let turn = Arc::clone(&upload.turn).lock_owned().await;
-        UploadTurn {
+        let turn = Arc::clone(&upload.turn);
+        // It exists before the wait, so that a future that is dropped leaves nothing behind.
+        let mut waiting = UploadTurn {
             all: Arc::clone(self),
             id: id.clone(),
             upload,
             number,
-            _turn: turn,
+            turn: None,
+        };
+        waiting.turn = Some(turn.lock_owned().await);
+        waiting
+    }
+
+    fn completed_uploads(&self) -> MutexGuard<'_, VecDeque<(UploadId, CompletedUpload)>> {
+        let completed = self.completed.lock();
+        completed.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers a completed upload for a while.
+    pub(crate) fn complete(&self, id: UploadId, upload: CompletedUpload) {
+        let mut completed = self.completed_uploads();
+        if completed.len() == COMPLETED_MAX {
+            completed.pop_front();
         }
+        completed.push_back((id, upload));
+    }
+
+    /// Returns a completed upload, if it is remembered.
+    pub(crate) fn completed(&self, id: &UploadId) -> Option<CompletedUpload> {
+        let completed = self.completed_uploads();
+        let found = completed.iter().find(|(known, _)| known == id);
+        found.map(|(_, upload)| upload.clone())
     }
 }
 
@@ -97,5 +138,36 @@ mod tests {
         assert!(ended.await.is_err());
         drop(newer);
         assert!(running.lock().is_empty());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_request_that_gives_up_waiting_leaves_nothing_behind() {
+        let running = Arc::new(RunningUploads::default());
+        let id = UploadId::random().unwrap();
+        let older = running.take_over(&id).await;
+        let mut newer = Box::pin(running.take_over(&id));
+        let polled = tokio::time::timeout(std::time::Duration::from_millis(1), newer.as_mut());
+        assert!(polled.await.is_err());
+        drop(older);
+        drop(newer);
+        assert!(running.lock().is_empty());
+    }
+
+    #[test]
+    fn completed_uploads_are_remembered_within_a_bound() {
+        let running = RunningUploads::default();
+        let upload = |size| CompletedUpload {
+            path: "a".to_owned(),
+            owner: None,
+            size,
+        };
+        let first = UploadId::random().unwrap();
+        running.complete(first.clone(), upload(0));
+        assert_eq!(running.completed(&first), Some(upload(0)));
+        for size in 1..=COMPLETED_MAX as u64 {
+            running.complete(UploadId::random().unwrap(), upload(size));
+        }
+        assert_eq!(running.completed(&first), None);
+        assert_eq!(running.completed_uploads().len(), COMPLETED_MAX);
     }
 }

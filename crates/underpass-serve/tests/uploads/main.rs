@@ -1,8 +1,19 @@
-//! Files that clients send, from outside.
+//! Uploads, seen by clients.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod put;
 #[path = "../support/mod.rs"]
 mod support;
+
+mod attacks;
+mod browser;
+mod client;
+mod controls;
+mod cuts;
+mod form;
+mod ietf;
+mod page;
+mod process;
+mod put;
 mod tree;
+mod tus;

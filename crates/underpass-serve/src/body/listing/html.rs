@@ -1,40 +1,22 @@
 //! A listing for people: a single page without external resources. Everything works without the
-//! script, which filters the rows during typing and shows times in the viewer's time zone.
+//! script, which filters the rows during typing and shows times in the viewer's time zone. Readers
+//! who may put files into the folder get a form for that (`upload_form`).
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::LazyLock;
-
-use sha2::{Digest as _, Sha256};
 
 use crate::access::links::PARAMETER as SIGNED;
+use crate::body::listing::embedded::{self, ICONS, SCRIPT, STYLE};
+use crate::body::listing::upload_form;
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
 use crate::http::calendar::{minutes, rfc3339};
 use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-const ICONS: &str = include_str!("icons.svg");
-
-/// Prevents loading anything, and running or applying anything but this program's own script and
-/// styles, whatever a name contains.
-pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = |content: &str| BASE64_STANDARD.encode(Sha256::digest(content));
-    format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
-         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-        hash(STYLE),
-        hash(SCRIPT)
-    )
-});
 
 /// Writes the part before the folder is read: head, breadcrumbs and search.
 pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
@@ -47,13 +29,27 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n{ICONS}\
-         <a class=\"skip\" href=\"#files\">Skip to the files</a>\n<header>\n",
+         <style>{STYLE}</style>\n",
         shown(title)
+    )?;
+    if view.changes.is_some() {
+        writeln!(out, "<style>{}</style>", embedded::UPLOAD_STYLE)?;
+    }
+    write!(out, "</head>\n<body>\n{ICONS}")?;
+    if view.changes.is_some() {
+        out.extend_from_slice(embedded::UPLOAD_ICONS.as_bytes());
+    }
+    write!(
+        out,
+        "<a class=\"skip\" href=\"#files\">Skip to the files</a>\n<header>\n"
     )?;
     crumbs(out, view)?;
     tools(out, view)?;
-    write!(out, "</header>\n<main id=\"files\" tabindex=\"-1\">\n")
+    writeln!(out, "</header>")?;
+    if let Some(changes) = view.changes {
+        upload_form::write(out, changes)?;
+    }
+    writeln!(out, "<main id=\"files\" tabindex=\"-1\">")
 }
 
 /// Writes the path from the root, or from the signed folder; the last segment is the listed folder.
@@ -258,12 +254,16 @@ pub(crate) fn close(
         "</tbody>\n</table>\n<p id=\"none\" class=\"none\"{hidden}>{none}</p>\n</main>\n<footer>\n\
          <p id=\"count\" role=\"status\">{}, {}, <span title=\"{}\">{}</span></p>\n\
          <p id=\"zone\">Times are in UTC</p>\n</footer>\n\
-         <script>{SCRIPT}</script>\n</body>\n</html>\n",
+         <script>{SCRIPT}</script>\n",
         counted(totals.folders, "folder"),
         counted(totals.files, "file"),
         counted(totals.bytes, "byte"),
         human(totals.bytes)
-    )
+    )?;
+    if view.changes.is_some() {
+        writeln!(out, "<script>{}</script>", embedded::UPLOAD_SCRIPT)?;
+    }
+    write!(out, "</body>\n</html>\n")
 }
 
 /// Returns the icon for a file, by the type its name implies.
@@ -405,6 +405,7 @@ mod tests {
             format: crate::request::query::ListingFormat::Html,
             query: crate::request::query::Query::default(),
             archives: Offer::On,
+            changes: None,
         };
         row(&mut out, &view, &entry).unwrap();
         let row = String::from_utf8(out).unwrap();

@@ -12,8 +12,10 @@
 //! detect a client that has disconnected. Omitted entries send nothing, so that their number is not
 //! disclosed.
 
+pub(crate) mod embedded;
 pub(crate) mod html;
 pub(crate) mod json;
+pub(crate) mod upload_form;
 pub(crate) mod view;
 
 use std::io;

@@ -2,12 +2,11 @@
 (() => {
   "use strict";
   const input = document.getElementById("search");
-  const rows = Array.from(document.querySelectorAll("#rows tr:not(.up)"));
-  const names = rows.map((row) => row.querySelector("bdi").textContent.toLowerCase());
-  const none = document.getElementById("none");
   const count = document.getElementById("count");
-  const total = count.innerHTML;
   const given = input.value;
+  let rows = [];
+  let names = [];
+  let total = "";
   document.body.classList.add("live");
   let waiting = 0;
   const filter = () => {
@@ -17,7 +16,7 @@
       row.hidden = !names[place].includes(wanted);
       shown += row.hidden ? 0 : 1;
     });
-    none.hidden = shown > 0;
+    document.getElementById("none").hidden = shown > 0;
     if (wanted === "" || wanted === given.toLowerCase()) {
       count.innerHTML = total;
     } else {
@@ -28,13 +27,11 @@
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(filter);
   });
-  if (input.value !== input.defaultValue) filter();
 
   // In the viewer's time zone, some thousand rows at a time: a long page stays usable meanwhile.
-  const times = Array.from(document.querySelectorAll("time"));
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
   const two = (number) => String(number).padStart(2, "0");
-  const localize = (start) => {
+  const localize = (times, start) => {
     for (const time of times.slice(start, start + 5000)) {
       const at = new Date(time.dateTime.replace(/\.\d+/, ""));
       if (Number.isNaN(at.getTime())) continue;
@@ -42,10 +39,20 @@
       time.textContent = day.join("-") + " " + two(at.getHours()) + ":" + two(at.getMinutes());
     }
     if (start + 5000 < times.length) {
-      requestAnimationFrame(() => localize(start + 5000));
+      requestAnimationFrame(() => localize(times, start + 5000));
     } else {
       document.getElementById("zone").textContent = "Times are in " + zone;
     }
   };
-  localize(0);
+
+  // Again when the list was replaced
+  const read = () => {
+    rows = Array.from(document.querySelectorAll("#rows tr:not(.up)"));
+    names = rows.map((row) => row.querySelector("bdi").textContent.toLowerCase());
+    total = count.innerHTML;
+    if (input.value !== input.defaultValue) filter();
+    localize(Array.from(document.querySelectorAll("time")), 0);
+  };
+  document.addEventListener("refreshed", read);
+  read();
 })();

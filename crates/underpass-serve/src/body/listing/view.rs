@@ -17,6 +17,17 @@ pub(crate) struct ListingView {
     /// The order, the search, and the signature, which is added to links in the page.
     pub(crate) query: Query,
     pub(crate) archives: Offer,
+    /// What the reader may change in the folder, if anything.
+    pub(crate) changes: Option<FolderChanges>,
+}
+
+/// What the reader of a page may do in the folder besides adding files to it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct FolderChanges {
+    /// Whether files may replace others.
+    pub(crate) overwrite: Offer,
+    /// Whether files and folders may be removed and renamed.
+    pub(crate) delete: Offer,
 }
 
 /// Whether the rows are in the requested order.

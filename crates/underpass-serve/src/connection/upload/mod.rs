@@ -8,9 +8,12 @@
 //!
 //! Everything that may wait for the disk runs on the worker's threads for blocking calls.
 
+mod form;
 mod put;
+mod resumable;
 mod tree;
 
+use resumable::Asked;
 use rustix::io::Errno;
 use underpass_net::ConnectionError;
 use underpass_receive::{Error as ReceiveFault, RelativePath};
@@ -30,12 +33,15 @@ use crate::site::settle::is_spelt_otherwise;
 use crate::site::sites::ServedSite;
 use crate::upload::areas::UploadArea;
 use crate::upload::fields::HeadFields;
+use crate::upload::location::upload_of;
 
 /// A request that changes what is served, where that is allowed.
+#[derive(Clone)]
 struct WriteRequest<'r> {
     head: &'r RequestHead<'r>,
+    /// The method that access rules judge.
     method: WriteMethod,
-    fields: HeadFields<'r>,
+    fields: &'r HeadFields<'r>,
     site: &'r ServedSite,
     area: &'r UploadArea,
     path: &'r SitePath,
@@ -56,6 +62,46 @@ impl From<ConnectionError> for Ended {
 /// A response, or the end of the exchange without one.
 type Outcome = Result<TextResponse, Ended>;
 
+/// Why a request is not carried out any further.
+enum Stop {
+    Answer(TextResponse),
+    Ended(Ended),
+}
+
+/// A part of what a request asks.
+type Attempt<T> = Result<T, Stop>;
+
+impl From<TextResponse> for Stop {
+    fn from(text: TextResponse) -> Stop {
+        Stop::Answer(text)
+    }
+}
+
+impl From<HttpError> for Stop {
+    fn from(error: HttpError) -> Stop {
+        Stop::Answer(TextResponse::new(error))
+    }
+}
+
+impl From<ReceiveFault> for Stop {
+    fn from(error: ReceiveFault) -> Stop {
+        Stop::Answer(failed(error))
+    }
+}
+
+impl From<Ended> for Stop {
+    fn from(ended: Ended) -> Stop {
+        Stop::Ended(ended)
+    }
+}
+
+fn outcome(step: Attempt<TextResponse>) -> Outcome {
+    match step {
+        Ok(text) | Err(Stop::Answer(text)) => Ok(text),
+        Err(Stop::Ended(ended)) => Err(ended),
+    }
+}
+
 const READ_ONLY: HttpError =
     HttpError::new(Status::MethodNotAllowed, "files are not taken in here");
 const OTHER_SITE: HttpError = HttpError::new(
@@ -63,12 +109,22 @@ const OTHER_SITE: HttpError = HttpError::new(
     "a page of another site sent this request; behind a proxy, pass the Host field on",
 );
 
-/// Whether a request may change what a site serves.
+/// Whether a request may change what a site serves, or is about an upload.
 pub(super) fn is_change(request: &RequestHead<'_>, site: &ServedSite, https: Option<u16>) -> bool {
-    matches!(request.method, Method::Write(_))
-        && !site.uploads.is_empty()
-        && https.is_none()
-        && request.expect != Expectation::Unknown
+    if site.uploads.is_empty() || https.is_some() || request.expect == Expectation::Unknown {
+        return false;
+    }
+    let HttpTarget::Path { path, query, .. } = &request.target else {
+        return matches!(request.method, Method::Write(_));
+    };
+    match request.method {
+        Method::Write(_) => true,
+        Method::Options => UploadArea::of(&site.uploads, path).is_some(),
+        Method::Head => {
+            upload_of(*query).is_some() && UploadArea::of(&site.uploads, path).is_some()
+        }
+        _ => false,
+    }
 }
 
 impl Exchanges<'_> {
@@ -129,23 +185,42 @@ impl Exchanges<'_> {
         body: &mut RequestBody,
     ) -> Outcome {
         let site = &self.worker.shared.sites.all[site];
-        let (HttpTarget::Path { path, .. }, Method::Write(method)) = (&head.target, head.method)
-        else {
+        let HttpTarget::Path { path, query, .. } = &head.target else {
             return Ok(TextResponse::new(HttpError::bad(
                 "the target is not a path",
             )));
         };
-        let fields = HeadFields::of(bytes);
-        if !is_of_this_site(head, &fields, site) {
+        let fields = &HeadFields::of(bytes);
+        let asked = match Asked::of(head.method, fields, *query) {
+            Ok(Asked::Options) => return Ok(resumable::options(site, path, head)),
+            Ok(asked) => asked,
+            Err(text) => return Ok(resumable::labelled(text, fields)),
+        };
+        let answered = self
+            .asked((head, fields, site), (permits, path), asked, body)
+            .await;
+        Ok(resumable::labelled(answered?, fields))
+    }
+
+    /// Does what a request asks, if it may.
+    async fn asked(
+        &mut self,
+        (head, fields, site): (&RequestHead<'_>, &HeadFields<'_>, &ServedSite),
+        (permits, path): (Option<&Permits>, &SitePath),
+        asked: Asked,
+        body: &mut RequestBody,
+    ) -> Outcome {
+        if !is_of_this_site(head, fields, site) {
             return Ok(TextResponse::new(OTHER_SITE));
         }
+        let method = asked.judged_as();
         // What is copied or moved away is read or removed.
-        let asked = match method {
+        let judged = match method {
             WriteMethod::Copy => Method::Get,
             WriteMethod::Move => Method::Write(WriteMethod::Delete),
             method => Method::Write(method),
         };
-        let permits = permits.map(|permits| permits.asking(asked));
+        let permits = permits.map(|permits| permits.asking(judged));
         if let Some(refusal) = refusal(site, permits.as_ref(), path) {
             return Ok(refusal);
         }
@@ -169,12 +244,14 @@ impl Exchanges<'_> {
             target,
             permits: permits.as_ref(),
         };
-        match method {
-            WriteMethod::Put => self.put(&request, body).await,
-            WriteMethod::Delete => self.delete(&request).await,
-            WriteMethod::Mkcol => self.make_folder(&request).await,
-            WriteMethod::Copy | WriteMethod::Move => self.relocate(&request).await,
-            WriteMethod::Post | WriteMethod::Patch => {
+        match asked {
+            Asked::Upload(action) => Box::pin(self.resumable(&request, action, body)).await,
+            Asked::Write(WriteMethod::Put) => self.put(&request, body).await,
+            Asked::Write(WriteMethod::Delete) => self.delete(&request).await,
+            Asked::Write(WriteMethod::Mkcol) => self.make_folder(&request).await,
+            Asked::Write(WriteMethod::Copy | WriteMethod::Move) => self.relocate(&request).await,
+            Asked::Write(WriteMethod::Post) => Box::pin(self.post(&request, body)).await,
+            Asked::Write(WriteMethod::Patch) | Asked::Options => {
                 Ok(TextResponse::new(READ_ONLY).with_field("Allow", site.rules.allowed_methods()))
             }
         }

@@ -11,7 +11,7 @@ use underpass_receive::{
     Committed, EntryKind, Error as ReceiveFault, Overwrite, PartialFile, RelativePath,
 };
 
-use super::{Ended, Outcome, WriteRequest, failed, fault, refusal};
+use super::{Attempt, Ended, Outcome, WriteRequest, failed, fault, outcome, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
@@ -21,16 +21,17 @@ use crate::http::validator::{EtagRecipe, FileStamp, Validators};
 use crate::metrics::worker_metrics::SlowClient;
 use crate::request::condition::ConditionResult;
 use crate::request::path::{PathForm, encode_path};
+use crate::request::request_line::Method;
 use crate::upload::fields::ExpectedDigest;
 
-const NO_NAME: HttpError = HttpError::bad(
+pub(super) const NO_NAME: HttpError = HttpError::bad(
     "the path ends with a slash, and a file needs a name; `curl -T FILE URL/` adds it",
 );
 const FAILED_CONDITION: HttpError = HttpError::new(
     Status::PreconditionFailed,
     "the file does not match the condition",
 );
-const BUSY: HttpError = HttpError::new(
+pub(super) const BUSY: HttpError = HttpError::new(
     Status::ServiceUnavailable,
     "too many files are being received; try again later",
 );
@@ -81,9 +82,10 @@ impl Exchanges<'_> {
             Ok(partial) => partial,
             Err(error) => return Ok(failed(error)),
         };
-        let received = self.receive(request, body, &partial, (0, room)).await;
+        let received = self.receive(body, &partial, (0, room)).await;
         let refused = match received {
             Ok(None) => self.checked(&partial, digests).await,
+            Ok(Some(text)) if text.error == TOO_LARGE => Some(too_long(request, room)),
             Ok(Some(text)) => Some(text),
             Err(ended) => {
                 let _ = self.blocking(move || partial.discard()).await;
@@ -156,28 +158,30 @@ impl Exchanges<'_> {
     /// response where it may not be received to its end.
     pub(super) async fn receive(
         &mut self,
-        request: &WriteRequest<'_>,
         body: &mut RequestBody,
         partial: &PartialFile,
         (offset, room): (u64, u64),
     ) -> Result<Option<TextResponse>, Ended> {
-        let worker = self.worker;
         let terms = (offset, room);
-        let limits = &worker.shared.limits;
+        let limits = &self.worker.shared.limits;
         let connection = &mut self.connection;
         let received = body
             .receive(connection, limits, partial.file(), terms)
             .await;
-        Ok(Some(match received {
-            Ok(()) => return Ok(None),
-            Err(ReceiveError::TooLong) => match request.area.options.file_bytes_max {
-                Some(max) if offset + room >= max.get() => TextResponse::new(TOO_LARGE),
-                _ => failed(ReceiveFault::NoSpace),
-            },
-            Err(ReceiveError::Invalid(error)) => TextResponse::new(error),
-            Err(ReceiveError::Connection(error)) => match error {
+        match received {
+            Ok(()) => Ok(None),
+            Err(error) => self.not_received(error).map(Some),
+        }
+    }
+
+    /// Returns the response for a body that was not received to its end.
+    pub(super) fn not_received(&self, error: ReceiveError) -> Outcome {
+        Ok(match error {
+            ReceiveError::TooLong => TextResponse::new(TOO_LARGE),
+            ReceiveError::Invalid(error) => TextResponse::new(error),
+            ReceiveError::Connection(error) => match error {
                 ConnectionError::TimedOut | ConnectionError::TooSlow => {
-                    worker.metrics.late(SlowClient::Body);
+                    self.worker.metrics.late(SlowClient::Body);
                     TextResponse::new(LATE)
                 }
                 ConnectionError::Move(error) if error.fault == Fault::Sink => {
@@ -186,7 +190,7 @@ impl Exchanges<'_> {
                 }
                 error => return Err(error.into()),
             },
-        }))
+        })
     }
 
     /// Compares a partial file with the digests that it should have. Returns the response where one
@@ -212,34 +216,71 @@ impl Exchanges<'_> {
         }
     }
 
-    /// Gives a complete file its name, if its sender may still do so.
+    /// Gives a complete file its name, and answers.
     pub(super) async fn complete(
         &mut self,
         request: &WriteRequest<'_>,
         partial: PartialFile,
         target: RelativePath,
     ) -> Outcome {
+        let overwrite = overwrite(request);
+        let committed = self.commit(request, partial, target, overwrite).await;
+        outcome(committed.map(|committed| stored(request, &committed)))
+    }
+
+    /// Gives a complete file its name, if its sender may still do so. A partial file with a record
+    /// stays where that fails.
+    pub(super) async fn commit(
+        &mut self,
+        request: &WriteRequest<'_>,
+        partial: PartialFile,
+        target: RelativePath,
+        overwrite: Overwrite,
+    ) -> Attempt<Committed> {
         let site = self.worker.site_of(request.head.authority);
         // Users and tokens may have been removed while the body came.
-        let permits: Option<Permits> = self.permits(request.head, site).await?;
+        let permits = self
+            .permits(request.head, site)
+            .await
+            .map_err(Ended::from)?;
+        let permits = permits.map(|permits| Permits {
+            method: Method::Write(request.method),
+            ..permits
+        });
         if let Some(text) = refusal(request.site, permits.as_ref(), request.path) {
-            let _ = self.blocking(move || partial.discard()).await;
-            return Ok(text);
+            // One without a record is removed.
+            let dropped = self.blocking(move || {
+                drop(partial);
+                Ok(())
+            });
+            let _ = dropped.await;
+            return Err(text.into());
         }
-        let if_none_match = request.head.conditions.as_ref();
-        let if_none_match = if_none_match.and_then(|asked| asked.if_none_match.as_deref());
-        let overwrite = match request.area.options.overwrite && if_none_match != Some(b"*") {
-            true => Overwrite::Allowed,
-            false => Overwrite::Refused,
-        };
         let options = &request.area.options;
         let (sync, mode) = (options.sync, options.mode.map(|mode| mode.0));
         let committed = self.blocking(move || partial.commit(&target, overwrite, sync, mode));
-        Ok(match committed.await {
-            Ok(committed) => stored(request, &committed),
-            Err(ReceiveFault::Exists) if options.overwrite => TextResponse::new(FAILED_CONDITION),
-            Err(error) => failed(error),
-        })
+        match committed.await {
+            Err(ReceiveFault::Exists) if options.overwrite => Err(FAILED_CONDITION.into()),
+            committed => Ok(committed?),
+        }
+    }
+}
+
+/// Whether the file may replace another one.
+pub(super) fn overwrite(request: &WriteRequest<'_>) -> Overwrite {
+    let if_none_match = request.head.conditions.as_ref();
+    let if_none_match = if_none_match.and_then(|asked| asked.if_none_match.as_deref());
+    match request.area.options.overwrite && if_none_match != Some(b"*") {
+        true => Overwrite::Allowed,
+        false => Overwrite::Refused,
+    }
+}
+
+/// Returns the response for a body of unknown length that is longer than `room`.
+fn too_long(request: &WriteRequest<'_>, room: u64) -> TextResponse {
+    match request.area.options.file_bytes_max {
+        Some(max) if room >= max.get() => TextResponse::new(TOO_LARGE),
+        _ => failed(ReceiveFault::NoSpace),
     }
 }
 
@@ -263,7 +304,7 @@ fn validators(request: &WriteRequest<'_>, stat: &Stat) -> Validators {
 }
 
 /// The response for a file that has its name now.
-fn stored(request: &WriteRequest<'_>, committed: &Committed) -> TextResponse {
+pub(super) fn stored(request: &WriteRequest<'_>, committed: &Committed) -> TextResponse {
     let tag = validators(request, &committed.stat).tag;
     let text = match committed.has_replaced {
         true => TextResponse::new(REPLACED),

@@ -8,7 +8,7 @@ use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::http::status::{HttpError, Status};
-use crate::request::path::SitePath;
+use crate::request::path::{SitePath, encode_path};
 use crate::request::request_line::{Method, WriteMethod};
 use crate::site::settle::joined;
 use crate::upload::areas::UploadArea;
@@ -191,9 +191,19 @@ impl TreePermits {
 }
 
 /// The path that `Destination` names on this server, whatever the scheme, which a proxy may have
-/// changed.
+/// changed. `./NAME`, which RFC 4918 does not have, is in the folder of the request: it is right
+/// where a proxy has removed a part of the path, too.
 fn destination(request: &WriteRequest<'_>) -> Option<SitePath> {
     let value = request.fields.once("Destination").ok()??;
+    if let Some(name) = value.strip_prefix(b"./") {
+        let mut path = b"/".to_vec();
+        let folder = request.path.bytes();
+        let folder = &folder[..folder.len() - request.path.name().len()];
+        encode_path(folder, &mut path);
+        path.extend_from_slice(name);
+        let is_name = !name.iter().any(|byte| b"/?#".contains(byte));
+        return SitePath::parse(&path).ok().filter(|_| is_name);
+    }
     let path = match value.windows(3).position(|three| three == b"://") {
         Some(scheme) if value[..scheme].iter().all(u8::is_ascii_alphabetic) => {
             let rest = &value[scheme + 3..];

@@ -108,6 +108,50 @@ impl FieldToken {
     }
 }
 
+/// Whether a site takes files in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum UploadsOffered {
+    Yes,
+    No,
+}
+
+/// The request fields of tus and of the IETF's resumable uploads.
+const UPLOAD_REQUEST_FIELDS: [&str; 14] = [
+    "Authorization",
+    "Content-Type",
+    "Content-Digest",
+    "Repr-Digest",
+    "Tus-Resumable",
+    "Upload-Checksum",
+    "Upload-Complete",
+    "Upload-Concat",
+    "Upload-Defer-Length",
+    "Upload-Draft-Interop-Version",
+    "Upload-Length",
+    "Upload-Metadata",
+    "Upload-Offset",
+    "X-HTTP-Method-Override",
+];
+
+/// The response fields of both.
+const UPLOAD_RESPONSE_FIELDS: [&str; 15] = [
+    "Accept-Patch",
+    "Location",
+    "Tus-Checksum-Algorithm",
+    "Tus-Extension",
+    "Tus-Max-Size",
+    "Tus-Resumable",
+    "Tus-Version",
+    "Upload-Complete",
+    "Upload-Concat",
+    "Upload-Defer-Length",
+    "Upload-Expires",
+    "Upload-Length",
+    "Upload-Limit",
+    "Upload-Metadata",
+    "Upload-Offset",
+];
+
 /// The compiled options.
 #[derive(Debug)]
 pub(crate) struct CorsRules {
@@ -126,8 +170,12 @@ enum AllowedOrigins {
 }
 
 impl CorsRules {
-    /// Compiles the options; `None` if no origin is allowed.
-    pub(crate) fn new(options: &CorsOptions) -> Result<Option<CorsRules>, String> {
+    /// Compiles the options, with the methods and fields of uploads if those are offered; `None`
+    /// if no origin is allowed.
+    pub(crate) fn new(
+        options: &CorsOptions,
+        uploads: UploadsOffered,
+    ) -> Result<Option<CorsRules>, String> {
         let any = options.origins.iter().any(|origin| origin.0 == "*");
         let allowed = match options.origins.len() {
             0 => return Ok(None),
@@ -135,26 +183,31 @@ impl CorsRules {
             _ if any => return Err("cors: `*` allows every origin; remove the others".to_owned()),
             _ => AllowedOrigins::Listed(options.origins.clone()),
         };
-        let list = |names: &[FieldToken]| -> String {
-            let names: Vec<_> = names.iter().map(|name| name.0.as_str()).collect();
-            names.join(", ")
+        let list = |names: &[FieldToken], of_uploads: &[&'static str]| -> String {
+            let names = names.iter().map(|name| name.0.as_str());
+            let of_uploads = of_uploads.iter().copied();
+            let of_uploads = of_uploads.filter(|_| uploads == UploadsOffered::Yes);
+            names.chain(of_uploads).collect::<Vec<_>>().join(", ")
         };
         let mut shared = Vec::new();
         push_list(
             &mut shared,
             "Access-Control-Expose-Headers",
-            &list(&options.expose_headers),
+            &list(&options.expose_headers, &UPLOAD_RESPONSE_FIELDS),
         );
         let mut preflight = Vec::new();
         push_field(
             &mut preflight,
             "Access-Control-Allow-Methods",
-            "GET, HEAD, OPTIONS",
+            match uploads {
+                UploadsOffered::Yes => "GET, HEAD, OPTIONS, PUT, POST, PATCH, DELETE",
+                UploadsOffered::No => "GET, HEAD, OPTIONS",
+            },
         );
         push_list(
             &mut preflight,
             "Access-Control-Allow-Headers",
-            &list(&options.request_headers),
+            &list(&options.request_headers, &UPLOAD_REQUEST_FIELDS),
         );
         let seconds = options.max_age.as_secs().to_string();
         push_field(&mut preflight, "Access-Control-Max-Age", &seconds);
@@ -241,10 +294,11 @@ mod tests {
     fn only_those_listed_are_admitted() {
         let cors = |origins: &[&str]| {
             let origins = origins.iter().map(|text| CorsOrigin::parse(text).unwrap());
-            CorsRules::new(&CorsOptions {
+            let options = CorsOptions {
                 origins: origins.collect(),
                 ..CorsOptions::default()
-            })
+            };
+            CorsRules::new(&options, UploadsOffered::No)
         };
         let rules = |origins| cors(origins).unwrap().unwrap();
         let a = Some(&b"https://a.example"[..]);

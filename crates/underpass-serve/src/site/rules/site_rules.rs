@@ -1,7 +1,7 @@
 //! All rules of one site, compiled from its options.
 
 use super::compress::{Compressible, CompressionRules};
-use super::cors::CorsRules;
+use super::cors::{CorsRules, UploadsOffered};
 use super::exposure::{Audience, Extras, Hidden, Symlinks, Visibility};
 use super::header_rules::{HeaderRule, ProducedFields, SecurityOptions};
 use super::immutable::is_hash_named;
@@ -56,7 +56,11 @@ impl SiteRules {
     /// # Errors
     /// A description of contradicting options.
     pub(crate) fn new(options: &SiteOptions) -> Result<SiteRules, String> {
-        let cors = CorsRules::new(&options.cors)?;
+        let uploads = match options.uploads.is_empty() {
+            true => UploadsOffered::No,
+            false => UploadsOffered::Yes,
+        };
+        let cors = CorsRules::new(&options.cors, uploads)?;
         let security = options.security.fields(ProducedFields::default());
         let by_origin = varies_by_origin(&cors);
         let codes = !options.precompressed.is_empty() || !options.compress.is_empty();
