@@ -15,8 +15,7 @@ pub struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// Logs a warning, unless the interval since the last one has not passed. Returns whether it was
-    /// logged.
+    /// Logs a warning, unless the last one is too recent. Returns whether it was logged.
     pub fn warn(&self, what: impl Display) -> bool {
         let warning = self.warning(what.to_string(), Instant::now());
         if let Some(warning) = &warning {

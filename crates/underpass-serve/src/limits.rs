@@ -117,8 +117,8 @@ pub(crate) const ACCESS_FILES_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const LINK_KEY_BYTES_MIN: usize = 32;
 /// The maximum age of the cookie of a signed folder: a working day. The link renews it.
 pub(crate) const LINK_COOKIE_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
-/// Cookies of signed folders that are verified per request: a browser has one for each parent folder
-/// of a path. Each costs one hash per key.
+/// Cookies of signed folders that are verified per request: a browser has one for each parent
+/// folder of a path. Each costs one hash per key.
 pub(crate) const LINK_COOKIES_MAX: usize = 8;
 /// Memory that verifying one argon2id hash may take, in KiB; one thread verifies one at a time.
 pub(crate) const ARGON2_MEMORY_KIB_MAX: u32 = 256 << 10;
@@ -204,8 +204,8 @@ impl RequestLimits {
 /// How often expired uploads are removed.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Bytes of queued lines of the access log per worker, about 20,000 lines. Further lines are dropped
-/// and counted: a full or stuck disk must not stop the server.
+/// Bytes of queued lines of the access log per worker, about 20,000 lines. Further lines are
+/// dropped and counted: a full or stuck disk must not stop the server.
 pub(crate) const LOG_QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// A request body is read and discarded up to this length, so that the connection can be kept; a
