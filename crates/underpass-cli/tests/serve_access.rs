@@ -208,7 +208,10 @@ fn who_would_get_what_is_told_with_the_rule() {
         (&["anna", "GET", "/x"], "--from ADDRESS"),
         (&["anna", "GET", "/x", "--from", "a"], "192.0.2.1, or unix"),
         (&["anna", "GET", "x"], "begins with a slash"),
-        (&["anna", "PUT", "/x"], "PUT is not GET or HEAD"),
+        (
+            &["anna", "POST", "/x"],
+            "POST is not GET, HEAD, PUT or DELETE",
+        ),
         (&["anna", "GET", "/../x"], "above the root"),
     ] {
         let status = if expected.contains("or unix") { 2 } else { 1 };

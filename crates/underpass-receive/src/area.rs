@@ -1,24 +1,20 @@
 //! A folder beneath which files may be received, and its partial files.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, fstat,
-    fstatvfs, fsync, ftruncate, mkdirat, openat, openat2, renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, fstatvfs, ftruncate,
+    mkdirat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::error::{Doing, Error};
-use crate::partial::{CREATED, Committed, Overwrite, PartialFile, SyncPolicy, rename};
+use crate::folder::{FOLDER, RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder, open_beneath};
+use crate::partial::{Committed, Overwrite, PartialFile, SyncPolicy, rename};
 use crate::path::RelativePath;
-use crate::record::{RECORD_BYTES_MAX, Record, UploadId, seconds};
-
-/// The folder of an area's partial files. It begins with a dot, so nothing is received under its
-/// name.
-pub const UPLOADS_FOLDER: &str = ".underpass-uploads";
+use crate::record::{UploadId, UploadRecord, seconds};
 
 /// A partial file without a record that is younger may be one whose lock is about to be taken.
 const ORPHAN_AGE: Duration = Duration::from_secs(60);
@@ -26,21 +22,17 @@ const ORPHAN_AGE: Duration = Duration::from_secs(60);
 /// Entries of a tree that is looked through before it is changed. More take seconds.
 const ENTRIES_MAX: usize = 100_000;
 
-const RECORD_SUFFIX: &str = ".json";
-
 /// A folder beneath which files may be received.
 #[derive(Debug)]
 pub struct Area {
-    root: OwnedFd,
-    /// The folder of partial files, made when the first one is.
-    uploads: OnceLock<OwnedFd>,
+    folder: Arc<UploadFolder>,
     /// The boot of the machine.
     boot: String,
 }
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum EntryKind {
+pub enum NameKind {
     /// A regular file.
     File,
     /// A folder.
@@ -58,22 +50,6 @@ pub struct SweepSummary {
     pub removed: u64,
 }
 
-const FOLDER: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
-
-fn open_beneath(folder: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match openat2(folder, path, flags, Mode::empty(), resolve) {
-            Err(Errno::INTR | Errno::AGAIN) if tries < 100 => {}
-            opened => return opened,
-        }
-    }
-}
-
 impl Area {
     /// Opens the folder `path` beneath `root`, or `root` itself. Nothing is written yet.
     ///
@@ -85,33 +61,22 @@ impl Area {
         // Without /proc nothing that is not durable outlives the process.
         let boot = boot.or_else(|_| UploadId::random().map(|id| id.to_string()))?;
         Ok(Area {
-            root: open_beneath(root, path, FOLDER).doing("opening the folder")?,
-            uploads: OnceLock::new(),
+            folder: Arc::new(UploadFolder::open(root, path)?),
             boot: boot.trim().to_owned(),
         })
     }
 
     /// The folder.
     pub fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
+        self.folder.root()
     }
 
-    pub(crate) fn uploads(&self) -> Result<BorrowedFd<'_>, Error> {
-        if let Some(uploads) = self.uploads.get() {
-            return Ok(uploads.as_fd());
-        }
-        match mkdirat(&self.root, UPLOADS_FOLDER, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(Error::of("making the folder of uploads", errno)),
-        }
-        let opened = open_beneath(self.root(), UPLOADS_FOLDER, FOLDER);
-        let opened = opened.doing("opening the folder of uploads")?;
-        let stat = fstat(&opened).doing("looking at the folder of uploads")?;
-        // Somebody else could replace partial files there.
-        if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
-            return Err(Error::Denied);
-        }
-        Ok(self.uploads.get_or_init(|| opened).as_fd())
+    /// Reads the record of an upload, which another process may be receiving.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::Io`].
+    pub fn record(&self, id: &UploadId) -> Result<UploadRecord, Error> {
+        self.folder.record(id)
     }
 
     /// Bytes that may be received before less than `keep_free` is left on the file system.
@@ -119,7 +84,7 @@ impl Area {
     /// # Errors
     /// [`Error::Io`].
     pub fn space(&self, keep_free: u64) -> Result<u64, Error> {
-        let stat = fstatvfs(&self.root).doing("looking at the file system")?;
+        let stat = fstatvfs(self.root()).doing("looking at the file system")?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         Ok(free.saturating_sub(keep_free))
     }
@@ -128,18 +93,10 @@ impl Area {
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::NoSpace`], [`Error::Io`].
-    pub fn begin(self: &Arc<Area>) -> Result<PartialFile, Error> {
+    pub fn begin(&self) -> Result<PartialFile, Error> {
         let id = UploadId::random()?;
-        let file = self.make_partial(&id)?;
-        Ok(PartialFile::new(self, id, file, None))
-    }
-
-    fn make_partial(&self, id: &UploadId) -> Result<OwnedFd, Error> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = openat(self.uploads()?, id.as_str(), flags, CREATED);
-        let file = file.doing("making a partial file")?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).doing("locking a partial file")?;
-        Ok(file)
+        let file = self.folder.make_partial(&id)?;
+        Ok(PartialFile::new(&self.folder, id, file, None))
     }
 
     /// Returns a new partial file with a record, of which there may be `uploads_max`.
@@ -147,23 +104,24 @@ impl Area {
     /// # Errors
     /// [`Error::TooMany`], [`Error::Name`] for a record that is too long, and as
     /// [`begin`](Area::begin).
-    pub fn create(
-        self: &Arc<Area>,
-        record: Record,
-        uploads_max: usize,
-    ) -> Result<PartialFile, Error> {
+    pub fn create(&self, record: UploadRecord, uploads_max: usize) -> Result<PartialFile, Error> {
         record.text()?;
         let is_record = |name: &str| name.ends_with(RECORD_SUFFIX);
-        let records = names(self.uploads()?)?.filter(|(name, _)| is_record(name));
+        let records = names(self.folder.uploads()?)?.filter(|(name, _)| is_record(name));
         if records.count() >= uploads_max {
             return Err(Error::TooMany);
         }
         let id = UploadId::random()?;
-        let file = self.make_partial(&id)?;
+        let file = self.folder.make_partial(&id)?;
         let boot = self.boot.clone();
-        let partial = PartialFile::new(self, id, file, Some(Record { boot, ..record }));
+        let partial = PartialFile::new(
+            &self.folder,
+            id,
+            file,
+            Some(UploadRecord { boot, ..record }),
+        );
         partial.write_record().inspect_err(|_| {
-            let _ = self.forget(partial.id());
+            let _ = self.folder.forget(partial.id());
         })?;
         Ok(partial)
     }
@@ -173,9 +131,9 @@ impl Area {
     ///
     /// # Errors
     /// [`Error::Gone`], [`Error::Busy`], [`Error::Io`].
-    pub fn resume(self: &Arc<Area>, id: &UploadId, now: SystemTime) -> Result<PartialFile, Error> {
+    pub fn resume(&self, id: &UploadId, now: SystemTime) -> Result<PartialFile, Error> {
         let file = openat(
-            self.uploads()?,
+            self.folder.uploads()?,
             id.as_str(),
             OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC,
             Mode::empty(),
@@ -198,15 +156,15 @@ impl Area {
         }
         let trusted = record.trusted(size, &self.boot);
         let Some(trusted) = trusted.filter(|_| !record.is_expired(now) && stat.st_nlink > 0) else {
-            self.forget(id)?;
+            self.folder.forget(id)?;
             return Err(Error::Gone);
         };
         let is_of_this_boot = record.boot == self.boot;
-        let record = Record {
+        let record = UploadRecord {
             boot: self.boot.clone(),
             ..record
         };
-        let partial = PartialFile::new(self, id.clone(), file, Some(record));
+        let partial = PartialFile::new(&self.folder, id.clone(), file, Some(record));
         if !is_of_this_boot {
             ftruncate(partial.file(), trusted).doing("truncating a partial file")?;
             partial.write_record()?;
@@ -214,65 +172,18 @@ impl Area {
         Ok(partial)
     }
 
-    /// Reads the record of an upload, which another process may be receiving.
-    ///
-    /// # Errors
-    /// [`Error::Gone`], [`Error::Io`].
-    pub fn record(&self, id: &UploadId) -> Result<Record, Error> {
-        let name = record_name(id);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match openat(self.uploads()?, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => return Err(Error::Gone),
-            file => file.doing("opening the record of an upload")?,
-        };
-        let mut text = vec![0; RECORD_BYTES_MAX + 1];
-        let length = rustix::io::pread(&file, &mut text, 0);
-        let length = length.doing("reading the record of an upload")?;
-        Record::parse(&text[..length]).ok_or(Error::Gone)
-    }
-
-    /// Writes a record whole: a reader finds the former one or this one.
-    pub(crate) fn write_record(&self, id: &UploadId, record: &Record) -> Result<(), Error> {
-        let (text, uploads) = (record.text()?, self.uploads()?);
-        let new = format!("{}.new", record_name(id));
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let file = openat(uploads, &new, flags, Mode::RUSR | Mode::WUSR);
-        let file = file.doing("writing the record of an upload")?;
-        let written = rustix::io::pwrite(&file, &text, 0);
-        if written.doing("writing the record of an upload")? < text.len() {
-            return Err(Error::NoSpace);
-        }
-        if record.durable > 0 {
-            fsync(&file).doing("writing the record of an upload to disk")?;
-        }
-        let renamed = renameat(uploads, &new, uploads, record_name(id));
-        renamed.doing("writing the record of an upload")
-    }
-
-    /// Removes a partial file, and its record first: a partial file without one is swept away.
-    pub(crate) fn forget(&self, id: &UploadId) -> Result<(), Error> {
-        let uploads = self.uploads()?;
-        for name in [record_name(id), id.as_str().to_owned()] {
-            match unlinkat(uploads, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(errno) => return Err(Error::of("removing a partial file", errno)),
-            }
-        }
-        Ok(())
-    }
-
     /// Removes what is not being received and cannot be resumed: expired uploads, partial files
     /// without a valid record, records without a partial file, the rest of removed folders.
     ///
     /// # Errors
     /// [`Error::Io`] where the folder cannot be read. What cannot be removed stays.
-    pub fn sweep(self: &Arc<Area>, now: SystemTime) -> Result<SweepSummary, Error> {
+    pub fn sweep(&self, now: SystemTime) -> Result<SweepSummary, Error> {
         let mut summary = SweepSummary::default();
-        let is_there = statat(&self.root, UPLOADS_FOLDER, AtFlags::SYMLINK_NOFOLLOW);
+        let is_there = statat(self.root(), UPLOADS_FOLDER, AtFlags::SYMLINK_NOFOLLOW);
         if let Err(Errno::NOENT) = is_there {
             return Ok(summary);
         }
-        let uploads = self.uploads()?;
+        let uploads = self.folder.uploads()?;
         let entries: Vec<_> = names(uploads)?.collect();
         for (name, kind) in entries {
             let Some(id) = UploadId::parse(name.as_bytes()) else {
@@ -283,7 +194,7 @@ impl Area {
                 }
                 continue;
             };
-            if kind == EntryKind::Folder {
+            if kind == NameKind::Folder {
                 remove_tree(uploads, &name)?;
                 summary.removed += 1;
                 continue;
@@ -291,7 +202,7 @@ impl Area {
             match self.resume(&id, now) {
                 Ok(_) => summary.kept += 1,
                 Err(Error::Gone) if self.is_orphan(uploads, &name, now) => {
-                    self.forget(&id)?;
+                    self.folder.forget(&id)?;
                     summary.removed += 1;
                 }
                 Err(_) => {}
@@ -309,41 +220,22 @@ impl Area {
         })
     }
 
-    /// Opens the folder of a path; its folders are made where there are none.
-    pub(crate) fn make_folders(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
-        let path = folders.unwrap_or(".");
-        match open_beneath(self.root(), path, FOLDER) {
-            Err(Errno::NOENT) => {}
-            opened => return opened.doing("opening the folder"),
-        }
-        let mut at = open_beneath(self.root(), ".", FOLDER).doing("opening the folder")?;
-        for name in path.split('/') {
-            match mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Error::of("making a folder", errno)),
-            }
-            at = open_beneath(at.as_fd(), name, FOLDER).doing("opening the folder")?;
-        }
-        Ok(at)
-    }
-
-    /// Opens the folder that a path is in.
-    fn parent(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
-        open_beneath(self.root(), folders.unwrap_or("."), FOLDER).doing("opening the folder")
-    }
-
     /// Returns what has a name, without following a link.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotAFolder`], [`Error::Link`] for a link on the way.
     pub fn stat(&self, path: &RelativePath) -> Result<Stat, Error> {
         let (folders, name) = path.split();
-        let stat = statat(self.parent(folders)?, name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = statat(
+            self.folder.parent(folders)?,
+            name,
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
         stat.doing("looking for the name")
     }
 
-    fn kind(&self, path: &RelativePath) -> Result<EntryKind, Error> {
-        Ok(EntryKind::of(&self.stat(path)?))
+    fn kind(&self, path: &RelativePath) -> Result<NameKind, Error> {
+        Ok(NameKind::of(&self.stat(path)?))
     }
 
     /// Makes a folder in one that exists.
@@ -353,7 +245,11 @@ impl Area {
     /// and others.
     pub fn make_folder(&self, path: &RelativePath) -> Result<(), Error> {
         let (folders, name) = path.split();
-        let made = mkdirat(self.parent(folders)?, name, Mode::from_raw_mode(0o777));
+        let made = mkdirat(
+            self.folder.parent(folders)?,
+            name,
+            Mode::from_raw_mode(0o777),
+        );
         made.doing("making a folder")
     }
 
@@ -366,12 +262,12 @@ impl Area {
     /// sweep goes on.
     pub fn remove(&self, path: &RelativePath) -> Result<(), Error> {
         let (folders, name) = path.split();
-        let folder = self.parent(folders)?;
+        let folder = self.folder.parent(folders)?;
         match unlinkat(&folder, name, AtFlags::empty()) {
-            Err(Errno::ISDIR | Errno::PERM) if self.kind(path)? == EntryKind::Folder => {}
+            Err(Errno::ISDIR | Errno::PERM) if self.kind(path)? == NameKind::Folder => {}
             removed => return removed.doing("removing the file"),
         }
-        let (uploads, gone) = (self.uploads()?, UploadId::random()?);
+        let (uploads, gone) = (self.folder.uploads()?, UploadId::random()?);
         match renameat(&folder, name, uploads, gone.as_str()) {
             Ok(()) => remove_tree(uploads, gone.as_str()),
             // Another file system is mounted above it.
@@ -390,7 +286,7 @@ impl Area {
         path: &RelativePath,
         accept: impl Fn(&[u8]) -> bool,
     ) -> Result<bool, Error> {
-        if self.kind(path)? != EntryKind::Folder {
+        if self.kind(path)? != NameKind::Folder {
             return Ok(true);
         }
         let (doing, mut count) = ("reading the folder", 0);
@@ -436,19 +332,19 @@ impl Area {
         to: &RelativePath,
         overwrite: Overwrite,
     ) -> Result<bool, Error> {
-        if self.kind(from)? == EntryKind::Other {
+        if self.kind(from)? == NameKind::Other {
             return Err(Error::Link);
         }
         let has_replaced = match self.kind(to) {
             Err(Error::NotFound) => false,
-            Ok(EntryKind::File) if overwrite == Overwrite::Allowed => true,
-            Ok(EntryKind::File) => return Err(Error::Exists),
-            Ok(EntryKind::Folder) => return Err(Error::IsFolder),
-            Ok(EntryKind::Other) => return Err(Error::Link),
+            Ok(NameKind::File) if overwrite == Overwrite::Allowed => true,
+            Ok(NameKind::File) => return Err(Error::Exists),
+            Ok(NameKind::Folder) => return Err(Error::IsFolder),
+            Ok(NameKind::Other) => return Err(Error::Link),
             Err(error) => return Err(error),
         };
         let ((from, old), (to, new)) = (from.split(), to.split());
-        let (from, to) = (self.parent(from)?, self.parent(to)?);
+        let (from, to) = (self.folder.parent(from)?, self.folder.parent(to)?);
         rename(from.as_fd(), old, to.as_fd(), new, overwrite).doing("renaming")?;
         Ok(has_replaced)
     }
@@ -458,16 +354,16 @@ impl Area {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsFolder`] for a folder, and as [`PartialFile::commit`].
     pub fn copy(
-        self: &Arc<Area>,
+        &self,
         from: &RelativePath,
         to: &RelativePath,
         overwrite: Overwrite,
         sync: SyncPolicy,
     ) -> Result<Committed, Error> {
         match self.kind(from)? {
-            EntryKind::File => {}
-            EntryKind::Folder => return Err(Error::IsFolder),
-            EntryKind::Other => return Err(Error::Link),
+            NameKind::File => {}
+            NameKind::Folder => return Err(Error::IsFolder),
+            NameKind::Other => return Err(Error::Link),
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let source = open_beneath(self.root(), from.as_str(), flags);
@@ -484,32 +380,28 @@ impl Area {
     }
 }
 
-impl EntryKind {
+impl NameKind {
     /// Returns the kind of what has this state.
-    pub fn of(stat: &Stat) -> EntryKind {
-        EntryKind::of_type(FileType::from_raw_mode(stat.st_mode))
+    pub fn of(stat: &Stat) -> NameKind {
+        NameKind::of_type(FileType::from_raw_mode(stat.st_mode))
     }
 
-    fn of_type(kind: FileType) -> EntryKind {
+    fn of_type(kind: FileType) -> NameKind {
         match kind {
-            FileType::RegularFile => EntryKind::File,
-            FileType::Directory => EntryKind::Folder,
-            _ => EntryKind::Other,
+            FileType::RegularFile => NameKind::File,
+            FileType::Directory => NameKind::Folder,
+            _ => NameKind::Other,
         }
     }
 }
 
-fn record_name(id: &UploadId) -> String {
-    format!("{id}{RECORD_SUFFIX}")
-}
-
 /// Returns the names in a folder that are UTF-8, with what they stand for.
-fn names(folder: BorrowedFd<'_>) -> Result<impl Iterator<Item = (String, EntryKind)>, Error> {
+fn names(folder: BorrowedFd<'_>) -> Result<impl Iterator<Item = (String, NameKind)>, Error> {
     let entries = Dir::read_from(folder).doing("reading a folder")?;
     Ok(entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let name = entry.file_name().to_str().ok()?.to_owned();
-        (name != "." && name != "..").then(|| (name, EntryKind::of_type(entry.file_type())))
+        (name != "." && name != "..").then(|| (name, NameKind::of_type(entry.file_type())))
     }))
 }
 

@@ -18,12 +18,14 @@
 
 mod area;
 mod error;
+mod folder;
 mod partial;
 mod path;
 mod record;
 
-pub use area::{Area, EntryKind, SweepSummary, UPLOADS_FOLDER};
+pub use area::{Area, NameKind, SweepSummary};
 pub use error::Error;
+pub use folder::UPLOADS_FOLDER;
 pub use partial::{Committed, Overwrite, PartialFile, SyncPolicy};
 pub use path::RelativePath;
-pub use record::{Record, UploadId};
+pub use record::{UploadId, UploadRecord};

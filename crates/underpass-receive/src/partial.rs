@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use underpass::drive::blocking::Driver;
 use underpass::{Account, Kernel, Sink, Source, copy_file};
 
-use crate::area::Area;
 use crate::error::{Doing, Error};
+use crate::folder::{CREATED, UploadFolder};
 use crate::path::RelativePath;
-use crate::record::{Record, UploadId, seconds};
+use crate::record::{UploadId, UploadRecord, seconds};
 
 /// Whether a file may replace another one of the same name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,23 +55,23 @@ pub struct Committed {
 /// [`size`](PartialFile::size). Dropping one without a record removes it; one with a record stays.
 #[derive(Debug)]
 pub struct PartialFile {
-    area: Arc<Area>,
+    folder: Arc<UploadFolder>,
     id: UploadId,
     file: Arc<OwnedFd>,
-    record: Option<Record>,
+    record: Option<UploadRecord>,
     /// Whether it is removed when it is dropped.
     is_temporary: bool,
 }
 
 impl PartialFile {
     pub(crate) fn new(
-        area: &Arc<Area>,
+        folder: &Arc<UploadFolder>,
         id: UploadId,
         file: OwnedFd,
-        record: Option<Record>,
+        record: Option<UploadRecord>,
     ) -> PartialFile {
         PartialFile {
-            area: Arc::clone(area),
+            folder: Arc::clone(folder),
             id,
             file: Arc::new(file),
             is_temporary: record.is_none(),
@@ -90,7 +90,7 @@ impl PartialFile {
     }
 
     /// Its record, if it can be resumed.
-    pub fn record(&self) -> Option<&Record> {
+    pub fn record(&self) -> Option<&UploadRecord> {
         self.record.as_ref()
     }
 
@@ -173,7 +173,7 @@ impl PartialFile {
 
     pub(crate) fn write_record(&self) -> Result<(), Error> {
         match &self.record {
-            Some(record) => self.area.write_record(&self.id, record),
+            Some(record) => self.folder.write_record(&self.id, record),
             None => Ok(()),
         }
     }
@@ -184,7 +184,7 @@ impl PartialFile {
     /// [`Error::Io`]; the next sweep tries again.
     pub fn discard(mut self) -> Result<(), Error> {
         self.is_temporary = false;
-        self.area.forget(&self.id)
+        self.folder.forget(&self.id)
     }
 
     /// Gives the file its name, in folders that are made where there are none. The group of a
@@ -210,10 +210,10 @@ impl PartialFile {
             fdatasync(&self.file).doing("writing the file to disk")?;
         }
         let (folders, name) = target.split();
-        let folder = self.area.make_folders(folders)?;
+        let folder = self.folder.make_folders(folders)?;
         let has_replaced = look_before(folder.as_fd(), name, overwrite)?;
         inherit_group(folder.as_fd(), self.file.as_fd());
-        let uploads = self.area.uploads()?;
+        let uploads = self.folder.uploads()?;
         let renamed = rename(uploads, self.id.as_str(), folder.as_fd(), name, overwrite);
         let copied = match renamed {
             Ok(()) => None,
@@ -222,7 +222,7 @@ impl PartialFile {
         };
         self.is_temporary = false;
         // What is left of it is removed by the next sweep where this fails.
-        let _ = self.area.forget(&self.id);
+        let _ = self.folder.forget(&self.id);
         if sync != SyncPolicy::None {
             fsync(&folder).doing("writing the folder to disk")?;
         }
@@ -270,13 +270,10 @@ impl PartialFile {
 impl Drop for PartialFile {
     fn drop(&mut self) {
         if self.is_temporary {
-            let _ = self.area.forget(&self.id);
+            let _ = self.folder.forget(&self.id);
         }
     }
 }
-
-/// The mode of new files, less the process's umask.
-pub(crate) const CREATED: Mode = Mode::from_raw_mode(0o666);
 
 /// Returns whether a regular file has the name, which may be replaced.
 fn look_before(folder: BorrowedFd<'_>, name: &str, overwrite: Overwrite) -> Result<bool, Error> {
@@ -314,7 +311,7 @@ pub(crate) fn rename(
         return renameat(from, old, to, new);
     }
     match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        // QUIRK(noreplace): file systems without RENAME_NOREPLACE (NFS, some FUSE) answer EINVAL;
+        // File systems without RENAME_NOREPLACE (NFS, some FUSE) answer EINVAL;
         // a second link fails where the name is taken, too. A folder has no second one.
         Err(unsupported @ (Errno::INVAL | Errno::NOSYS)) => {
             match linkat(from, old, to, new, AtFlags::empty()) {

@@ -48,7 +48,7 @@ impl fmt::Display for UploadId {
 
 /// What is known of an upload that can be resumed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Record {
+pub struct UploadRecord {
     /// The form of the record.
     pub(crate) version: u32,
     /// The path that the file gets, beneath the area; none for a part of another upload.
@@ -76,10 +76,10 @@ const VERSION: u32 = 1;
 /// Longest record, in bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = 4096;
 
-impl Record {
+impl UploadRecord {
     /// Returns the record of a new upload that expires after `lifetime`.
-    pub fn new(target: Option<&str>, length: Option<u64>, lifetime: Duration) -> Record {
-        Record {
+    pub fn new(target: Option<&str>, length: Option<u64>, lifetime: Duration) -> UploadRecord {
+        UploadRecord {
             version: VERSION,
             target: target.map(str::to_owned),
             length,
@@ -109,8 +109,8 @@ impl Record {
     }
 
     /// Reads one; `None` for anything that is not a whole record of this version.
-    pub(crate) fn parse(text: &[u8]) -> Option<Record> {
-        let record: Record = serde_json::from_slice(text).ok()?;
+    pub(crate) fn parse(text: &[u8]) -> Option<UploadRecord> {
+        let record: UploadRecord = serde_json::from_slice(text).ok()?;
         (record.version == VERSION).then_some(record)
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_what_survived_is_trusted() {
-        let mut record = Record::new(Some("a"), Some(9), Duration::from_secs(1));
+        let mut record = UploadRecord::new(Some("a"), Some(9), Duration::from_secs(1));
         record.boot = "one".to_owned();
         assert_eq!(record.trusted(7, "one"), Some(7));
         assert_eq!(record.trusted(7, "two"), None);
@@ -158,11 +158,11 @@ mod tests {
 
     #[test]
     fn records_are_whole_or_nothing() {
-        let record = Record::new(Some("a/b"), None, Duration::from_secs(60));
+        let record = UploadRecord::new(Some("a/b"), None, Duration::from_secs(60));
         let text = record.text().unwrap();
-        assert_eq!(Record::parse(&text), Some(record.clone()));
+        assert_eq!(UploadRecord::parse(&text), Some(record.clone()));
         for end in 0..text.len() {
-            assert_eq!(Record::parse(&text[..end]), None);
+            assert_eq!(UploadRecord::parse(&text[..end]), None);
         }
         let mut long = record;
         long.details.insert("m".to_owned(), "x".repeat(5000));

@@ -46,7 +46,6 @@ mod options;
 mod request;
 mod server;
 mod site;
-mod upload;
 
 pub use access::check::{AccessDecision, AccessQuestion, decide_access};
 pub use access::options::{AccessCache, AccessOptions, OneLogin};

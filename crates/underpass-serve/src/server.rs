@@ -15,6 +15,7 @@ use crate::access::check as access_check;
 use crate::access::verifier::PasswordVerifier;
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
+use crate::connection::upload_protocols::running::RunningUploads;
 use crate::connection::worker::HttpShared;
 use crate::error::{Error, start_thread};
 use crate::https::{self, CertificatePin, HttpsState};
@@ -29,8 +30,7 @@ use crate::request::Scheme;
 use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;
-use crate::upload::areas::UploadArea;
-use crate::upload::running::RunningUploads;
+use crate::site::upload_area::UploadArea;
 
 /// A running server. Dropping it ends everything immediately.
 #[derive(Debug)]

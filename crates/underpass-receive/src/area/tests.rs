@@ -29,8 +29,8 @@ fn write(partial: &PartialFile, bytes: &[u8]) {
     );
 }
 
-fn hour() -> Record {
-    Record::new(Some("a"), None, Duration::from_secs(3600))
+fn hour() -> UploadRecord {
+    UploadRecord::new(Some("a"), None, Duration::from_secs(3600))
 }
 
 fn partial_files(folder: &Path) -> usize {
@@ -146,7 +146,7 @@ fn after_a_crash_of_the_machine_only_durable_bytes_count() {
 fn a_sweep_keeps_what_can_be_resumed_and_removes_the_rest() {
     let (folder, area) = area();
     let kept = area.create(hour(), 9).unwrap().id().clone();
-    let expired = Record::new(Some("b"), None, Duration::ZERO);
+    let expired = UploadRecord::new(Some("b"), None, Duration::ZERO);
     area.create(expired, 9).unwrap();
     let uploads = folder.path().join(UPLOADS_FOLDER);
     fs::write(uploads.join("0".repeat(32)), "no record").unwrap();
@@ -236,7 +236,7 @@ fn files_are_renamed_and_copied() {
 #[test]
 fn an_upload_expires_after_its_last_byte_and_not_before() {
     let (folder, area) = area();
-    let minute = Record::new(Some("a"), None, Duration::from_secs(60));
+    let minute = UploadRecord::new(Some("a"), None, Duration::from_secs(60));
     let partial = area.create(minute.clone(), 9).unwrap();
     let (id, empty) = (
         partial.id().clone(),

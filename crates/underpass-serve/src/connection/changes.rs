@@ -9,9 +9,9 @@ use crate::request::request_line::{Method, WriteMethod};
 use crate::site::beneath::open;
 use crate::site::rules::{Offer, Symlinks};
 use crate::site::sites::ServedSite;
-use crate::upload::areas::UploadArea;
+use crate::site::upload_area::UploadArea;
 
-/// Returns the changes that the requester may make in an existing folder; `None` if files may not be
+/// Returns the changes that the requester may make in an existing folder; `None` if no files may be
 /// added.
 pub(crate) fn changes(
     site: &ServedSite,

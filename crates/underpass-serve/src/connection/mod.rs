@@ -8,4 +8,5 @@ pub(crate) mod http;
 pub(crate) mod identify;
 pub(crate) mod request_body;
 mod upload;
+pub(crate) mod upload_protocols;
 pub(crate) mod worker;

@@ -24,6 +24,7 @@ use crate::body::listing::view::FolderChanges;
 use crate::body::producers::{BodyProducers, UNREADABLE};
 use crate::connection::changes::changes;
 use crate::connection::exchange::{EndedExchange, Exchange, ExchangeInProgress, ObservationLevel};
+use crate::connection::upload_protocols::running::RunningUploads;
 use crate::http::coding::Coding;
 use crate::http::digest::FileDigest;
 use crate::http::fields::Clock;
@@ -40,7 +41,6 @@ use crate::site::file::{OpenFileCache, Resolved, SiteFile};
 use crate::site::resolve::{SiteView, find, folder, precompressed};
 use crate::site::sites::{ServedSite, ServedSites};
 use crate::site::watcher::WorkerWatcher;
-use crate::upload::running::RunningUploads;
 
 /// The state that the workers of a generation share.
 #[derive(Clone, Debug)]

@@ -10,4 +10,5 @@ pub(crate) mod resolve;
 pub mod rules;
 pub(crate) mod settle;
 pub(crate) mod sites;
+pub(crate) mod upload_area;
 pub(crate) mod watcher;

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::site::beneath;
 use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
-use crate::upload::areas::UploadArea;
+use crate::site::upload_area::UploadArea;
 
 /// A served folder and its rules. It is held open: a later change of its path does not change the
 /// served files, because workers are confined to this very folder, and because an incomplete

@@ -87,12 +87,18 @@ impl Browser {
 
     /// Sends a command and returns its result.
     pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let answer = self.ask(method, parameters);
+        assert!(answer["error"].is_null(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Sends a command and returns the answer, which may be an error.
+    fn ask(&mut self, method: &str, parameters: Value) -> Value {
         let number = self.begin(method, parameters);
         loop {
             let message = self.messages.recv_timeout(WAIT_MAX).expect(method);
             if message["id"] == number {
-                assert!(message["error"].is_null(), "{method}: {message}");
-                return message["result"].clone();
+                return message;
             }
             self.events.push(message);
         }
@@ -158,10 +164,12 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression is true. It may fail while a page is being loaded.
     pub(crate) fn wait(&mut self, expression: &str) {
+        let parameters = json!({"expression": format!("!!({expression})")});
         wait_until(expression, || {
-            self.evaluate(&format!("!!({expression})")) == true
+            let answer = self.ask("Runtime.evaluate", parameters.clone());
+            answer["result"]["result"]["value"] == true
         });
     }
 

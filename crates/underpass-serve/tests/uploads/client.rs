@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rustix::net::sockopt::set_socket_linger;
-use underpass_receive::{Area, Record, UPLOADS_FOLDER, UploadId};
+use underpass_receive::{Area, UPLOADS_FOLDER, UploadId, UploadRecord};
 use underpass_testkit::{HttpClient, HttpResponse, wait_until};
 
 use crate::support::Server;
@@ -195,7 +195,7 @@ impl Uploads {
         wait_until("bytes in the file", || self.size(target) >= size as u64);
     }
 
-    pub(crate) fn record(&self, target: &str) -> Record {
+    pub(crate) fn record(&self, target: &str) -> UploadRecord {
         self.area().record(&id(target)).unwrap()
     }
 

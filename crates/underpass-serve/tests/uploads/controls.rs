@@ -208,3 +208,31 @@ fn the_page_runs_its_own_scripts_and_connects_to_this_server_alone() {
         }
     }
 }
+
+#[test]
+fn a_file_is_renamed_within_its_folder_by_a_relative_destination() {
+    let server = server("delete = true\n");
+    let rename = |from: &str, to: &str| {
+        server.ask(format!(
+            "MOVE {from} HTTP/1.1\r\nHost: a\r\nDestination: {to}\r\nOverwrite: F\r\n\r\n"
+        ))
+    };
+    assert_eq!(rename("/in/secret-name", "./new%20%23name").status, 201);
+    assert!(server.site().join("in/new #name").exists());
+    assert_eq!(rename("/in/sub/", "./other").status, 201);
+    assert!(server.site().join("in/other").is_dir());
+    for to in [
+        "./",
+        "./..",
+        "./%2e%2e",
+        "./a/b",
+        "./a%2f..%2f..%2fout",
+        "./.hidden",
+        "./a?b",
+        "../x",
+    ] {
+        let status = rename("/in/new%20%23name", to).status;
+        assert!([400, 403, 409].contains(&status), "{to}: {status}");
+    }
+    assert!(server.site().join("in/new #name").exists());
+}

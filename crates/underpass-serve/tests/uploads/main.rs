@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../support/nginx.rs"]
+mod nginx;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -17,12 +17,11 @@ pub(crate) fn serve_apart(folder: &Path) -> ServerProcess {
     let mut command = Command::new(env::current_exe().unwrap());
     let name = concat!(module_path!(), "::until_it_is_killed");
     let (_, name) = name.split_once("::").unwrap();
-    command.args(["--exact", name, "--ignored", "--nocapture"]);
+    command.args(["--exact", name, "--nocapture"]);
     ServerProcess::spawn(command.env(FOLDER, folder))
 }
 
 #[test]
-#[ignore = "needs a test that starts it; run by cargo xtask test"]
 fn until_it_is_killed() {
     let Some(folder) = env::var_os(FOLDER) else {
         return;

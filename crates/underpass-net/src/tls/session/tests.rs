@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;

@@ -241,9 +241,13 @@
     refreshSoon();
   };
   const pump = () => {
-    for (const item of paused ? [] : items) {
-      if (inState("sending").length >= AT_ONCE) break;
-      if (item.state === "waiting") start(item);
+    let free = paused ? 0 : AT_ONCE - inState("sending").length;
+    for (const item of items) {
+      if (free <= 0) break;
+      if (item.state === "waiting") {
+        start(item);
+        free -= 1;
+      }
     }
     show();
   };
@@ -394,7 +398,9 @@
   const refresh = async () => {
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-      if (!answer.ok) return;
+      // An index that was uploaded meanwhile has another policy, and does not get into this page.
+      const policy = answer.headers.get("Content-Security-Policy") || "";
+      if (!answer.ok || !policy.includes("default-src 'none'; style-src 'sha256-")) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const main = document.getElementById("files");
       const focused = main.contains(document.activeElement) && document.activeElement.closest("tr");
@@ -409,7 +415,9 @@
   };
   let refreshing = 0;
   const refreshSoon = () => {
-    refreshing ||= setTimeout(() => { refreshing = 0; refresh(); }, unfinished().length ? 3000 : 200);
+    const delay = unfinished().length ? 3000 : 200;
+    if (delay === 200) refreshing = clearTimeout(refreshing);
+    refreshing ||= setTimeout(() => { refreshing = 0; refresh(); }, delay);
   };
 
   // What is shown
@@ -426,7 +434,9 @@
   const cancelAll = button("close", "Cancel all", async () => {
     const question = "Cancel all uploads that are not complete?";
     if (await dialog(question, [], [["", "Go on"], ["ok", "Cancel them", "danger"]]) === "ok") {
-      for (const item of unfinished()) cancel(item);
+      const all = unfinished();
+      for (const item of all) stop(item, "cancelled");
+      for (const item of all) cancel(item);
     }
   });
   const clear = button("close", "Close", () => { items.length = 0; show(); });
@@ -464,7 +474,13 @@
   };
   const WAITING_SHOWN = 5;
   const samples = [];
+  let showing = 0;
   const show = () => {
+    if (showing) return;
+    showing = setTimeout(() => { showing = 0; draw(); }, 50);
+    draw();
+  };
+  const draw = () => {
     queue.hidden = !items.length;
     const left = unfinished();
     const total = items.reduce((sum, item) => sum + (["failed", "skipped"].includes(item.state) ? 0 : item.size), 0);

@@ -4,28 +4,28 @@
 //!  body ─► window ─► fields of a part ─► may it be stored? ─► partial file ─► its name, at its end
 //! ```
 //!
-//! Files are stored one after the other. If one cannot be stored, earlier ones stay, and the response
-//! names them.
+//! Files are stored one after the other. If one cannot be stored, earlier ones stay, and the
+//! response names them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use underpass_net::InboundRate;
-use underpass_receive::{EntryKind, Error as ReceiveFault, PartialFile, RelativePath};
+use underpass_receive::{Error as ReceiveFault, NameKind, PartialFile, RelativePath};
 
 use super::put::{BUSY, TOO_LARGE};
-use super::{Attempt, Outcome, Stop, WriteRequest, failed, refusal};
+use super::request::{Outcome, StepResult, Stop, WriteRequest, failed, refusal};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
+use crate::connection::upload_protocols::multipart::{
+    MultipartEvent, MultipartReader, UNFINISHED, WINDOW_BYTES_MIN, last_component,
+};
 use crate::http::status::{HttpError, Status};
 use crate::request::chunked::BodyPosition;
 use crate::request::path::{PathForm, SitePath, encode_path};
-use crate::upload::areas::UploadArea;
-use crate::upload::multipart::{
-    MultipartEvent, MultipartReader, UNFINISHED, WINDOW_BYTES_MIN, last_component,
-};
+use crate::site::upload_area::UploadArea;
 
 /// Bytes of a form in memory: the largest write.
 const WINDOW_BYTES: usize = 256 << 10;
@@ -112,11 +112,11 @@ impl Exchanges<'_> {
         let (area, keep_free) = (request.area.area.clone(), request.area.options.keep_free);
         let folder = request.target.clone();
         let looked = self.blocking(move || {
-            let kind = folder.map(|folder| Ok(EntryKind::of(&area.stat(&folder)?)));
+            let kind = folder.map(|folder| Ok(NameKind::of(&area.stat(&folder)?)));
             match kind.transpose()? {
-                None | Some(EntryKind::Folder) => area.space(keep_free),
-                Some(EntryKind::File) => Err(ReceiveFault::NotAFolder),
-                Some(EntryKind::Other) => Err(ReceiveFault::Link),
+                None | Some(NameKind::Folder) => area.space(keep_free),
+                Some(NameKind::File) => Err(ReceiveFault::NotAFolder),
+                Some(NameKind::Other) => Err(ReceiveFault::Link),
             }
         });
         match looked.await {
@@ -131,7 +131,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         body: &mut RequestBody,
         form: &mut FormUpload,
-    ) -> Attempt<()> {
+    ) -> StepResult<()> {
         let mut rate = self.connection.inbound_rate();
         loop {
             let (taken, event) = form.reader.read(&form.window)?;
@@ -155,7 +155,7 @@ impl Exchanges<'_> {
         body: &mut RequestBody,
         rate: &mut InboundRate,
         form: &mut FormUpload,
-    ) -> Attempt<()> {
+    ) -> StepResult<()> {
         let limits = &self.worker.shared.limits;
         let before = form.window.len();
         let room = (&mut form.window, WINDOW_BYTES);
@@ -206,8 +206,8 @@ impl Exchanges<'_> {
         })
     }
 
-    /// Writes the first `taken` bytes of the window to the file. Ignores the content of other parts.
-    async fn write_file(&self, form: &mut FormUpload, taken: usize) -> Attempt<()> {
+    /// Writes the first `taken` bytes of the window to the file. Other parts have no file.
+    async fn write_file(&self, form: &mut FormUpload, taken: usize) -> StepResult<()> {
         let Some(file) = &mut form.file else {
             return Ok(());
         };
@@ -229,7 +229,11 @@ impl Exchanges<'_> {
     }
 
     /// Gives the file its name.
-    async fn end_file(&mut self, request: &WriteRequest<'_>, form: &mut FormUpload) -> Attempt<()> {
+    async fn end_file(
+        &mut self,
+        request: &WriteRequest<'_>,
+        form: &mut FormUpload,
+    ) -> StepResult<()> {
         let Some(file) = form.file.take() else {
             return Ok(());
         };

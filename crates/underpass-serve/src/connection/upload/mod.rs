@@ -10,97 +10,27 @@
 
 mod form;
 mod put;
+mod request;
 mod resumable;
 mod tree;
 
-use resumable::Asked;
-use rustix::io::Errno;
-use underpass_net::ConnectionError;
-use underpass_receive::{Error as ReceiveFault, RelativePath};
+use underpass_receive::Error as ReceiveFault;
 
 use crate::access::permits::Permits;
-use crate::answer::refusal::refused;
 use crate::answer::text::TextResponse;
-use crate::connection::exchanges::{Exchanges, NextStep, ended_by, persistence};
+use crate::connection::exchanges::{Exchanges, NextStep, persistence};
 use crate::connection::request_body::{RequestBody, SkipError};
+use crate::connection::upload::request::{Ended, Outcome, WriteRequest, failed, fault, refusal};
+use crate::connection::upload::resumable::Asked;
+use crate::connection::upload_protocols::fields::HeadFields;
+use crate::connection::upload_protocols::location::upload_of;
 use crate::http::status::{HttpError, Status};
 use crate::limits::DRAINED_BYTES_MAX;
-use crate::metrics::worker_metrics::ExchangeEnd;
 use crate::request::head::{Expectation, HeadScanner, Persistence, RequestHead, method_of};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpTarget, Method, WriteMethod};
-use crate::site::settle::is_spelt_otherwise;
 use crate::site::sites::ServedSite;
-use crate::upload::areas::UploadArea;
-use crate::upload::fields::HeadFields;
-use crate::upload::location::upload_of;
-
-/// A request that changes what is served, where that is allowed.
-#[derive(Clone)]
-struct WriteRequest<'r> {
-    head: &'r RequestHead<'r>,
-    /// The method that access rules judge.
-    method: WriteMethod,
-    fields: &'r HeadFields<'r>,
-    site: &'r ServedSite,
-    area: &'r UploadArea,
-    path: &'r SitePath,
-    /// The path within the area; none for its folder.
-    target: Option<RelativePath>,
-    permits: Option<&'r Permits>,
-}
-
-/// Why there is no response: the connection is of no use any more.
-struct Ended(ExchangeEnd);
-
-impl From<ConnectionError> for Ended {
-    fn from(error: ConnectionError) -> Ended {
-        Ended(ended_by(&error))
-    }
-}
-
-/// A response, or the end of the exchange without one.
-type Outcome = Result<TextResponse, Ended>;
-
-/// Why a request is not carried out any further.
-enum Stop {
-    Answer(TextResponse),
-    Ended(Ended),
-}
-
-/// A part of what a request asks.
-type Attempt<T> = Result<T, Stop>;
-
-impl From<TextResponse> for Stop {
-    fn from(text: TextResponse) -> Stop {
-        Stop::Answer(text)
-    }
-}
-
-impl From<HttpError> for Stop {
-    fn from(error: HttpError) -> Stop {
-        Stop::Answer(TextResponse::new(error))
-    }
-}
-
-impl From<ReceiveFault> for Stop {
-    fn from(error: ReceiveFault) -> Stop {
-        Stop::Answer(failed(error))
-    }
-}
-
-impl From<Ended> for Stop {
-    fn from(ended: Ended) -> Stop {
-        Stop::Ended(ended)
-    }
-}
-
-fn outcome(step: Attempt<TextResponse>) -> Outcome {
-    match step {
-        Ok(text) | Err(Stop::Answer(text)) => Ok(text),
-        Err(Stop::Ended(ended)) => Err(ended),
-    }
-}
+use crate::site::upload_area::UploadArea;
 
 const READ_ONLY: HttpError =
     HttpError::new(Status::MethodNotAllowed, "files are not taken in here");
@@ -165,17 +95,6 @@ impl Exchanges<'_> {
         let outbox = self.connection.outbox();
         let response = self.worker.answer_text(text, terms, outbox);
         self.send(persistence, response).await
-    }
-
-    /// Finds out who sends a request.
-    async fn permits(
-        &mut self,
-        request: &RequestHead<'_>,
-        site: usize,
-    ) -> Result<Option<Permits>, ConnectionError> {
-        let worker = self.worker;
-        let identified = worker.identify((request, site), &self.exchange, self.https);
-        self.verified(identified).await
     }
 
     async fn permitted(
@@ -273,20 +192,6 @@ impl Exchanges<'_> {
             }
         }
     }
-
-    /// Runs a job that may wait for the disk.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> Result<T, ReceiveFault> + Send + 'static,
-    ) -> Result<T, ReceiveFault> {
-        match tokio::task::spawn_blocking(job).await {
-            Ok(done) => done,
-            Err(_) => Err(ReceiveFault::Io {
-                doing: "a job on the disk",
-                errno: Errno::IO,
-            }),
-        }
-    }
 }
 
 /// Whether a browser that sends the request has it from a page of this site. A page of another one
@@ -308,67 +213,4 @@ fn is_of_this_site(head: &RequestHead<'_>, fields: &HeadFields<'_>, site: &Serve
     let authority = scheme.map(|scheme| &origin[scheme + 3..]);
     let pair = authority.zip(head.authority);
     pair.is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
-}
-
-/// Why somebody may not do something to a path, if he may not.
-fn refusal(site: &ServedSite, permits: Option<&Permits>, path: &SitePath) -> Option<TextResponse> {
-    let permits = permits?;
-    let access = &site.rules.options.access;
-    match permits.check(path.bytes()) {
-        // The name of the thing decides, not another spelling of it.
-        Ok(()) if is_spelt_otherwise(site.root(), path.bytes()) => {
-            Some(TextResponse::new(fault(ReceiveFault::Denied)))
-        }
-        Ok(()) => None,
-        Err(_) if access.conceal => Some(TextResponse::new(fault(ReceiveFault::NotFound))),
-        Err(refusal) => Some(refused(refusal, access)),
-    }
-}
-
-/// The response for what could not be done.
-fn failed(error: ReceiveFault) -> TextResponse {
-    match error {
-        ReceiveFault::Io { doing, errno } => {
-            tracing::warn!("an upload failed: {doing}: {errno}");
-            TextResponse::caused(fault(error), errno)
-        }
-        _ => TextResponse::new(fault(error)),
-    }
-}
-
-fn fault(error: ReceiveFault) -> HttpError {
-    let (status, why) = match error {
-        ReceiveFault::Name(why) => (Status::BadRequest, why),
-        ReceiveFault::NotFound => (Status::NotFound, "there is no such file or folder"),
-        ReceiveFault::Exists => (
-            Status::Conflict,
-            "the name is taken, and files are not replaced here",
-        ),
-        ReceiveFault::IsFolder => (Status::Conflict, "the name is that of a folder"),
-        ReceiveFault::NotAFolder => (Status::Conflict, "a part of the path is not a folder"),
-        ReceiveFault::Link => (
-            Status::Forbidden,
-            "a part of the path is a symbolic link or a special file, which is not written through",
-        ),
-        ReceiveFault::NotEmpty => (Status::Conflict, "the folder is not empty"),
-        ReceiveFault::Gone => (
-            Status::NotFound,
-            "there is no such upload; it is complete, was cancelled or has expired",
-        ),
-        ReceiveFault::Busy => (
-            Status::Locked,
-            "another server process receives this upload; try again later",
-        ),
-        ReceiveFault::NoSpace => (Status::InsufficientStorage, "there is not enough space"),
-        ReceiveFault::TooMany => (
-            Status::ServiceUnavailable,
-            "too many uploads have not been completed; try again later",
-        ),
-        ReceiveFault::Denied => (Status::Forbidden, "the server may not write there"),
-        ReceiveFault::Io { .. } => (
-            Status::InternalServerError,
-            "the file could not be written; the server's log has the reason",
-        ),
-    };
-    HttpError::new(status, why)
 }

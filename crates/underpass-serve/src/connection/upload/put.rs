@@ -8,21 +8,21 @@ use rustix::io::Errno;
 use underpass::Fault;
 use underpass_net::ConnectionError;
 use underpass_receive::{
-    Committed, EntryKind, Error as ReceiveFault, Overwrite, PartialFile, RelativePath,
+    Committed, Error as ReceiveFault, NameKind, Overwrite, PartialFile, RelativePath,
 };
 
-use super::{Attempt, Ended, Outcome, WriteRequest, failed, fault, outcome, refusal};
+use super::request::{Ended, Outcome, StepResult, WriteRequest, failed, fault, outcome, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::{ReceiveError, RequestBody};
+use crate::connection::upload_protocols::fields::ExpectedDigest;
 use crate::http::status::{HttpError, Status};
 use crate::http::validator::{EtagRecipe, FileStamp, Validators};
 use crate::metrics::worker_metrics::SlowClient;
 use crate::request::condition::ConditionResult;
 use crate::request::path::{PathForm, encode_path};
 use crate::request::request_line::Method;
-use crate::upload::fields::ExpectedDigest;
 
 pub(super) const NO_NAME: HttpError = HttpError::bad(
     "the path ends with a slash, and a file needs a name; `curl -T FILE URL/` adds it",
@@ -139,10 +139,10 @@ impl Exchanges<'_> {
     ) -> Result<u64, TextResponse> {
         let (space, present) = self.present(request).await?;
         if let (Some(stat), false) = (&present, request.area.options.overwrite) {
-            return Err(failed(match EntryKind::of(stat) {
-                EntryKind::File => ReceiveFault::Exists,
-                EntryKind::Folder => ReceiveFault::IsFolder,
-                EntryKind::Other => ReceiveFault::Link,
+            return Err(failed(match NameKind::of(stat) {
+                NameKind::File => ReceiveFault::Exists,
+                NameKind::Folder => ReceiveFault::IsFolder,
+                NameKind::Other => ReceiveFault::Link,
             }));
         }
         let allowed = request.area.options.file_bytes_max;
@@ -236,7 +236,7 @@ impl Exchanges<'_> {
         partial: PartialFile,
         target: RelativePath,
         overwrite: Overwrite,
-    ) -> Attempt<Committed> {
+    ) -> StepResult<Committed> {
         let site = self.worker.site_of(request.head.authority);
         // Users and tokens may have been removed while the body came.
         let permits = self

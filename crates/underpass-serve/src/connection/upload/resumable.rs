@@ -22,23 +22,23 @@ mod reply;
 use std::time::{Duration, SystemTime};
 
 use underpass_receive::{
-    Committed, Error as ReceiveFault, Overwrite, PartialFile, Record, RelativePath, UploadId,
+    Committed, Error as ReceiveFault, Overwrite, PartialFile, RelativePath, UploadId, UploadRecord,
 };
 
 use self::reply::{UploadProgress, UploadProtocol};
 pub(super) use self::reply::{labelled, options};
 use super::put::{WRONG_DIGEST, stored};
-use super::{Attempt, Outcome, Stop, WriteRequest, outcome};
+use super::request::{Outcome, StepResult, Stop, WriteRequest, outcome};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
+use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
+use crate::connection::upload_protocols::ietf::UploadFields;
+use crate::connection::upload_protocols::location::upload_of;
+use crate::connection::upload_protocols::running::{CompletedUpload, UploadTurn};
+use crate::connection::upload_protocols::tus;
 use crate::http::status::{HttpError, Status};
 use crate::request::request_line::{Method, WriteMethod};
-use crate::upload::fields::{ExpectedDigest, HeadFields};
-use crate::upload::ietf::UploadFields;
-use crate::upload::location::upload_of;
-use crate::upload::running::{CompletedUpload, UploadTurn};
-use crate::upload::tus;
 
 /// The operation that a request asks for, by its method and fields.
 #[derive(Debug)]
@@ -178,7 +178,11 @@ impl Exchanges<'_> {
 
     /// Reports the offset. A complete tus upload that a crash or a conflict has left without its
     /// name is committed first: tus clients take this offset for success.
-    async fn offset(&mut self, request: &WriteRequest<'_>, id: UploadId) -> Attempt<TextResponse> {
+    async fn offset(
+        &mut self,
+        request: &WriteRequest<'_>,
+        id: UploadId,
+    ) -> StepResult<TextResponse> {
         let upload = match self.find(request, &id).await? {
             FoundUpload::Open(upload) => upload,
             FoundUpload::Completed(completed) => {
@@ -193,7 +197,11 @@ impl Exchanges<'_> {
         Ok(text)
     }
 
-    async fn cancel(&mut self, request: &WriteRequest<'_>, id: UploadId) -> Attempt<TextResponse> {
+    async fn cancel(
+        &mut self,
+        request: &WriteRequest<'_>,
+        id: UploadId,
+    ) -> StepResult<TextResponse> {
         let FoundUpload::Open(upload) = self.find(request, &id).await? else {
             return Err(ReceiveFault::Gone.into());
         };
@@ -204,7 +212,7 @@ impl Exchanges<'_> {
     }
 
     /// Finds the upload that a request continues, and ends the request that receives it.
-    async fn find(&mut self, request: &WriteRequest<'_>, id: &UploadId) -> Attempt<FoundUpload> {
+    async fn find(&mut self, request: &WriteRequest<'_>, id: &UploadId) -> StepResult<FoundUpload> {
         let (area, known) = (request.area.area.clone(), id.clone());
         let record = match self.blocking(move || area.record(&known)).await {
             Ok(record) => record,
@@ -212,7 +220,7 @@ impl Exchanges<'_> {
             Err(error) => return Err(error.into()),
         };
         // Checked before the request that receives it is ended.
-        let is_known = |record: &Record| {
+        let is_known = |record: &UploadRecord| {
             record.details.get(detail::PATH) == path_of(request).as_ref()
                 && record.owner == owner_of(request, record.owner.is_some())
         };
@@ -230,7 +238,7 @@ impl Exchanges<'_> {
         }
     }
 
-    fn find_completed(&self, request: &WriteRequest<'_>, id: &UploadId) -> Attempt<FoundUpload> {
+    fn find_completed(&self, request: &WriteRequest<'_>, id: &UploadId) -> StepResult<FoundUpload> {
         let completed = self.worker.shared.running.completed(id);
         let completed = completed.filter(|upload| {
             Some(&upload.path) == path_of(request).as_ref()
@@ -276,7 +284,7 @@ impl Exchanges<'_> {
         &mut self,
         request: &WriteRequest<'_>,
         upload: OpenUpload,
-    ) -> Attempt<TextResponse> {
+    ) -> StepResult<TextResponse> {
         let OpenUpload { partial, turn } = upload;
         let record = partial.record().cloned();
         let record = record.ok_or(ReceiveFault::Gone)?;
@@ -305,8 +313,8 @@ impl Exchanges<'_> {
         &self,
         request: &WriteRequest<'_>,
         partial: PartialFile,
-        record: &Record,
-    ) -> Attempt<PartialFile> {
+        record: &UploadRecord,
+    ) -> StepResult<PartialFile> {
         let digest = match request.fields.digest("Repr-Digest")? {
             Some(digest) => Some(digest),
             None => {
@@ -326,7 +334,7 @@ impl Exchanges<'_> {
         compared.await?.ok_or(Stop::from(WRONG_DIGEST))
     }
 
-    fn remember(&self, id: UploadId, record: &Record, committed: &Committed) {
+    fn remember(&self, id: UploadId, record: &UploadRecord, committed: &Committed) {
         let completed = CompletedUpload {
             path: record
                 .details

@@ -3,7 +3,7 @@
 use underpass_receive::{Area, Error as ReceiveFault, Overwrite, RelativePath};
 
 use super::put::{CREATED, REPLACED, not_removed};
-use super::{Outcome, WriteRequest, failed, refusal};
+use super::request::{Outcome, WriteRequest, failed, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
@@ -11,7 +11,7 @@ use crate::http::status::{HttpError, Status};
 use crate::request::path::{SitePath, encode_path};
 use crate::request::request_line::{Method, WriteMethod};
 use crate::site::settle::joined;
-use crate::upload::areas::UploadArea;
+use crate::site::upload_area::UploadArea;
 
 const REMOVED: HttpError = HttpError::new(Status::NoContent, "removed");
 const ROOT: HttpError = HttpError::new(

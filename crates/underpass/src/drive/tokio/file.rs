@@ -7,8 +7,9 @@ use ::tokio::io::Interest;
 use ::tokio::task::{JoinHandle, spawn_blocking};
 use rustix::io::Errno;
 
-use super::sender::{DetachedDrain, Sender, StreamTransfer, Turn, stream_end};
+use super::sender::{Sender, Turn, stream_end};
 use super::stream::{AlwaysReady, Stream, ready};
+use super::transfer::{DetachedDrain, StreamTransfer};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
 use crate::outbox::{FileRange, Outbox, Piece};
@@ -116,10 +117,10 @@ impl FileSender {
 }
 
 /// Receives a body of known length from one socket into a file, by splice if the kernel can.
-/// Writing to the file, which the kernel may throttle, happens on Tokio's threads for blocking
-/// calls, so the event loop never waits for the disk. Dropping a future loses nothing: bytes between
-/// socket and file stay in the receiver, and a later call continues from there. Syncing and closing
-/// the file, which may report a lost write (close(2)), is left to the caller.
+/// Tokio's threads for blocking calls write to the file, which the kernel may throttle: the event
+/// loop never waits for the disk. Dropping a future loses nothing: bytes between socket and file
+/// stay in the receiver, and a later call continues from there. The caller syncs and closes the
+/// file, which may report a lost write (close(2)).
 ///
 /// ```
 /// use std::time::Duration;
@@ -153,12 +154,12 @@ pub struct FileReceiver {
     /// Boxed: until the first turn there is none.
     body: Option<Box<StreamTransfer>>,
     /// The write in progress on another thread.
-    pending: Option<PendingWrite>,
+    pending: Option<WriteInProgress>,
     failed: Option<(Fault, Option<Errno>)>,
 }
 
 #[derive(Debug)]
-enum PendingWrite {
+enum WriteInProgress {
     Drain(JoinHandle<(DetachedDrain, Result<u64, Errno>)>),
     Memory(JoinHandle<MemoryWrite>),
 }
@@ -258,7 +259,7 @@ impl FileReceiver {
                 return Err(Error::of_writing(fault, errno, &self.account));
             }
             match &mut self.pending {
-                Some(PendingWrite::Drain(drain)) => {
+                Some(WriteInProgress::Drain(drain)) => {
                     let done = drain.await;
                     self.pending = None;
                     match done {
@@ -266,7 +267,7 @@ impl FileReceiver {
                         Err(_) => self.failed = Some((Fault::Sink, Some(Errno::IO))),
                     }
                 }
-                Some(PendingWrite::Memory(write)) => {
+                Some(WriteInProgress::Memory(write)) => {
                     let done = write.await;
                     self.pending = None;
                     match done {
@@ -324,7 +325,7 @@ impl FileReceiver {
                 let result = drain.run(file.as_fd());
                 (drain, result)
             };
-            self.pending = Some(PendingWrite::Drain(spawn_blocking(write)));
+            self.pending = Some(WriteInProgress::Drain(spawn_blocking(write)));
             return Ok(Step::Again);
         }
         let step = body.step(socket, &AlwaysReady(self.sink.fd.as_fd()), kernel);
@@ -381,7 +382,7 @@ impl FileReceiver {
             let _guard = SignalGuard::against(raised);
             write_all(file.as_fd(), &bytes, at)
         };
-        self.pending = Some(PendingWrite::Memory(spawn_blocking(write)));
+        self.pending = Some(WriteInProgress::Memory(spawn_blocking(write)));
     }
 
     fn wrote(&mut self, done: &MemoryWrite) {

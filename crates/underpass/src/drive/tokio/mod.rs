@@ -23,6 +23,7 @@ mod relay;
 mod residency;
 mod sender;
 mod stream;
+mod transfer;
 
 pub use file::{FileReceiver, FileSender};
 pub use relay::relay;

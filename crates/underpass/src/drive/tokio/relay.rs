@@ -6,8 +6,9 @@ use std::task::Poll;
 
 use ::tokio::io::Interest;
 
-use super::sender::{StreamTransfer, stream_end};
+use super::sender::stream_end;
 use super::stream::{Stream, ready};
+use super::transfer::StreamTransfer;
 use crate::drive::blocking::{Relayed, end_direction};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;

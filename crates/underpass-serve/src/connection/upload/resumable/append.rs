@@ -10,13 +10,13 @@ use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{BUSY, TOO_LARGE};
-use crate::connection::upload::{Attempt, Ended, Stop, WriteRequest};
+use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest};
+use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
+use crate::connection::upload_protocols::ietf::{self, INCONSISTENT, Interop, UploadFields};
+use crate::connection::upload_protocols::running::CompletedUpload;
+use crate::connection::upload_protocols::tus;
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
-use crate::upload::fields::{ExpectedDigest, HeadFields};
-use crate::upload::ietf::{self, INCONSISTENT, Interop, UploadFields};
-use crate::upload::running::CompletedUpload;
-use crate::upload::tus;
 
 /// The part of a file in a request.
 pub(super) struct Part {
@@ -79,7 +79,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         id: UploadId,
         body: &mut RequestBody,
-    ) -> Attempt<TextResponse> {
+    ) -> StepResult<TextResponse> {
         let upload = match self.find(request, &id).await? {
             FoundUpload::Open(upload) => upload,
             FoundUpload::Completed(completed) => {
@@ -117,7 +117,7 @@ impl Exchanges<'_> {
         upload: OpenUpload,
         part: &Part,
         text: TextResponse,
-    ) -> Attempt<TextResponse> {
+    ) -> StepResult<TextResponse> {
         let progress = UploadProgress::of(&upload.partial)?;
         let size = progress.size;
         match part.protocol {
@@ -149,7 +149,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         upload: OpenUpload,
         length: u64,
-    ) -> Attempt<OpenUpload> {
+    ) -> StepResult<OpenUpload> {
         let most = request.area.options.file_bytes_max;
         if most.is_some_and(|most| length > most.get()) {
             return Err(self.too_large(request, UploadProgress::of(&upload.partial)?.protocol));
@@ -171,7 +171,7 @@ impl Exchanges<'_> {
         upload: OpenUpload,
         body: &mut RequestBody,
         part: &Part,
-    ) -> Attempt<OpenUpload> {
+    ) -> StepResult<OpenUpload> {
         let room = self.room_left(request, part).await?;
         if body.left().is_some_and(|left| left > room.bytes) {
             return Err(self.no_room(request, upload, part, &room).await);
@@ -252,7 +252,7 @@ impl Exchanges<'_> {
     }
 
     /// Returns how many bytes may be received.
-    async fn room_left(&self, request: &WriteRequest<'_>, part: &Part) -> Attempt<Room> {
+    async fn room_left(&self, request: &WriteRequest<'_>, part: &Part) -> StepResult<Room> {
         let options = &request.area.options;
         let (area, keep_free) = (request.area.area.clone(), options.keep_free);
         let space = self.blocking(move || area.space(keep_free)).await?;
@@ -317,7 +317,7 @@ fn patched_completed(
     fields: &HeadFields<'_>,
     completed: &CompletedUpload,
     left: Option<u64>,
-) -> Attempt<TextResponse> {
+) -> StepResult<TextResponse> {
     let offset = fields.bytes("Upload-Offset")?.ok_or(NO_OFFSET)?;
     match (offset == completed.size, left) {
         (false, _) => Err(reply::completed(OTHER_OFFSET, completed, fields).into()),
@@ -329,7 +329,7 @@ fn patched_completed(
 }
 
 /// Reads the fields of a PATCH of tus.
-fn tus_part(fields: &HeadFields<'_>, progress: &UploadProgress) -> Attempt<Part> {
+fn tus_part(fields: &HeadFields<'_>, progress: &UploadProgress) -> StepResult<Part> {
     check_type(fields, tus::MEDIA_TYPE)?;
     let append = tus::AppendFields::parse(fields)?;
     let length = match (progress.record.length, append.length) {

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use underpass_receive::{Error as ReceiveFault, PartialFile, Record, RelativePath, UploadId};
+use underpass_receive::{Error as ReceiveFault, PartialFile, RelativePath, UploadId, UploadRecord};
 
 use super::create::check_target;
 use super::{FoundUpload, OpenUpload, detail, owner_of, path_of};
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::upload::put::{BUSY, overwrite};
-use crate::connection::upload::{Attempt, WriteRequest};
+use crate::connection::upload::request::{StepResult, WriteRequest};
+use crate::connection::upload_protocols::location::location;
 use crate::http::status::{HttpError, Status};
-use crate::upload::location::location;
 
 const NOT_A_PART: HttpError = HttpError::bad("an upload to be joined is not a part of a file");
 const INCOMPLETE_PART: HttpError = HttpError::bad("a part of the file is not complete");
@@ -24,7 +24,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         parts: &[UploadId],
         target: RelativePath,
-    ) -> Attempt<TextResponse> {
+    ) -> StepResult<TextResponse> {
         check_target(request, &target)?;
         let uploads = self.open_parts(request, parts).await?;
         let mut length = 0u64;
@@ -61,7 +61,7 @@ impl Exchanges<'_> {
         let overwrite = overwrite(request);
         let committed = self.commit(request, whole, target, overwrite).await?;
         self.remove_parts(uploads).await?;
-        let mut record = Record::new(None, None, request.area.options.expire_after);
+        let mut record = UploadRecord::new(None, None, request.area.options.expire_after);
         record.owner = owner_of(request, true);
         let details = &mut record.details;
         details.insert(detail::PATH.to_owned(), created_under);
@@ -76,7 +76,7 @@ impl Exchanges<'_> {
         &mut self,
         request: &WriteRequest<'_>,
         parts: &[UploadId],
-    ) -> Attempt<Vec<OpenUpload>> {
+    ) -> StepResult<Vec<OpenUpload>> {
         let mut sorted = parts.to_vec();
         sorted.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         let mut opened = HashMap::new();
@@ -90,7 +90,7 @@ impl Exchanges<'_> {
         Ok(uploads.collect())
     }
 
-    async fn remove_parts(&self, uploads: Vec<OpenUpload>) -> Attempt<()> {
+    async fn remove_parts(&self, uploads: Vec<OpenUpload>) -> StepResult<()> {
         let removed = self.blocking(move || {
             for OpenUpload { partial, turn } in uploads {
                 // What is left of it is removed by the next sweep where this fails.

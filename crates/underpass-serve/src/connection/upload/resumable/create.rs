@@ -2,7 +2,7 @@
 
 use underpass::Piece;
 use underpass_receive::{
-    Error as ReceiveFault, Overwrite, PartialFile, Record, RelativePath, UploadId,
+    Error as ReceiveFault, Overwrite, PartialFile, RelativePath, UploadId, UploadRecord,
 };
 
 use super::append::{Part, check_type};
@@ -12,14 +12,14 @@ use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{NO_NAME, overwrite};
-use crate::connection::upload::{Attempt, Ended, Stop, WriteRequest, fault, refusal};
+use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest, fault, refusal};
+use crate::connection::upload_protocols::ietf::UploadFields;
+use crate::connection::upload_protocols::location::location;
+use crate::connection::upload_protocols::tus::{self, ConcatRole, CreationFields, UploadMetadata};
 use crate::http::fields::push_field;
 use crate::http::status::{HttpError, Status};
 use crate::request::path::PathForm;
 use crate::request::request_line::HttpVersion;
-use crate::upload::ietf::UploadFields;
-use crate::upload::location::location;
-use crate::upload::tus::{self, ConcatRole, CreationFields, UploadMetadata};
 
 const CREATED: HttpError = HttpError::new(Status::Created, "the upload was created");
 
@@ -38,7 +38,7 @@ impl Exchanges<'_> {
         &mut self,
         request: &WriteRequest<'_>,
         body: &mut RequestBody,
-    ) -> Attempt<TextResponse> {
+    ) -> StepResult<TextResponse> {
         let creation = CreationFields::parse(request.fields)?;
         let has_body = body.left() != Some(0);
         let target = match creation.role {
@@ -90,7 +90,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         asked: UploadFields,
         body: &mut RequestBody,
-    ) -> Attempt<TextResponse> {
+    ) -> StepResult<TextResponse> {
         let target = request.target.clone();
         let is_file = request.path.form() == PathForm::File;
         let target = target.filter(|_| is_file).ok_or(NO_NAME)?;
@@ -131,7 +131,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         asked: &UploadFields,
         location: &str,
-    ) -> Attempt<()> {
+    ) -> StepResult<()> {
         let Some(version) = asked.interop.named() else {
             return Ok(());
         };
@@ -160,7 +160,7 @@ impl Exchanges<'_> {
         request: &WriteRequest<'_>,
         new: &NewUpload<'_>,
         left: Option<u64>,
-    ) -> Attempt<OpenUpload> {
+    ) -> StepResult<OpenUpload> {
         if let Some(target) = &new.target {
             check_target(request, target)?;
         }
@@ -176,7 +176,7 @@ impl Exchanges<'_> {
         self.room(&wanted, length).await?;
         let options = &request.area.options;
         let target = new.target.as_ref().map(RelativePath::as_str);
-        let mut record = Record::new(target, new.length, options.expire_after);
+        let mut record = UploadRecord::new(target, new.length, options.expire_after);
         record.replaces = overwrite(request) == Overwrite::Allowed;
         record.owner = owner_of(request, true);
         let path = path_of(request).ok_or(ReceiveFault::Name("the path is not UTF-8"))?;
@@ -201,7 +201,7 @@ impl Exchanges<'_> {
 
 /// Returns the path of the file that a POST of tus brings: that of its metadata in the folder that
 /// the request names, or else that of the request.
-fn target(request: &WriteRequest<'_>, metadata: &UploadMetadata<'_>) -> Attempt<RelativePath> {
+fn target(request: &WriteRequest<'_>, metadata: &UploadMetadata<'_>) -> StepResult<RelativePath> {
     match (metadata.path()?, &request.target) {
         (Some(path), None) => Ok(path),
         (Some(path), Some(folder)) => Ok(folder.join(&path)?),
@@ -211,7 +211,7 @@ fn target(request: &WriteRequest<'_>, metadata: &UploadMetadata<'_>) -> Attempt<
 }
 
 /// Checks whether a file may have a name, which may be in another folder than the request's path.
-pub(super) fn check_target(request: &WriteRequest<'_>, target: &RelativePath) -> Attempt<()> {
+pub(super) fn check_target(request: &WriteRequest<'_>, target: &RelativePath) -> StepResult<()> {
     let path = request.area.site_path(target);
     if let Some(text) = refusal(request.site, request.permits, &path) {
         return Err(text.into());

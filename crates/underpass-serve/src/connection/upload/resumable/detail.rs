@@ -1,4 +1,4 @@
-//! Names in [`underpass_receive::Record::details`].
+//! Names in [`underpass_receive::UploadRecord::details`].
 
 /// The path of the request that created the upload.
 pub(super) const PATH: &str = "path";

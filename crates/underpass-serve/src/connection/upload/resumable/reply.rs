@@ -4,21 +4,21 @@ use std::num::NonZeroU64;
 use std::time::SystemTime;
 
 use httpdate::HttpDate;
-use underpass_receive::{Error as ReceiveFault, PartialFile, Record};
+use underpass_receive::{Error as ReceiveFault, PartialFile, UploadRecord};
 
 use super::detail;
 use crate::answer::text::TextResponse;
-use crate::connection::upload::WriteRequest;
+use crate::connection::upload::request::WriteRequest;
+use crate::connection::upload_protocols::fields::HeadFields;
+use crate::connection::upload_protocols::ietf::{self, Interop};
+use crate::connection::upload_protocols::running::CompletedUpload;
+use crate::connection::upload_protocols::tus;
 use crate::http::status::{HttpError, Status};
 use crate::options::uploads::UploadOptions;
 use crate::request::head::RequestHead;
 use crate::request::path::SitePath;
 use crate::site::sites::ServedSite;
-use crate::upload::areas::UploadArea;
-use crate::upload::fields::HeadFields;
-use crate::upload::ietf::{self, Interop};
-use crate::upload::running::CompletedUpload;
-use crate::upload::tus;
+use crate::site::upload_area::UploadArea;
 
 /// The protocol of an upload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,7 +31,7 @@ pub(super) enum UploadProtocol {
 pub(super) struct UploadProgress {
     pub(super) protocol: UploadProtocol,
     pub(super) size: u64,
-    pub(super) record: Record,
+    pub(super) record: UploadRecord,
 }
 
 const OFFSET: HttpError = HttpError::new(Status::NoContent, "the upload is not complete");
@@ -43,7 +43,7 @@ pub(super) const OTHER_OFFSET: HttpError = HttpError::new(
 
 impl UploadProtocol {
     /// Returns the protocol of an upload.
-    pub(super) fn of(record: &Record) -> UploadProtocol {
+    pub(super) fn of(record: &UploadRecord) -> UploadProtocol {
         match record.details.get(detail::PROTOCOL) {
             Some(name) if name == UploadProtocol::Tus.name() => UploadProtocol::Tus,
             _ => UploadProtocol::Ietf,

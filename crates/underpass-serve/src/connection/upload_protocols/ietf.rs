@@ -3,8 +3,8 @@
 
 use sfv::{BareItem, Item, Parser};
 
+use crate::connection::upload_protocols::fields::HeadFields;
 use crate::http::status::HttpError;
-use crate::upload::fields::HeadFields;
 
 /// The media type of a body that is a part of a file.
 pub(crate) const MEDIA_TYPE: &str = "application/partial-upload";

@@ -1,0 +1,166 @@
+//! An open folder with its partial files: what areas and partial files both need of it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, fsync, mkdirat, openat,
+    openat2, renameat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::error::{Doing, Error};
+use crate::record::{RECORD_BYTES_MAX, UploadId, UploadRecord};
+
+/// The folder of an area's partial files. It begins with a dot, so nothing is received under its
+/// name.
+pub const UPLOADS_FOLDER: &str = ".underpass-uploads";
+
+pub(crate) const RECORD_SUFFIX: &str = ".json";
+
+/// The mode of new files, less the process's umask.
+pub(crate) const CREATED: Mode = Mode::from_raw_mode(0o666);
+
+/// A folder, and the folder of partial files in it.
+#[derive(Debug)]
+pub(crate) struct UploadFolder {
+    root: OwnedFd,
+    /// The folder of partial files, made when the first one is.
+    uploads: OnceLock<OwnedFd>,
+}
+
+pub(crate) const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+pub(crate) fn open_beneath(
+    folder: BorrowedFd<'_>,
+    path: &str,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match openat2(folder, path, flags, Mode::empty(), resolve) {
+            Err(Errno::INTR | Errno::AGAIN) if tries < 100 => {}
+            opened => return opened,
+        }
+    }
+}
+
+impl UploadFolder {
+    /// Opens the folder `path` beneath `root`.
+    pub(crate) fn open(root: BorrowedFd<'_>, path: &str) -> Result<UploadFolder, Error> {
+        Ok(UploadFolder {
+            root: open_beneath(root, path, FOLDER).doing("opening the folder")?,
+            uploads: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// The folder of partial files.
+    pub(crate) fn uploads(&self) -> Result<BorrowedFd<'_>, Error> {
+        if let Some(uploads) = self.uploads.get() {
+            return Ok(uploads.as_fd());
+        }
+        match mkdirat(&self.root, UPLOADS_FOLDER, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Error::of("making the folder of uploads", errno)),
+        }
+        let opened = open_beneath(self.root(), UPLOADS_FOLDER, FOLDER);
+        let opened = opened.doing("opening the folder of uploads")?;
+        let stat = fstat(&opened).doing("looking at the folder of uploads")?;
+        // Somebody else could replace partial files there.
+        if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
+            return Err(Error::Denied);
+        }
+        Ok(self.uploads.get_or_init(|| opened).as_fd())
+    }
+
+    pub(crate) fn make_partial(&self, id: &UploadId) -> Result<OwnedFd, Error> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = openat(self.uploads()?, id.as_str(), flags, CREATED);
+        let file = file.doing("making a partial file")?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).doing("locking a partial file")?;
+        Ok(file)
+    }
+
+    /// Reads the record of an upload, which another process may be receiving.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::Io`].
+    pub(crate) fn record(&self, id: &UploadId) -> Result<UploadRecord, Error> {
+        let name = record_name(id);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(self.uploads()?, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Err(Error::Gone),
+            file => file.doing("opening the record of an upload")?,
+        };
+        let mut text = vec![0; RECORD_BYTES_MAX + 1];
+        let length = rustix::io::pread(&file, &mut text, 0);
+        let length = length.doing("reading the record of an upload")?;
+        UploadRecord::parse(&text[..length]).ok_or(Error::Gone)
+    }
+
+    /// Writes a record whole: a reader finds the former one or this one.
+    pub(crate) fn write_record(&self, id: &UploadId, record: &UploadRecord) -> Result<(), Error> {
+        let (text, uploads) = (record.text()?, self.uploads()?);
+        let new = format!("{}.new", record_name(id));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = openat(uploads, &new, flags, Mode::RUSR | Mode::WUSR);
+        let file = file.doing("writing the record of an upload")?;
+        let written = rustix::io::pwrite(&file, &text, 0);
+        if written.doing("writing the record of an upload")? < text.len() {
+            return Err(Error::NoSpace);
+        }
+        if record.durable > 0 {
+            fsync(&file).doing("writing the record of an upload to disk")?;
+        }
+        let renamed = renameat(uploads, &new, uploads, record_name(id));
+        renamed.doing("writing the record of an upload")
+    }
+
+    /// Removes a partial file, and its record first: a partial file without one is swept away.
+    pub(crate) fn forget(&self, id: &UploadId) -> Result<(), Error> {
+        let uploads = self.uploads()?;
+        for name in [record_name(id), id.as_str().to_owned()] {
+            match unlinkat(uploads, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(Error::of("removing a partial file", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the folder of a path; its folders are made where there are none.
+    pub(crate) fn make_folders(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
+        let path = folders.unwrap_or(".");
+        match open_beneath(self.root(), path, FOLDER) {
+            Err(Errno::NOENT) => {}
+            opened => return opened.doing("opening the folder"),
+        }
+        let mut at = open_beneath(self.root(), ".", FOLDER).doing("opening the folder")?;
+        for name in path.split('/') {
+            match mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Error::of("making a folder", errno)),
+            }
+            at = open_beneath(at.as_fd(), name, FOLDER).doing("opening the folder")?;
+        }
+        Ok(at)
+    }
+
+    /// Opens the folder that a path is in.
+    pub(crate) fn parent(&self, folders: Option<&str>) -> Result<OwnedFd, Error> {
+        open_beneath(self.root(), folders.unwrap_or("."), FOLDER).doing("opening the folder")
+    }
+}
+
+pub(crate) fn record_name(id: &UploadId) -> String {
+    format!("{id}{RECORD_SUFFIX}")
+}

@@ -1,0 +1,180 @@
+//! A request that changes what is served, and the ways in which it ends.
+
+use rustix::io::Errno;
+use underpass_net::ConnectionError;
+use underpass_receive::{Error as ReceiveFault, RelativePath};
+
+use crate::access::permits::Permits;
+use crate::answer::refusal::refused;
+use crate::answer::text::TextResponse;
+use crate::connection::exchanges::{Exchanges, ended_by};
+use crate::connection::upload_protocols::fields::HeadFields;
+use crate::http::status::{HttpError, Status};
+use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::request::head::RequestHead;
+use crate::request::path::SitePath;
+use crate::request::request_line::WriteMethod;
+use crate::site::settle::is_spelt_otherwise;
+use crate::site::sites::ServedSite;
+use crate::site::upload_area::UploadArea;
+
+/// A request that changes what is served, where that is allowed.
+#[derive(Clone)]
+pub(super) struct WriteRequest<'r> {
+    pub(super) head: &'r RequestHead<'r>,
+    /// The method that access rules judge.
+    pub(super) method: WriteMethod,
+    pub(super) fields: &'r HeadFields<'r>,
+    pub(super) site: &'r ServedSite,
+    pub(super) area: &'r UploadArea,
+    pub(super) path: &'r SitePath,
+    /// The path within the area; none for its folder.
+    pub(super) target: Option<RelativePath>,
+    pub(super) permits: Option<&'r Permits>,
+}
+
+/// Why there is no response: the connection is of no use any more.
+pub(super) struct Ended(pub(super) ExchangeEnd);
+
+impl From<ConnectionError> for Ended {
+    fn from(error: ConnectionError) -> Ended {
+        Ended(ended_by(&error))
+    }
+}
+
+/// A response, or the end of the exchange without one.
+pub(super) type Outcome = Result<TextResponse, Ended>;
+
+/// Why a request is not carried out any further.
+pub(super) enum Stop {
+    Answer(TextResponse),
+    Ended(Ended),
+}
+
+/// A part of what a request asks.
+pub(super) type StepResult<T> = Result<T, Stop>;
+
+impl From<TextResponse> for Stop {
+    fn from(text: TextResponse) -> Stop {
+        Stop::Answer(text)
+    }
+}
+
+impl From<HttpError> for Stop {
+    fn from(error: HttpError) -> Stop {
+        Stop::Answer(TextResponse::new(error))
+    }
+}
+
+impl From<ReceiveFault> for Stop {
+    fn from(error: ReceiveFault) -> Stop {
+        Stop::Answer(failed(error))
+    }
+}
+
+impl From<Ended> for Stop {
+    fn from(ended: Ended) -> Stop {
+        Stop::Ended(ended)
+    }
+}
+
+pub(super) fn outcome(step: StepResult<TextResponse>) -> Outcome {
+    match step {
+        Ok(text) | Err(Stop::Answer(text)) => Ok(text),
+        Err(Stop::Ended(ended)) => Err(ended),
+    }
+}
+
+impl Exchanges<'_> {
+    /// Finds out who sends a request.
+    pub(super) async fn permits(
+        &mut self,
+        request: &RequestHead<'_>,
+        site: usize,
+    ) -> Result<Option<Permits>, ConnectionError> {
+        let worker = self.worker;
+        let identified = worker.identify((request, site), &self.exchange, self.https);
+        self.verified(identified).await
+    }
+
+    /// Runs a job that may wait for the disk.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, ReceiveFault> + Send + 'static,
+    ) -> Result<T, ReceiveFault> {
+        match tokio::task::spawn_blocking(job).await {
+            Ok(done) => done,
+            Err(_) => Err(ReceiveFault::Io {
+                doing: "a job on the disk",
+                errno: Errno::IO,
+            }),
+        }
+    }
+}
+
+/// Why somebody may not do something to a path, if he may not.
+pub(super) fn refusal(
+    site: &ServedSite,
+    permits: Option<&Permits>,
+    path: &SitePath,
+) -> Option<TextResponse> {
+    let permits = permits?;
+    let access = &site.rules.options.access;
+    match permits.check(path.bytes()) {
+        // The name of the thing decides, not another spelling of it.
+        Ok(()) if is_spelt_otherwise(site.root(), path.bytes()) => {
+            Some(TextResponse::new(fault(ReceiveFault::Denied)))
+        }
+        Ok(()) => None,
+        Err(_) if access.conceal => Some(TextResponse::new(fault(ReceiveFault::NotFound))),
+        Err(refusal) => Some(refused(refusal, access)),
+    }
+}
+
+/// The response for what could not be done.
+pub(super) fn failed(error: ReceiveFault) -> TextResponse {
+    match error {
+        ReceiveFault::Io { doing, errno } => {
+            tracing::warn!("an upload failed: {doing}: {errno}");
+            TextResponse::caused(fault(error), errno)
+        }
+        _ => TextResponse::new(fault(error)),
+    }
+}
+
+pub(super) fn fault(error: ReceiveFault) -> HttpError {
+    let (status, why) = match error {
+        ReceiveFault::Name(why) => (Status::BadRequest, why),
+        ReceiveFault::NotFound => (Status::NotFound, "there is no such file or folder"),
+        ReceiveFault::Exists => (
+            Status::Conflict,
+            "the name is taken, and files are not replaced here",
+        ),
+        ReceiveFault::IsFolder => (Status::Conflict, "the name is that of a folder"),
+        ReceiveFault::NotAFolder => (Status::Conflict, "a part of the path is not a folder"),
+        ReceiveFault::Link => (
+            Status::Forbidden,
+            "a part of the path is a symbolic link or a special file, which is not written through",
+        ),
+        ReceiveFault::NotEmpty => (Status::Conflict, "the folder is not empty"),
+        ReceiveFault::Gone => (
+            Status::NotFound,
+            "there is no such upload; it is complete, was cancelled or has expired",
+        ),
+        ReceiveFault::Busy => (
+            Status::Locked,
+            "another server process receives this upload; try again later",
+        ),
+        ReceiveFault::NoSpace => (Status::InsufficientStorage, "there is not enough space"),
+        ReceiveFault::TooMany => (
+            Status::ServiceUnavailable,
+            "too many uploads have not been completed; try again later",
+        ),
+        ReceiveFault::Denied => (Status::Forbidden, "the server may not write there"),
+        ReceiveFault::Io { .. } => (
+            Status::InternalServerError,
+            "the file could not be written; the server's log has the reason",
+        ),
+    };
+    HttpError::new(status, why)
+}
