@@ -9,8 +9,9 @@ use tokio::sync::Semaphore;
 use underpass_log::LogManager;
 use underpass_monitor::MetricsService;
 
+use underpass_net::LogThrottle;
+
 use crate::connection::frame::RequestMemory;
-use crate::connection::refusals::RefusalLog;
 use crate::connection::unsupported::UnsupportedLog;
 use crate::connection::waiters::{FetchWaiters, MovedLists};
 use crate::counts::{BrokerCounts, WorkerCounts};
@@ -42,9 +43,9 @@ pub(crate) struct BrokerWorker {
     pub(crate) waiters: Rc<FetchWaiters>,
     pub(crate) counts: Arc<WorkerCounts>,
     /// Warnings about rejected batches and unreadable offsets.
-    pub(crate) refusals: RefusalLog,
+    pub(crate) refusals: LogThrottle,
     /// Warnings about connections that are closed because of invalid requests.
-    pub(crate) disconnections: RefusalLog,
+    pub(crate) disconnections: LogThrottle,
 }
 
 /// The service behind a listener of a broker.

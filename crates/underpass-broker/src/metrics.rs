@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use underpass::Mechanism;
-use underpass_monitor::{MetricKind, MetricsPage, MetricsSource};
+use underpass_monitor::{MetricsPage, MetricsSource};
 use underpass_net::ShutdownPhase;
 
 use crate::broker::Broker;
@@ -33,14 +33,10 @@ impl MetricsSource for BrokerMetrics {
 
 fn requests(page: &mut MetricsPage, totals: &WorkerCounts) {
     let name = "underpass_broker_requests_total";
-    page.family(name, MetricKind::Counter, "Requests, by their kind.");
-    for (api, count) in APIS.iter().zip(totals.requests()) {
-        let labels = format!("{{api=\"{}\"}}", api.name);
-        page.sample(name, &labels, count);
-    }
+    let apis = APIS.iter().map(|api| api.name).zip(totals.requests());
+    page.labelled(name, "Requests, by their kind.", "api", apis);
     page.single(
         "underpass_broker_request_bytes_total",
-        MetricKind::Counter,
         "Bytes of requests, records in them included.",
         totals.request_bytes(),
     );
@@ -53,15 +49,11 @@ fn sent(page: &mut MetricsPage, totals: &WorkerCounts) {
         ("underpass_body_bytes_total", bytes, totals.record_bytes()),
         ("underpass_body_calls_total", calls, totals.record_calls()),
     ] {
-        page.family(name, MetricKind::Counter, help);
-        for (mechanism, count) in Mechanism::ALL.into_iter().zip(counts) {
-            let labels = format!("{{mechanism=\"{mechanism}\"}}");
-            page.sample(name, &labels, count);
-        }
+        let mechanisms = Mechanism::ALL.into_iter().zip(counts);
+        page.labelled(name, help, "mechanism", mechanisms);
     }
     page.single(
         "underpass_other_bytes_total",
-        MetricKind::Counter,
         "Bytes sent that are no records.",
         totals.other_bytes(),
     );
@@ -71,19 +63,16 @@ fn connections(page: &mut MetricsPage, totals: &WorkerCounts, workers: usize) {
     let (accepted, ended) = totals.connections();
     page.single(
         "underpass_connections_accepted_total",
-        MetricKind::Counter,
         "Connections of clients.",
         accepted,
     );
     page.single(
         "underpass_connections_open",
-        MetricKind::Gauge,
         "Connections of clients that are open.",
         accepted.saturating_sub(ended),
     );
     page.single(
         "underpass_workers",
-        MetricKind::Gauge,
         "Workers that run, those of earlier configurations included.",
         workers,
     );
@@ -94,19 +83,16 @@ fn disk(page: &mut MetricsPage, broker: &Broker) {
     let syncs = log.syncs();
     page.single(
         "underpass_broker_syncs_total",
-        MetricKind::Counter,
         "Times that a partition was synced.",
         syncs.count,
     );
     page.single(
         "underpass_broker_sync_seconds_total",
-        MetricKind::Counter,
         "Time that this took.",
         syncs.time.as_secs_f64(),
     );
     page.single(
         "underpass_broker_queued_bytes",
-        MetricKind::Gauge,
         "Bytes of records that wait to be written.",
         log.queued_bytes(),
     );
@@ -114,13 +100,11 @@ fn disk(page: &mut MetricsPage, broker: &Broker) {
     let unsynced = offsets.map(|offsets| (offsets.end - offsets.synced).unsigned_abs());
     page.single(
         "underpass_broker_unsynced_records",
-        MetricKind::Gauge,
         "Records that are written, and would be lost with the machine.",
         unsynced.sum::<u64>(),
     );
     page.single(
         "underpass_broker_offline",
-        MetricKind::Gauge,
         "1 since a sync has failed: nothing is appended until a restart.",
         u8::from(log.is_offline()),
     );
@@ -130,12 +114,11 @@ fn topics(page: &mut MetricsPage, broker: &Broker) {
     let present = broker.topics.present();
     page.single(
         "underpass_broker_partitions",
-        MetricKind::Gauge,
         "Partitions of all topics.",
         broker.log.partitions().len(),
     );
     let name = "underpass_broker_topic_bytes";
-    page.family(name, MetricKind::Gauge, "Bytes of the segments of a topic.");
+    page.family(name, "Bytes of the segments of a topic.");
     for topic in present.all() {
         let bytes = topic.partitions.iter().map(|log| log.size()).sum::<u64>();
         let labels = format!("{{topic=\"{}\"}}", MetricsPage::escaped(&topic.name));
@@ -148,7 +131,7 @@ fn lags(page: &mut MetricsPage, broker: &Broker) {
     let topics = broker.topics.present();
     let name = "underpass_broker_group_lag_records";
     let help = "Records that consumers may read behind the committed offset of a group.";
-    page.family(name, MetricKind::Gauge, help);
+    page.family(name, help);
     let mut unlisted = 0_u64;
     broker.groups.event(|coordinator, _| {
         let mut listed = 0;
@@ -169,7 +152,6 @@ fn lags(page: &mut MetricsPage, broker: &Broker) {
     });
     page.single(
         "underpass_broker_group_lags_unlisted",
-        MetricKind::Gauge,
         "Committed offsets beyond those whose lag is listed.",
         unlisted,
     );

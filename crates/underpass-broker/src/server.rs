@@ -13,14 +13,13 @@ use underpass_log::{
 };
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
 use underpass_net::{
-    Connection, HandshakeError, Inherited, ListenerAccess, ListenerConfig, Protocol, Server,
-    ServerConfig, TlsAcceptor, TlsError, TlsShared,
+    Connection, HandshakeError, Inherited, ListenerAccess, ListenerConfig, LogThrottle, Protocol,
+    Server, ServerConfig, TlsAcceptor, TlsError, TlsShared,
 };
 
 use crate::broker::{Broker, BrokerService, BrokerWorker};
 use crate::connection;
 use crate::connection::frame::RequestMemory;
-use crate::connection::refusals::RefusalLog;
 use crate::connection::unsupported::UnsupportedLog;
 use crate::connection::waiters::MovedLists;
 use crate::counts::BrokerCounts;
@@ -326,8 +325,8 @@ impl Protocol for BrokerProtocol {
         BrokerWorker {
             waiters: Rc::new(self.0.moved.worker()),
             counts: self.0.counts.worker(),
-            refusals: RefusalLog::default(),
-            disconnections: RefusalLog::default(),
+            refusals: LogThrottle::default(),
+            disconnections: LogThrottle::default(),
             broker: Arc::clone(&self.0),
         }
     }
@@ -354,7 +353,7 @@ impl Protocol for BrokerProtocol {
         connection: Connection,
     ) {
         let peer = connection.client();
-        worker.disconnections.report(format_args!(
+        worker.disconnections.warn(format_args!(
             "{peer}: no TLS, which this listener expects; set security.protocol=SSL"
         ));
     }
@@ -363,7 +362,7 @@ impl Protocol for BrokerProtocol {
         if let HandshakeError::Failed(_) | HandshakeError::Alert(_) = why {
             worker
                 .disconnections
-                .report(format_args!("a TLS handshake has failed: {why}"));
+                .warn(format_args!("a TLS handshake has failed: {why}"));
         }
     }
 

@@ -203,7 +203,7 @@ fn the_configurations_of_the_page_about_access_are_valid_and_decide_what_it_says
     }
     assert_eq!(
         (checked, asked),
-        (5, 1),
+        (6, 1),
         "sections with a configuration, and questions"
     );
 }

@@ -265,14 +265,13 @@ fn the_environment_beats_the_file_and_flags_beat_both() {
     let (_folder, file) = configuration(
         "[[site]]\nroot = 'www'\nindex = ['file']\nhidden = 'shown'\npretty = true\n",
     );
-    let index = |settings: &str, arguments: &[&str]| {
+    let index = |arguments: &[&str]| {
         let mut command = underpass();
         command
             .env("UNDERPASS_CONFIG", &file)
-            .env("UNDERPASS_CORS", "https://variable.example")
-            .env("UNDERPASS_SET", settings);
+            .env("UNDERPASS_CORS", "https://variable.example");
         let server = Server::by(command, arguments);
-        for name in ["file", "environment", "set", "flag", ".hidden", "p.html"] {
+        for name in ["file", "set", "flag", ".hidden", "p.html"] {
             server.write(name, name);
         }
         let mut socket = server.connect();
@@ -281,17 +280,15 @@ fn the_environment_beats_the_file_and_flags_beat_both() {
         let index = socket.get("/").body;
         (String::from_utf8(index).unwrap(), head(&server, "/file"))
     };
-    let environment = "site.index=environment;site.cors.origins=*";
-    assert_eq!(index("", &[]).0, "file");
-    let (reported, cors) = index(environment, &[]);
-    assert_eq!(reported, "environment");
+    let (reported, cors) = index(&[]);
+    assert_eq!(reported, "file");
     assert!(cors.contains("Vary: Origin"), "the variable of its own");
     let set = ["--set", "site.index=set", "--set", "site.cors.origins=*"];
-    let (reported, cors) = index(environment, &set);
+    let (reported, cors) = index(&set);
     assert_eq!(reported, "set");
     assert!(cors.contains("Access-Control-Allow-Origin: *"), "{cors}");
     let flag = [&set[..], &["--index", "flag"]].concat();
-    assert_eq!(index(environment, &flag).0, "flag");
+    assert_eq!(index(&flag).0, "flag");
 }
 
 #[test]
@@ -300,34 +297,38 @@ fn a_setting_that_makes_no_sense_is_reported_by_its_name() {
     let report = |name: &str, settings: &[&str]| {
         let mut command = underpass();
         command.args(["serve", name]).arg(&file);
-        command.env("UNDERPASS_SET", "site.etagg=1\nworkers=none");
         run(command.args(settings.iter().flat_map(|setting| ["--set", setting])))
     };
     let mistakes = [
-        "UNDERPASS_SET site.etagg=1: unknown field `etagg`, expected one of `root`",
-        "UNDERPASS_SET workers=none: invalid type: string \"none\"",
+        "--set site.etagg=1: unknown field `etagg`, expected one of `root`",
+        "--set workers=none: invalid type: string \"none\"",
         "--set connections.rate-maxx=1: unknown field `rate-maxx`",
         "--set site.symlinks=some: unknown variant `some`, expected one of `none`, `inside`",
     ];
+    let wrong = [
+        "site.etagg=1",
+        "workers=none",
+        "connections.rate-maxx=1",
+        "site.symlinks=some",
+    ];
     for name in ["--check", "--config"] {
-        let report = report(name, &["connections.rate-maxx=1", "site.symlinks=some"]);
-        report.assert_failed(1, &mistakes);
+        report(name, &wrong).assert_failed(1, &mistakes);
     }
     report("--check", &["workers"]).assert_failed(2, &["is not KEY=VALUE"]);
     let output = run(underpass()
         .args([
             "serve",
+            "--set=listen=127.0.0.1:2",
             "--set",
             "site.root=www",
-            "--set=site.2.names=b.example",
         ])
-        .args(["--set=site.2.root=.", "--check"])
+        .args(["--set=site.2.names=b.example", "--set=site.2.root=."])
+        .arg("--check")
         .arg(&file)
-        .current_dir(folder.path())
-        .env("UNDERPASS_SET", "listen=127.0.0.1:2"));
+        .current_dir(folder.path()));
     output.assert_success();
     output.assert_output(&[
-        "listens on 127.0.0.1:2\nwith UNDERPASS_SET listen=127.0.0.1:2\nwith --set site.root=www",
+        "listens on 127.0.0.1:2\nwith --set listen=127.0.0.1:2\nwith --set site.root=www",
         "site 1: www for all other names",
         "site 2: . for b.example",
     ]);

@@ -18,5 +18,5 @@ mod process;
 mod service;
 
 pub use address::{StatusAddress, StatusOptions};
-pub use page::{MetricKind, MetricsPage};
+pub use page::MetricsPage;
 pub use service::{METRICS_CONNECTIONS_MAX, MetricsService, MetricsSource};

@@ -5,27 +5,6 @@ use std::time::SystemTime;
 
 use crate::process::{self, ProcessFiles};
 
-/// The type of a metric family.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum MetricKind {
-    /// It only grows.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-    /// Counts per bucket.
-    Histogram,
-}
-
-impl MetricKind {
-    fn name(self) -> &'static str {
-        match self {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-            MetricKind::Histogram => "histogram",
-        }
-    }
-}
-
 /// The page being written.
 #[derive(Debug, Default)]
 pub struct MetricsPage {
@@ -33,14 +12,24 @@ pub struct MetricsPage {
 }
 
 impl MetricsPage {
-    /// Starts a family. `help` must contain neither a backslash nor a line end.
-    pub fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
+    /// Starts a family of counters if its name ends with `_total`, and of gauges otherwise. `help`
+    /// must contain neither a backslash nor a line end.
+    pub fn family(&mut self, name: &str, help: &str) {
+        let kind = match name.ends_with("_total") {
+            true => "counter",
+            false => "gauge",
+        };
+        self.begin(name, kind, help);
+    }
+
+    /// Starts a family of buckets, their sum and their count.
+    pub fn histogram(&mut self, name: &str, help: &str) {
+        self.begin(name, "histogram", help);
+    }
+
+    fn begin(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to memory does not fail.
-        let _ = writeln!(
-            self.text,
-            "# HELP {name} {help}\n# TYPE {name} {}",
-            kind.name()
-        );
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
     /// Adds a sample; `labels` are empty or in braces.
@@ -49,9 +38,24 @@ impl MetricsPage {
     }
 
     /// Adds a family with one sample.
-    pub fn single(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
-        self.family(name, kind, help);
+    pub fn single(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, help);
         self.sample(name, "", value);
+    }
+
+    /// Adds a family with one sample per value of a label. No value may need
+    /// [`escaped`](MetricsPage::escaped).
+    pub fn labelled<L: Display, V: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        samples: impl IntoIterator<Item = (L, V)>,
+    ) {
+        self.family(name, help);
+        for (word, value) in samples {
+            self.sample(name, &format!("{{{label}=\"{word}\"}}"), value);
+        }
     }
 
     /// Escapes the value of a label, for use between its quotes.
@@ -64,48 +68,39 @@ impl MetricsPage {
 
     /// Adds the metrics of the process, as reported by the kernel.
     pub(crate) fn about_process(&mut self, files: &ProcessFiles, started: SystemTime) {
-        self.family(
-            "underpass_build_info",
-            MetricKind::Gauge,
-            "1, with the version.",
-        );
-        let labels = concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
-        self.sample("underpass_build_info", labels, 1);
+        let version = env!("CARGO_PKG_VERSION");
+        let help = "1, with the version.";
+        self.labelled("underpass_build_info", help, "version", [(version, 1)]);
         self.single(
             "process_start_time_seconds",
-            MetricKind::Gauge,
             "When the server was started, in seconds since 1970.",
             process::unix_seconds(started),
         );
-        let known: [(&str, MetricKind, &str, Option<f64>); 4] = [
+        let known: [(&str, &str, Option<f64>); 4] = [
             (
                 "process_cpu_seconds_total",
-                MetricKind::Counter,
                 "Processor time of all threads.",
                 process::processor_time().map(|time| time.as_secs_f64()),
             ),
             (
                 "process_resident_memory_bytes",
-                MetricKind::Gauge,
                 "Resident memory.",
                 files.resident_bytes().map(|bytes| bytes as f64),
             ),
             (
                 "process_open_fds",
-                MetricKind::Gauge,
                 "Descriptors that are open.",
                 files.open_descriptors().map(|count| count as f64),
             ),
             (
                 "process_max_fds",
-                MetricKind::Gauge,
                 "Descriptors that may be open.",
                 process::descriptors_max().map(|count| count as f64),
             ),
         ];
-        for (name, kind, help, value) in known {
+        for (name, help, value) in known {
             if let Some(value) = value {
-                self.single(name, kind, help, value);
+                self.single(name, help, value);
             }
         }
     }

@@ -206,7 +206,7 @@ pub enum ConnectionError {
     #[error("the peer is gone")]
     PeerGone,
     /// The peer sent more than the protocol has room for.
-    #[error("the peer sent more than input-bytes-max")]
+    #[error("the peer sent more input than a connection has room for")]
     InputFull,
     /// The mover failed: the file shrank, could not be read, or the socket failed.
     #[error("{0}")]

@@ -19,6 +19,24 @@
 
 #![forbid(unsafe_code)]
 
+/// Implements `ALL` and `name` of an enum: its variants in order, and their labels in logs and
+/// metrics.
+macro_rules! labels {
+    ($name:ident { $($variant:ident = $label:literal,)* }) => {
+        impl $name {
+            /// All variants.
+            pub const ALL: [$name; [$($label),*].len()] = [$($name::$variant),*];
+
+            /// Returns the label in logs and metrics.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $label,)*
+                }
+            }
+        }
+    };
+}
+
 mod admission;
 mod connection;
 mod error;
@@ -51,11 +69,11 @@ pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
 pub use connection::{Arrival, Connection, ReadOutcome};
 pub use error::{ConnectionError, Error};
 pub use handover::inherit::{HandedFile, Inherited, Predecessor};
-pub use limits::ConnectionLimits;
+pub use limits::{ConnectionLimits, INPUT_BYTES_MAX};
 pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 pub use listen::machine::machine_addresses;
-pub use log_throttle::{LogThrottle, Occurrence};
+pub use log_throttle::LogThrottle;
 pub use process::confine::{Confine, Confinement, Reach, confine, confine_as};
 pub use process::notify::Notifier;
 pub use process::resources::{cores, forbid_core_dumps};

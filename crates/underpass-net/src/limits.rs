@@ -27,18 +27,10 @@ pub struct ConnectionLimits {
     /// this machine's own (loopback) connections and those of trusted proxies, and each worker
     /// counts its own connections.
     pub connections_per_client_max: Option<NonZeroUsize>,
-    /// Connections that the kernel completes before they are accepted, per worker. The kernel
-    /// clamps it to `net.core.somaxconn` (4,096 since Linux 5.4), so the default requests the
-    /// maximum.
-    pub backlog: i32,
     /// A head and a body of at most this total size are sent in one call, with the body read into
     /// memory after the head; 0 disables it. A connection may use as much memory.
     #[serde(deserialize_with = "size::bytes")]
     pub joined_bytes_max: u64,
-    /// Unread input that is buffered for one connection. A peer that sends more has to wait (TCP
-    /// flow control).
-    #[serde(deserialize_with = "size::bytes")]
-    pub input_bytes_max: usize,
     /// The maximum idle time between two requests. The default is longer than the timeout of most
     /// clients, so that the client closes first and no request meets a closing connection.
     #[serde(with = "humantime_serde")]
@@ -77,12 +69,9 @@ pub struct ConnectionLimits {
     /// The timeout of a TLS handshake.
     #[serde(with = "humantime_serde")]
     pub handshake_timeout: Duration,
-    /// The maximum number of bytes that are read and discarded after the last response, so that a
-    /// reset does not destroy it.
-    #[serde(deserialize_with = "size::bytes")]
-    pub linger_bytes_max: usize,
-    /// The timeout for that.
-    #[serde(with = "humantime_serde")]
+    /// The time during which input is read and discarded after the last response, so that a reset
+    /// does not destroy it; it restarts while the peer reads. Not an option of configurations.
+    #[serde(skip)]
     pub linger_timeout: Duration,
     /// The time that responses in progress may continue after the first request to stop. After a
     /// reload or an upgrade, the time that earlier connections may stay idle; their responses in
@@ -96,9 +85,7 @@ impl Default for ConnectionLimits {
         ConnectionLimits {
             connections_max: 65_536,
             connections_per_client_max: None,
-            backlog: 4_096,
             joined_bytes_max: JOINED_BYTES_MAX,
-            input_bytes_max: 64 << 10,
             idle_timeout: Duration::from_secs(75),
             stall_timeout: Duration::from_secs(300),
             rate_min: 256,
@@ -108,7 +95,6 @@ impl Default for ConnectionLimits {
             rate_per_client_max: None,
             proxy: Proxies::default(),
             handshake_timeout: Duration::from_secs(10),
-            linger_bytes_max: 256 << 10,
             linger_timeout: Duration::from_secs(5),
             stop_timeout: Duration::from_secs(30),
         }
@@ -132,14 +118,23 @@ impl ConnectionLimits {
             "rate-min-window is shorter than a second, which a lost packet may take; raise it"
         } else if self.proxy.is_used() && self.proxy.trusted.is_empty() {
             "proxy.protocol or proxy.forwarded is set, but no network is in proxy.trusted; name one"
-        } else if self.proxy.is_used() && self.input_bytes_max < PROXY_BYTES_MAX {
-            "input-bytes-max is less than the size of a PROXY header; raise it to at least 4096"
         } else {
             return Ok(());
         };
         Err(Error::Contradiction { what })
     }
 }
+
+/// Connections that the kernel completes before they are accepted, per worker. The kernel clamps it
+/// to `net.core.somaxconn` (4,096 since Linux 5.4), so this requests the maximum.
+pub(crate) const BACKLOG: i32 = 4_096;
+
+/// Unread input that is buffered for one connection: room for a request head of twice the usual
+/// maximum of servers. A peer that sends more has to wait (TCP flow control).
+pub const INPUT_BYTES_MAX: usize = 64 << 10;
+
+/// Input that is read and discarded after the last response: several receive windows.
+pub(crate) const LINGER_BYTES_MAX: usize = 256 << 10;
 
 /// The shortest window: below it a slow rate cannot be distinguished from a retransmission.
 const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);
@@ -276,8 +271,10 @@ pub(crate) const SEALED_COST: u64 = 4;
 /// while the disk works; this many requests keep it busy, and more would only queue there.
 pub(crate) const READERS_MAX: usize = 8;
 
-/// An event is logged again after it has not occurred for this long.
-pub(crate) const LOG_QUIET: Duration = Duration::from_secs(10);
+/// The interval between two warnings of a [`LogThrottle`](crate::LogThrottle).
+pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval between two identical warnings.
+pub(crate) const LOG_SAME_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The time that a reload waits for earlier workers to stop accepting. They stop after the event
 /// that they are handling, within milliseconds.

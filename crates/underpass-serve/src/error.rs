@@ -89,40 +89,26 @@ pub enum Error {
     /// unchanged.
     #[error("{0}; only the certificates were renewed, and are in use")]
     OnlyCertificates(#[source] Box<Error>),
-    /// The private key of a certificate is in a served folder.
-    #[error("the private key {} is in the served folder {}", key.display(), root.display())]
-    KeyServed {
-        /// The file with the key.
-        key: PathBuf,
-        /// The served folder.
-        root: PathBuf,
-    },
-    /// A file with users, tokens or keys cannot be used.
+    /// A file with users, tokens, keys or certificates cannot be used.
     #[error("{}: {what}", path.display())]
-    Access {
+    File {
         /// The file.
         path: PathBuf,
-        /// The mistake and its line.
+        /// The mistake, its line if any, and what to do.
         what: String,
     },
     /// Several errors.
     #[error("{}", .0.iter().map(Error::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Error>),
-    /// A file with users, tokens or keys is in a served folder.
-    #[error("{} is in the served folder {}", file.display(), root.display())]
-    AccessFileServed {
+    /// A file with secrets is in a served folder.
+    #[error("{what} {} is in the served folder {}", file.display(), root.display())]
+    SecretServed {
+        /// The content of the file.
+        what: &'static str,
         /// The file.
         file: PathBuf,
         /// The served folder.
         root: PathBuf,
-    },
-    /// Clients would reject a certificate.
-    #[error("{}: {what}", path.display())]
-    Certificate {
-        /// The file of the certificate.
-        path: PathBuf,
-        /// The reason, and what to do.
-        what: String,
     },
     /// A thread cannot be started.
     #[error("cannot {doing}: {source}")]

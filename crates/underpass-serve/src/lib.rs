@@ -15,6 +15,19 @@
 
 #![forbid(unsafe_code)]
 
+/// Implements deserialisation from text by `parse`.
+macro_rules! deserialize_by_parse {
+    ($($name:ident),* $(,)?) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<$name, String> {
+                $name::parse(&text)
+            }
+        }
+    )*};
+}
+
 mod access;
 mod answer;
 mod body;
@@ -54,7 +67,7 @@ pub use underpass_monitor::{StatusAddress, StatusOptions};
 
 pub use connection::worker::Worker;
 pub use metrics::worker_metrics::ServeSummary;
-pub use options::settings::{ConfigOverride, OverrideSource};
+pub use options::settings::ConfigOverride;
 pub use server::{FileServer, serve, serve_on, warnings};
 pub use site::rules;
 

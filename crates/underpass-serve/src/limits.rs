@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::Deserialize;
-use underpass_net::size;
+use underpass_net::{INPUT_BYTES_MAX, size};
 
 use crate::error::Error;
 
@@ -115,6 +115,11 @@ pub(crate) const ACCESS_FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest key of signed links. For HMAC-SHA-256 it should be as long as the hash; 32 bytes in
 /// base64 are longer.
 pub(crate) const LINK_KEY_BYTES_MIN: usize = 32;
+/// The maximum age of the cookie of a signed folder: a working day. The link renews it.
+pub(crate) const LINK_COOKIE_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+/// Cookies of signed folders that are verified per request: a browser has one for each parent
+/// folder of a path. Each costs one hash per key.
+pub(crate) const LINK_COOKIES_MAX: usize = 8;
 /// Memory that verifying one argon2id hash may take, in KiB; one thread verifies one at a time.
 pub(crate) const ARGON2_MEMORY_KIB_MAX: u32 = 256 << 10;
 /// Passes over that memory.
@@ -182,13 +187,13 @@ impl RequestLimits {
     ///
     /// # Errors
     /// [`Error::Limits`]: which, and what to change.
-    pub(crate) fn check(&self, input_bytes_max: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let what = if self.line_bytes_max < LINE_BYTES_MAX_MIN {
             "requests.line-bytes-max is less than 64, too small for any request"
         } else if self.head_bytes_max < self.line_bytes_max.saturating_add(HEAD_BYTES_MORE) {
             "requests.head-bytes-max is less than requests.line-bytes-max + 64"
-        } else if input_bytes_max < self.head_bytes_max {
-            "connections.input-bytes-max is less than requests.head-bytes-max; raise it as well"
+        } else if self.head_bytes_max > INPUT_BYTES_MAX {
+            "requests.head-bytes-max is more than 65536, what a connection has room for"
         } else {
             return Ok(());
         };
@@ -198,6 +203,10 @@ impl RequestLimits {
 
 /// How often expired uploads are removed.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Bytes of queued lines of the access log per worker, about 20,000 lines. Further lines are
+/// dropped and counted: a full or stuck disk must not stop the server.
+pub(crate) const LOG_QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// A request body is read and discarded up to this length, so that the connection can be kept; a
 /// longer one closes it. A new connection is cheaper than reading more.

@@ -96,9 +96,7 @@ pub fn serve(options: &ServerOptions) -> Result<FileServer, Error> {
 /// # Errors
 /// Any [`Error`]; nothing is left running.
 pub fn serve_on(options: &ServerOptions, mut inherited: Inherited) -> Result<FileServer, Error> {
-    options
-        .requests
-        .check(options.connections.input_bytes_max)?;
+    options.requests.check()?;
     let sites = Arc::new(ServedSites::open(&options.sites)?);
     let log = AccessLog::open(&options.log, options.user.as_ref(), inherited.take_file())?;
     let registry = Arc::new(MetricsRegistry::new(log, options.explain));
@@ -284,9 +282,7 @@ impl FileServer {
         tls: Option<Arc<TlsAcceptor>>,
     ) -> Result<(), Error> {
         self.check_fixed(options)?;
-        options
-            .requests
-            .check(options.connections.input_bytes_max)?;
+        options.requests.check()?;
         let sites = Arc::new(ServedSites::open(&options.sites)?);
         self.kept.restrict(options, &sites)?;
         let config = server_config(options, Arc::clone(&sites), &self.kept, tls.as_ref())?;
@@ -303,9 +299,7 @@ impl FileServer {
     /// Rejects changes of settings that all workers must share.
     fn check_fixed(&self, options: &ServerOptions) -> Result<(), Error> {
         let (log, asked) = (&self.log, &options.log);
-        let is_same_log = log.access == asked.access
-            && log.format == asked.format
-            && log.queue_bytes_max == asked.queue_bytes_max;
+        let is_same_log = log.access == asked.access && log.format == asked.format;
         let what = match () {
             () if !is_same_log => "log",
             () if self.kept.registry.explain != options.explain => "explain",

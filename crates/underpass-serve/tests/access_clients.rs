@@ -40,7 +40,7 @@ impl Restricted {
         fs::write(file("key"), "a key of forty bytes that nobody guesses").unwrap();
         let path = |name: &str| file(name).display().to_string();
         let server = Server::configured(&format!(
-            "[site.access]\nusers = '{}'\ntokens = '{}'\nlink-keys = ['{}']\n",
+            "[site.access]\nusers = '{}'\ntokens = '{}'\nlink-keys = ['{}']\nlink-cookies = true\n",
             path("users"),
             path("tokens"),
             path("key")
@@ -389,6 +389,52 @@ fn a_browser_shows_the_page_to_who_has_the_password() {
         let by_field = dump(&url, &["--virtual-time-budget=20000"]);
         assert!(by_field.contains(GRANTED), "{shown}: {by_field}");
     }
+}
+
+#[test]
+#[ignore = "needs curl; run by cargo xtask test"]
+fn curl_keeps_the_cookie_of_a_signed_folder() {
+    let site = Restricted::start();
+    let segment = content(2, 100_000);
+    for name in [
+        "live \u{fc}/index.html",
+        "live \u{fc}/a;b/seg1.ts",
+        "other/f",
+    ] {
+        site.server.write(name, &segment);
+    }
+    let expires = SystemTime::now() + Duration::from_secs(600);
+    let access = &site.server.options().sites[0].access;
+    let link = signed_link(access, "/live%20%C3%BC/", expires).unwrap();
+    let folder = link.split('?').next().unwrap();
+    let curl = |arguments: &[&str], target: &str| {
+        let mut curl = site.client("curl");
+        curl.args(["-s", "-o", "got", "-w", "%{http_code}"]);
+        curl.args(arguments).arg(site.url(target));
+        String::from_utf8(run(&mut curl).stdout).unwrap()
+    };
+    let part = format!("{folder}a;b/seg1.ts");
+    assert_eq!(curl(&[], &part), "401");
+    assert_eq!(curl(&["-c", "jar"], &link), "200");
+    assert_eq!(curl(&["-b", "jar"], &part), "200");
+    written(&site.file("got"), &segment);
+    assert_eq!(curl(&["-b", "jar", "-I"], &part), "200");
+    let archive = format!("{folder}?download=tar");
+    assert_eq!(curl(&["-b", "jar"], &archive), "200");
+    assert_eq!(curl(&["-b", "jar", "-c", "jar"], folder), "200");
+    assert_eq!(curl(&["-b", "jar"], &part), "200", "it is kept");
+    for outside in ["/other/f", "/live%20%C3%BC2", "/"] {
+        assert_eq!(curl(&["-b", "jar"], outside), "401", "{outside}");
+    }
+    // The server rejects the cookie for other paths, too.
+    let jar = fs::read_to_string(site.file("jar")).unwrap();
+    assert!(jar.contains("#HttpOnly_127.0.0.1"), "{jar}");
+    let value = jar.lines().last().unwrap().split('\t').next_back().unwrap();
+    let cookie = format!("Cookie: underpass-signed={value}");
+    assert_eq!(curl(&["-H", &cookie], "/other/f"), "401");
+    assert_eq!(curl(&["-H", &cookie], &part), "200");
+    let up = ["-H", &cookie, "--path-as-is"];
+    assert_eq!(curl(&up, &format!("{folder}../other/f")), "401");
 }
 
 /// The text of the page after a granted request.

@@ -753,7 +753,7 @@ fn a_key_beneath_a_root_is_refused_by_whatever_names_and_links() {
             let wrong = check(&options);
             let is_refused = wrong
                 .iter()
-                .any(|one| matches!(one, Error::KeyServed { .. }));
+                .any(|one| matches!(one, Error::SecretServed { .. }));
             assert_eq!(is_refused, is_served, "{key} beneath {root}: {wrong:?}");
         }
     }

@@ -450,12 +450,11 @@ fn lines_that_a_pipe_does_not_take_are_dropped_and_counted() {
     let mut reader = reader.read(true).write(true).open(&pipe).unwrap();
     let server = Server::with(|options| {
         options.log.access = Access::File(pipe.clone());
-        options.log.queue_bytes_max = 1000;
         options.status.listen = Some(status.clone().into());
     });
     server.write("f", "f");
     let mut client = server.connect();
-    let target = format!("/f?{}", "q".repeat(1000));
+    let target = format!("/f?{}", "q".repeat(16_000));
     let mut asked = 0;
     while counted(&status, "dropped") == 0 {
         assert_eq!(client.get(&target).body, b"f");

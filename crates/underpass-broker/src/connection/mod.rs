@@ -5,7 +5,6 @@
 //! ```
 
 pub(crate) mod frame;
-pub(crate) mod refusals;
 pub(crate) mod response_queue;
 pub(crate) mod unsupported;
 pub(crate) mod waiters;
@@ -16,10 +15,9 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use tokio::time::timeout;
-use underpass_net::{Connection, ConnectionError, ShutdownPhase};
+use underpass_net::{Connection, ConnectionError, LogThrottle, ShutdownPhase};
 
 use crate::connection::frame::{FrameError, IdleWait, IncomingFrame, RequestFrame, RequestMemory};
-use crate::connection::refusals::RefusalLog;
 use crate::connection::response_queue::{PendingResponse, RequestOutcome, ResponseQueue};
 use crate::counts::WorkerCounts;
 use crate::limits::{LAST_ANSWERS_TIMEOUT, REQUESTS_PENDING_MAX};
@@ -33,7 +31,7 @@ pub(crate) trait Requests {
     fn counts(&self) -> &WorkerCounts;
 
     /// Returns the log of connections that are closed because of invalid requests.
-    fn disconnections(&self) -> &RefusalLog;
+    fn disconnections(&self) -> &LogThrottle;
 
     /// Starts to answer a request.
     fn answer(self: &Rc<Self>, request: RequestFrame) -> PendingResponse;
@@ -77,7 +75,7 @@ pub(crate) async fn serve<R: Requests>(requests: Rc<R>, mut connection: Connecti
             }
             Err(FrameError::Length(length)) => {
                 let (peer, why) = (connection.client(), not_a_length(length));
-                requests.disconnections().report(format_args!(
+                requests.disconnections().warn(format_args!(
                     "{peer}: {length} is not the length of a request{why}"
                 ));
                 return connection.close().await;

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use underpass_net::PeerAddress;
+use underpass_net::{LogThrottle, PeerAddress};
 
-use crate::connection::refusals::RefusalLog;
 use crate::lock::lock;
 
 /// Logs one warning per client and kind of request, because clients retry. A client is an address
@@ -25,7 +24,7 @@ impl UnsupportedLog {
         &self,
         (peer, client_id): (PeerAddress, &str),
         what: &str,
-        others: &RefusalLog,
+        others: &LogThrottle,
     ) {
         let address = peer
             .ip()
@@ -40,7 +39,7 @@ impl UnsupportedLog {
             tracing::warn!("{warning}; this is logged once per client");
             logged.insert(key);
         } else {
-            others.report(warning);
+            others.warn(warning);
         }
     }
 }

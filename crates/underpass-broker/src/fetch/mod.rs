@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use underpass::FileRange;
 use underpass_log::{DiskWait, FirstBatch, LogRead, PartitionLog, RangeEnd, ReadError};
 
+use underpass_net::LogThrottle;
+
 use crate::broker::BrokerWorker;
-use crate::connection::refusals::RefusalLog;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{Topic, TopicMap};
 use crate::protocol::error_code::ErrorCode;
@@ -119,7 +120,7 @@ fn topic_of<'t>(
 async fn read<'a>(
     request: &FetchRequest<'a>,
     logs: &[Vec<FetchedLog>],
-    refusals: &RefusalLog,
+    refusals: &LogThrottle,
 ) -> Fetched<'a> {
     let mut left = u64::try_from(request.max_bytes)
         .unwrap_or(0)
@@ -156,7 +157,7 @@ impl Fetched<'_> {
         &mut self,
         asked: &FetchPartition,
         log: &FetchedLog,
-        (left, refusals): (&mut u64, &RefusalLog),
+        (left, refusals): (&mut u64, &LogThrottle),
     ) -> FetchResponsePartitionData<'a> {
         let mut data = FetchResponsePartitionData {
             partition_index: asked.partition,
@@ -192,7 +193,7 @@ impl Fetched<'_> {
                 Err(ReadError::OutOfRange { .. }) => Err(ErrorCode::OffsetOutOfRange),
                 Err(error) => {
                     let (name, offset) = (log.name(), asked.fetch_offset);
-                    refusals.report(format_args!(
+                    refusals.warn(format_args!(
                         "{name}: a fetch from offset {offset}: {error}"
                     ));
                     Err(ErrorCode::KafkaStorageError)

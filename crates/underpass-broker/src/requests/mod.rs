@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use underpass::{FileRange, Piece};
-use underpass_net::{Address, Connection, PeerAddress};
+use underpass_net::{Address, Connection, LogThrottle, PeerAddress};
 
 use crate::broker::BrokerWorker;
 use crate::connection::Requests;
 use crate::connection::frame::{RequestFrame, RequestMemory};
-use crate::connection::refusals::RefusalLog;
 use crate::connection::response_queue::{PendingResponse, RequestOutcome};
 use crate::counts::WorkerCounts;
 use crate::fetch::fetch;
@@ -107,7 +106,7 @@ impl Requests for BrokerRequests {
         &self.worker.broker.memory
     }
 
-    fn disconnections(&self) -> &RefusalLog {
+    fn disconnections(&self) -> &LogThrottle {
         &self.worker.disconnections
     }
 
@@ -126,7 +125,7 @@ impl Requests for BrokerRequests {
                     let peer = route.peer;
                     worker
                         .disconnections
-                        .report(format_args!("{peer}: a request cannot be read: {error}"));
+                        .warn(format_args!("{peer}: a request cannot be read: {error}"));
                     RequestOutcome::Close
                 }
             }
@@ -204,7 +203,7 @@ impl BrokerWorker {
                 let response = self.respond_to(request, frame, route).await;
                 if let Err(error) = response {
                     let (peer, name) = (route.peer, api.name);
-                    self.disconnections.report(format_args!(
+                    self.disconnections.warn(format_args!(
                         "{peer}: {name} {version} cannot be read: {error}"
                     ));
                     return Ok(closed);

@@ -7,9 +7,10 @@ use tokio::sync::{Mutex, oneshot};
 use underpass_log::batch::{self, BadBatch, BatchBytes, BatchHeader, Codec};
 use underpass_log::{Acks, Append, AppendError, Appended, LogManager, PartitionLog, SequenceError};
 
+use underpass_net::LogThrottle;
+
 use crate::broker::Broker;
 use crate::connection::frame::RequestFrame;
-use crate::connection::refusals::RefusalLog;
 use crate::limits::{
     COMPRESSED_INLINE_MAX, DECOMPRESSED_INLINE_MAX, DECOMPRESSED_MAX, TIMESTAMP_AHEAD_MAX,
 };
@@ -45,7 +46,7 @@ pub(crate) async fn produce<'a>(
     frame: &Arc<RequestFrame>,
     version: i16,
     (topics, broker): (&TopicMap, &Broker),
-    (turn, refusals): (&Mutex<()>, &RefusalLog),
+    (turn, refusals): (&Mutex<()>, &LogThrottle),
 ) -> Result<Option<ProduceResponse<'a>>, ()> {
     let acks = match request.acks {
         0 => Ok(Acks::None),
@@ -81,7 +82,7 @@ pub(crate) async fn produce<'a>(
             let (response, why) = answer(partition.index, outcome).await;
             if response.error_code != ErrorCode::None.number() {
                 let (name, index) = (topic.name, partition.index);
-                refusals.report(format_args!(
+                refusals.warn(format_args!(
                     "a batch for {name:?}, partition {index}, is refused: {why}"
                 ));
             }

@@ -37,9 +37,7 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::Status { .. } => {
             "choose another address with --status ADDR:PORT or --status unix:PATH"
         }
-        Error::AccessFileServed { .. } | Error::KeyServed { .. } => {
-            "move it to a folder that is not served"
-        }
+        Error::SecretServed { .. } => "move it to a folder that is not served",
         Error::Thread { .. } => "raise the limit on threads (ulimit -u, TasksMax=)",
         Error::Fixed { .. } => {
             "send SIGUSR2 instead: a new process takes over without losing a connection"
@@ -49,9 +47,8 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::Tls(error) => return tls_advice(error),
         Error::Net(error) => return net_advice(error),
         Error::OnlyCertificates(_)
-        | Error::Access { .. }
+        | Error::File { .. }
         | Error::Several(_)
-        | Error::Certificate { .. }
         | Error::Limits { .. }
         | Error::Config(_)
         | Error::ConfigFile { .. }

@@ -1,7 +1,6 @@
 //! The arguments of `underpass serve`, converted to its options. Precedence, highest first: named
 //! flags, `--set`, environment variables, the configuration.
 
-use std::env::VarError;
 use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use underpass_serve::rules::{
 };
 use underpass_serve::{
     Access, AccessQuestion, ClientPlace, Coding, ConfigOverride, Explain, HttpListen, LogFormat,
-    OneLogin, OverrideSource, ServerOptions, SiteOptions, StatusAddress, UploadOptions,
+    OneLogin, ServerOptions, SiteOptions, StatusAddress, UploadOptions,
 };
 
 use super::advice::with_advice;
@@ -49,10 +48,9 @@ pub(crate) struct ServeArguments {
 
     /// Set an option of the configuration; may be repeated: connections.rate-max=10000000,
     /// requests.head-timeout=5s, site.etag=mtime-size (the first site), site.2.pretty=true. The
-    /// value is TOML, or text without quotes. The variable UNDERPASS_SET holds several, one per
-    /// line or separated by semicolons
-    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    set: Vec<ConfigOverride>,
+    /// value is TOML, or text without quotes
+    #[arg(long, value_name = "KEY=VALUE", value_parser = ConfigOverride::parse)]
+    pub(super) set: Vec<ConfigOverride>,
 
     /// Listen on this port of 127.0.0.1, or of what --listen names without a port [default: 8080]
     #[arg(short, long, value_name = "PORT", value_parser = port)]
@@ -287,7 +285,7 @@ const JOIN_MAX: u64 = 1 << 20;
 /// # Errors
 /// A message for the user: the file, the mistake and its position.
 pub(crate) fn options(arguments: &ServeArguments) -> Result<ServerOptions, String> {
-    let (mut options, _) = arguments.load(arguments.config.as_deref())?;
+    let mut options = arguments.load(arguments.config.as_deref())?;
     choose_folder(&mut options.sites, arguments.folder.as_ref())?;
     let listen = arguments.listen()?;
     override_by(
@@ -342,9 +340,9 @@ impl ServeArguments {
         self.access.question()
     }
 
-    /// Returns the options of a configuration, with the settings of the environment.
+    /// Returns the options of a configuration.
     pub(super) fn configured(file: Option<&Path>) -> Result<ServerOptions, String> {
-        let options = ServerOptions::load_with(file, &environment()?);
+        let options = ServerOptions::load_with(file, &[]);
         let mut options = options.map_err(|error| with_advice(&error))?;
         choose_folder(&mut options.sites, None)?;
         Ok(options)
@@ -362,33 +360,14 @@ impl ServeArguments {
         Ok(all)
     }
 
-    /// Loads the file with all settings applied; returns the settings too.
+    /// Loads the file with all settings applied.
     ///
     /// # Errors
     /// As [`options`].
-    pub(super) fn load(
-        &self,
-        file: Option<&Path>,
-    ) -> Result<(ServerOptions, Vec<ConfigOverride>), String> {
-        let mut settings = environment()?;
-        settings.extend(self.set.iter().cloned());
-        let options = ServerOptions::load_with(file, &settings);
-        let options = options.map_err(|error| with_advice(&error))?;
-        Ok((options, settings))
+    pub(super) fn load(&self, file: Option<&Path>) -> Result<ServerOptions, String> {
+        ServerOptions::load_with(file, &self.set).map_err(|error| with_advice(&error))
     }
 }
-
-/// Returns the settings of the environment.
-fn environment() -> Result<Vec<ConfigOverride>, String> {
-    match std::env::var(SET_VARIABLE) {
-        Ok(text) => ConfigOverride::parse_all(&text, OverrideSource::Environment)
-            .map_err(|why| format!("{SET_VARIABLE}: {why}")),
-        Err(VarError::NotPresent) => Ok(Vec::new()),
-        Err(error) => Err(format!("{SET_VARIABLE}: {error}")),
-    }
-}
-
-const SET_VARIABLE: &str = "UNDERPASS_SET";
 
 /// Rejects invalid addresses; valid ones are resolved again at each reload.
 fn resolvable(text: &str) -> Result<String, BadListenAt> {
@@ -412,10 +391,6 @@ fn joined(text: &str) -> Result<u64, String> {
         .filter(|ByteSize(bytes)| *bytes <= JOIN_MAX);
     let bytes = bytes.map(|ByteSize(bytes)| bytes);
     bytes.ok_or_else(|| "expected bytes, such as 8192 or 16KiB, at most 1MiB".to_owned())
-}
-
-fn setting(text: &str) -> Result<ConfigOverride, String> {
-    ConfigOverride::parse(text, OverrideSource::Flag)
 }
 
 /// Applies the folder of the command line: as the only site, or as the root of the only one.

@@ -11,7 +11,7 @@ use super::arguments::{ServeArguments, choose_folder};
 
 /// Returns a description of the server, or every mistake, a paragraph each.
 pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, String> {
-    let (mut options, settings) = arguments.load(Some(file))?;
+    let mut options = arguments.load(Some(file))?;
     choose_folder(&mut options.sites, None)?;
     let mistakes = underpass_serve::check(&options);
     if let (Some(question), true) = (arguments.question()?, mistakes.is_empty()) {
@@ -20,7 +20,7 @@ pub(super) fn check(file: &Path, arguments: &ServeArguments) -> Result<String, S
         return Ok(describe_decision(&question, &decided));
     }
     if mistakes.is_empty() {
-        return Ok(describe(file, &options, &settings));
+        return Ok(describe(file, &options, &arguments.set));
     }
     let mistakes = mistakes.iter().map(with_advice);
     let file = file.display();

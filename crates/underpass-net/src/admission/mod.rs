@@ -14,7 +14,6 @@ pub(crate) mod proxies;
 pub mod proxy_protocol;
 
 use std::net::IpAddr;
-use std::time::Instant;
 
 use thiserror::Error;
 
@@ -25,7 +24,6 @@ use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
 use crate::limits::ConnectionLimits;
 use crate::listen::address::PeerAddress;
-use crate::log_throttle::Occurrence;
 use crate::quota::client_table::ConnectionLimit;
 use crate::shutdown::ShutdownPhase;
 
@@ -82,7 +80,8 @@ pub(crate) async fn admit(mut connection: Connection) -> Result<Connection, Reje
         Ok(()) => Ok(connection),
         Err(why) => {
             if connection.phase() == ShutdownPhase::Running {
-                warn(&connection, why);
+                let what = format_args!("connection from {} rejected: {why}", connection.peer());
+                connection.worker().rejections.warn(what);
             }
             Err(why)
         }
@@ -118,12 +117,6 @@ fn connection_limit(limits: &ConnectionLimits, client: IpAddr) -> ConnectionLimi
     match limits.connections_per_client_max.is_none() && is_apart() {
         true => ConnectionLimit::Lifted,
         false => ConnectionLimit::Holds,
-    }
-}
-
-fn warn(connection: &Connection, why: Rejected) {
-    if connection.worker().rejections.record(Instant::now()) == Occurrence::First {
-        tracing::warn!("connection from {} rejected: {why}", connection.peer());
     }
 }
 

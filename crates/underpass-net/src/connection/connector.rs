@@ -91,7 +91,7 @@ impl Connector {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         if let Address::Tcp(_) = to {
-            set_stream_options(&socket, &self.worker.limits)?;
+            set_stream_options(&socket, self.worker.limits.rate_max)?;
         }
         loop {
             match connect(&socket, &address) {

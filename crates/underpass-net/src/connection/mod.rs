@@ -41,7 +41,7 @@ use crate::connection::worker_state::{
     Awaited, CLIENTS, ConnectionGuard, DescriptorRoom, WorkerState,
 };
 use crate::error::ConnectionError;
-use crate::limits::ACCEPT_BACKOFF;
+use crate::limits::{ACCEPT_BACKOFF, INPUT_BYTES_MAX, LINGER_BYTES_MAX};
 use crate::listen::address::PeerAddress;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::quota::client_table::ClientPermit;
@@ -273,7 +273,7 @@ impl Connection {
         while_draining: WhileDraining,
     ) -> Result<ReadOutcome, ConnectionError> {
         let state = &mut *self.state;
-        if state.input.bytes().len() >= state.worker.limits.input_bytes_max {
+        if state.input.bytes().len() >= INPUT_BYTES_MAX {
             return Err(ConnectionError::InputFull);
         }
         // A waiting connection returns its buffer and outbox to the worker until input arrives.
@@ -405,7 +405,7 @@ impl Connection {
         if self.shutdown().await.is_err() {
             return;
         }
-        let mut left = self.state.worker.limits.linger_bytes_max;
+        let mut left = LINGER_BYTES_MAX;
         let mut acknowledged = None;
         loop {
             left = left.saturating_sub(self.state.input.bytes().len());

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::limits::ConnectionLimits;
 use crate::listen::address::{Address, ListenAt};
 use crate::listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
-use crate::listen::tcp::{self, Ipv4Mapped};
+use crate::listen::tcp::{self, Ipv4Mapped, RateMax};
 use crate::listen::unix::{self, SocketFile, UnlinkPolicy};
 
 /// The listeners of a server. A duplicate refers to the same sockets.
@@ -78,8 +78,8 @@ impl Listeners {
                     at: config.at.clone(),
                 });
             }
-            let limits = limits_of(config.access, limits);
-            let opened = open(config, &places, &limits, before, activated);
+            let rate_max = rate_max(config.access, limits);
+            let opened = open(config, &places, rate_max, before, activated);
             let opened = opened.map_err(|error| match error {
                 Error::AddressTaken { address } if is_ours(address, &all, before) => {
                     Error::AddressOurs { address }
@@ -108,16 +108,13 @@ impl Listeners {
             return Err(Error::NowhereToListen);
         }
         for listener in &all {
-            listener.apply_limits(&limits_of(listener.identity.access, limits))?;
+            listener.limit_rate(rate_max(listener.identity.access, limits))?;
         }
         // Last: a queue gets connections once it is open, and closing it loses them.
         for listener in &mut all {
-            let limits = limits_of(listener.identity.access, limits);
-            listener.add_queues(
-                workers,
-                ipv4_mapped(&listener.identity.at, &places),
-                &limits,
-            )?;
+            let rate_max = rate_max(listener.identity.access, limits);
+            let ipv4_mapped = ipv4_mapped(&listener.identity.at, &places);
+            listener.add_queues(workers, ipv4_mapped, rate_max)?;
         }
         Ok(Listeners { all })
     }
@@ -184,7 +181,7 @@ impl Listeners {
 fn open<S>(
     config: &ListenerConfig<S>,
     wanted: &[ListenAt],
-    limits: &ConnectionLimits,
+    rate_max: RateMax,
     before: &Listeners,
     activated: &[ActivatedSocket],
 ) -> Result<Vec<Listener>, Error> {
@@ -210,11 +207,11 @@ fn open<S>(
     }
     let listener = match at {
         ListenAt::Tcp(address) => {
-            let socket = tcp::bind_first(*address, ipv4_mapped(at, wanted), limits)?;
+            let socket = tcp::bind_first(*address, ipv4_mapped(at, wanted), rate_max)?;
             Listener::of(at.clone(), socket, None)?
         }
         ListenAt::Unix { path, mode } => {
-            let (socket, file) = unix::listen(path, *mode, limits)?;
+            let (socket, file) = unix::listen(path, *mode)?;
             Listener::of(at.clone(), socket, Some(Arc::new(file)))?
         }
         ListenAt::Systemd { .. } => return Ok(Vec::new()),
@@ -340,14 +337,14 @@ impl Listener {
         &mut self,
         workers: usize,
         ipv4_mapped: Ipv4Mapped,
-        limits: &ConnectionLimits,
+        rate_max: RateMax,
     ) -> Result<(), Error> {
         let (ListenAt::Tcp(_), Address::Tcp(address)) = (&self.identity.at, &self.identity.address)
         else {
             return Ok(());
         };
         while self.sockets.len() < workers {
-            match tcp::bind_sibling(*address, ipv4_mapped, limits) {
+            match tcp::bind_sibling(*address, ipv4_mapped, rate_max) {
                 Ok(socket) => self.sockets.push(socket),
                 Err(Error::AddressTaken { .. } | Error::PortForbidden { .. }) => break,
                 Err(error) => return Err(error),
@@ -356,10 +353,10 @@ impl Listener {
         Ok(())
     }
 
-    /// Applies limits that may have changed since the sockets were opened.
-    fn apply_limits(&self, limits: &ConnectionLimits) -> Result<(), Error> {
+    /// Applies the maximum rate, which may have changed since the sockets were opened.
+    fn limit_rate(&self, rate_max: RateMax) -> Result<(), Error> {
         for socket in &self.sockets {
-            let set = tcp::set_options(socket, limits);
+            let set = tcp::set_options(socket, rate_max);
             set.map_err(|source| Error::Inherited {
                 what: self.identity.at.to_string(),
                 source,
@@ -369,15 +366,11 @@ impl Listener {
     }
 }
 
-/// Returns the limits that apply to a listener.
-fn limits_of(access: ListenerAccess, limits: &ConnectionLimits) -> ConnectionLimits {
-    match access {
-        ListenerAccess::Clients => limits.clone(),
-        ListenerAccess::Operators { .. } => ConnectionLimits {
-            rate_max: None,
-            ..limits.clone()
-        },
-    }
+/// Returns the maximum rate of the connections of a listener.
+fn rate_max(access: ListenerAccess, limits: &ConnectionLimits) -> RateMax {
+    limits
+        .rate_max
+        .filter(|_| access == ListenerAccess::Clients)
 }
 
 pub(crate) fn address_of(socket: &OwnedFd) -> io::Result<Address> {

@@ -7,13 +7,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::ioctl_fionbio;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::error::Error;
-use crate::limits::ConnectionLimits;
+use crate::limits::BACKLOG;
 
 /// Whether an IPv6 listener accepts IPv4 connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,14 +25,17 @@ pub(crate) enum Ipv4Mapped {
     Excluded,
 }
 
+/// The maximum rate of a connection, in bytes per second.
+pub(crate) type RateMax = Option<NonZeroU64>;
+
 /// Binds `address` exclusively. For port 0 the kernel chooses a port.
 pub(crate) fn bind_first(
     address: SocketAddr,
     ipv4_mapped: Ipv4Mapped,
-    limits: &ConnectionLimits,
+    rate_max: RateMax,
 ) -> Result<OwnedFd, Error> {
-    let socket = socket(address, ipv4_mapped, limits)?;
-    bind(&socket, address, limits)?;
+    let socket = socket(address, ipv4_mapped, rate_max)?;
+    bind(&socket, address)?;
     share_port(&socket, address)?;
     Ok(socket)
 }
@@ -40,28 +44,28 @@ pub(crate) fn bind_first(
 pub(crate) fn bind_sibling(
     address: SocketAddr,
     ipv4_mapped: Ipv4Mapped,
-    limits: &ConnectionLimits,
+    rate_max: RateMax,
 ) -> Result<OwnedFd, Error> {
-    let socket = socket(address, ipv4_mapped, limits)?;
+    let socket = socket(address, ipv4_mapped, rate_max)?;
     share_port(&socket, address)?;
-    bind(&socket, address, limits)?;
+    bind(&socket, address)?;
     Ok(socket)
 }
 
 /// Sets options that accepted connections inherit, which saves a call for each.
-pub(crate) fn set_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::Result<()> {
+pub(crate) fn set_options(socket: impl AsFd, rate_max: RateMax) -> io::Result<()> {
     ioctl_fionbio(&socket, true)?;
     if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
         return Ok(());
     }
-    set_stream_options(&socket, limits)
+    set_stream_options(&socket, rate_max)
 }
 
 /// Sets the options of every TCP connection.
-pub(crate) fn set_stream_options(socket: impl AsFd, limits: &ConnectionLimits) -> io::Result<()> {
+pub(crate) fn set_stream_options(socket: impl AsFd, rate_max: RateMax) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     // Also without a limit: a reload may have removed one.
-    let rate = limits.rate_max.map_or(u64::MAX, |rate| rate.get());
+    let rate = rate_max.map_or(u64::MAX, |rate| rate.get());
     // No TCP_USER_TIMEOUT: it also resets peers that keep reading, but whose window never has room
     // for the whole next packet, which over loopback has 64 KiB.
     Ok(underpass::tcp::limit_pace(&socket, rate)?)
@@ -70,7 +74,7 @@ pub(crate) fn set_stream_options(socket: impl AsFd, limits: &ConnectionLimits) -
 fn socket(
     address: SocketAddr,
     ipv4_mapped: Ipv4Mapped,
-    limits: &ConnectionLimits,
+    rate_max: RateMax,
 ) -> Result<OwnedFd, Error> {
     let make = || -> io::Result<OwnedFd> {
         let family = match address.is_ipv6() {
@@ -83,7 +87,7 @@ fn socket(
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, ipv4_mapped == Ipv4Mapped::Excluded)?;
         }
-        set_options(&socket, limits)?;
+        set_options(&socket, rate_max)?;
         Ok(socket)
     };
     make().map_err(|source| sorted(address, "socket", source))
@@ -94,10 +98,9 @@ fn share_port(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error> {
         .map_err(|errno| sorted(address, "setsockopt(SO_REUSEPORT)", errno.into()))
 }
 
-fn bind(socket: &OwnedFd, address: SocketAddr, limits: &ConnectionLimits) -> Result<(), Error> {
+fn bind(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error> {
     rustix::net::bind(socket, &address).map_err(|errno| sorted(address, "bind", errno.into()))?;
-    rustix::net::listen(socket, limits.backlog)
-        .map_err(|errno| sorted(address, "listen", errno.into()))
+    rustix::net::listen(socket, BACKLOG).map_err(|errno| sorted(address, "listen", errno.into()))
 }
 
 fn sorted(address: SocketAddr, call: &'static str, source: io::Error) -> Error {
@@ -119,16 +122,12 @@ mod tests {
 
     use super::*;
 
-    fn listen(
-        address: SocketAddr,
-        count: usize,
-        limits: &ConnectionLimits,
-    ) -> Result<Vec<TcpListener>, Error> {
-        let first = TcpListener::from(bind_first(address, Ipv4Mapped::Included, limits)?);
+    fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, Error> {
+        let first = TcpListener::from(bind_first(address, Ipv4Mapped::Included, None)?);
         let bound = first.local_addr().unwrap();
         let mut all = vec![first];
         for _ in 1..count {
-            all.push(bind_sibling(bound, Ipv4Mapped::Included, limits)?.into());
+            all.push(bind_sibling(bound, Ipv4Mapped::Included, None)?.into());
         }
         Ok(all)
     }
@@ -139,25 +138,23 @@ mod tests {
 
     #[test]
     fn a_second_instance_does_not_share_the_port() {
-        let limits = ConnectionLimits::default();
-        let ours = listen(any_port(), 2, &limits).unwrap();
+        let ours = listen(any_port(), 2).unwrap();
         let address = ours[0].local_addr().unwrap();
-        let second = listen(address, 2, &limits);
+        let second = listen(address, 2);
         assert!(matches!(second, Err(Error::AddressTaken { .. })));
     }
 
     #[test]
     fn a_port_is_free_again_once_its_listeners_are_closed() {
-        let limits = ConnectionLimits::default();
-        let ours = listen(any_port(), 2, &limits).unwrap();
+        let ours = listen(any_port(), 2).unwrap();
         let address = ours[0].local_addr().unwrap();
         drop(ours);
-        assert_eq!(listen(address, 1, &limits).unwrap().len(), 1);
+        assert_eq!(listen(address, 1).unwrap().len(), 1);
     }
 
     #[test]
     fn every_listener_gets_its_share_of_connections() {
-        let listeners = listen(any_port(), 2, &ConnectionLimits::default()).unwrap();
+        let listeners = listen(any_port(), 2).unwrap();
         let address = listeners[0].local_addr().unwrap();
         // Distributed by a hash of the ports: all 64 on one side has a probability of 2^-63.
         let clients: Vec<_> = (0..64)
@@ -173,8 +170,7 @@ mod tests {
 
     #[test]
     fn accepted_connections_inherit_the_options() {
-        let limits = ConnectionLimits::default();
-        let listeners = listen(any_port(), 1, &limits).unwrap();
+        let listeners = listen(any_port(), 1).unwrap();
         let _client = TcpStream::connect(listeners[0].local_addr().unwrap()).unwrap();
         let (accepted, _) = listeners[0].accept().unwrap();
         assert!(accepted.nodelay().unwrap());

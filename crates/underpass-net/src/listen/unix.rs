@@ -17,14 +17,10 @@ use rustix::net::{
 };
 
 use crate::error::Error;
-use crate::limits::ConnectionLimits;
+use crate::limits::BACKLOG;
 
 /// Listens on `path`, whose file has the permissions `mode` before connections are accepted.
-pub(crate) fn listen(
-    path: &Path,
-    mode: u32,
-    limits: &ConnectionLimits,
-) -> Result<(OwnedFd, SocketFile), Error> {
+pub(crate) fn listen(path: &Path, mode: u32) -> Result<(OwnedFd, SocketFile), Error> {
     let failed = |call| move |source: Errno| unusable(path, call, source.into());
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
@@ -38,7 +34,7 @@ pub(crate) fn listen(
     }
     let file = SocketFile::of(path).map_err(|source| unusable(path, "stat", source))?;
     set_mode(path, mode)?;
-    rustix::net::listen(&socket, limits.backlog).map_err(failed("listen"))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(failed("listen"))?;
     Ok((socket, file))
 }
 
@@ -156,7 +152,7 @@ mod tests {
     use super::*;
 
     fn listen(path: &Path) -> Result<(OwnedFd, SocketFile), Error> {
-        super::listen(path, 0o640, &ConnectionLimits::default())
+        super::listen(path, 0o640)
     }
 
     #[test]

@@ -33,18 +33,7 @@ pub enum SealedBy {
     Kernel,
 }
 
-impl SealedBy {
-    /// All variants.
-    pub const ALL: [SealedBy; 2] = [SealedBy::UserSpace, SealedBy::Kernel];
-
-    /// Returns `user_space` or `kernel`.
-    pub fn name(self) -> &'static str {
-        match self {
-            SealedBy::UserSpace => "user_space",
-            SealedBy::Kernel => "kernel",
-        }
-    }
-}
+labels! { SealedBy { UserSpace = "user_space", Kernel = "kernel", } }
 
 impl TlsInfo {
     /// Returns the current encrypting side.
@@ -62,18 +51,7 @@ pub enum HandshakeKind {
     Resumed,
 }
 
-impl HandshakeKind {
-    /// All variants.
-    pub const ALL: [HandshakeKind; 2] = [HandshakeKind::Full, HandshakeKind::Resumed];
-
-    /// Returns `full` or `resumed`.
-    pub fn name(self) -> &'static str {
-        match self {
-            HandshakeKind::Full => "full",
-            HandshakeKind::Resumed => "resumed",
-        }
-    }
-}
+labels! { HandshakeKind { Full = "full", Resumed = "resumed", } }
 
 /// The outcome of a connection whose sending kernel TLS could have taken over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -94,29 +72,15 @@ pub enum OffloadOutcome {
     KeySpent,
 }
 
-impl OffloadOutcome {
-    /// All variants.
-    pub const ALL: [OffloadOutcome; 7] = [
-        OffloadOutcome::Kernel,
-        OffloadOutcome::Unavailable,
-        OffloadOutcome::UnknownSuite,
-        OffloadOutcome::RecordLimit,
-        OffloadOutcome::AttachRefused,
-        OffloadOutcome::KeyRefused,
-        OffloadOutcome::KeySpent,
-    ];
-
-    /// Returns the label in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            OffloadOutcome::Kernel => "kernel",
-            OffloadOutcome::Unavailable => "unavailable",
-            OffloadOutcome::UnknownSuite => "unknown_suite",
-            OffloadOutcome::RecordLimit => "record_limit",
-            OffloadOutcome::AttachRefused => "attach_refused",
-            OffloadOutcome::KeyRefused => "key_refused",
-            OffloadOutcome::KeySpent => "key_spent",
-        }
+labels! {
+    OffloadOutcome {
+        Kernel = "kernel",
+        Unavailable = "unavailable",
+        UnknownSuite = "unknown_suite",
+        RecordLimit = "record_limit",
+        AttachRefused = "attach_refused",
+        KeyRefused = "key_refused",
+        KeySpent = "key_spent",
     }
 }
 

@@ -88,18 +88,7 @@ pub enum AlertDirection {
     Received,
 }
 
-impl AlertDirection {
-    /// Both directions.
-    pub const ALL: [AlertDirection; 2] = [AlertDirection::Sent, AlertDirection::Received];
-
-    /// Returns `sent` or `received`.
-    pub fn name(self) -> &'static str {
-        match self {
-            AlertDirection::Sent => "sent",
-            AlertDirection::Received => "received",
-        }
-    }
-}
+labels! { AlertDirection { Sent = "sent", Received = "received", } }
 
 /// Counts of alerts sent and received, by description.
 #[derive(Debug, Default)]

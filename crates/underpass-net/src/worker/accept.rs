@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connection::transport::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionSet};
-use crate::limits::{ACCEPT_BACKOFF, ConnectionLimits, EVICTION_BACKOFF};
+use crate::limits::{ACCEPT_BACKOFF, BACKLOG, EVICTION_BACKOFF};
 use crate::listen::address::PeerAddress;
-use crate::log_throttle::{LogThrottle, Occurrence};
+use crate::log_throttle::LogThrottle;
 use crate::process::resources::has_descriptors;
 use crate::worker::listener::WorkerListener;
 
@@ -84,7 +84,7 @@ pub(crate) async fn accept<S>(
                 let evicted = connections.evict(group);
                 if group == CLIENTS {
                     report(AcceptEvent::Evicted(evicted));
-                    warn_full(&evictions, evicted);
+                    evictions.warn(ALL_IN_USE);
                 }
                 // Evicted connections end before that, and others may become idle.
                 next_eviction = Instant::now() + EVICTION_BACKOFF;
@@ -93,6 +93,10 @@ pub(crate) async fn accept<S>(
         }
     }
 }
+
+const ALL_IN_USE: &str = "all connections are in use: idle ones are closed to make room for new \
+                          ones, which wait where none is idle; raise connections-max, or the limit \
+                          on descriptors";
 
 /// An event in the accept loop.
 enum NextEvent<'l, S> {
@@ -147,18 +151,16 @@ async fn next<'l, S>(
 }
 
 /// Accepts the rest of a queue that is about to be closed: these peers are already connected. At
-/// most `backlog` connections, so that new arrivals cannot keep it from ending.
+/// most [`BACKLOG`] connections, so that new arrivals cannot keep it from ending.
 pub(crate) async fn take_rest<S>(
     listener: &WorkerListener<S>,
     connections: &ConnectionSet,
-    limits: &ConnectionLimits,
     mut take: impl FnMut(&WorkerListener<S>, Transport, PeerAddress),
 ) {
     let throttle = LogThrottle::default();
-    let backlog = usize::try_from(limits.backlog).unwrap_or(0);
     let mut taken = 0;
     // The kernel queues one more than the backlog.
-    while taken <= backlog {
+    while taken <= BACKLOG {
         connections.room(listener.group).await;
         match listener.acceptor.accept() {
             Ok((socket, peer)) => {
@@ -208,24 +210,8 @@ pub(crate) fn is_shortage(errno: Option<Errno>) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Warns that a worker has reached its maximum number of connections.
-fn warn_full(throttle: &LogThrottle, evicted: u64) {
-    if throttle.record(Instant::now().into_std()) == Occurrence::Repeated {
-        return;
-    }
-    let how = match evicted {
-        0 => "new ones wait until one ends or becomes idle",
-        _ => "idle ones are closed to make room for new ones",
-    };
-    tracing::warn!(
-        "all connections are in use, {how}; raise connections-max, or the limit on descriptors"
-    );
-}
-
 fn warn(throttle: &LogThrottle, error: &io::Error) {
-    if throttle.record(Instant::now().into_std()) == Occurrence::First {
-        tracing::warn!("connections have to wait: accept: {error}");
-    }
+    throttle.warn(format_args!("connections have to wait: accept: {error}"));
 }
 
 #[cfg(test)]

@@ -246,7 +246,7 @@ async fn work<P: Protocol>(
         for listener in leaving {
             // A newer generation on the same socket has its queue, and its own service for it.
             if !worker.shutdown.listens_at(&listener.identity.at) {
-                take_rest(&listener, connections, limits, take).await;
+                take_rest(&listener, connections, take).await;
             }
         }
         // The sockets are closed: their addresses can be bound again.

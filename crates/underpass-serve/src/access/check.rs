@@ -11,7 +11,7 @@ use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::{LinkScope, ShownLink};
 use crate::access::options::AccessOptions;
 use crate::access::rules::{AccessVerdict, TreePattern};
-use crate::access::secret_files::{exposed, may_read, served};
+use crate::access::secret_files::{self, exposed, served};
 use crate::access::store::SiteAccess;
 use crate::error::Error;
 use crate::options::{ServerOptions, SiteOptions};
@@ -24,8 +24,9 @@ use crate::site::sites::ServedSites;
 /// Returns the first contradiction among access options. Contradictions within a site are found
 /// when it is opened.
 pub(crate) fn mistakes(options: &ServerOptions) -> Option<Error> {
-    if let Some((file, root)) = served(options, files(options)) {
-        return Some(Error::AccessFileServed { file, root });
+    let served = served(options, "the file of secrets", files(options).cloned());
+    if served.is_some() {
+        return served;
     }
     let mut grantees = options.sites.iter().flat_map(|site| &site.access.rules);
     let by_certificate = grantees.any(|rule| {
@@ -43,19 +44,9 @@ pub(crate) fn mistakes(options: &ServerOptions) -> Option<Error> {
 
 /// Returns an error for each file that the later user may not read: reloads would fail.
 pub(crate) fn unreadable(options: &ServerOptions) -> Vec<Error> {
-    let Some(user) = &options.user else {
-        return Vec::new();
-    };
-    let unreadable = files(options).filter(|file| !may_read(user, file));
-    unreadable
-        .map(|path| Error::Access {
-            path,
-            what: format!(
-                "{user} may not read it: every reload and upgrade will fail, and changes of it are \
-                 not noticed; make it readable for that user (mode 0640 and that group)"
-            ),
-        })
-        .collect()
+    let hint = "changes of it are not noticed; make it readable for that user (mode 0640 and that \
+                group)";
+    secret_files::unreadable(options, files(options), hint)
 }
 
 /// Returns warnings about options that work but may not be intended.
@@ -155,9 +146,9 @@ fn open_to_all(options: &ServerOptions) -> Option<String> {
     ))
 }
 
-fn files(options: &ServerOptions) -> impl Iterator<Item = PathBuf> {
+fn files(options: &ServerOptions) -> impl Iterator<Item = &PathBuf> {
     let access = options.sites.iter().map(|site| &site.access);
-    access.flat_map(|access| access.files().cloned())
+    access.flat_map(AccessOptions::files)
 }
 
 /// A question about access: may a client read a path?

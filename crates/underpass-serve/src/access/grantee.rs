@@ -85,17 +85,13 @@ pub(crate) struct Asker {
     pub(crate) token: Option<Arc<str>>,
     pub(crate) certificate: Option<Arc<str>>,
     pub(crate) link: ShownLink,
+    /// The `Set-Cookie` field for the link, preceded by a line break.
+    pub(crate) cookie: Option<Arc<str>>,
     /// A password was sent but not verified: the time until a retry is accepted.
     pub(crate) login_delay: Option<Duration>,
 }
 
-impl TryFrom<String> for Grantee {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Grantee, String> {
-        Grantee::parse(&text)
-    }
-}
+deserialize_by_parse! { Grantee }
 
 impl Asker {
     /// Returns a requester known only by location.
@@ -106,6 +102,7 @@ impl Asker {
             token: None,
             certificate: None,
             link: ShownLink::None,
+            cookie: None,
             login_delay: None,
         }
     }

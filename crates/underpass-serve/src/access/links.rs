@@ -9,6 +9,8 @@
 //! content of a file; the first configured key signs and all of them verify, so that keys can be
 //! changed while links are in use.
 
+pub(crate) mod cookies;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use crate::limits::LINK_KEY_BYTES_MIN;
-use crate::request::path::{PathForm, SitePath};
+use crate::request::path::{PathForm, SitePath, names};
 
 /// The query parameter that holds a signature.
 pub(crate) const PARAMETER: &str = "signed";
@@ -110,7 +112,7 @@ impl SignedParameter {
             PathForm::File => (LinkScope::File(path.bytes().to_vec()), None),
             PathForm::Folder => {
                 let scope = LinkScope::Folder(path.bytes().to_vec());
-                (scope, Some(names(path.bytes()).count()))
+                (scope, Some(path.names().count()))
             }
         };
         let signature = key.mac(&scope, expires).finalize().into_bytes().into();
@@ -163,6 +165,15 @@ impl SignedParameter {
         }
     }
 
+    /// Returns the second at which the signature expires, since 1970.
+    pub(crate) fn expires(&self) -> u64 {
+        self.expires
+    }
+
+    pub(crate) fn is_of_folder(&self) -> bool {
+        self.depth.is_some()
+    }
+
     /// Returns the scope of the link if it covers `path`.
     fn scope(&self, path: &SitePath) -> Option<LinkScope> {
         match self.depth {
@@ -190,6 +201,25 @@ impl ShownLink {
     /// Whether the link grants read access to `path`.
     pub(crate) fn covers(&self, path: &[u8]) -> bool {
         matches!(self, ShownLink::Valid(scope) if scope.covers(path))
+    }
+
+    /// Returns the number of names in the path of a valid link; 0 for the root and for other links.
+    pub(crate) fn depth(&self) -> usize {
+        match self {
+            ShownLink::Valid(LinkScope::File(path) | LinkScope::Folder(path)) => {
+                names(path).count()
+            }
+            ShownLink::None | ShownLink::Expired => 0,
+        }
+    }
+
+    /// Returns the rank among several links of a request: a wider valid link ranks higher.
+    pub(crate) fn rank(&self) -> usize {
+        match self {
+            ShownLink::None => 0,
+            ShownLink::Expired => 1,
+            ShownLink::Valid(_) => usize::MAX - self.depth(),
+        }
     }
 }
 
@@ -279,11 +309,6 @@ fn decimal(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_plain)
 }
 
-fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|&byte| byte == b'/')
-        .filter(|name| !name.is_empty())
-}
-
 /// Returns the first `depth` names of a path, if they name a folder.
 fn folder_of(path: &SitePath, depth: usize) -> Option<&[u8]> {
     let bytes = path.bytes();
@@ -294,7 +319,7 @@ fn folder_of(path: &SitePath, depth: usize) -> Option<&[u8]> {
     let mut ends = slashes.map(|(at, _)| at);
     match ends.nth(depth - 1) {
         Some(end) => Some(&bytes[..end]),
-        None => (path.form() == PathForm::Folder && names(bytes).count() == depth).then_some(bytes),
+        None => (path.form() == PathForm::Folder && path.names().count() == depth).then_some(bytes),
     }
 }
 

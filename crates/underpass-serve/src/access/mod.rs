@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Authorization ─► credentials ─► passwords (verifier: a thread), tokens ─┐
-//!  ?signed=      ─► links ─────────────────────────────────────────────────┼─► Asker
+//!  ?signed=, Cookie ─► links ──────────────────────────────────────────────┼─► Asker
 //!  client certificate, address ────────────────────────────────────────────┘     │
 //!                                                        path, method ─► rules ◄─┘
 //! ```

@@ -20,6 +20,9 @@ pub struct AccessOptions {
     pub tokens: Option<PathBuf>,
     /// The keys of signed links, a file each: the first signs, all verify.
     pub link_keys: Vec<PathBuf>,
+    /// Whether a signed link to a folder sets a cookie, so that the parts of a page in the folder
+    /// load without a signature.
+    pub link_cookies: bool,
     /// The rules; the first that applies to a request decides, and a request without one is denied.
     /// Without rules, every holder of a password, a token or a link may read everything.
     #[serde(rename = "rule")]
@@ -56,7 +59,7 @@ pub struct OneLogin {
 impl AccessOptions {
     /// Whether anything is restricted.
     pub(crate) fn is_configured(&self) -> bool {
-        self.has_credentials() || !self.rules.is_empty()
+        self.has_credentials() || self.link_cookies || !self.rules.is_empty()
     }
 
     fn has_credentials(&self) -> bool {
@@ -106,6 +109,9 @@ impl AccessOptions {
             return Err(
                 "access: there is a password file and a single user; choose one".to_owned(),
             );
+        }
+        if self.link_cookies && self.link_keys.is_empty() {
+            return Err("access: `link-cookies` needs `link-keys` to verify them by".to_owned());
         }
         for grantee in self.rules.iter().flat_map(|rule| &rule.allow) {
             let (is_known, named, missing) = match grantee {

@@ -182,13 +182,7 @@ fn has_escape(text: &str) -> bool {
     text.as_bytes().windows(3).any(is_escape)
 }
 
-impl TryFrom<String> for TreePattern {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<TreePattern, String> {
-        TreePattern::parse(&text)
-    }
-}
+deserialize_by_parse! { TreePattern }
 
 impl AccessMethod {
     fn covers(self, method: Method) -> bool {

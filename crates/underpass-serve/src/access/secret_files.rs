@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use underpass_net::User;
 
+use crate::error::Error;
 use crate::options::ServerOptions;
 
 /// Warns of a file, described by `what`, that every user of the machine may read.
@@ -20,9 +21,27 @@ pub(crate) fn exposed(what: &str, file: &Path) -> Option<String> {
     })
 }
 
+/// Returns an error for each file that the user of [`ServerOptions::user`] may not read: reloads
+/// will fail. `hint` ends the message: another effect, and what to do.
+pub(crate) fn unreadable<'f>(
+    options: &ServerOptions,
+    files: impl Iterator<Item = &'f PathBuf>,
+    hint: &str,
+) -> Vec<Error> {
+    let Some(user) = &options.user else {
+        return Vec::new();
+    };
+    let unreadable = files.filter(|path| !may_read(user, path));
+    let error = |path: &PathBuf| Error::File {
+        path: path.clone(),
+        what: format!("{user} may not read it: every reload and upgrade will fail, and {hint}"),
+    };
+    unreadable.map(error).collect()
+}
+
 /// Whether a user may read a file: opens it if this process runs as that user, and otherwise checks
 /// the permission bits of the file and of all its parent folders, through links too.
-pub(crate) fn may_read(user: &User, path: &Path) -> bool {
+fn may_read(user: &User, path: &Path) -> bool {
     if user.number().ok() == Some(geteuid().as_raw()) {
         return File::open(path).is_ok();
     }
@@ -37,13 +56,14 @@ pub(crate) fn may_read(user: &User, path: &Path) -> bool {
     folders.all(may_search) && file.is_ok_and(|there| user.may_read(&there))
 }
 
-/// Returns the first file that is in a served folder, and that folder: anyone who guesses its name
+/// Returns an error for the first file that is in a served folder: anyone who guesses its name
 /// could read it. Folders are compared by device and inode, since mounts and links give them
 /// several names.
 pub(crate) fn served(
     options: &ServerOptions,
+    what: &'static str,
     mut files: impl Iterator<Item = PathBuf>,
-) -> Option<(PathBuf, PathBuf)> {
+) -> Option<Error> {
     let id = |path: &Path| {
         let there = fs::metadata(path).ok()?;
         Some((there.dev(), there.ino()))
@@ -58,7 +78,7 @@ pub(crate) fn served(
             roots.iter().find(|(_, root)| *root == folder)
         });
         let root = root?.0.clone();
-        Some((file, root))
+        Some(Error::SecretServed { what, file, root })
     })
 }
 

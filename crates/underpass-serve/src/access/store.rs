@@ -68,7 +68,7 @@ impl SiteAccess {
     /// Reads the files of a site; `None` if everyone may read the site.
     ///
     /// # Errors
-    /// [`Error::Access`], [`Error::Config`].
+    /// [`Error::File`], [`Error::Config`].
     pub(crate) fn open(options: &AccessOptions) -> Result<Option<SiteAccess>, Error> {
         if !options.is_configured() {
             return Ok(None);
@@ -201,7 +201,7 @@ fn kept<T>(read: Option<Result<T, Error>>, wrong: &mut Vec<Error>) -> Option<Arc
 /// Returns the key that links are signed with.
 ///
 /// # Errors
-/// [`Error::Access`], and [`Error::Config`] if no key is configured.
+/// [`Error::File`], and [`Error::Config`] if no key is configured.
 pub(crate) fn first_link_key(options: &AccessOptions) -> Result<LinkKey, Error> {
     let Some(path) = options.link_keys.first() else {
         let what = "access: there is no key in `link-keys` to sign links with";
@@ -247,7 +247,7 @@ fn read(path: &Path) -> Result<zeroize::Zeroizing<Vec<u8>>, Error> {
 
 fn wrong(path: &Path, what: String) -> Error {
     let path = path.to_owned();
-    Error::Access { path, what }
+    Error::File { path, what }
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ const TOKEN_START: &str = "upt_";
 /// `target` is kept, such as `download=tar`.
 ///
 /// # Errors
-/// [`Error::Access`] for the first key, [`Error::Config`] for an invalid path or a missing key.
+/// [`Error::File`] for the first key, [`Error::Config`] for an invalid path or a missing key.
 pub fn signed_link(
     access: &AccessOptions,
     target: &str,

@@ -28,8 +28,8 @@ use crate::request::request_line::{HttpTarget, HttpVersion, Method, WriteMethod,
 use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::{
-    Candidate, Compressible, Extras, MatchedRedirect, Offer, RequestedPath, RewrittenPath,
-    SiteRules, SoughtPath,
+    Candidate, Compressible, MatchedRedirect, Offer, RequestedPath, RewrittenPath, SiteRules,
+    SoughtPath,
 };
 
 /// The response to a request.
@@ -106,6 +106,9 @@ pub(crate) trait Lookup {
     /// Checks whether the requester may read a path, whether or not it exists.
     fn permit(&self, path: &SitePath) -> Result<(), AccessRefusal>;
 
+    /// Returns the number of names in the path of the requester's signed link; 0 without a link.
+    fn link_depth(&self) -> usize;
+
     /// Resolves a path.
     fn find(&self, path: SitePath) -> Resolved;
 
@@ -129,19 +132,8 @@ pub(crate) fn decide(
     limits: &RequestLimits,
     lookup: &impl Lookup,
 ) -> Response {
-    if request.expect == Expectation::Unknown {
-        return text(Status::ExpectationFailed, "unknown expectation");
-    }
-    match request.method {
-        Method::Write(WriteMethod::Mkcol | WriteMethod::Copy | WriteMethod::Move)
-        | Method::Unknown => return text(Status::NotImplemented, "unknown method"),
-        Method::Write(_) | Method::Disabled | Method::Connect => {
-            return TextResponse::new(NOT_ALLOWED)
-                .with_field("Allow", rules.allowed_methods())
-                .into();
-        }
-        Method::Options => return Response::Ready(ReadyResponse::Options),
-        Method::Get | Method::Head => {}
+    if let Some(response) = by_method(&request, rules) {
+        return response;
     }
     let RequestHead {
         method,
@@ -152,7 +144,7 @@ pub(crate) fn decide(
         fields,
         ..
     } = request;
-    let HttpTarget::Path { path, query } = target else {
+    let HttpTarget::Path { path, query, .. } = target else {
         return text(Status::BadRequest, "the target is not a path");
     };
     let access = match lookup.permit(&path) {
@@ -184,19 +176,44 @@ pub(crate) fn decide(
         }
         Resolved::Folder(folder) => folder_moved(&requested, &asked.unwrap_or(folder), query),
         Resolved::NoIndex(folder) => {
-            let path = asked.unwrap_or_else(|| folder.path.clone());
-            let accept = fields.accept.as_deref();
-            of_folder(folder, (path, accept), parameters, rules.extras, lookup)
+            let view = ListingView {
+                path: asked.unwrap_or_else(|| folder.path.clone()),
+                top: lookup.link_depth(),
+                format: (parameters.format).unwrap_or_else(|| preferred(fields.accept.as_deref())),
+                query: parameters,
+                archives: rules.extras.archives,
+                changes: None,
+            };
+            of_folder(folder, view, rules.extras.listing, lookup)
         }
         Resolved::Refused(refusal) => refused(refusal, &rules.options.access).into(),
         found => without(found),
     }
 }
 
+/// Returns the response to a request with an expectation or a method that needs no lookup.
+fn by_method(request: &RequestHead<'_>, rules: &SiteRules) -> Option<Response> {
+    Some(match (request.expect, request.method) {
+        (Expectation::Unknown, _) => text(Status::ExpectationFailed, "unknown expectation"),
+        (
+            _,
+            Method::Write(WriteMethod::Mkcol | WriteMethod::Copy | WriteMethod::Move)
+            | Method::Unknown,
+        ) => text(Status::NotImplemented, "unknown method"),
+        (_, Method::Write(_) | Method::Disabled | Method::Connect) => {
+            TextResponse::new(NOT_ALLOWED)
+                .with_field("Allow", rules.allowed_methods())
+                .into()
+        }
+        (_, Method::Options) => Response::Ready(ReadyResponse::Options),
+        (_, Method::Get | Method::Head) => return None,
+    })
+}
+
 /// Redirects a request that came unencrypted to HTTPS on `port`. Returns `None` for an ACME
 /// challenge (RFC 8555, section 8.3), which is served without encryption.
 pub(crate) fn to_https(request: &RequestHead<'_>, port: u16) -> Option<TextResponse> {
-    let HttpTarget::Path { path, query } = &request.target else {
+    let HttpTarget::Path { path, query, .. } = &request.target else {
         return Some(TextResponse::new(ENCRYPTED_ONLY));
     };
     if path.bytes().starts_with(ACME_CHALLENGES) {
@@ -533,34 +550,24 @@ fn content(
     }
 }
 
-/// Returns the response for a folder that was requested as `path`.
+/// Returns the response for a folder: an archive, if requested, or its listing.
 fn of_folder(
     folder: SiteFolder,
-    (path, accept): (SitePath, Option<&[u8]>),
-    asked: Query,
-    extras: Extras,
+    mut view: ListingView,
+    listing: Offer,
     lookup: &impl Lookup,
 ) -> Response {
-    match (asked.archive(), extras.archives, extras.listing) {
+    match (view.query.archive(), view.archives, listing) {
         (Some(format), Offer::On, _) => Response::Produced(Production::Archive(folder, format)),
         (Some(_), Offer::Off, _) => text(Status::Forbidden, "archives of folders are disabled"),
         (None, _, Offer::Off) => text(
             Status::Forbidden,
             "the folder has no index, and listings are disabled",
         ),
-        (None, archives, Offer::On) => {
+        (None, _, Offer::On) => {
             // A link is for reading, and requests that change something are not rewritten.
-            let is_own = asked.signed.is_none() && path.bytes() == folder.path.bytes();
-            let changes = is_own.then(|| lookup.changes(&path)).flatten();
-            let view = ListingView {
-                path,
-                format: asked.format.unwrap_or_else(|| preferred(accept)),
-                order: asked.order(),
-                search: asked.search,
-                archives,
-                changes,
-                signed: asked.signed,
-            };
+            let is_own = view.query.signed.is_none() && view.path.bytes() == folder.path.bytes();
+            view.changes = is_own.then(|| lookup.changes(&view.path)).flatten();
             Response::Produced(Production::Listing(folder, view))
         }
     }

@@ -19,7 +19,7 @@ use underpass_net::{
 };
 
 use crate::answer::writer::SentBody;
-use crate::connection::exchanges::{Exchanges, NextStep, ended_by, identify, persistence};
+use crate::connection::exchanges::{Exchanges, NextStep, ended_by, persistence};
 use crate::connection::identify::Identified;
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::upload::is_change;
@@ -27,6 +27,7 @@ use crate::connection::worker::{Answer, AnswerTerms, Worker};
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::SlowClient;
 use crate::request::Scheme;
+use crate::request::forwarded::sender;
 use crate::request::head::{Framing, HeadProgress, HeadScanner, Persistence, method_of};
 
 /// Serves a connection until it ends. With `https`, a port, redirects requests there.
@@ -232,13 +233,14 @@ impl<'c> Exchanges<'c> {
         self.exchange.understand(bytes, Some(&request));
         let site = worker.site_of(request.authority);
         self.exchange.reaches(site);
-        self.exchange.client = worker.client(peer, &request);
+        (self.exchange.client, self.exchange.scheme) =
+            sender(peer, &request.fields, &worker.shared.proxies);
         if is_change(&request, &worker.shared.sites.all[site], self.https) {
             let change = ExchangeStep::Change(bytes.to_vec());
             self.connection.consume(head.length());
             return Ok(change);
         }
-        let identified = identify(worker, &self.exchange, self.https, (&request, site));
+        let identified = worker.identify((&request, site), &self.exchange, self.https);
         let is_empty = request.framing == Framing::Empty;
         let (persistence, last) = match (is_empty, request.persistence) {
             (true, Persistence::Close) => (Persistence::Close, LastRequest::Announced),
@@ -290,7 +292,7 @@ impl<'c> Exchanges<'c> {
         let permits = match head.parse(bytes) {
             Ok(request) => {
                 let site = worker.site_of(request.authority);
-                let identified = identify(worker, &self.exchange, self.https, (&request, site));
+                let identified = worker.identify((&request, site), &self.exchange, self.https);
                 self.verified(identified).await
             }
             Err(error) => return self.refuse(method_of(bytes), error).await,

@@ -27,6 +27,7 @@ use crate::answer::explain::PreviousResponse;
 use crate::answer::writer::{SentBody, WrittenResponse};
 use crate::http::status::Status;
 use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::request::Scheme;
 use crate::request::forwarded::ClientPlace;
 use crate::request::head::RequestHead;
 use crate::request::request_line::Method;
@@ -51,6 +52,8 @@ pub(crate) struct Exchange {
     pub(crate) connection: u64,
     /// The client that sent the request.
     pub(crate) client: ClientPlace,
+    /// The protocol of that client, as reported by a trusted proxy.
+    pub(crate) scheme: Scheme,
     /// The TLS parameters, if the connection is encrypted.
     pub(crate) tls: Option<Rc<TlsInfo>>,
     level: ObservationLevel,
@@ -109,6 +112,7 @@ impl Exchange {
         Exchange {
             connection: number,
             client: ClientPlace::of(connection.client().ip()),
+            scheme: Scheme::Http,
             tls: connection.tls().cloned(),
             level,
             meter: (level == ObservationLevel::ProcessorTime).then(Rc::default),
@@ -164,6 +168,11 @@ impl Exchange {
     /// Notes the requester.
     pub(crate) fn identified(&mut self, permits: Option<&Permits>) {
         self.current().asker = permits.map(|permits| Arc::clone(&permits.asker));
+    }
+
+    /// Returns the `Set-Cookie` field that the response sets, preceded by a line break.
+    pub(crate) fn cookie(&self) -> Option<Arc<str>> {
+        self.current.as_ref()?.asker.as_ref()?.cookie.clone()
     }
 
     /// Returns how the body of the request was received into a file.

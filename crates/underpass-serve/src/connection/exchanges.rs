@@ -10,7 +10,7 @@ use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::connection::exchange::Exchange;
-use crate::connection::identify::{CredentialUse, Identified};
+use crate::connection::identify::Identified;
 use crate::connection::worker::{Answer, HashJob, Worker};
 use crate::http::status::HttpError;
 use crate::metrics::worker_metrics::ExchangeEnd;
@@ -165,6 +165,11 @@ impl<'c> Exchanges<'c> {
         if let (Some(field), Some(_)) = (&worker.shared.hsts, &self.exchange.tls) {
             self.amend(&mut response, field);
         }
+        if response.status.code() < 400
+            && let Some(cookie) = self.exchange.cookie()
+        {
+            self.amend(&mut response, &cookie);
+        }
         if worker.shared.registry.explain == Explain::On {
             let made = match &response.body {
                 SentBody::Produced(body) => Some(body.made()),
@@ -203,24 +208,6 @@ impl<'c> Exchanges<'c> {
         self.worker
             .record(self.connection.outbox(), &mut self.exchange, end);
     }
-}
-
-/// Identifies the requester. Credentials are ignored if the request is redirected to HTTPS.
-pub(super) fn identify(
-    worker: &Worker,
-    exchange: &Exchange,
-    https: Option<u16>,
-    (request, site): (&RequestHead<'_>, usize),
-) -> Identified {
-    if !worker.shared.sites.is_restricted {
-        return Identified::Known(None);
-    }
-    let credentials = match https {
-        None => CredentialUse::Verified,
-        Some(_) => CredentialUse::Ignored,
-    };
-    let tls = exchange.tls.as_deref();
-    worker.identify((request, site), exchange.client, tls, credentials)
 }
 
 /// Decides whether the connection is kept after a request with a known end.

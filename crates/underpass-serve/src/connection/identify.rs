@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use underpass_net::TlsInfo;
-
 use crate::access::credentials::{Credentials, Login};
 use crate::access::grantee::Asker;
-use crate::access::links::{PARAMETER, ShownLink};
+use crate::access::links::{LinkKey, PARAMETER, ShownLink, SignedParameter, cookies};
 use crate::access::passwords::{LoginKey, PasswordFile};
 use crate::access::permits::Permits;
 use crate::access::store::SiteAccess;
 use crate::access::verifier::LoginOutcome;
+use crate::connection::exchange::Exchange;
 use crate::connection::worker::Worker;
-use crate::request::forwarded::ClientPlace;
+use crate::request::Scheme;
 use crate::request::head::RequestHead;
 use crate::request::query::Query;
 use crate::request::request_line::{HttpTarget, Method};
@@ -38,25 +37,17 @@ pub(crate) struct UnverifiedLogin {
     login: Login,
 }
 
-/// Whether the credentials of a request are used.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum CredentialUse {
-    Verified,
-    /// They came unencrypted to a server that offers HTTPS.
-    Ignored,
-}
-
 /// The delay before a retry when too many logins are waiting.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Identifies the requester at `place`, as far as possible without waiting.
+    /// Identifies the requester of an exchange, as far as possible without waiting. With `https`,
+    /// the port that the request is redirected to, `Authorization` is ignored.
     pub(crate) fn identify(
         &self,
         (request, site): (&RequestHead<'_>, usize),
-        place: ClientPlace,
-        tls: Option<&TlsInfo>,
-        credentials: CredentialUse,
+        exchange: &Exchange,
+        https: Option<u16>,
     ) -> Identified {
         let sites = &self.shared.sites;
         let Some(access) = &sites.all[site].access else {
@@ -65,25 +56,22 @@ impl Worker {
         let mut logins = self.logins[site].borrow_mut();
         let present = logins.present(access);
         let (now, method) = (SystemTime::now(), request.method);
+        let tls = exchange.tls.as_deref();
         let mut asker = Asker {
             certificate: tls.and_then(|tls| tls.client.as_deref()).map(Arc::from),
-            ..Asker::at(place)
+            ..Asker::at(exchange.client)
         };
-        if let HttpTarget::Path {
-            path,
-            query: Some(query),
-        } = &request.target
-            && has_signature(query)
-        {
-            let signed = Query::parse(query).signed;
-            asker.link = signed.map_or(ShownLink::None, |signed| {
-                signed.verify(path, &present.link_keys, now)
-            });
+        let signed;
+        (asker.link, signed) = link(request, access, &present.link_keys, now);
+        if let (Some(signed), None) = (signed, https) {
+            let scheme = match tls {
+                Some(_) => Scheme::Https,
+                None => exchange.scheme,
+            };
+            let field = cookies::field(&signed, &asker.link, &request.target, scheme, now);
+            asker.cookie = field.map(Arc::from);
         }
-        let shown = request
-            .fields
-            .authorization
-            .filter(|_| credentials == CredentialUse::Verified);
+        let shown = request.fields.authorization.filter(|_| https.is_none());
         if let Some(value) = shown {
             let key = present.passwords.as_ref().map(|file| file.login_key(value));
             let known = key.and_then(|key| logins.verified.find(&key, Instant::now()));
@@ -149,6 +137,39 @@ fn permits(access: &SiteAccess, asker: Asker, method: Method) -> Permits {
         rules: Arc::clone(&access.rules),
         asker: Arc::new(asker),
         method,
+    }
+}
+
+/// Returns the link of a request, from its query or else the widest one of its cookies, and the
+/// signature to set a cookie for. No cookie is set for a path that everyone may read: shared caches
+/// may store that response with all its fields.
+fn link(
+    request: &RequestHead<'_>,
+    access: &SiteAccess,
+    keys: &[Arc<LinkKey>],
+    now: SystemTime,
+) -> (ShownLink, Option<SignedParameter>) {
+    let HttpTarget::Path { path, query, .. } = &request.target else {
+        return (ShownLink::None, None);
+    };
+    let verify = |signed: &SignedParameter| signed.verify(path, keys, now);
+    let query = query.filter(|query| has_signature(query));
+    let signed = query.and_then(|query| Query::parse(query).signed);
+    let by_query = signed.as_ref().map_or(ShownLink::None, verify);
+    if !access.options.link_cookies {
+        return (by_query, None);
+    }
+    match (&by_query, request.fields.cookie.as_deref(), request.method) {
+        (ShownLink::Valid(_), _, Method::Get | Method::Head) => (
+            by_query,
+            signed.filter(|_| !access.rules.is_open(path.bytes())),
+        ),
+        (ShownLink::None | ShownLink::Expired, Some(cookies), _) => {
+            let by_cookies = cookies::shown(cookies).map(|signed| verify(&signed));
+            let best = by_cookies.chain([by_query]).max_by_key(ShownLink::rank);
+            (best.unwrap_or_default(), None)
+        }
+        _ => (by_query, None),
     }
 }
 

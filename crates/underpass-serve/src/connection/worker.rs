@@ -1,17 +1,16 @@
 //! The state that a worker shares among its connections, and how it responds to a request.
 
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 use underpass::Outbox;
-use underpass_net::{Connection, DescriptorRoom, Forwarded, LogThrottle, Occurrence, Proxies};
+use underpass_net::{Connection, DescriptorRoom, LogThrottle, Proxies};
 
 use crate::access::permits::Permits;
+use crate::access::random::fill;
 use crate::access::rules::AccessRefusal;
 use crate::access::store::SiteLogins;
 use crate::access::verifier::PasswordVerifier;
@@ -34,7 +33,6 @@ use crate::limits::{OPEN_ATTEMPTS_MAX, RequestLimits};
 use crate::log::{AccessLog, LogWriter};
 use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{ExchangeEnd, ServeSummary, WorkerMetrics};
-use crate::request::forwarded::{ClientPlace, client};
 use crate::request::head::{Persistence, RequestHead};
 use crate::request::path::SitePath;
 use crate::request::request_line::{HttpVersion, Method};
@@ -146,6 +144,10 @@ impl Lookup for SiteLookup<'_, '_> {
             .map_or(Ok(()), |permits| permits.check(path.bytes()))
     }
 
+    fn link_depth(&self) -> usize {
+        self.permits.map_or(0, |permits| permits.asker.link.depth())
+    }
+
     fn find(&self, path: SitePath) -> Resolved {
         // Checked first, so that the response does not depend on the cache.
         if let Err(refusal) = self.permit(&path) {
@@ -223,16 +225,6 @@ impl Worker {
         self.metrics.connections_accepted.add(1);
         let number = self.shared.registry.next_connection();
         Exchange::new(number, connection, self.shared.observation)
-    }
-
-    /// Returns the client of a request on a connection of `peer`.
-    pub(crate) fn client(&self, peer: Option<IpAddr>, request: &RequestHead<'_>) -> ClientPlace {
-        let field = match self.shared.proxies.forwarded {
-            Forwarded::Off => return ClientPlace::of(peer),
-            Forwarded::Forwarded => &request.fields.forwarded,
-            Forwarded::XForwardedFor => &request.fields.x_forwarded_for,
-        };
-        client(peer, field.as_deref(), &self.shared.proxies)
     }
 
     /// Closes the files that are kept open for later requests.
@@ -363,9 +355,8 @@ impl Worker {
         let (status, Some(errno)) = (text.error.status, text.cause) else {
             return;
         };
-        if self.throttle.record(Instant::now()) == Occurrence::First {
-            tracing::warn!("requests answered with {}: {errno}", status.line());
-        }
+        let what = format_args!("requests answered with {}: {errno}", status.line());
+        self.throttle.warn(what);
     }
 
     /// Hashes a file for a response. Dropping the future stops it.
@@ -504,7 +495,6 @@ impl Worker {
 
 fn random_boundary() -> Boundary {
     let mut random = [0; 16];
-    // Never short for so few bytes; without randomness the body is still delimited by its length.
-    let _ = getrandom(&mut random, GetRandomFlags::empty());
+    fill(&mut random);
     Boundary::new(u128::from_ne_bytes(random))
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use underpass_net::{CertificateFacts, ChainFault, User};
+use underpass_net::{CertificateFacts, ChainFault};
 
-use crate::access::secret_files::{exposed, may_read, served};
+use crate::access::secret_files::{self, exposed, served};
 use crate::error::Error;
 use crate::http::calendar::minutes;
 use crate::http::validator::FileTime;
@@ -25,34 +25,34 @@ enum FindingLevel {
 
 /// Returns the reasons for which clients reject these certificates.
 pub(crate) fn mistakes(certificates: &[CertificateFacts]) -> Vec<Error> {
+    let mistakes = at_level(certificates, FindingLevel::Mistake);
+    let error = |(facts, what): (&CertificateFacts, _)| Error::File {
+        path: facts.files.cert.clone(),
+        what,
+    };
+    mistakes.map(error).collect()
+}
+
+fn at_level(
+    certificates: &[CertificateFacts],
+    wanted: FindingLevel,
+) -> impl Iterator<Item = (&CertificateFacts, String)> {
     let now = SystemTime::now();
-    let mut mistakes = Vec::new();
-    for facts in certificates {
-        let of = found(facts, now).into_iter();
-        let of = of.filter(|(level, _)| *level == FindingLevel::Mistake);
-        mistakes.extend(of.map(|(_, what)| Error::Certificate {
-            path: facts.files.cert.clone(),
-            what,
-        }));
-    }
-    mistakes
+    let all = certificates.iter().flat_map(move |facts| {
+        let found = found(facts, now).into_iter();
+        found.map(move |(level, what)| (facts, level, what))
+    });
+    all.filter_map(move |(facts, level, what)| (level == wanted).then_some((facts, what)))
 }
 
 /// Returns an error for each file that the later user may not read: reloads would fail.
 pub(crate) fn unreadable(options: &ServerOptions, certificates: &[CertificateFacts]) -> Vec<Error> {
-    let Some(user) = &options.user else {
-        return Vec::new();
-    };
+    let hint = "a renewed certificate is not noticed; have a deploy hook copy certificate and key \
+                to a folder that this user may read, the key with mode 0640 and that group \
+                (docs/tls.md), or restart the server after each renewal";
     let files = certificates.iter().map(|facts| &facts.files);
     let files = files.flat_map(|files| [&files.cert, &files.key]);
-    let files = files.chain(&options.tls.client_ca);
-    let unreadable = files.filter(|path| !may_read(user, path));
-    unreadable
-        .map(|path| Error::Certificate {
-            path: path.clone(),
-            what: unreadable_later(user),
-        })
-        .collect()
+    secret_files::unreadable(options, files.chain(&options.tls.client_ca), hint)
 }
 
 /// Returns the warnings of a server with these certificates, and its [`mistakes`].
@@ -82,26 +82,18 @@ pub(crate) fn cautions(options: &ServerOptions, certificates: &[CertificateFacts
                 .to_owned(),
         );
     }
-    let files: Vec<_> = certificates.iter().map(|facts| &facts.files).collect();
-    warnings.extend(
-        files
-            .iter()
-            .filter_map(|files| exposed("the private key", &files.key)),
-    );
+    let keys = certificates.iter().map(|facts| &facts.files.key);
+    warnings.extend(keys.filter_map(|key| exposed("the private key", key)));
     warnings.extend(uncovered(options, certificates));
     warnings.extend(unplaced(options, certificates));
     warnings
 }
 
 fn soon_refused(certificates: &[CertificateFacts]) -> Vec<String> {
-    let now = SystemTime::now();
-    let mut warnings = Vec::new();
-    for facts in certificates {
-        let of = found(facts, now).into_iter();
-        let of = of.filter(|(level, _)| *level == FindingLevel::Warning);
-        warnings.extend(of.map(|(_, what)| format!("{}: {what}", facts.files.cert.display())));
-    }
-    warnings
+    let warnings = at_level(certificates, FindingLevel::Warning);
+    let shown =
+        |(facts, what): (&CertificateFacts, _)| format!("{}: {what}", facts.files.cert.display());
+    warnings.map(shown).collect()
 }
 
 /// Returns the problems of a certificate at the time `now`.
@@ -229,18 +221,8 @@ fn are_for_the_same(site: &str, certificate: &str) -> bool {
         || (certificate.strip_prefix("*.")).is_some_and(|ending| below(site, ending))
 }
 
-fn unreadable_later(user: &User) -> String {
-    format!(
-        "{user} may not read it: every reload and upgrade will fail, and a renewed certificate is \
-         not noticed; have a deploy hook copy certificate and key to a folder that {user} may \
-         read, the key with mode 0640 and that group (docs/tls.md), or restart the server after \
-         each renewal"
-    )
-}
-
-/// Returns a key in a served folder: anyone who guesses its name could read it.
+/// Returns an error for a key in a served folder: anyone who guesses its name could read it.
 pub(crate) fn served_key(options: &ServerOptions) -> Option<Error> {
     let keys = options.tls.files().into_iter().map(|files| files.key);
-    let (key, root) = served(options, keys)?;
-    Some(Error::KeyServed { key, root })
+    served(options, "the private key", keys)
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use underpass_net::{LogThrottle, Occurrence};
+use underpass_net::LogThrottle;
 
 use super::options::{LogFormat, LogOptions};
 use super::{combined, json};
 use crate::connection::exchange::EndedExchange;
+use crate::limits::LOG_QUEUE_BYTES_MAX;
 use crate::limits::LOG_SETTLE_TIMEOUT;
 
 /// The queued lines of one worker. Only the worker and the writer lock it, and the writer only to
@@ -130,12 +131,6 @@ impl LogBuffers {
         }
     }
 
-    /// Whether this starts a burst of dropped lines, over all workers.
-    fn is_first(&self) -> bool {
-        let throttle = self.dropping.lock();
-        throttle.is_ok_and(|throttle| throttle.record(Instant::now()) == Occurrence::First)
-    }
-
     /// Returns the number of lost and given-up lines not reported yet, and marks them as reported.
     pub(super) fn take_lost(&self, given_up: u64) -> u64 {
         let LogCounters {
@@ -192,7 +187,6 @@ pub(crate) struct LogWriter {
     buffers: Arc<LogBuffers>,
     buffer: LogBuffer,
     format: LogFormat,
-    bytes_max: usize,
 }
 
 impl LogWriter {
@@ -209,7 +203,6 @@ impl LogWriter {
             buffers: Arc::clone(buffers),
             buffer,
             format: options.format,
-            bytes_max: options.queue_bytes_max,
         }
     }
 
@@ -218,7 +211,7 @@ impl LogWriter {
         let Ok(mut lines) = self.buffer.lock() else {
             return;
         };
-        if lines.len() >= self.bytes_max {
+        if lines.len() >= LOG_QUEUE_BYTES_MAX {
             drop(lines);
             self.drop_line();
             return;
@@ -234,12 +227,12 @@ impl LogWriter {
     fn drop_line(&self) {
         let dropped = &self.buffers.counters.dropped_lines;
         dropped.fetch_add(1, Ordering::Relaxed);
-        if self.buffers.is_first() {
+        const WHAT: &str =
+            "lines of the access log are dropped: they come faster than they are taken";
+        let throttle = self.buffers.dropping.lock();
+        if throttle.is_ok_and(|throttle| throttle.warn(WHAT)) {
             let reported = &self.buffers.dropping_reported;
             reported.store(true, Ordering::Relaxed);
-            tracing::warn!(
-                "lines of the access log are dropped: they come faster than they are taken"
-            );
         }
     }
 

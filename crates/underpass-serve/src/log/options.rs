@@ -8,7 +8,7 @@ use std::thread::Thread;
 use serde::Deserialize;
 
 /// Options of the access log.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LogOptions {
     /// The destination: `off`, `-` or `/dev/stdout` for standard output, or the path of a file,
@@ -16,10 +16,6 @@ pub struct LogOptions {
     pub access: Access,
     /// The format of a line.
     pub format: LogFormat,
-    /// Bytes of queued lines per worker. Further lines are dropped and counted: a full or stuck
-    /// disk must not stop the server. 4 MiB are about 20,000 lines.
-    #[serde(deserialize_with = "underpass_net::size::bytes")]
-    pub queue_bytes_max: usize,
     /// Reopens the file, after a rotation.
     #[serde(skip)]
     pub reopen: LogReopen,
@@ -47,18 +43,6 @@ pub enum LogFormat {
     Combined,
     /// A JSON object with everything that is known about the response.
     Json,
-}
-
-impl Default for LogOptions {
-    /// Logging is off.
-    fn default() -> LogOptions {
-        LogOptions {
-            access: Access::Off,
-            format: LogFormat::Combined,
-            queue_bytes_max: 4 << 20,
-            reopen: LogReopen::default(),
-        }
-    }
 }
 
 impl FromStr for LogFormat {

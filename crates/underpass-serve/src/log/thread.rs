@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FileType, OFlags, Uid, fchown, fstat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use underpass_net::{HandedFile, LogThrottle, Occurrence, User};
+use underpass_net::{HandedFile, LogThrottle, User};
 
 use super::buffer::{LogBuffers, count_lines};
 use super::options::{Access, LogOptions, LogReopen};
@@ -341,14 +341,13 @@ impl<T: Write> LogThread<T> {
             }
             return;
         };
-        let occurrence = self.throttle.record(Instant::now());
         if self.fault == WriteFault::None {
-            self.fault = WriteFault::Unreported;
-            if occurrence == Occurrence::First {
-                self.fault = WriteFault::Reported;
-                let name = self.access.name();
-                tracing::warn!("cannot write the access log {name}, lines are lost: {error}");
-            }
+            let name = self.access.name();
+            let what = format_args!("cannot write the access log {name}, lines are lost: {error}");
+            self.fault = match self.throttle.warn(what) {
+                true => WriteFault::Reported,
+                false => WriteFault::Unreported,
+            };
         }
     }
 

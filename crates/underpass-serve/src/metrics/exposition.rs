@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use underpass::Mechanism;
-use underpass_monitor::{MetricKind, MetricsPage, MetricsSource};
+use underpass_monitor::{MetricsPage, MetricsSource};
 use underpass_net::{
     AlertDirection, CertificateFacts, HandshakeError, HandshakeKind, OffloadOutcome, Rejected,
     SealedBy, ShutdownPhase,
@@ -54,12 +54,10 @@ impl MetricsSource for ServerCounts {
 
 fn requests(page: &mut MetricsPage, totals: &WorkerMetrics) {
     let name = "underpass_requests_total";
-    page.family(name, MetricKind::Counter, "Requests answered, by method.");
-    for (method, count) in METHODS.into_iter().zip(&totals.methods) {
-        page.sample(name, &format!("{{method=\"{method}\"}}"), count.value());
-    }
+    let methods = METHODS.into_iter().zip(&totals.methods);
+    page.labelled(name, "Requests answered, by method.", "method", methods);
     let name = "underpass_responses_total";
-    page.family(name, MetricKind::Counter, "Answers, by status.");
+    page.family(name, "Answers, by status.");
     for (number, status) in STATUSES.enumerate() {
         let value = totals.statuses.by_number(number).value();
         if value > 0 {
@@ -69,17 +67,15 @@ fn requests(page: &mut MetricsPage, totals: &WorkerMetrics) {
         }
     }
     let name = "underpass_responses_ended_total";
-    page.family(name, MetricKind::Counter, "Answers, by how they ended.");
-    for (end, count) in ExchangeEnd::NAMES.into_iter().zip(&totals.ends) {
-        page.sample(name, &format!("{{end=\"{end}\"}}"), count.value());
-    }
+    let ends = ExchangeEnd::NAMES.into_iter().zip(&totals.ends);
+    page.labelled(name, "Answers, by how they ended.", "end", ends);
 }
 
 fn sites(page: &mut MetricsPage, totals: &WorkerMetrics) {
     let labels = |site: &SiteMetrics| format!("site=\"{}\"", MetricsPage::escaped(&site.label));
     let name = "underpass_site_responses_total";
     let help = "Answers to valid requests, by site and class of status.";
-    page.family(name, MetricKind::Counter, help);
+    page.family(name, help);
     for site in &totals.sites {
         for (class, count) in SiteMetrics::CLASSES.into_iter().zip(&site.classes) {
             let labels = format!("{{{},class=\"{class}\"}}", labels(site));
@@ -88,7 +84,7 @@ fn sites(page: &mut MetricsPage, totals: &WorkerMetrics) {
     }
     let name = "underpass_site_sent_bytes_total";
     let help = "Bytes sent for valid requests, heads included, by site.";
-    page.family(name, MetricKind::Counter, help);
+    page.family(name, help);
     for site in &totals.sites {
         page.sample(
             name,
@@ -101,7 +97,7 @@ fn sites(page: &mut MetricsPage, totals: &WorkerMetrics) {
 fn durations(page: &mut MetricsPage, totals: &WorkerMetrics) {
     let name = "underpass_request_duration_seconds";
     let help = "From the first byte of a request until its answer was handed to the kernel.";
-    page.family(name, MetricKind::Histogram, help);
+    page.histogram(name, help);
     let bucket = format!("{name}_bucket");
     let mut count = 0;
     for (number, upper) in DURATION_CLASSES.iter().enumerate() {
@@ -133,15 +129,11 @@ fn bytes(page: &mut MetricsPage, totals: &WorkerMetrics) {
             &totals.received_calls,
         ),
     ] {
-        page.family(name, MetricKind::Counter, help);
-        for (mechanism, count) in Mechanism::ALL.into_iter().zip(counts) {
-            let labels = format!("{{mechanism=\"{mechanism}\"}}");
-            page.sample(name, &labels, count.value());
-        }
+        let mechanisms = Mechanism::ALL.into_iter().zip(counts);
+        page.labelled(name, help, "mechanism", mechanisms);
     }
     page.single(
         "underpass_other_bytes_total",
-        MetricKind::Counter,
         "Bytes sent that are not of files as they lie there: heads, and what is made.",
         totals.other_bytes.value(),
     );
@@ -150,7 +142,7 @@ fn bytes(page: &mut MetricsPage, totals: &WorkerMetrics) {
 fn refusals(page: &mut MetricsPage, totals: &WorkerMetrics) {
     let name = "underpass_refusals_total";
     let help = "Answers in which the kernel refused a mechanism, by mechanism and cause.";
-    page.family(name, MetricKind::Counter, help);
+    page.family(name, help);
     for refused in totals.refusals.lock().iter().flat_map(|list| list.iter()) {
         let refusal = refused.refusal;
         let (mechanism, cause) = (refusal.mechanism, cause_name(refusal.cause));
@@ -159,7 +151,6 @@ fn refusals(page: &mut MetricsPage, totals: &WorkerMetrics) {
     }
     page.single(
         "underpass_refusals_unlisted_total",
-        MetricKind::Counter,
         "Refusals beyond the kinds that are listed.",
         totals.refusals_unlisted.value(),
     );
@@ -168,13 +159,11 @@ fn refusals(page: &mut MetricsPage, totals: &WorkerMetrics) {
 fn disk(page: &mut MetricsPage, totals: &WorkerMetrics) {
     page.single(
         "underpass_cold_reads_total",
-        MetricKind::Counter,
         "Ranges of files that were not in the page cache and had to be waited for.",
         totals.cold_reads.value(),
     );
     page.single(
         "underpass_cold_read_seconds_total",
-        MetricKind::Counter,
         "Time answers waited for such ranges, with the wait for a thread that reads.",
         seconds(totals.cold_nanoseconds.value()),
     );
@@ -183,24 +172,18 @@ fn disk(page: &mut MetricsPage, totals: &WorkerMetrics) {
 fn logins(page: &mut MetricsPage, totals: &WorkerMetrics) {
     let name = "underpass_logins_total";
     let help = "Passwords that were not remembered, by what became of them.";
-    page.family(name, MetricKind::Counter, help);
-    for (outcome, count) in LoginOutcome::NAMES.into_iter().zip(&totals.logins) {
-        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count.value());
-    }
+    let outcomes = LoginOutcome::NAMES.into_iter().zip(&totals.logins);
+    page.labelled(name, help, "outcome", outcomes);
 }
 
 fn tls(page: &mut MetricsPage, totals: &WorkerMetrics, https: &HttpsState) {
     let name = "underpass_tls_handshakes_total";
     let help = "TLS handshakes, by how they ended.";
-    page.family(name, MetricKind::Counter, help);
     let complete = HandshakeKind::ALL.map(HandshakeKind::name);
     let complete = complete.into_iter().zip(&totals.handshakes);
-    let failed = HandshakeError::NAMES
-        .into_iter()
-        .zip(&totals.handshakes_failed);
-    for (outcome, count) in complete.chain(failed) {
-        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count.value());
-    }
+    let failed = HandshakeError::NAMES.into_iter();
+    let failed = failed.zip(&totals.handshakes_failed);
+    page.labelled(name, help, "outcome", complete.chain(failed));
     let connections = "Encrypted connections, by who has encrypted something on them.";
     let bytes = "Bytes sent on encrypted connections, before encryption, by who encrypts them.";
     // Every connection starts with encryption in user space.
@@ -213,18 +196,11 @@ fn tls(page: &mut MetricsPage, totals: &WorkerMetrics, https: &HttpsState) {
         ("underpass_tls_connections_total", connections, [all, taken]),
         ("underpass_tls_sent_bytes_total", bytes, sealed_bytes),
     ] {
-        page.family(name, MetricKind::Counter, help);
-        for (sealer, count) in SealedBy::ALL.into_iter().zip(counts) {
-            let labels = format!("{{sealer=\"{}\"}}", sealer.name());
-            page.sample(name, &labels, count);
-        }
+        let sealers = SealedBy::ALL.map(SealedBy::name).into_iter().zip(counts);
+        page.labelled(name, help, "sealer", sealers);
     }
     let name = "underpass_tls_alerts_total";
-    page.family(
-        name,
-        MetricKind::Counter,
-        "TLS alerts, by direction and description.",
-    );
+    page.family(name, "TLS alerts, by direction and description.");
     for direction in AlertDirection::ALL {
         let of = https
             .shared
@@ -239,15 +215,12 @@ fn tls(page: &mut MetricsPage, totals: &WorkerMetrics, https: &HttpsState) {
     }
     let name = "underpass_tls_unannounced_ends_total";
     let help = "Connections that clients have ended without close_notify.";
-    page.family(name, MetricKind::Counter, help);
     let unannounced_ends = &https.shared.unannounced_ends;
-    page.sample(name, "", unannounced_ends.load(Ordering::Relaxed));
+    page.single(name, help, unannounced_ends.load(Ordering::Relaxed));
     let name = "underpass_tls_reloads_total";
     let help = "Times that the files of certificates were read again, by what came of it.";
-    page.family(name, MetricKind::Counter, help);
-    for (outcome, count) in ReloadCounts::NAMES.into_iter().zip(https.reloads.values()) {
-        page.sample(name, &format!("{{outcome=\"{outcome}\"}}"), count);
-    }
+    let reloads = ReloadCounts::NAMES.into_iter().zip(https.reloads.values());
+    page.labelled(name, help, "outcome", reloads);
 }
 
 /// Writes the expiry times of certificates. File names are escaped.
@@ -256,11 +229,7 @@ fn expiry(page: &mut MetricsPage, certificates: &[CertificateFacts]) {
     if certificates.is_empty() {
         return;
     }
-    page.family(
-        name,
-        MetricKind::Gauge,
-        "When a certificate expires, by its file.",
-    );
+    page.family(name, "When a certificate expires, by its file.");
     for certificate in certificates {
         let expiry = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH);
         let file = MetricsPage::escaped(&certificate.files.cert.display().to_string());
@@ -276,10 +245,9 @@ fn offloading(page: &mut MetricsPage, offloads: &[(OffloadOutcome, u64)]) {
         return;
     }
     let help = "Connections that kernel TLS could have taken over, by what became of that.";
-    page.family(name, MetricKind::Counter, help);
-    for (outcome, count) in offloads {
-        page.sample(name, &format!("{{outcome=\"{}\"}}", outcome.name()), *count);
-    }
+    let outcomes = offloads.iter();
+    let outcomes = outcomes.map(|(outcome, count)| (outcome.name(), count));
+    page.labelled(name, help, "outcome", outcomes);
 }
 
 fn connections(page: &mut MetricsPage, totals: &WorkerMetrics) {
@@ -287,42 +255,33 @@ fn connections(page: &mut MetricsPage, totals: &WorkerMetrics) {
     let ended = totals.connections_ended.value();
     page.single(
         "underpass_connections_accepted_total",
-        MetricKind::Counter,
         "Connections taken.",
         accepted,
     );
     page.single(
         "underpass_connections_open",
-        MetricKind::Gauge,
         "Connections open.",
         accepted.saturating_sub(ended),
     );
     let name = "underpass_connections_turned_away_total";
     let help = "Connections closed before a request was read, by reason.";
-    page.family(name, MetricKind::Counter, help);
-    for (reason, count) in Rejected::NAMES.into_iter().zip(&totals.rejected) {
-        page.sample(name, &format!("{{reason=\"{reason}\"}}"), count.value());
-    }
+    let reasons = Rejected::NAMES.into_iter().zip(&totals.rejected);
+    page.labelled(name, help, "reason", reasons);
     let name = "underpass_connections_timed_out_total";
     let help = "Connections ended since the client was too slow, by the option that says so.";
-    page.family(name, MetricKind::Counter, help);
     let while_sending = [
         ("stall-timeout", &totals.ends[ExchangeEnd::Stalled as usize]),
         ("rate-min", &totals.ends[ExchangeEnd::TooSlow as usize]),
     ];
     let slow_clients = SlowClient::LIMITS.into_iter().zip(&totals.slow_clients);
-    for (limit, count) in slow_clients.chain(while_sending) {
-        page.sample(name, &format!("{{limit=\"{limit}\"}}"), count.value());
-    }
+    page.labelled(name, help, "limit", slow_clients.chain(while_sending));
     page.single(
         "underpass_connections_max_reached_total",
-        MetricKind::Counter,
         "Times that a worker had as many connections as it may have, and others waited.",
         totals.full.value(),
     );
     page.single(
         "underpass_connections_evicted_total",
-        MetricKind::Counter,
         "Connections closed while they waited for a request, to make room for others.",
         totals.evicted.value(),
     );
@@ -330,18 +289,15 @@ fn connections(page: &mut MetricsPage, totals: &WorkerMetrics) {
 
 fn running(page: &mut MetricsPage, phase: ShutdownPhase, workers: usize) {
     let name = "underpass_phase";
-    page.family(name, MetricKind::Gauge, "1 for the phase the server is in.");
-    for (each, word) in [
+    let phases = [
         (ShutdownPhase::Running, "running"),
         (ShutdownPhase::Draining, "draining"),
         (ShutdownPhase::Now, "now"),
-    ] {
-        let labels = format!("{{phase=\"{word}\"}}");
-        page.sample(name, &labels, u8::from(each == phase));
-    }
+    ];
+    let phases = phases.map(|(each, word)| (word, u8::from(each == phase)));
+    page.labelled(name, "1 for the phase the server is in.", "phase", phases);
     page.single(
         "underpass_workers",
-        MetricKind::Gauge,
         "Workers that run, those of earlier configurations included.",
         workers,
     );
@@ -350,20 +306,15 @@ fn running(page: &mut MetricsPage, phase: ShutdownPhase, workers: usize) {
 fn files(page: &mut MetricsPage, totals: &WorkerMetrics) {
     page.single(
         "underpass_open_files",
-        MetricKind::Gauge,
         "Files kept open for the next request.",
         totals.files.kept.value(),
     );
     let name = "underpass_open_file_lookups_total";
     let help = "Names looked up, by whether the file was kept open.";
-    page.family(name, MetricKind::Counter, help);
-    let hits = totals.files.hits.value();
-    let misses = totals.files.misses.value();
-    page.sample(name, "{result=\"hit\"}", hits);
-    page.sample(name, "{result=\"miss\"}", misses);
+    let (hits, misses) = (&totals.files.hits, &totals.files.misses);
+    page.labelled(name, help, "result", [("hit", hits), ("miss", misses)]);
     page.single(
         "underpass_open_files_closed_total",
-        MetricKind::Counter,
         "Files not kept any longer: too old, deleted, replaced, or given up.",
         totals.files.closed.value(),
     );
@@ -373,24 +324,20 @@ fn lines(page: &mut MetricsPage, log: &AccessLog) {
     let counters = &log.buffers.counters;
     let name = "underpass_log_lines_total";
     let help = "Lines of the access log, by what became of them.";
-    page.family(name, MetricKind::Counter, help);
-    for (outcome, lines) in [
+    let outcomes = [
         ("written", &counters.written_lines),
         ("dropped", &counters.dropped_lines),
         ("failed", &counters.failed_lines),
-    ] {
-        let labels = format!("{{outcome=\"{outcome}\"}}");
-        page.sample(name, &labels, lines.load(Ordering::Relaxed));
-    }
+    ];
+    let outcomes = outcomes.map(|(outcome, lines)| (outcome, lines.load(Ordering::Relaxed)));
+    page.labelled(name, help, "outcome", outcomes);
     page.single(
         "underpass_log_written_bytes_total",
-        MetricKind::Counter,
         "Bytes of the access log that were written.",
         counters.written_bytes.load(Ordering::Relaxed),
     );
     page.single(
         "underpass_log_queued_bytes",
-        MetricKind::Gauge,
         "Bytes of the access log that wait to be written.",
         log.buffers.queued(),
     );

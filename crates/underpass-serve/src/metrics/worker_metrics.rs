@@ -23,6 +23,12 @@ use crate::request::request_line::Method;
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
+impl fmt::Display for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
 impl Counter {
     /// Adds `more`. Only one thread may call this: concurrent calls could lose counts.
     pub(crate) fn add(&self, more: u64) {

@@ -19,16 +19,6 @@ pub struct ConfigOverride {
     steps: Vec<String>,
     key: String,
     value: String,
-    by: OverrideSource,
-}
-
-/// The source of a setting.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum OverrideSource {
-    /// `--set`.
-    Flag,
-    /// `UNDERPASS_SET`.
-    Environment,
 }
 
 impl ConfigOverride {
@@ -40,13 +30,13 @@ impl ConfigOverride {
     ///
     /// # Examples
     /// ```
-    /// use underpass_serve::{OverrideSource, ServerOptions, ConfigOverride};
+    /// use underpass_serve::{ConfigOverride, ServerOptions};
     ///
-    /// let setting = ConfigOverride::parse("connections.rate-max=1000000", OverrideSource::Flag)?;
+    /// let setting = ConfigOverride::parse("connections.rate-max=1000000")?;
     /// assert!(ServerOptions::load_with(None, &[setting]).is_ok());
     /// # Ok::<(), String>(())
     /// ```
-    pub fn parse(text: &str, by: OverrideSource) -> Result<ConfigOverride, String> {
+    pub fn parse(text: &str) -> Result<ConfigOverride, String> {
         let (key, value) = text.split_once('=').ok_or_else(|| {
             format!("{text:?} is not KEY=VALUE; expected for example connections.rate-max=5")
         })?;
@@ -56,20 +46,7 @@ impl ConfigOverride {
                 .ok_or_else(|| format!("{key:?} is not a key; expected one such as site.etag"))?,
             key: key.to_owned(),
             value: value.to_owned(),
-            by,
         })
-    }
-
-    /// Parses several settings, one per line, or separated by semicolons if all are on one line.
-    ///
-    /// # Errors
-    /// The mistake in the first invalid setting.
-    pub fn parse_all(text: &str, by: OverrideSource) -> Result<Vec<ConfigOverride>, String> {
-        let separator = if text.contains('\n') { '\n' } else { ';' };
-        text.split(separator)
-            .filter(|part| !part.trim().is_empty())
-            .map(|part| ConfigOverride::parse(part, by))
-            .collect()
     }
 
     /// Whether it sets `key`, or a table that contains it.
@@ -194,11 +171,7 @@ fn steps(key: &str) -> Option<Vec<String>> {
 
 impl fmt::Display for ConfigOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by = match self.by {
-            OverrideSource::Flag => "--set",
-            OverrideSource::Environment => "UNDERPASS_SET",
-        };
-        write!(f, "{by} {}={}", self.key, self.value)
+        write!(f, "--set {}={}", self.key, self.value)
     }
 }
 
@@ -210,7 +183,7 @@ mod tests {
     fn set(text: &str, settings: &[&str]) -> Result<ServerOptions, String> {
         let settings: Vec<_> = settings
             .iter()
-            .map(|setting| ConfigOverride::parse(setting, OverrideSource::Flag).unwrap())
+            .map(|setting| ConfigOverride::parse(setting).unwrap())
             .collect();
         apply(text, &settings).map_err(|error| error.to_string())
     }
@@ -226,7 +199,7 @@ mod tests {
                 "requests.head-timeout=5s",
                 "connections.rate-max=10_000_000",
                 "connections.rate-per-client-max=20MB",
-                "connections.input-bytes-max=128 KiB",
+                "connections.joined-bytes-max=128 KiB",
                 "connections.proxy.trusted=[\"10.0.0.0/8\", \"unix\"]",
                 "site.etag=mtime-size",
                 "site.pretty=true",
@@ -244,7 +217,7 @@ mod tests {
         assert_eq!(options.connections.proxy.trusted.len(), 2);
         let rate = options.connections.rate_per_client_max;
         assert_eq!(rate.map(u64::from), Some(20_000_000));
-        assert_eq!(options.connections.input_bytes_max, 128 << 10);
+        assert_eq!(options.connections.joined_bytes_max, 128 << 10);
         let [first, second] = &options.sites[..] else {
             panic!("two sites: {options:?}");
         };
@@ -308,17 +281,11 @@ mod tests {
     fn a_value_is_one_value_and_a_key_one_key() {
         assert!(set("", &["workers=3\nexplain=true"]).is_err());
         for wrong in ["workers", "=3", "a b=3", "[x]\ny=1", "#=1", "a.=1", ""] {
-            assert!(
-                ConfigOverride::parse(wrong, OverrideSource::Flag).is_err(),
-                "{wrong:?}"
-            );
+            assert!(ConfigOverride::parse(wrong).is_err(), "{wrong:?}");
         }
-        let several = |text| ConfigOverride::parse_all(text, OverrideSource::Environment).unwrap();
-        assert_eq!(several("workers=3; site.etag=mtime-size;").len(), 2);
-        let lines = several("site.cors.max-age=1h\nsite.security.content-security-policy=a; b\n");
-        assert_eq!(lines.len(), 2);
-        assert_eq!(lines[1].value, "a; b");
-        assert!(lines[0].decides("site.cors.max-age") && !lines[0].decides("site.cors"));
-        assert!(several("site=[{root='/srv'}]")[0].decides_root(2));
+        let one = |text| ConfigOverride::parse(text).unwrap();
+        let max_age = one("site.cors.max-age=1h");
+        assert!(max_age.decides("site.cors.max-age") && !max_age.decides("site.cors"));
+        assert!(one("site=[{root='/srv'}]").decides_root(2));
     }
 }

@@ -9,6 +9,9 @@ use std::str::FromStr;
 
 use underpass_net::{Forwarded, Proxies};
 
+use crate::request::Scheme;
+use crate::request::head::Fields;
+
 /// The location of the client of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientPlace {
@@ -49,27 +52,68 @@ impl FromStr for ClientPlace {
     }
 }
 
+/// Returns the client of a request on a connection from `peer`, and the protocol of that client as
+/// reported by a trusted proxy, HTTP by default.
+pub(crate) fn sender(
+    peer: Option<IpAddr>,
+    fields: &Fields<'_>,
+    proxies: &Proxies,
+) -> (ClientPlace, Scheme) {
+    let value = match proxies.forwarded {
+        Forwarded::Off => return (ClientPlace::of(peer), Scheme::Http),
+        Forwarded::Forwarded => &fields.forwarded,
+        Forwarded::XForwardedFor => &fields.x_forwarded_for,
+    };
+    let (client, named_by) = walk(peer, value.as_deref(), proxies);
+    let proto = match proxies.forwarded {
+        Forwarded::Forwarded => named_by.and_then(|member| parameter(member, b"proto")),
+        Forwarded::XForwardedFor | Forwarded::Off => {
+            let proto = fields.x_forwarded_proto.as_deref();
+            let proto = proto.filter(|_| is_trusted(peer, proxies));
+            // The first value is from the proxy nearest to the client.
+            proto.and_then(|proto| proto.split(|&byte| byte == b',').next())
+        }
+    };
+    let is_https = |proto: &[u8]| proto.trim_ascii().eq_ignore_ascii_case(b"https");
+    match proto.is_some_and(is_https) {
+        true => (client, Scheme::Https),
+        false => (client, Scheme::Http),
+    }
+}
+
 /// Returns the client of a request: `value` is the field that `proxies` selects, `peer` the peer of
 /// the connection.
 pub fn client(peer: Option<IpAddr>, value: Option<&[u8]>, proxies: &Proxies) -> ClientPlace {
+    walk(peer, value, proxies).0
+}
+
+/// Returns the client as [`client`] does, and the list member that names it.
+fn walk<'v>(
+    peer: Option<IpAddr>,
+    value: Option<&'v [u8]>,
+    proxies: &Proxies,
+) -> (ClientPlace, Option<&'v [u8]>) {
     let node: fn(&[u8]) -> Option<IpAddr> = match proxies.forwarded {
-        Forwarded::Off => return ClientPlace::of(peer),
-        Forwarded::Forwarded => forwarded_for,
+        Forwarded::Off => return (ClientPlace::of(peer), None),
+        Forwarded::Forwarded => |member| address(parameter(member, b"for")?),
         Forwarded::XForwardedFor => address,
     };
-    let mut client = peer;
+    let (mut client, mut named_by) = (peer, None);
     for member in from_right(value.unwrap_or_default()) {
-        let is_trusted =
-            client.map_or_else(|| proxies.trust_unix(), |client| proxies.trust(client));
-        if !is_trusted {
+        if !is_trusted(client, proxies) {
             break;
         }
+        named_by = Some(member);
         match node(member) {
             Some(before) => client = Some(before.to_canonical()),
-            None => return ClientPlace::Unknown(client),
+            None => return (ClientPlace::Unknown(client), named_by),
         }
     }
-    ClientPlace::of(client)
+    (ClientPlace::of(client), named_by)
+}
+
+fn is_trusted(client: Option<IpAddr>, proxies: &Proxies) -> bool {
+    client.map_or_else(|| proxies.trust_unix(), |client| proxies.trust(client))
 }
 
 /// Returns the members of a list, the last one first. Commas within quotes do not separate; empty
@@ -85,20 +129,19 @@ fn from_right(list: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|member| !member.is_empty())
 }
 
-/// Returns the `for` of a member of `Forwarded`, if it is an address.
-fn forwarded_for(member: &[u8]) -> Option<IpAddr> {
+/// Returns a parameter of a member of `Forwarded`, unless it is missing or repeated.
+fn parameter<'m>(member: &'m [u8], wanted: &[u8]) -> Option<&'m [u8]> {
     let mut values = member.split(|&byte| byte == b';').filter_map(|pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
         let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
-        name.eq_ignore_ascii_case(b"for").then_some(value)
+        name.eq_ignore_ascii_case(wanted).then_some(value)
     });
     let (value, None) = (values.next()?, values.next()) else {
         return None;
     };
-    let quoted = value.strip_prefix(b"\"");
-    match quoted.map(|value| value.strip_suffix(b"\"")) {
-        Some(value) => address(value?),
-        None => address(value),
+    match value.strip_prefix(b"\"") {
+        Some(value) => value.strip_suffix(b"\""),
+        None => Some(value),
     }
 }
 

@@ -339,6 +339,8 @@ fields! {
         user_agent: "User-Agent",
         forwarded: "Forwarded",
         x_forwarded_for: "X-Forwarded-For",
+        x_forwarded_proto: "X-Forwarded-Proto",
+        cookie: "Cookie",
     }
 }
 

@@ -16,13 +16,14 @@ use crate::http::status::HttpError;
 /// Extra capacity for names and suffixes appended to a path: an index, `.html`, `.zst`.
 const ROOM: usize = 16;
 
-/// The characters to encode in a path segment (RFC 3986, section 3.3), and `\`, which browsers
-/// treat as a slash.
+/// The characters to encode in a path segment (RFC 3986, section 3.3), `\`, which browsers treat as
+/// a slash, and `;`, which would end the path of a cookie.
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'#')
     .add(b'%')
+    .add(b';')
     .add(b'<')
     .add(b'>')
     .add(b'?')
@@ -37,13 +38,7 @@ const ENCODED: &AsciiSet = &CONTROLS
 
 /// The characters to encode in a segment or a value in a link, whether in HTML, in a header field,
 /// or after `?name=`.
-const LINKED: &AsciiSet = &ENCODED
-    .add(b'/')
-    .add(b'&')
-    .add(b'+')
-    .add(b'=')
-    .add(b'\'')
-    .add(b';');
+const LINKED: &AsciiSet = &ENCODED.add(b'/').add(b'&').add(b'+').add(b'=').add(b'\'');
 
 /// A normalised path: segments joined by single slashes, none of them empty, `.` or `..`; no NUL.
 #[derive(Clone, Eq, PartialEq)]
@@ -140,6 +135,11 @@ impl SitePath {
         }
     }
 
+    /// Returns the segments.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        names(&self.bytes)
+    }
+
     /// Returns the last segment, empty for the root itself.
     pub(crate) fn name(&self) -> &[u8] {
         let mut segments = self.bytes.rsplit(|&byte| byte == b'/');
@@ -164,6 +164,12 @@ impl SitePath {
         location.push(b'/');
         encode_path(&self.bytes, location);
     }
+}
+
+/// Returns the segments in the bytes of a path.
+pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty())
 }
 
 /// Appends a path beneath a folder, percent-encoded.

@@ -139,6 +139,8 @@ pub(crate) enum HttpTarget<'b> {
     /// A path of the site.
     Path {
         path: SitePath,
+        /// The path before parsing.
+        spelling: &'b [u8],
         /// The unparsed part after the first `?`.
         query: Option<&'b [u8]>,
     },
@@ -172,6 +174,7 @@ fn origin(target: &[u8]) -> Result<HttpTarget<'_>, HttpError> {
     };
     Ok(HttpTarget::Path {
         path: SitePath::parse(path)?,
+        spelling: path,
         query,
     })
 }
@@ -196,6 +199,7 @@ fn absolute(target: &[u8], spoken: Scheme) -> Result<(Option<&[u8]>, HttpTarget<
         [b'/', ..] => origin(path)?,
         _ => HttpTarget::Path {
             path: SitePath::parse(b"/")?,
+            spelling: b"/",
             query: path.split_first().map(|(_, query)| query),
         },
     };
@@ -349,7 +353,7 @@ mod tests {
 
     fn get(target: &str) -> Result<String, Status> {
         match HttpTarget::parse(target.as_bytes(), Method::Get, Scheme::Http) {
-            Ok((_, HttpTarget::Path { path, query })) => Ok(format!(
+            Ok((_, HttpTarget::Path { path, query, .. })) => Ok(format!(
                 "{path:?}{}",
                 query.map_or(String::new(), |query| format!("?{}", query.escape_ascii()))
             )),

@@ -162,7 +162,7 @@ impl SiteView<'_> {
     fn audience(&self, path: &[u8], settled: &[u8]) -> Audience {
         match &self.site.access {
             Some(access) if !(access.rules.is_open(path) && access.rules.is_open(settled)) => {
-                Audience::Some(access.options.cache)
+                Audience::of(&access.options)
             }
             _ => Audience::Everyone,
         }

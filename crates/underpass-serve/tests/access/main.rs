@@ -6,7 +6,10 @@
 mod nginx;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tls.rs"]
+mod tls;
 
+mod cookies;
 mod links;
 mod model;
 mod names;

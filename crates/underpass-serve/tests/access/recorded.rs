@@ -12,7 +12,7 @@ use super::{AccessFiles, basic, bearer, support::Server, user_line};
 
 /// Starts a server for all kinds of clients, with options modified by `change`.
 fn server(files: &AccessFiles, change: impl FnOnce(&mut ServerOptions)) -> Server {
-    let text = format!("[[site]]\n{}", files.site("", ""));
+    let text = format!("[[site]]\n{}", files.site("", "link-cookies = true"));
     let access = ServerOptions::parse(&text).unwrap().sites.remove(0).access;
     let server = Server::with(|options| {
         options.sites[0].access = access;
@@ -42,7 +42,11 @@ fn rows(files: &AccessFiles, server: &Server) -> Vec<Row> {
     let row = |target: &str, shown: String, status, asker| -> Row {
         (target.to_owned(), "/f", shown, "-", status, asker)
     };
+    let cookie = files
+        .signed("/")
+        .replace("/?signed", "Cookie: underpass-signed");
     vec![
+        row("/f", cookie, 200, "link"),
         row("/f", basic("anna", "anna"), 200, "user:anna"),
         row("/f", basic("anna", "wrong"), 401, "-"),
         row("/f", basic("anna lee", "x"), 200, "user:anna lee"),
@@ -89,9 +93,10 @@ fn logged(format: LogFormat, folder: &Path) -> (Vec<Row>, String) {
     drop(client);
     server.stop();
     let log = fs::read_to_string(log).unwrap();
-    for (target, ..) in &rows {
-        let signature = target.split("signed=").nth(1);
-        assert!(signature.is_none_or(|signature| !log.contains(signature)));
+    for (target, _, field, ..) in &rows {
+        let signatures = [target, field].map(|shown| shown.split("signed=").nth(1));
+        let logged = |signature: &&str| log.contains(*signature);
+        assert!(!signatures.iter().flatten().any(logged), "{log}");
     }
     assert_eq!(log.lines().count(), rows.len(), "{log}");
     (rows, log)

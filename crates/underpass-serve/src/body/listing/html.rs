@@ -52,18 +52,14 @@ pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     writeln!(out, "<main id=\"files\" tabindex=\"-1\">")
 }
 
-/// Writes the path from the root; the last segment is the listed folder.
+/// Writes the path from the root, or from the signed folder; the last segment is the listed folder.
 fn crumbs(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
-    let path = view.path.bytes();
-    let segments: Vec<_> = path
-        .split(|&byte| byte == b'/')
-        .filter(|segment| !segment.is_empty())
-        .collect();
+    let segments = view.path.names().count();
     write!(out, "<nav aria-label=\"Folders above\">\n<ol>")?;
-    let names = std::iter::once(&b"Files"[..]).chain(segments.iter().copied());
-    for (depth, name) in names.enumerate() {
+    let names = std::iter::once(&b"Files"[..]).chain(view.path.names());
+    for (depth, name) in names.enumerate().skip(view.top) {
         let shown = shown(name);
-        match "../".repeat(segments.len() - depth).as_str() {
+        match "../".repeat(segments - depth).as_str() {
             "" => write!(
                 out,
                 "<li><h1 aria-current=\"page\"><bdi>{shown}</bdi></h1></li>"
@@ -87,17 +83,22 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
          <label for=\"search\">Search this folder</label>\n\
          <input id=\"search\" name=\"search\" type=\"search\" placeholder=\"Search this folder\" \
          autocomplete=\"off\" spellcheck=\"false\" value=\"{}\">\n",
-        escaped(&view.search)
+        escaped(&view.query.search)
     )?;
-    if (view.order.key, view.order.direction) != (SortKey::Name, SortDirection::Ascending) {
-        let (sort, order) = (view.order.key.name(), view.order.direction.name());
+    if (view.query.order().key, view.query.order().direction)
+        != (SortKey::Name, SortDirection::Ascending)
+    {
+        let (sort, order) = (
+            view.query.order().key.name(),
+            view.query.order().direction.name(),
+        );
         writeln!(
             out,
             "<input type=\"hidden\" name=\"sort\" value=\"{sort}\">\
              <input type=\"hidden\" name=\"order\" value=\"{order}\">"
         )?;
     }
-    if let Some(signed) = &view.signed {
+    if let Some(signed) = &view.query.signed {
         writeln!(
             out,
             "<input type=\"hidden\" name=\"{SIGNED}\" value=\"{signed}\">"
@@ -107,7 +108,7 @@ fn tools(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
     if view.archives == Offer::On {
         // A form rather than a link, because tools that mirror a site follow links.
         write!(out, "<form>")?;
-        if let Some(signed) = &view.signed {
+        if let Some(signed) = &view.query.signed {
             write!(
                 out,
                 "<input type=\"hidden\" name=\"{SIGNED}\" value=\"{signed}\">"
@@ -132,12 +133,12 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> 
              order in which they are stored.</p>"
         )?;
     }
-    if !view.search.is_empty() {
+    if !view.query.search.is_empty() {
         writeln!(
             out,
             "<p class=\"note\">Names that contain <q>{}</q>. <a href=\"?{}\">Show all</a></p>",
-            shown(&view.search),
-            sort_query(view, view.order, b"")
+            shown(&view.query.search),
+            sort_query(view, view.query.order(), b"")
         )?;
     }
     write!(
@@ -148,7 +149,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, view: &ListingView, sorting: Sorting) -> 
         column(out, view, key, sorting)?;
     }
     write!(out, "</tr>\n</thead>\n<tbody id=\"rows\">\n")?;
-    if !view.path.bytes().is_empty() {
+    if view.path.names().count() > view.top {
         writeln!(
             out,
             "<tr class=\"up\"><th scope=\"row\"><a href=\"../{}\">\
@@ -167,7 +168,7 @@ fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting)
         SortKey::Size => ("Size", "size"),
         SortKey::Date => ("Modified", "date"),
     };
-    let order = view.order;
+    let order = view.query.order();
     let is_sorted = sorting == Sorting::Sorted && order.key == key;
     let (sorted, mark) = match order.direction {
         _ if !is_sorted => ("", ""),
@@ -178,7 +179,7 @@ fn column(out: &mut Vec<u8>, view: &ListingView, key: SortKey, sorting: Sorting)
         true => order.direction.reversed(),
         false => SortDirection::Ascending,
     };
-    let query = sort_query(view, SortOrder { key, direction }, &view.search);
+    let query = sort_query(view, SortOrder { key, direction }, &view.query.search);
     write!(
         out,
         "<th scope=\"col\" class=\"{class}\"{sorted}><a href=\"?{query}\" rel=\"nofollow\">\
@@ -199,7 +200,7 @@ fn sort_query(view: &ListingView, order: SortOrder, search: &[u8]) -> String {
 
 /// Returns the parameter that links need on a page read by a signed link, after `before`.
 fn signed(view: &ListingView, before: &str) -> String {
-    let signed = view.signed.as_ref();
+    let signed = view.query.signed.as_ref();
     signed.map_or_else(String::new, |signed| format!("{before}{SIGNED}={signed}"))
 }
 
@@ -243,7 +244,7 @@ pub(crate) fn close(
     view: &ListingView,
     totals: ListingTotals,
 ) -> io::Result<()> {
-    let (none, hidden) = match (totals.entries(), view.search.is_empty()) {
+    let (none, hidden) = match (totals.entries(), view.query.search.is_empty()) {
         (0, true) => ("This folder is empty.", ""),
         (0, false) => ("No name here contains that.", ""),
         _ => ("Nothing matches.", " hidden"),
@@ -400,12 +401,11 @@ mod tests {
         };
         let view = ListingView {
             path: crate::request::path::SitePath::parse(b"/").unwrap(),
+            top: 0,
             format: crate::request::query::ListingFormat::Html,
-            order: crate::request::query::Query::default().order(),
-            search: Vec::new(),
+            query: crate::request::query::Query::default(),
             archives: Offer::On,
             changes: None,
-            signed: None,
         };
         row(&mut out, &view, &entry).unwrap();
         let row = String::from_utf8(out).unwrap();

@@ -92,7 +92,7 @@ impl FolderListing {
             match self.look()? {
                 NextEntry::Passed => {}
                 NextEntry::End => {
-                    self.view.order.sort(&mut collected);
+                    self.view.query.order().sort(&mut collected);
                     return self.begin(collected, Sorting::Sorted, chunk);
                 }
                 NextEntry::Seen(entry) => {
@@ -114,7 +114,7 @@ impl FolderListing {
         let Some(entries) = &mut self.entries else {
             return Ok(NextEntry::End);
         };
-        let next = entries.next(|name| contains(name, &self.view.search))?;
+        let next = entries.next(|name| contains(name, &self.view.query.search))?;
         if let NextEntry::End = next {
             self.entries = None;
         }

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::access::links::SignedParameter;
 use crate::request::path::SitePath;
-use crate::request::query::{ListingFormat, SortDirection, SortKey, SortOrder};
+use crate::request::query::{ListingFormat, Query, SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
 
@@ -12,15 +11,14 @@ use crate::site::rules::Offer;
 #[derive(Clone, Debug)]
 pub(crate) struct ListingView {
     pub(crate) path: SitePath,
+    /// The number of names in the path of the signed folder, above which no link leads.
+    pub(crate) top: usize,
     pub(crate) format: ListingFormat,
-    pub(crate) order: SortOrder,
-    /// Only names that contain this are listed.
-    pub(crate) search: Vec<u8>,
+    /// The order, the search, and the signature, which is added to links in the page.
+    pub(crate) query: Query,
     pub(crate) archives: Offer,
     /// What the reader may change in the folder, if anything.
     pub(crate) changes: Option<FolderChanges>,
-    /// The signature of the link by which the page was read, added to links in the page.
-    pub(crate) signed: Option<SignedParameter>,
 }
 
 /// What the reader of a page may do in the folder besides adding files to it.

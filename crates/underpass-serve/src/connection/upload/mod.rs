@@ -44,7 +44,7 @@ pub(super) fn is_change(request: &RequestHead<'_>, site: &ServedSite, https: Opt
     if site.uploads.is_empty() || https.is_some() || request.expect == Expectation::Unknown {
         return false;
     }
-    let HttpTarget::Path { path, query } = &request.target else {
+    let HttpTarget::Path { path, query, .. } = &request.target else {
         return matches!(request.method, Method::Write(_));
     };
     match request.method {
@@ -104,7 +104,7 @@ impl Exchanges<'_> {
         body: &mut RequestBody,
     ) -> Outcome {
         let site = &self.worker.shared.sites.all[site];
-        let HttpTarget::Path { path, query } = &head.target else {
+        let HttpTarget::Path { path, query, .. } = &head.target else {
             return Ok(TextResponse::new(HttpError::bad(
                 "the target is not a path",
             )));

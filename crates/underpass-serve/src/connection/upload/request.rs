@@ -7,7 +7,7 @@ use underpass_receive::{Error as ReceiveFault, RelativePath};
 use crate::access::permits::Permits;
 use crate::answer::refusal::refused;
 use crate::answer::text::TextResponse;
-use crate::connection::exchanges::{Exchanges, ended_by, identify};
+use crate::connection::exchanges::{Exchanges, ended_by};
 use crate::connection::upload_protocols::fields::HeadFields;
 use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
@@ -92,7 +92,8 @@ impl Exchanges<'_> {
         request: &RequestHead<'_>,
         site: usize,
     ) -> Result<Option<Permits>, ConnectionError> {
-        let identified = identify(self.worker, &self.exchange, self.https, (request, site));
+        let worker = self.worker;
+        let identified = worker.identify((request, site), &self.exchange, self.https);
         self.verified(identified).await
     }
 

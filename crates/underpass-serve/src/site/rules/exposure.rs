@@ -59,15 +59,16 @@ impl From<bool> for Offer {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Audience {
     Everyone,
-    /// Some clients only, with this cache policy.
-    Some(AccessCache),
+    /// Some clients only, with this cache policy and the request fields that identify them.
+    Some(AccessCache, &'static str),
 }
 
 impl Audience {
     /// Returns the audience of responses that depend on the requester.
     pub(crate) fn of(access: &AccessOptions) -> Audience {
         match access.is_configured() {
-            true => Audience::Some(access.cache),
+            true if access.link_cookies => Audience::Some(access.cache, "Authorization, Cookie"),
+            true => Audience::Some(access.cache, "Authorization"),
             false => Audience::Everyone,
         }
     }
@@ -77,7 +78,7 @@ impl Audience {
     pub(crate) fn restrict<'c>(self, control: Option<&'c str>) -> Option<Cow<'c, str>> {
         let cache = match self {
             Audience::Everyone => return control.map(Cow::Borrowed),
-            Audience::Some(cache) => cache,
+            Audience::Some(cache, _) => cache,
         };
         let mut directives = vec![match cache {
             AccessCache::Private => "private",
@@ -94,9 +95,12 @@ impl Audience {
         Some(Cow::Owned(directives.join(", ")))
     }
 
-    /// Returns the request field that the response depends on.
+    /// Returns the request fields that the response depends on.
     pub(crate) fn varies(self) -> Option<&'static str> {
-        (self != Audience::Everyone).then_some("Authorization")
+        match self {
+            Audience::Everyone => None,
+            Audience::Some(_, fields) => Some(fields),
+        }
     }
 }
 
@@ -123,7 +127,7 @@ mod tests {
 
     #[test]
     fn no_shared_cache_keeps_what_some_may_read() {
-        let restricted = |cache, control| Audience::Some(cache).restrict(control).unwrap();
+        let restricted = |cache, control| Audience::Some(cache, "").restrict(control).unwrap();
         for (control, expected) in [
             (None, "private"),
             (

@@ -39,26 +39,13 @@ pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
-pub(crate) use exposure::{Audience, Extras, Offer, Visibility};
+pub(crate) use exposure::{Audience, Offer, Visibility};
 pub(crate) use header_rules::ProducedFields;
 pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 pub(crate) use site_rules::{RepresentationHeaders, SiteRules};
 pub(crate) use tries::SoughtPath;
 pub(crate) use url_path::parse_path;
-
-/// Implements deserialisation from text by `parse`.
-macro_rules! deserialize_by_parse {
-    ($($name:ident),* $(,)?) => {$(
-        impl TryFrom<String> for $name {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<$name, String> {
-                $name::parse(&text)
-            }
-        }
-    )*};
-}
 
 deserialize_by_parse! {
     Candidate, CorsOrigin, FieldName, FieldToken, FieldValue, FileName, HostName, MediaPattern,
