@@ -567,7 +567,8 @@ impl Session {
                 offsets.start + self.random.below(visible) as i64
             }
         };
-        manager.delete_records(log, before);
+        let before = [(Arc::clone(log), before)];
+        manager.delete_records(&before).unwrap();
         history.starts.push((began, log.offsets().start));
     }
 
