@@ -1,5 +1,6 @@
 //! The topics, and the file that stores them.
 
+pub(crate) mod broker_configs;
 pub(crate) mod configs;
 pub(crate) mod file;
 pub(crate) mod names;

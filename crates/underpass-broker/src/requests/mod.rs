@@ -1,8 +1,10 @@
 //! Handlers of requests by their kind.
 
+mod admin;
 mod groups;
 mod list_offsets;
 mod metadata;
+mod operations;
 pub(crate) mod produce;
 mod topics;
 
@@ -32,11 +34,15 @@ use crate::protocol::tables::fetch::FetchRequest;
 use crate::protocol::tables::find_coordinator::FindCoordinatorRequest;
 use crate::protocol::tables::init_producer_id::InitProducerIdRequest;
 use crate::protocol::tables::list_offsets::ListOffsetsRequest;
+use crate::protocol::tables::list_partition_reassignments::{
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+};
 use crate::protocol::tables::metadata::MetadataRequest;
 use crate::protocol::tables::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
 use crate::protocol::tables::produce::ProduceRequest;
 use crate::protocol::wire::{Message, Wire};
 use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
+use crate::requests::admin::configs::InheritedConfigs;
 
 /// An unsupported request, sent by clients with settings that a broker without SASL cannot satisfy.
 const SASL_HANDSHAKE: i16 = 17;
@@ -246,7 +252,7 @@ impl BrokerWorker {
                 let turn = &route.produce_turn;
                 let to = (&*topics, &**broker);
                 match produce::produce(&body, frame, version, to, (turn, &self.refusals)).await {
-                    Ok(Some(response)) => responder.response(&response, Vec::new()),
+                    Ok(Some(response)) => responder.whole(&response),
                     Ok(None) => RequestOutcome::Nothing,
                     Err(()) => RequestOutcome::Close,
                 }
@@ -263,28 +269,28 @@ impl BrokerWorker {
             "ListOffsets" => {
                 let body: ListOffsetsRequest<'_> = request.body()?;
                 let response = list_offsets::list_offsets(&body, version, &topics).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "OffsetForLeaderEpoch" => {
                 let body: OffsetForLeaderEpochRequest<'_> = request.body()?;
                 let response = list_offsets::ends_of_epochs(&body, &topics);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "Metadata" => {
                 let body: MetadataRequest<'_> = request.body()?;
                 metadata::create_missing(&body, broker).await;
                 let (topics, place) = (broker.topics.present(), (&*route.host, route.port));
                 let response = metadata::metadata(&body, version, broker, &topics, place);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "CreateTopics" => {
                 let body = request.body()?;
                 let outcomes = topics::create(&body, broker).await;
-                responder.response(&topics::created(&outcomes), Vec::new())
+                responder.whole(&topics::created(&outcomes, broker))
             }
             "DeleteTopics" => {
                 let response = topics::delete(&request.body()?, broker).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "InitProducerId" => {
                 let body: InitProducerIdRequest<'_> = request.body()?;
@@ -292,12 +298,97 @@ impl BrokerWorker {
                     self.report_unsupported((route, request.client_id), groups::NO_TRANSACTIONS);
                 }
                 let response = topics::init_producer_id(&body, broker).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
-            "ApiVersions" => responder.response(&versions(ErrorCode::None), Vec::new()),
-            _ => return self.respond_to_group(request, route).await,
+            "ApiVersions" => responder.whole(&versions(ErrorCode::None)),
+            "FindCoordinator" | "JoinGroup" | "SyncGroup" | "Heartbeat" | "LeaveGroup"
+            | "OffsetCommit" | "OffsetFetch" => {
+                return self.respond_to_group(request, route).await;
+            }
+            _ => self.respond_to_admin(request, route).await?,
         };
         Ok(BegunResponse::Made(outcome))
+    }
+
+    /// Answers requests of administrators.
+    async fn respond_to_admin(
+        &self,
+        request: Understood<'_>,
+        route: &ClientRoute,
+    ) -> Result<RequestOutcome, DecodeError> {
+        let (broker, responder) = (&self.broker, request.responder);
+        let (version, node) = (responder.version, broker.options.node_id);
+        let topics = broker.topics.present();
+        Ok(match responder.api.name {
+            "DescribeCluster" => {
+                let place = (&*route.host, route.port);
+                let response = admin::cluster::describe(&request.body()?, broker, place);
+                responder.whole(&response)
+            }
+            "DescribeTopicPartitions" => {
+                let body = request.body()?;
+                responder.whole(&admin::cluster::describe_partitions(&body, &topics, node))
+            }
+            "ListGroups" => {
+                let listed = admin::groups::listed(&request.body()?, broker);
+                responder.whole(&admin::groups::list_response(&listed))
+            }
+            "DescribeGroups" => {
+                let body = request.body()?;
+                let described = admin::groups::described(&body, broker);
+                let response = admin::groups::describe_response(&body, version, &described);
+                responder.whole(&response)
+            }
+            "DeleteGroups" => {
+                responder.whole(&admin::groups::delete(&request.body()?, broker).await)
+            }
+            "OffsetDelete" => {
+                let body = request.body()?;
+                responder.whole(&admin::groups::delete_offsets(&body, broker, &topics).await)
+            }
+            "DescribeConfigs" => {
+                let (body, inherited) = (request.body()?, InheritedConfigs::of(broker));
+                let response = admin::configs::describe(&body, broker, &topics, &inherited);
+                responder.whole(&response)
+            }
+            "IncrementalAlterConfigs" => {
+                let body = request.body()?;
+                let altered = admin::configs::update(&body, broker).await;
+                responder.whole(&admin::configs::updated(&altered))
+            }
+            "AlterConfigs" => {
+                let body = request.body()?;
+                let altered = admin::configs::replace(&body, broker).await;
+                responder.whole(&admin::configs::replaced(&altered))
+            }
+            "CreatePartitions" => {
+                let body = request.body()?;
+                let outcomes = admin::partitions::create(&body, broker).await;
+                responder.whole(&admin::partitions::created(&outcomes))
+            }
+            "DeleteRecords" => {
+                let body = request.body()?;
+                let response = admin::partitions::delete_records(&body, broker, &topics).await;
+                responder.whole(&response)
+            }
+            "DescribeLogDirs" => {
+                let (body, folder) = (request.body()?, admin::replicas::log_folder(broker));
+                let response = admin::replicas::log_dirs(&body, broker, &topics, &folder);
+                responder.whole(&response)
+            }
+            "ElectLeaders" => {
+                let body = request.body()?;
+                responder.whole(&admin::replicas::elect_leaders(&body, &topics))
+            }
+            "ListPartitionReassignments" => {
+                let _body: ListPartitionReassignmentsRequest<'_> = request.body()?;
+                responder.whole(&ListPartitionReassignmentsResponse::default())
+            }
+            other => {
+                tracing::warn!("{other} is not answered");
+                RequestOutcome::Close
+            }
+        })
     }
 
     /// Answers requests of group members.
@@ -317,7 +408,7 @@ impl BrokerWorker {
                 }
                 let place = (&*route.host, route.port);
                 let response = groups::find_coordinator(&body, version, broker, place).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "JoinGroup" => {
                 let client = (request.client_id, &*route.client);
@@ -325,7 +416,7 @@ impl BrokerWorker {
                 let broker = Arc::clone(broker);
                 return Ok(BegunResponse::Waits(Box::pin(async move {
                     let joined = groups::join(joining, &broker).await;
-                    responder.response(&groups::join_response(&joined, version), Vec::new())
+                    responder.whole(&groups::join_response(&joined, version))
                 })));
             }
             "SyncGroup" => {
@@ -333,27 +424,27 @@ impl BrokerWorker {
                 let broker = Arc::clone(broker);
                 return Ok(BegunResponse::Waits(Box::pin(async move {
                     let synced = groups::sync(syncing, &broker).await;
-                    responder.response(&groups::sync_response(&synced), Vec::new())
+                    responder.whole(&groups::sync_response(&synced))
                 })));
             }
             "Heartbeat" => {
                 let response = groups::heartbeat(&request.body()?, broker);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "LeaveGroup" => {
                 let response = groups::leave(&request.body()?, version, broker);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "OffsetCommit" => {
                 let (body, topics) = (request.body()?, broker.topics.present());
                 let response = groups::commit(&body, turn, broker, &topics).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "OffsetFetch" => {
                 let body = request.body()?;
                 let fetched = groups::fetched(&body, version, broker);
                 let response = groups::fetch_response(&body, version, &fetched);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             other => {
                 tracing::warn!("{other} is not answered");
@@ -377,6 +468,11 @@ impl<'a> Understood<'a> {
 }
 
 impl Responder {
+    /// Returns the frame of a response without gaps.
+    fn whole<'r, M: Message<'r>>(self, response: &M) -> RequestOutcome {
+        self.response(response, Vec::new())
+    }
+
     /// Returns the frame of a response, with the file ranges that fill its gaps.
     fn response<'r, M: Message<'r>>(self, response: &M, ranges: Vec<FileRange>) -> RequestOutcome {
         let mut to = begun();
