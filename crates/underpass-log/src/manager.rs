@@ -319,8 +319,9 @@ impl LogManager {
         disk::sync_folder(&self.folder).map_err(at(&self.folder))
     }
 
-    /// Hides the records of some partitions before an offset from consumers, also after a crash; the
-    /// next retention check deletes the files. Returns the new log starts. Blocks for some syncs.
+    /// Hides the records of some partitions before an offset from consumers, also after a crash.
+    /// The next retention check deletes the files. Returns the new log starts. Blocks for some
+    /// syncs.
     ///
     /// # Errors
     /// The new starts cannot be written: they hold until a crash.

@@ -300,12 +300,14 @@ impl Coordinator {
             Some(group) if group.has_unknown_subscriptions() => Err(GroupError::NonEmptyGroup),
             Some(group) => {
                 let topics = group.subscribed_topics();
-                let is_subscribed = |topic: &String| {
+                let mut subscribed = Vec::new();
+                offsets.retain(|topic, _| {
                     let topics = topics.as_ref();
-                    topics.is_none_or(|topics| topics.contains(topic.as_bytes()))
-                };
-                let subscribed = offsets.extract_if(.., |topic, _| is_subscribed(topic));
-                Ok(subscribed.map(|(topic, _)| topic).collect::<Vec<_>>())
+                    let stays = topics.is_none_or(|topics| topics.contains(topic.as_bytes()));
+                    subscribed.extend(stays.then(|| topic.clone()));
+                    !stays
+                });
+                Ok(subscribed)
             }
         };
         let subscribed = match subscribed {

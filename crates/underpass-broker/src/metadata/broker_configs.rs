@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use crate::metadata::configs::{ConfigSource, Synonym};
 use crate::options::BrokerOptions;
 
-/// All keys of Kafka 4.3 with type and default, from its `KafkaConfig`. A default that is missing is
-/// null.
+/// All keys of Kafka 4.3 with type and default, from its `KafkaConfig`. A missing default is null.
 const KEYS: &str = include_str!("broker_configs.tsv");
 
 /// A configuration value of the broker.
@@ -106,7 +105,9 @@ fn default_of(name: &str) -> Option<&'static str> {
 fn keys() -> impl Iterator<Item = (&'static str, &'static str, Option<&'static str>)> {
     KEYS.lines().filter_map(|line| {
         let mut fields = line.split('\t');
-        Some((fields.next()?, fields.next()?, fields.next()))
+        let (name, kind) = (fields.next()?, fields.next()?);
+        let default = fields.next();
+        Some((name, kind, default.map(|text| text.trim_matches('"'))))
     })
 }
 

@@ -194,8 +194,8 @@ impl Groups {
         async { answer.await.ok() }
     }
 
-    /// Passes a removal to the coordinator; returns the topics whose offsets stay. The receiver fails
-    /// if the broker stops.
+    /// Passes a removal to the coordinator; returns the topics whose offsets stay. The receiver
+    /// fails if the broker stops.
     pub(crate) fn remove(
         &self,
         remove: impl FnOnce(&mut Coordinator, Now, ReplyToken),

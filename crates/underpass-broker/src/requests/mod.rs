@@ -48,6 +48,17 @@ use crate::requests::admin::configs::InheritedConfigs;
 const SASL_HANDSHAKE: i16 = 17;
 const SASL_AUTHENTICATE: i16 = 36;
 
+/// The requests of group members, which are handled in order.
+const OF_MEMBERS: [&str; 7] = [
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+];
+
 /// The handler of the requests of a connection.
 pub(crate) struct BrokerRequests {
     worker: Rc<BrokerWorker>,
@@ -243,9 +254,8 @@ impl BrokerWorker {
         frame: &Arc<RequestFrame>,
         route: &ClientRoute,
     ) -> Result<BegunResponse, DecodeError> {
-        let (broker, version) = (&self.broker, request.responder.version);
-        let topics = broker.topics.present();
-        let responder = request.responder;
+        let (broker, responder) = (&self.broker, request.responder);
+        let (version, topics) = (responder.version, broker.topics.present());
         let outcome = match responder.api.name {
             "Produce" => {
                 let body: ProduceRequest<'_> = request.body()?;
@@ -301,17 +311,16 @@ impl BrokerWorker {
                 responder.whole(&response)
             }
             "ApiVersions" => responder.whole(&versions(ErrorCode::None)),
-            "FindCoordinator" | "JoinGroup" | "SyncGroup" | "Heartbeat" | "LeaveGroup"
-            | "OffsetCommit" | "OffsetFetch" => {
+            name if OF_MEMBERS.contains(&name) => {
                 return self.respond_to_group(request, route).await;
             }
-            _ => self.respond_to_admin(request, route).await?,
+            _ => self.respond_with_description(request, route).await?,
         };
         Ok(BegunResponse::Made(outcome))
     }
 
-    /// Answers requests of administrators.
-    async fn respond_to_admin(
+    /// Answers requests that describe the cluster.
+    async fn respond_with_description(
         &self,
         request: Understood<'_>,
         route: &ClientRoute,
@@ -339,17 +348,38 @@ impl BrokerWorker {
                 let response = admin::groups::describe_response(&body, version, &described);
                 responder.whole(&response)
             }
+            "DescribeConfigs" => {
+                let (body, inherited) = (request.body()?, InheritedConfigs::of(broker));
+                let response = admin::configs::describe(&body, broker, &topics, &inherited);
+                responder.whole(&response)
+            }
+            "DescribeLogDirs" => {
+                let (body, folder) = (request.body()?, admin::replicas::log_folder(broker));
+                let response = admin::replicas::log_dirs(&body, broker, &topics, &folder);
+                responder.whole(&response)
+            }
+            "ListPartitionReassignments" => {
+                let _body: ListPartitionReassignmentsRequest<'_> = request.body()?;
+                responder.whole(&ListPartitionReassignmentsResponse::default())
+            }
+            _ => return self.respond_with_change(request).await,
+        })
+    }
+
+    /// Answers requests that change the cluster.
+    async fn respond_with_change(
+        &self,
+        request: Understood<'_>,
+    ) -> Result<RequestOutcome, DecodeError> {
+        let (broker, responder) = (&self.broker, request.responder);
+        let topics = broker.topics.present();
+        Ok(match responder.api.name {
             "DeleteGroups" => {
                 responder.whole(&admin::groups::delete(&request.body()?, broker).await)
             }
             "OffsetDelete" => {
                 let body = request.body()?;
                 responder.whole(&admin::groups::delete_offsets(&body, broker, &topics).await)
-            }
-            "DescribeConfigs" => {
-                let (body, inherited) = (request.body()?, InheritedConfigs::of(broker));
-                let response = admin::configs::describe(&body, broker, &topics, &inherited);
-                responder.whole(&response)
             }
             "IncrementalAlterConfigs" => {
                 let body = request.body()?;
@@ -371,18 +401,9 @@ impl BrokerWorker {
                 let response = admin::partitions::delete_records(&body, broker, &topics).await;
                 responder.whole(&response)
             }
-            "DescribeLogDirs" => {
-                let (body, folder) = (request.body()?, admin::replicas::log_folder(broker));
-                let response = admin::replicas::log_dirs(&body, broker, &topics, &folder);
-                responder.whole(&response)
-            }
             "ElectLeaders" => {
                 let body = request.body()?;
                 responder.whole(&admin::replicas::elect_leaders(&body, &topics))
-            }
-            "ListPartitionReassignments" => {
-                let _body: ListPartitionReassignmentsRequest<'_> = request.body()?;
-                responder.whole(&ListPartitionReassignmentsResponse::default())
             }
             other => {
                 tracing::warn!("{other} is not answered");
@@ -497,7 +518,13 @@ fn write<'r, M: Message<'r>>(response: &M, version: i16, to: &mut Writer) {
 
 /// Returns the pieces of a frame: bytes, and file ranges between them.
 fn framed(to: Writer, ranges: Vec<FileRange>) -> RequestOutcome {
-    let length = i32::try_from(to.length() - 4).unwrap_or(i32::MAX);
+    let Ok(length) = i32::try_from(to.length() - 4) else {
+        tracing::warn!(
+            "a response of {} bytes is not sent; the longest has 2 GiB",
+            to.length()
+        );
+        return RequestOutcome::Close;
+    };
     let (mut bytes, gaps) = to.into_parts();
     bytes[..4].copy_from_slice(&length.to_be_bytes());
     let mut pieces = Vec::with_capacity(2 * gaps.len() + 1);

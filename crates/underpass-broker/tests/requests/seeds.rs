@@ -20,7 +20,7 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, Forgot
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsTopics;
+use kafka_protocol::messages::list_partition_reassignments_request as reassignments;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -140,7 +140,7 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
         }
         44 => encoded(version, &incremental_alter_configs()),
         46 => {
-            let topic = ListPartitionReassignmentsTopics::default()
+            let topic = reassignments::ListPartitionReassignmentsTopics::default()
                 .with_name(topic())
                 .with_partition_indexes(vec![0, 1]);
             let request = ListPartitionReassignmentsRequest::default()

@@ -51,8 +51,8 @@ impl Group {
         self.state != GroupState::Empty && self.protocol_type.as_deref() != Some(CONSUMER)
     }
 
-    /// Returns the topics that members subscribe to; `None` while these are unknown, which counts as
-    /// all topics, as in Kafka.
+    /// Returns the topics that members subscribe to; `None` while these are unknown, which counts
+    /// as all topics, as in Kafka.
     pub(crate) fn subscribed_topics(&self) -> Option<BTreeSet<Vec<u8>>> {
         let mut subscribed = BTreeSet::new();
         for member in self.members.iter() {

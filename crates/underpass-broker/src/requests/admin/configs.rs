@@ -7,12 +7,13 @@ use underpass_log::{ConfigType, TOPIC_CONFIGS};
 
 use crate::broker::Broker;
 use crate::metadata::broker_configs::{self, BrokerConfig, PASSWORD};
+use crate::metadata::changes::ChangeMode;
 use crate::metadata::configs::{
     ConfigChange, ConfigOperation, ConfigSource, EffectiveConfig, Synonym, effective,
     replicas_in_sync,
 };
 use crate::metadata::names::check_name;
-use crate::metadata::topics::{ChangeMode, Topic, TopicMap};
+use crate::metadata::topics::{Topic, TopicMap};
 use crate::options::ReplicationPolicy;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::alter_configs::{
@@ -190,7 +191,10 @@ fn synonym<'a>(
 }
 
 /// A resource to change: its type, its name, and the change or the reason why there is none.
-type Asked<'a> = (i8, &'a str, Result<ConfigChange, Refused>);
+type Asked<'a> = (i8, &'a str, Result<AskedChange, Refused>);
+
+/// A change, and whether `min.insync.replicas` is taken as 1 in it.
+type AskedChange = (ConfigChange, bool);
 
 /// A resource that was changed or not.
 pub(crate) type Altered<'a> = (i8, &'a str, Result<(), Refused>);
@@ -205,20 +209,17 @@ pub(crate) async fn update<'a>(
         let updates = configs.map(|config| operation(config).map(|it| (config.name, it)));
         let change = updates.collect::<Result<Vec<_>, _>>();
         let change = change.and_then(|updates| {
-            let mut kept = Vec::new();
-            for (name, operation) in updates {
-                let value = match &operation {
-                    ConfigOperation::Set(value) => Some(value.as_str()),
-                    _ => None,
-                };
-                let operation = match is_clamped(name, value, policy)? {
-                    true => ConfigOperation::Delete,
-                    false => operation,
-                };
+            let (mut kept, mut clamped) = (Vec::new(), false);
+            for (name, mut operation) in updates {
+                if let ConfigOperation::Set(value) = &operation
+                    && is_clamped(name, value, policy)?
+                {
+                    (operation, clamped) = (ConfigOperation::Delete, true);
+                }
                 kept.push((name.to_owned(), operation));
             }
             unique(kept.iter().map(|(name, _)| &**name))?;
-            Ok(ConfigChange::Update(kept))
+            Ok((ConfigChange::Update(kept), clamped))
         });
         (resource.resource_type, resource.resource_name, change)
     });
@@ -233,14 +234,15 @@ pub(crate) async fn replace<'a>(
     let asked = request.resources.iter().map(|resource| {
         let configs = resource.configs.iter();
         let change = unique(configs.clone().map(|config| config.name)).and_then(|()| {
-            let mut values = BTreeMap::new();
+            let (mut values, mut clamped) = (BTreeMap::new(), false);
             for config in configs {
                 let value = config.value.ok_or_else(|| null(config.name))?;
-                if !is_clamped(config.name, Some(value), policy)? {
-                    values.insert(config.name.to_owned(), value.to_owned());
+                match is_clamped(config.name, value, policy)? {
+                    true => clamped = true,
+                    false => drop(values.insert(config.name.to_owned(), value.to_owned())),
                 }
             }
-            Ok(ConfigChange::Replace(values))
+            Ok((ConfigChange::Replace(values), clamped))
         });
         (resource.resource_type, resource.resource_name, change)
     });
@@ -281,13 +283,10 @@ fn unique<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), Refused> {
 ///
 /// # Errors
 /// The policy rejects it.
-fn is_clamped(name: &str, value: Option<&str>, policy: ReplicationPolicy) -> Result<bool, Refused> {
-    match (replicas_in_sync(name, value), policy) {
+fn is_clamped(name: &str, value: &str, policy: ReplicationPolicy) -> Result<bool, Refused> {
+    match (replicas_in_sync(name, Some(value)), policy) {
         (None, _) => Ok(false),
-        (Some(count), ReplicationPolicy::Clamp) => {
-            tracing::warn!("{name}={count} is taken as 1; there is one broker");
-            Ok(true)
-        }
+        (Some(_), ReplicationPolicy::Clamp) => Ok(true),
         (Some(count), ReplicationPolicy::Reject) => {
             let why = format!("{name}={count}; there is one broker");
             Err((ErrorCode::InvalidConfig, why))
@@ -306,13 +305,16 @@ async fn alter<'a>(
         *counts.entry((*kind, name)).or_default() += 1;
     }
     let mut altered = Vec::with_capacity(counts.len());
-    let mut changes = Vec::new();
+    let (mut changes, mut clamped) = (Vec::new(), Vec::new());
     for (kind, name, change) in asked {
         let refused = |code, why: &str| Err((code, why.to_owned()));
         let outcome = match (counts.remove(&(kind, name)), kind) {
             (None, _) => continue,
             (Some(2..), _) => refused(ErrorCode::InvalidRequest, TWICE),
-            (_, TOPIC) => change.map(|change| changes.push((name.to_owned(), change))),
+            (_, TOPIC) => change.map(|(change, is_clamped)| {
+                changes.push((name.to_owned(), change));
+                clamped.push(is_clamped);
+            }),
             (_, BROKER) => refused(ErrorCode::InvalidRequest, NOT_DYNAMIC),
             _ => refused(ErrorCode::InvalidRequest, NOT_TOPICS),
         };
@@ -329,11 +331,18 @@ async fn alter<'a>(
         worker.topics.alter_configs(&changes, mode)
     };
     let results = tokio::task::spawn_blocking(change).await;
-    let mut results = results.unwrap_or_default().into_iter();
+    let mut results = results.unwrap_or_default().into_iter().zip(clamped);
     for (_, name, outcome) in altered.iter_mut().filter(|(_, _, outcome)| outcome.is_ok()) {
         *outcome = match results.next() {
-            Some(Ok(())) => Ok(()),
-            Some(Err(error)) => Err((code_of(&error), error.to_string())),
+            Some((Ok(()), is_clamped)) => {
+                if is_clamped && mode == ChangeMode::Write {
+                    tracing::warn!(
+                        "topic {name:?} has one replica: min.insync.replicas taken as 1"
+                    );
+                }
+                Ok(())
+            }
+            Some((Err(error), _)) => Err((code_of(&error), error.to_string())),
             None => Err((ErrorCode::UnknownServerError, String::new())),
         };
         if let Err((_, why)) = outcome {
