@@ -339,4 +339,75 @@ mod tests {
         topics.extend("t", 2).unwrap_err();
         assert_eq!(topics.present().named("t").unwrap().partitions.len(), 1);
     }
+
+    #[test]
+    fn a_topic_that_was_adopted_gets_another_configuration_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        topics.create(&new("t", 2)).unwrap();
+        log.close().unwrap();
+        drop((topics, log));
+        std::fs::remove_file(MetadataFile::of(folder.path()).path()).unwrap();
+        let (topics, log) = opened(folder.path());
+        let present = topics.present();
+        let adopted = present.named("t").unwrap();
+        assert_eq!(adopted.config["retention.ms"], "-1");
+        assert_eq!(adopted.partitions[0].config().retention_ms, -1);
+        let delete = ("retention.ms".to_owned(), ConfigOperation::Delete);
+        let change = ConfigChange::Update(vec![delete]);
+        let mut altered = topics.alter_configs(&[("t", &change)], ChangeMode::Write);
+        altered.remove(0).unwrap();
+        let default = TopicConfig::default().retention_ms;
+        assert_eq!(adopted.partitions[1].config().retention_ms, default);
+        topics.extend("t", 3).unwrap();
+        log.close().unwrap();
+        drop((topics, log));
+        let (topics, _log) = opened(folder.path());
+        let present = topics.present();
+        let topic = present.named("t").unwrap();
+        assert_eq!(Vec::from_iter(topic.config.keys()), ["retention.bytes"]);
+        assert_eq!(topic.partitions[2].config().retention_ms, default);
+    }
+
+    #[test]
+    fn a_topic_that_is_deleted_while_it_is_extended_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        topics.create(&new("t", 1)).unwrap();
+        std::thread::scope(|scope| {
+            let extended = scope.spawn(|| topics.extend("t", 150));
+            while lock(&topics.record).coming.is_empty() {}
+            topics.delete("t").unwrap();
+            assert!(matches!(
+                topics.create(&new("t", 1)),
+                Ok(_) | Err(TopicError::Exists)
+            ));
+            // Either the deletion came first, or it took all partitions along.
+            let _ = extended.join().unwrap();
+        });
+        let count = topics
+            .present()
+            .named("t")
+            .map_or(0, |topic| topic.partitions.len());
+        assert_eq!(log.partitions().len(), count);
+    }
+
+    #[test]
+    fn a_crash_while_partitions_are_added_leaves_some_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (topics, log) = opened(folder.path());
+        let made = topics.create(&new("t", 2)).unwrap();
+        let config = made.partitions[0].config();
+        let third = TopicPartition::new("t", 2);
+        log.create(third, &made.id.to_string(), config).unwrap();
+        log.close().unwrap();
+        let id = made.id;
+        drop((topics, log, made));
+        let (topics, _log) = opened(folder.path());
+        let present = topics.present();
+        let topic = present.named("t").unwrap();
+        assert_eq!((topic.id, topic.partitions.len()), (id, 3));
+        assert!(topic.config.is_empty());
+        topics.extend("t", 4).unwrap();
+    }
 }
