@@ -16,18 +16,32 @@ const TABLES: &str = "crates/underpass-broker/src/protocol/tables";
 
 /// The messages that the broker supports, one file for each.
 const MESSAGES: &[&str] = &[
+    "AlterConfigs",
     "ApiVersions",
+    "CreatePartitions",
     "CreateTopics",
+    "DeleteGroups",
+    "DeleteRecords",
     "DeleteTopics",
+    "DescribeCluster",
+    "DescribeConfigs",
+    "DescribeGroups",
+    "DescribeLogDirs",
+    "DescribeTopicPartitions",
+    "ElectLeaders",
     "Fetch",
     "FindCoordinator",
     "Heartbeat",
+    "IncrementalAlterConfigs",
     "InitProducerId",
     "JoinGroup",
     "LeaveGroup",
+    "ListGroups",
     "ListOffsets",
+    "ListPartitionReassignments",
     "Metadata",
     "OffsetCommit",
+    "OffsetDelete",
     "OffsetFetch",
     "OffsetForLeaderEpoch",
     "Produce",
@@ -263,15 +277,10 @@ impl<'s> Table<'s> {
             true => format!("Vec<{element}>"),
             false => element,
         };
-        let is_structure = !array && kind.starts_with(char::is_uppercase) && kind != "Uuid";
-        match (is_nullable, is_structure) {
-            (true, true) => Err(format!(
-                "{}: a structure that may be null",
-                text(field, "name")
-            )),
-            (true, false) => Ok(format!("Option<{kind}>")),
-            (false, _) => Ok(kind),
-        }
+        Ok(match is_nullable {
+            true => format!("Option<{kind}>"),
+            false => kind,
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 
 use crate::config::{DataFolderOptions, TopicConfig};
 use crate::error::{LogError, at};
@@ -319,13 +319,37 @@ impl LogManager {
         disk::sync_folder(&self.folder).map_err(at(&self.folder))
     }
 
-    /// Hides records before an offset from consumers; the next retention check deletes the files.
-    /// Returns the new log start.
-    pub fn delete_records(&self, log: &PartitionLog, before: i64) -> i64 {
-        let mut published = log.published();
-        let start = before.clamp(published.start, published.high_watermark.offset);
-        published.start = start;
-        start
+    /// Hides the records of some partitions before an offset from consumers, also after a crash.
+    /// The next retention check deletes the files. Returns the new log starts. Blocks for some
+    /// syncs.
+    ///
+    /// # Errors
+    /// The new starts cannot be written: they hold until a crash.
+    pub fn delete_records(&self, before: &[(Arc<PartitionLog>, i64)]) -> io::Result<Vec<i64>> {
+        let starts = before.iter().map(|(log, before)| {
+            let mut published = log.published();
+            let end = published.high_watermark.offset;
+            published.start = (*before).clamp(published.start, end);
+            published.start
+        });
+        let starts = starts.collect();
+        if !before.is_empty() {
+            self.write_checkpoints()?;
+        }
+        Ok(starts)
+    }
+
+    /// Returns the size of the file system of the folder, and the room that is left, in bytes.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn disk_space(&self) -> io::Result<(i64, i64)> {
+        let space = statvfs(&self.folder)?;
+        let bytes = |blocks: u64| {
+            let bytes = blocks.saturating_mul(space.f_frsize);
+            i64::try_from(bytes).unwrap_or(i64::MAX)
+        };
+        Ok((bytes(space.f_blocks), bytes(space.f_bavail)))
     }
 
     /// Does the periodic work; called once per second.

@@ -101,6 +101,8 @@ enum Step {
     Restart,
     Crash,
     Retain(u64),
+    /// Deletes the records before an offset.
+    Delete(prop::sample::Index),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -110,6 +112,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Restart),
         1 => Just(Step::Crash),
         1 => (0u64..20_000).prop_map(Step::Retain),
+        1 => any::<prop::sample::Index>().prop_map(Step::Delete),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -124,7 +127,7 @@ proptest! {
         let mut log = manager.create(name, "id", small_segments()).unwrap();
         // Base offsets and batches.
         let mut model: Vec<(i64, Vec<u8>)> = Vec::new();
-        let (mut end, mut epoch) = (0, 0);
+        let (mut end, mut epoch, mut deleted) = (0, 0, 0);
         for step in steps {
             match step {
                 Step::Append(count, bytes) => {
@@ -175,6 +178,12 @@ proptest! {
                     log = Arc::clone(&found[0].log);
                     epoch += 1;
                 }
+                Step::Delete(at) => {
+                    let start = log.offsets().start;
+                    deleted = start + at.index((end - start + 1) as usize) as i64;
+                    let before = [(Arc::clone(&log), deleted)];
+                    prop_assert_eq!(manager.delete_records(&before).unwrap(), [deleted]);
+                }
                 Step::Retain(bytes) => {
                     let config = TopicConfig {
                         retention_bytes: i64::try_from(bytes).unwrap(),
@@ -184,16 +193,18 @@ proptest! {
                     manager.retain();
                     log.set_config(small_segments());
                     let start = log.offsets().start;
-                    model.retain(|(base, _)| *base >= start);
+                    // The start may be within a batch.
+                    let gone = model.partition_point(|(base, _)| *base <= start);
+                    model.drain(..if start < end { gone.saturating_sub(1) } else { gone });
                     let left: usize = model.iter().map(|(_, batch)| batch.len()).sum();
-                    prop_assert!(left as u64 >= bytes.min(log.size()));
+                    prop_assert!(deleted > 0 || left as u64 >= bytes.min(log.size()));
                     prop_assert!(left as u64 <= bytes + 3000 || bytes == 0);
                 }
             }
             let offsets = log.offsets();
             prop_assert_eq!((offsets.end, offsets.high_watermark, offsets.synced), (end, end, end));
             let first = model.first().map_or(end, |(base, _)| *base);
-            prop_assert!(offsets.start <= first);
+            prop_assert!((deleted..=first.max(deleted)).contains(&offsets.start));
             prop_assert_eq!(offsets.leader_epoch, epoch);
         }
         drop((manager, log));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::group::classic::commit::{GroupRetention, refused};
+use crate::group::classic::describe::GroupDescription;
 use crate::group::classic::member::join_bytes;
-use crate::group::classic::state::{Context, Group};
+use crate::group::classic::state::{Context, Group, GroupState};
 use crate::group::effect::{Effect, Effects, LoweredOffsets, Waiting, WriteToken};
 use crate::group::error::{GroupError, WriteError};
 use crate::group::limits::{
@@ -248,6 +249,98 @@ impl Coordinator {
         }
     }
 
+    /// Returns all groups: the id, the protocol type and the state of each.
+    pub fn list(&self) -> impl Iterator<Item = (&Arc<str>, &str, &'static str)> {
+        self.groups.iter().map(|(group_id, entry)| {
+            let kind = entry.group.protocol_type.as_deref().unwrap_or_default();
+            (group_id, kind, entry.group.state.name())
+        })
+    }
+
+    /// Returns the state and the members of a group; `None` if it does not exist.
+    pub fn describe(&self, group_id: &str) -> Option<GroupDescription> {
+        let entry = self.groups.get(group_id)?;
+        Some(entry.group.describe())
+    }
+
+    /// Handles the deletion of a group. It is gone immediately, and the answer waits for the write.
+    /// If that fails, a restart brings the group back. Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP,
+    /// and the error of a failed write.
+    pub fn delete(&mut self, now: Now, reply: ReplyToken, group_id: &str) {
+        let state = self.groups.get(group_id).map(|entry| entry.group.state);
+        let error = match state {
+            None => GroupError::GroupIdNotFound,
+            Some(GroupState::Empty) => {
+                let being_written = self.take_pending(group_id, |_, _| true);
+                self.with_group(now, group_id, |group, cx| {
+                    group.delete(cx, reply, being_written);
+                });
+                return;
+            }
+            Some(_) => GroupError::NonEmptyGroup,
+        };
+        self.effects.push(Effect::Removed(reply, Err(error)));
+    }
+
+    /// Handles an OffsetDelete request: removes offsets of topics that no member subscribes to.
+    /// They are gone immediately, and the answer waits for the write. If that fails, a restart
+    /// brings them back. Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and the
+    /// error of a failed write.
+    pub fn delete_offsets(
+        &mut self,
+        now: Now,
+        reply: ReplyToken,
+        group_id: &str,
+        mut offsets: BTreeMap<String, BTreeSet<i32>>,
+    ) {
+        let group = self.groups.get(group_id).map(|entry| &entry.group);
+        let subscribed = match group {
+            None if group_id.is_empty() => Err(GroupError::InvalidGroupId),
+            None => Err(GroupError::GroupIdNotFound),
+            Some(group) if group.has_unknown_subscriptions() => Err(GroupError::NonEmptyGroup),
+            Some(group) => {
+                let topics = group.subscribed_topics();
+                let mut subscribed = Vec::new();
+                offsets.retain(|topic, _| {
+                    let topics = topics.as_ref();
+                    let stays = topics.is_none_or(|topics| topics.contains(topic.as_bytes()));
+                    subscribed.extend(stays.then(|| topic.clone()));
+                    !stays
+                });
+                Ok(subscribed)
+            }
+        };
+        let subscribed = match subscribed {
+            Ok(subscribed) => subscribed,
+            Err(error) => return self.effects.push(Effect::Removed(reply, Err(error))),
+        };
+        let is_removed = |topic: &str, partition: i32| {
+            let partitions = offsets.get(topic);
+            partitions.is_some_and(|partitions| partitions.contains(&partition))
+        };
+        let being_written = self.take_pending(group_id, is_removed);
+        self.with_settled_group(now, group_id, |group, cx| {
+            group.delete_offsets(cx, (reply, subscribed), is_removed, being_written);
+        });
+    }
+
+    /// Takes offsets of a group that are being written; returns their partitions.
+    fn take_pending(
+        &mut self,
+        group_id: &str,
+        is_taken: impl Fn(&str, i32) -> bool,
+    ) -> Vec<(String, i32)> {
+        let pending = self.effects.pending_commits();
+        let pending = pending.filter(|commit| &*commit.group_id == group_id);
+        let taken = pending.flat_map(|commit| {
+            let taken = &mut commit.offsets;
+            taken.extract_if(.., |(topic, partition, _)| is_taken(topic, *partition))
+        });
+        taken
+            .map(|(topic, partition, _)| (topic, partition))
+            .collect()
+    }
+
     /// Reports the result of [`Effect::Write`]. Unknown tokens are ignored.
     pub fn written(&mut self, now: Now, token: WriteToken, result: Result<(), WriteError>) {
         match self.effects.take_waiting(token) {
@@ -275,6 +368,17 @@ impl Coordinator {
                 self.with_settled_group(now, &group_id, |group, cx| {
                     group.commit_written(cx, commit, result);
                 });
+            }
+            Some(Waiting::Removal { failure, last }) => {
+                if let Err(error) = result {
+                    // The first failure is kept.
+                    let _ = failure.set(error);
+                }
+                if let Some((reply, subscribed)) = last {
+                    let failed = failure.get().map(|error| error.of_group());
+                    let removed = failed.map_or(Ok(subscribed), Err);
+                    self.effects.push(Effect::Removed(reply, removed));
+                }
             }
             None => {}
         }

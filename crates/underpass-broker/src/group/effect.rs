@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::group::error::GroupError;
+use crate::group::error::{GroupError, WriteError};
 use crate::group::record::{CommittedOffset, CoordinatorRecord};
 use crate::group::request::{Opaque, ReplyToken};
 
@@ -17,6 +17,9 @@ pub enum Effect {
     Synced(ReplyToken, Result<Synced, GroupError>),
     /// Answer an OffsetCommit request: all of its partitions, in the order of the request.
     Committed(ReplyToken, Vec<CommitResult>),
+    /// Answer a DeleteGroups or OffsetDelete request, with the topics whose offsets stay because
+    /// members subscribe to them.
+    Removed(ReplyToken, Result<Vec<String>, GroupError>),
     /// Append records to `__consumer_offsets` with acks=all, and report the result with the token.
     /// Writes of one group are appended, and reported, in the order of the effects.
     Write {
@@ -107,6 +110,12 @@ pub struct LoweredOffsets {
     pub records: i64,
 }
 
+/// The bytes of the tombstones in one write; a batch may have twice as many.
+const TOMBSTONES_BYTES_MAX: usize = 512 << 10;
+
+/// The largest tombstone without the name of its group, in bytes.
+const TOMBSTONE_BYTES: usize = 320;
+
 /// Collects effects, and the events that wait for writes.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -128,6 +137,11 @@ pub(crate) enum Waiting {
     },
     /// Offsets become visible.
     Commit(PendingCommit),
+    /// A removal is answered after its last write, with the first failure.
+    Removal {
+        failure: Arc<OnceLock<WriteError>>,
+        last: Option<(ReplyToken, Vec<String>)>,
+    },
 }
 
 /// Offsets that are being written.
@@ -179,6 +193,30 @@ impl Effects {
         token
     }
 
+    /// Writes tombstones of a group, in batches that fit, and answers when all are written.
+    pub(crate) fn write_removal(
+        &mut self,
+        group_id: &Arc<str>,
+        mut records: Vec<CoordinatorRecord>,
+        reply: (ReplyToken, Vec<String>),
+    ) {
+        if records.is_empty() {
+            return self.push(Effect::Removed(reply.0, Ok(reply.1)));
+        }
+        let failure = Arc::new(OnceLock::new());
+        let count = (TOMBSTONES_BYTES_MAX / (group_id.len() + TOMBSTONE_BYTES)).max(1);
+        while records.len() > count {
+            let rest = records.split_off(count);
+            let waiting = Waiting::Removal {
+                failure: Arc::clone(&failure),
+                last: None,
+            };
+            self.write_for(group_id, mem::replace(&mut records, rest), waiting);
+        }
+        let last = Some(reply);
+        self.write_for(group_id, records, Waiting::Removal { failure, last });
+    }
+
     /// Removes and returns the event that waits for a write.
     pub(crate) fn take_waiting(&mut self, token: WriteToken) -> Option<Waiting> {
         self.waiting.remove(&token)
@@ -190,7 +228,9 @@ impl Effects {
             .values_mut()
             .filter_map(|waiting| match waiting {
                 Waiting::Commit(commit) => Some(commit),
-                Waiting::Assignment { .. } | Waiting::StaticJoin { .. } => None,
+                Waiting::Assignment { .. }
+                | Waiting::StaticJoin { .. }
+                | Waiting::Removal { .. } => None,
             })
     }
 

@@ -38,6 +38,12 @@ pub enum GroupError {
     /// the commit is larger than a record may be
     #[error("the commit is larger than a record may be")]
     InvalidCommitOffsetSize = 28,
+    /// the group has members
+    #[error("the group has members")]
+    NonEmptyGroup = 68,
+    /// there is no such group
+    #[error("there is no such group")]
+    GroupIdNotFound = 69,
     /// the member has to join again with the assigned id (KIP-394)
     #[error("the member has to join again with the assigned id")]
     MemberIdRequired = 79,

@@ -32,6 +32,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+pub use self::classic::describe::{DEAD, GROUP_STATES, GroupDescription};
 pub use self::coordinator::Coordinator;
 pub use self::effect::{
     CommitResult, Effect, JoinRejected, Joined, JoinedMember, LoweredOffsets, Synced, WriteToken,

@@ -1,5 +1,7 @@
 //! The topics, and the file that stores them.
 
+pub(crate) mod broker_configs;
+pub(crate) mod changes;
 pub(crate) mod configs;
 pub(crate) mod file;
 pub(crate) mod names;

@@ -22,6 +22,8 @@ pub(crate) struct Topic {
     pub(crate) id: TopicId,
     /// The partitions, by number.
     pub(crate) partitions: Vec<Arc<PartitionLog>>,
+    /// The values that differ from the defaults, under Kafka's names.
+    pub(crate) config: BTreeMap<String, String>,
 }
 
 /// The topics at a point in time.
@@ -34,22 +36,24 @@ pub(crate) struct TopicMap {
 /// The topics, with the operations that change them.
 pub(crate) struct Topics {
     file: MetadataFile,
-    log: Arc<LogManager>,
+    pub(crate) log: Arc<LogManager>,
     defaults: TopicConfig,
     present: Mutex<Arc<TopicMap>>,
-    record: Mutex<TopicRecords>,
+    pub(crate) record: Mutex<TopicRecords>,
+    /// Held while partitions are added, so that one thread does it at a time.
+    pub(crate) growing: Mutex<()>,
     /// The largest number of partitions of all topics.
-    partitions_max: usize,
+    pub(crate) partitions_max: usize,
 }
 
 /// The state that decides about changes of topics. Its lock is not held while folders are created,
 /// which takes seconds for a large topic.
 #[derive(Default)]
-struct TopicRecords {
+pub(crate) struct TopicRecords {
     /// The content of the file.
-    written: MetadataRecord,
-    /// Topics being created, with their numbers of partitions.
-    coming: BTreeMap<String, i32>,
+    pub(crate) written: MetadataRecord,
+    /// Topics being created or extended, with the numbers of new partitions.
+    pub(crate) coming: BTreeMap<String, i32>,
 }
 
 /// The settings of a new topic.
@@ -86,6 +90,10 @@ pub(crate) enum TopicError {
         present: usize,
         max: usize,
     },
+    #[error("{wanted} partitions are not an increase; the topic has {present}")]
+    NotMore { wanted: i32, present: i32 },
+    #[error("the topic is internal: the broker sets its partitions and its configuration")]
+    Internal,
     #[error("there is no such topic")]
     Unknown,
     #[error("{0}")]
@@ -127,7 +135,7 @@ impl TopicMap {
         self.by_name.values()
     }
 
-    fn add(&mut self, topic: Arc<Topic>) {
+    pub(crate) fn add(&mut self, topic: Arc<Topic>) {
         self.by_id.insert(topic.id, Arc::clone(&topic));
         self.by_name.insert(Arc::clone(&topic.name), topic);
     }
@@ -167,6 +175,7 @@ impl Topics {
             defaults,
             present: Mutex::default(),
             record: Mutex::default(),
+            growing: Mutex::default(),
             partitions_max: partitions_max(),
         };
         let mut map = TopicMap::default();
@@ -262,16 +271,9 @@ impl Topics {
         if !(1..=PARTITIONS_MAX).contains(&new.partitions) {
             return Err(TopicError::Partitions(new.partitions));
         }
-        let counts = record.written.topics.values().map(|topic| topic.partitions);
-        let counts = counts.chain(record.coming.values().copied());
-        let present: usize = counts.map(|count| count as usize).sum();
         // Internal topics are exempt: without them the broker has no groups.
-        if !is_internal(&new.name) && present + new.partitions as usize > self.partitions_max {
-            return Err(TopicError::TooMany {
-                wanted: new.partitions,
-                present,
-                max: self.partitions_max,
-            });
+        if !is_internal(&new.name) {
+            self.check_room(record, new.partitions)?;
         }
         self.defaults
             .with(&new.config)
@@ -279,8 +281,23 @@ impl Topics {
         Ok(())
     }
 
+    /// Checks the limit of partitions of all topics.
+    pub(crate) fn check_room(&self, record: &TopicRecords, wanted: i32) -> Result<(), TopicError> {
+        let counts = record.written.topics.values().map(|topic| topic.partitions);
+        let counts = counts.chain(record.coming.values().copied());
+        let present: usize = counts.map(|count| count as usize).sum();
+        match present + wanted as usize > self.partitions_max {
+            true => Err(TopicError::TooMany {
+                wanted,
+                present,
+                max: self.partitions_max,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Changes the file and the state that mirrors it.
-    fn write(
+    pub(crate) fn write(
         &self,
         record: &mut TopicRecords,
         change: impl FnOnce(&mut MetadataRecord),
@@ -339,7 +356,7 @@ impl Topics {
         Ok((first, PRODUCER_IDS_BLOCK))
     }
 
-    fn change(&self, change: impl FnOnce(&mut TopicMap)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut TopicMap)) {
         let mut present = lock(&self.present);
         change(Arc::make_mut(&mut present));
     }
@@ -351,11 +368,11 @@ impl Topics {
         topic: &TopicRecord,
         log: impl Fn(TopicPartition, &str, Arc<TopicConfig>) -> Result<Arc<PartitionLog>, LogError>,
     ) -> Result<Topic, TopicError> {
-        let config = match is_internal(name) {
-            true => TopicConfig::default().with(&kept_forever()),
-            false => self.defaults.with(&topic.config),
+        let own = match is_internal(name) {
+            true => kept_forever(),
+            false => topic.config.clone(),
         };
-        let config = Arc::new(config.map_err(TopicError::Config)?);
+        let config = self.log_config(name, &own)?;
         let id = topic.id.to_string();
         let partitions = (0..topic.partitions)
             .map(|number| log(TopicPartition::new(name, number), &id, Arc::clone(&config)));
@@ -363,7 +380,22 @@ impl Topics {
             name: name.into(),
             id: topic.id,
             partitions: partitions.collect::<Result<_, _>>()?,
+            config: own,
         })
+    }
+
+    /// Returns the configuration that the logs of a topic obey. The defaults of the configuration
+    /// file do not apply to internal topics.
+    pub(crate) fn log_config(
+        &self,
+        name: &str,
+        config: &BTreeMap<String, String>,
+    ) -> Result<Arc<TopicConfig>, TopicError> {
+        let config = match is_internal(name) {
+            true => TopicConfig::default().with(config),
+            false => self.defaults.with(config),
+        };
+        config.map(Arc::new).map_err(TopicError::Config)
     }
 }
 

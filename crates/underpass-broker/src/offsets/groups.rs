@@ -57,6 +57,7 @@ enum WaitingRequests {
     Join(oneshot::Sender<Result<Joined, JoinRejected>>),
     Sync(oneshot::Sender<Result<Synced, GroupError>>),
     Commit(oneshot::Sender<Vec<CommitResult>>),
+    Removal(oneshot::Sender<Result<Vec<String>, GroupError>>),
 }
 
 /// An event for the thread of groups.
@@ -193,6 +194,17 @@ impl Groups {
         async { answer.await.ok() }
     }
 
+    /// Passes a removal to the coordinator; returns the topics whose offsets stay. The receiver
+    /// fails if the broker stops.
+    pub(crate) fn remove(
+        &self,
+        remove: impl FnOnce(&mut Coordinator, Now, ReplyToken),
+    ) -> oneshot::Receiver<Result<Vec<String>, GroupError>> {
+        let (sender, answer) = oneshot::channel();
+        self.ask(WaitingRequests::Removal(sender), remove);
+        answer
+    }
+
     fn ask(&self, waiting: WaitingRequests, ask: impl FnOnce(&mut Coordinator, Now, ReplyToken)) {
         let mut state = self.lock();
         state.next_token += 1;
@@ -220,6 +232,11 @@ impl Groups {
                 Effect::Committed(token, results) => {
                     if let Some(WaitingRequests::Commit(reply)) = state.waiting.remove(&token.0) {
                         let _ = reply.send(results);
+                    }
+                }
+                Effect::Removed(token, removed) => {
+                    if let Some(WaitingRequests::Removal(reply)) = state.waiting.remove(&token.0) {
+                        let _ = reply.send(removed);
                     }
                 }
                 Effect::Write {

@@ -29,8 +29,12 @@ pub(crate) enum ErrorCode {
     FencedLeaderEpoch = 74,
     UnknownLeaderEpoch = 75,
     UnsupportedCompressionType = 76,
+    ElectionNotNeeded = 84,
+    GroupSubscribedToTopic = 86,
     InvalidRecord = 87,
     UnknownTopicId = 100,
+    MismatchedEndpointType = 114,
+    UnsupportedEndpointType = 115,
 }
 
 impl ErrorCode {

@@ -179,6 +179,58 @@ fn every_version_of_every_message_is_that_of_another_implementation() {
     agrees!(produce, ProduceResponse, 3..=12);
     agrees!(sync_group, SyncGroupRequest, 0..=5);
     agrees!(sync_group, SyncGroupResponse, 0..=5);
+    agrees!(alter_configs, AlterConfigsRequest, 0..=2);
+    agrees!(alter_configs, AlterConfigsResponse, 0..=2);
+    agrees!(create_partitions, CreatePartitionsRequest, 0..=3);
+    agrees!(create_partitions, CreatePartitionsResponse, 0..=3);
+    agrees!(delete_groups, DeleteGroupsRequest, 0..=2);
+    agrees!(delete_groups, DeleteGroupsResponse, 0..=2);
+    agrees!(delete_records, DeleteRecordsRequest, 0..=2);
+    agrees!(delete_records, DeleteRecordsResponse, 0..=2);
+    agrees!(describe_cluster, DescribeClusterRequest, 0..=2);
+    agrees!(describe_cluster, DescribeClusterResponse, 0..=2);
+    agrees!(describe_configs, DescribeConfigsRequest, 1..=4);
+    agrees!(describe_configs, DescribeConfigsResponse, 1..=4);
+    agrees!(describe_groups, DescribeGroupsRequest, 0..=6);
+    agrees!(describe_groups, DescribeGroupsResponse, 0..=6);
+    agrees!(describe_log_dirs, DescribeLogDirsRequest, 1..=4);
+    agrees!(describe_log_dirs, DescribeLogDirsResponse, 1..=4);
+    agrees!(
+        describe_topic_partitions,
+        DescribeTopicPartitionsRequest,
+        0..=0
+    );
+    agrees!(
+        describe_topic_partitions,
+        DescribeTopicPartitionsResponse,
+        0..=0
+    );
+    agrees!(elect_leaders, ElectLeadersRequest, 0..=2);
+    agrees!(elect_leaders, ElectLeadersResponse, 0..=2);
+    agrees!(
+        incremental_alter_configs,
+        IncrementalAlterConfigsRequest,
+        0..=1
+    );
+    agrees!(
+        incremental_alter_configs,
+        IncrementalAlterConfigsResponse,
+        0..=1
+    );
+    agrees!(list_groups, ListGroupsRequest, 0..=5);
+    agrees!(list_groups, ListGroupsResponse, 0..=5);
+    agrees!(
+        list_partition_reassignments,
+        ListPartitionReassignmentsRequest,
+        0..=0
+    );
+    agrees!(
+        list_partition_reassignments,
+        ListPartitionReassignmentsResponse,
+        0..=0
+    );
+    agrees!(offset_delete, OffsetDeleteRequest, 0..=0);
+    agrees!(offset_delete, OffsetDeleteResponse, 0..=0);
 }
 
 #[test]
@@ -326,7 +378,10 @@ fn read_all(bytes: &[u8]) {
         create_topics CreateTopicsRequest, fetch FetchRequest, join_group JoinGroupRequest,
         metadata MetadataRequest, offset_commit OffsetCommitRequest, produce ProduceRequest,
         offset_fetch OffsetFetchRequest, list_offsets ListOffsetsRequest,
-        offset_for_leader_epoch OffsetForLeaderEpochRequest
+        offset_for_leader_epoch OffsetForLeaderEpochRequest,
+        describe_topic_partitions DescribeTopicPartitionsRequest,
+        describe_configs DescribeConfigsRequest, elect_leaders ElectLeadersRequest,
+        incremental_alter_configs IncrementalAlterConfigsRequest
     );
     let _ = read_header(bytes);
 }

@@ -178,6 +178,28 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<Vec<T>> {
     }
 }
 
+/// A structure within a message.
+pub trait Structure {}
+
+impl<'a, T: Wire<'a> + Structure> Wire<'a> for Option<T> {
+    fn read(from: &mut Reader<'a>, version: MessageVersion) -> Result<Self, DecodeError> {
+        match i8::read(from, version)? {
+            ..0 => Ok(None),
+            _ => T::read(from, version).map(Some),
+        }
+    }
+
+    fn write(&self, to: &mut Writer, version: MessageVersion) {
+        match self {
+            Some(structure) => {
+                1i8.write(to, version);
+                structure.write(to, version);
+            }
+            None => (-1i8).write(to, version),
+        }
+    }
+}
+
 /// Defines a structure of a message from a table: name, type and versions of each field, the
 /// versions in which it may be null if not all, and its value in other versions. Tagged fields are
 /// omitted if they have that value.
@@ -210,6 +232,8 @@ macro_rules! table {
                 Self { $($field: crate::protocol::tests::Sample::sample(random),)* }
             }
         }
+
+        impl $(<$life>)? Structure for $table $(<$life>)? {}
 
         impl<'a> Wire<'a> for $table $(<$life>)? {
             #[allow(unused_mut, unused_variables)]

@@ -13,6 +13,7 @@ use crate::protocol::tables::metadata::{
     MetadataResponsePartition, MetadataResponseTopic,
 };
 use crate::protocol::wire::Uuid;
+use crate::requests::operations;
 
 /// Creates missing topics of a request, if the configuration and the client allow it.
 pub(crate) async fn create_missing(request: &MetadataRequest<'_>, broker: &Arc<Broker>) {
@@ -61,6 +62,12 @@ pub(crate) fn metadata<'a>(
     (host, port): (&'a str, u16),
 ) -> MetadataResponse<'a> {
     let node = broker.options.node_id;
+    let shown = |topic| MetadataResponseTopic {
+        topic_authorized_operations: operations::of_topic(
+            request.include_topic_authorized_operations,
+        ),
+        ..topic
+    };
     let topics = match &request.topics {
         // In version 0 an empty list means all topics.
         Some(topics) if !topics.is_empty() || version > 0 => {
@@ -70,10 +77,13 @@ pub(crate) fn metadata<'a>(
                 .iter()
                 .filter(|asked| seen.insert((asked.name, asked.topic_id.0)));
             topics
-                .map(|asked| asked_topic(asked, present, node))
+                .map(|asked| shown(asked_topic(asked, present, node)))
                 .collect()
         }
-        _ => present.all().map(|topic| described(topic, node)).collect(),
+        _ => {
+            let all = present.all().map(|topic| shown(described(topic, node)));
+            all.collect()
+        }
     };
     MetadataResponse {
         brokers: vec![MetadataResponseBroker {
@@ -85,6 +95,9 @@ pub(crate) fn metadata<'a>(
         cluster_id: Some(&broker.cluster_id),
         controller_id: node,
         topics,
+        cluster_authorized_operations: operations::of_cluster(
+            request.include_cluster_authorized_operations,
+        ),
         ..MetadataResponse::default()
     }
 }

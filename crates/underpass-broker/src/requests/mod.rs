@@ -1,8 +1,10 @@
 //! Handlers of requests by their kind.
 
+mod admin;
 mod groups;
 mod list_offsets;
 mod metadata;
+mod operations;
 pub(crate) mod produce;
 mod topics;
 
@@ -31,15 +33,30 @@ use crate::protocol::tables::fetch::FetchRequest;
 use crate::protocol::tables::find_coordinator::FindCoordinatorRequest;
 use crate::protocol::tables::init_producer_id::InitProducerIdRequest;
 use crate::protocol::tables::list_offsets::ListOffsetsRequest;
+use crate::protocol::tables::list_partition_reassignments::{
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+};
 use crate::protocol::tables::metadata::MetadataRequest;
 use crate::protocol::tables::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
 use crate::protocol::tables::produce::ProduceRequest;
 use crate::protocol::wire::{Message, Wire};
 use crate::protocol::{DecodeError, DecodeFault, Reader, Writer};
+use crate::requests::admin::configs::InheritedConfigs;
 
 /// An unsupported request, sent by clients with settings that a broker without SASL cannot satisfy.
 const SASL_HANDSHAKE: i16 = 17;
 const SASL_AUTHENTICATE: i16 = 36;
+
+/// The requests of group members, which are handled in order.
+const OF_MEMBERS: [&str; 7] = [
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+];
 
 /// The handler of the requests of a connection.
 pub(crate) struct BrokerRequests {
@@ -236,16 +253,15 @@ impl BrokerWorker {
         frame: &Arc<RequestFrame>,
         route: &ClientRoute,
     ) -> Result<BegunResponse, DecodeError> {
-        let (broker, version) = (&self.broker, request.responder.version);
-        let topics = broker.topics.present();
-        let responder = request.responder;
+        let (broker, responder) = (&self.broker, request.responder);
+        let (version, topics) = (responder.version, broker.topics.present());
         let outcome = match responder.api.name {
             "Produce" => {
                 let body: ProduceRequest<'_> = request.body()?;
                 let turn = &route.produce_turn;
                 let to = (&*topics, &**broker);
                 match produce::produce(&body, frame, version, to, (turn, &self.refusals)).await {
-                    Ok(Some(response)) => responder.response(&response, Vec::new()),
+                    Ok(Some(response)) => responder.whole(&response),
                     Ok(None) => RequestOutcome::Nothing,
                     Err(()) => RequestOutcome::Close,
                 }
@@ -262,28 +278,28 @@ impl BrokerWorker {
             "ListOffsets" => {
                 let body: ListOffsetsRequest<'_> = request.body()?;
                 let response = list_offsets::list_offsets(&body, version, &topics).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "OffsetForLeaderEpoch" => {
                 let body: OffsetForLeaderEpochRequest<'_> = request.body()?;
                 let response = list_offsets::ends_of_epochs(&body, &topics);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "Metadata" => {
                 let body: MetadataRequest<'_> = request.body()?;
                 metadata::create_missing(&body, broker).await;
                 let (topics, place) = (broker.topics.present(), (&*route.host, route.port));
                 let response = metadata::metadata(&body, version, broker, &topics, place);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "CreateTopics" => {
                 let body = request.body()?;
                 let outcomes = topics::create(&body, broker).await;
-                responder.response(&topics::created(&outcomes), Vec::new())
+                responder.whole(&topics::created(&outcomes, broker))
             }
             "DeleteTopics" => {
                 let response = topics::delete(&request.body()?, broker).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "InitProducerId" => {
                 let body: InitProducerIdRequest<'_> = request.body()?;
@@ -291,12 +307,108 @@ impl BrokerWorker {
                     self.report_unsupported((route, request.client_id), groups::NO_TRANSACTIONS);
                 }
                 let response = topics::init_producer_id(&body, broker).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
-            "ApiVersions" => responder.response(&versions(ErrorCode::None), Vec::new()),
-            _ => return self.respond_to_group(request, route).await,
+            "ApiVersions" => responder.whole(&versions(ErrorCode::None)),
+            name if OF_MEMBERS.contains(&name) => {
+                return self.respond_to_group(request, route).await;
+            }
+            _ => self.respond_with_description(request, route).await?,
         };
         Ok(BegunResponse::Made(outcome))
+    }
+
+    /// Answers requests that describe the cluster.
+    async fn respond_with_description(
+        &self,
+        request: Understood<'_>,
+        route: &ClientRoute,
+    ) -> Result<RequestOutcome, DecodeError> {
+        let (broker, responder) = (&self.broker, request.responder);
+        let (version, node) = (responder.version, broker.options.node_id);
+        let topics = broker.topics.present();
+        Ok(match responder.api.name {
+            "DescribeCluster" => {
+                let place = (&*route.host, route.port);
+                let response = admin::cluster::describe(&request.body()?, broker, place);
+                responder.whole(&response)
+            }
+            "DescribeTopicPartitions" => {
+                let body = request.body()?;
+                responder.whole(&admin::cluster::describe_partitions(&body, &topics, node))
+            }
+            "ListGroups" => {
+                let listed = admin::groups::listed(&request.body()?, broker);
+                responder.whole(&admin::groups::list_response(&listed))
+            }
+            "DescribeGroups" => {
+                let body = request.body()?;
+                let described = admin::groups::described(&body, broker);
+                let response = admin::groups::describe_response(&body, version, &described);
+                responder.whole(&response)
+            }
+            "DescribeConfigs" => {
+                let (body, inherited) = (request.body()?, InheritedConfigs::of(broker));
+                let response = admin::configs::describe(&body, broker, &topics, &inherited);
+                responder.whole(&response)
+            }
+            "DescribeLogDirs" => {
+                let (body, folder) = (request.body()?, admin::replicas::log_folder(broker));
+                let response = admin::replicas::log_dirs(&body, broker, &topics, &folder);
+                responder.whole(&response)
+            }
+            "ListPartitionReassignments" => {
+                let _body: ListPartitionReassignmentsRequest<'_> = request.body()?;
+                responder.whole(&ListPartitionReassignmentsResponse::default())
+            }
+            _ => return self.respond_with_change(request).await,
+        })
+    }
+
+    /// Answers requests that change the cluster.
+    async fn respond_with_change(
+        &self,
+        request: Understood<'_>,
+    ) -> Result<RequestOutcome, DecodeError> {
+        let (broker, responder) = (&self.broker, request.responder);
+        let topics = broker.topics.present();
+        Ok(match responder.api.name {
+            "DeleteGroups" => {
+                responder.whole(&admin::groups::delete(&request.body()?, broker).await)
+            }
+            "OffsetDelete" => {
+                let body = request.body()?;
+                responder.whole(&admin::groups::delete_offsets(&body, broker, &topics).await)
+            }
+            "IncrementalAlterConfigs" => {
+                let body = request.body()?;
+                let altered = admin::configs::update(&body, broker).await;
+                responder.whole(&admin::configs::updated(&altered))
+            }
+            "AlterConfigs" => {
+                let body = request.body()?;
+                let altered = admin::configs::replace(&body, broker).await;
+                responder.whole(&admin::configs::replaced(&altered))
+            }
+            "CreatePartitions" => {
+                let body = request.body()?;
+                let outcomes = admin::partitions::create(&body, broker).await;
+                responder.whole(&admin::partitions::created(&outcomes))
+            }
+            "DeleteRecords" => {
+                let body = request.body()?;
+                let response = admin::partitions::delete_records(&body, broker, &topics).await;
+                responder.whole(&response)
+            }
+            "ElectLeaders" => {
+                let body = request.body()?;
+                responder.whole(&admin::replicas::elect_leaders(&body, &topics))
+            }
+            other => {
+                tracing::warn!("{other} is not answered");
+                RequestOutcome::Close
+            }
+        })
     }
 
     /// Answers requests of group members.
@@ -316,7 +428,7 @@ impl BrokerWorker {
                 }
                 let place = (&*route.host, route.port);
                 let response = groups::find_coordinator(&body, version, broker, place).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "JoinGroup" => {
                 let client = (request.client_id, &*route.client);
@@ -324,7 +436,7 @@ impl BrokerWorker {
                 let broker = Arc::clone(broker);
                 return Ok(BegunResponse::Waits(Box::pin(async move {
                     let joined = groups::join(joining, &broker).await;
-                    responder.response(&groups::join_response(&joined, version), Vec::new())
+                    responder.whole(&groups::join_response(&joined, version))
                 })));
             }
             "SyncGroup" => {
@@ -332,27 +444,27 @@ impl BrokerWorker {
                 let broker = Arc::clone(broker);
                 return Ok(BegunResponse::Waits(Box::pin(async move {
                     let synced = groups::sync(syncing, &broker).await;
-                    responder.response(&groups::sync_response(&synced), Vec::new())
+                    responder.whole(&groups::sync_response(&synced))
                 })));
             }
             "Heartbeat" => {
                 let response = groups::heartbeat(&request.body()?, broker);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "LeaveGroup" => {
                 let response = groups::leave(&request.body()?, version, broker);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "OffsetCommit" => {
                 let (body, topics) = (request.body()?, broker.topics.present());
                 let response = groups::commit(&body, turn, broker, &topics).await;
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             "OffsetFetch" => {
                 let body = request.body()?;
                 let fetched = groups::fetched(&body, version, broker);
                 let response = groups::fetch_response(&body, version, &fetched);
-                responder.response(&response, Vec::new())
+                responder.whole(&response)
             }
             other => {
                 tracing::warn!("{other} is not answered");
@@ -376,6 +488,11 @@ impl<'a> Understood<'a> {
 }
 
 impl Responder {
+    /// Returns the frame of a response without gaps.
+    fn whole<'r, M: Message<'r>>(self, response: &M) -> RequestOutcome {
+        self.response(response, Vec::new())
+    }
+
     /// Returns the frame of a response, with the file ranges that fill its gaps.
     fn response<'r, M: Message<'r>>(self, response: &M, ranges: Vec<FileRange>) -> RequestOutcome {
         let mut to = begun();
@@ -400,7 +517,13 @@ fn write<'r, M: Message<'r>>(response: &M, version: i16, to: &mut Writer) {
 
 /// Returns the pieces of a frame: bytes, and file ranges between them.
 fn framed(to: Writer, ranges: Vec<FileRange>) -> RequestOutcome {
-    let length = i32::try_from(to.length() - 4).unwrap_or(i32::MAX);
+    let Ok(length) = i32::try_from(to.length() - 4) else {
+        tracing::warn!(
+            "a response of {} bytes is not sent; the longest has 2 GiB",
+            to.length()
+        );
+        return RequestOutcome::Close;
+    };
     let (mut bytes, gaps) = to.into_parts();
     bytes[..4].copy_from_slice(&length.to_be_bytes());
     let mut pieces = Vec::with_capacity(2 * gaps.len() + 1);

@@ -4,25 +4,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::broker::Broker;
-use crate::metadata::configs::{EffectiveConfig, effective};
+use crate::metadata::configs::{EffectiveConfig, effective, replicas_in_sync};
 use crate::metadata::names::is_internal;
 use crate::metadata::topic_id::TopicId;
 use crate::metadata::topics::{NewTopic, Topic, TopicError};
 use crate::options::ReplicationPolicy;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::tables::create_topics::{
-    CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig, CreateTopicsRequest,
-    CreateTopicsResponse, CreateTopicsResponseCreatableTopicConfigs,
-    CreateTopicsResponseCreatableTopicResult,
+    CreateTopicsCreatableTopic, CreateTopicsRequest, CreateTopicsResponse,
+    CreateTopicsResponseCreatableTopicConfigs, CreateTopicsResponseCreatableTopicResult,
 };
 use crate::protocol::tables::delete_topics::{
     DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicsResponseDeletableTopicResult,
 };
 use crate::protocol::tables::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use crate::protocol::wire::Uuid;
-
-/// The topic configuration that depends on the replication factor.
-const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";
 
 const TWICE: &str = "the request has this topic twice";
 const BOTH: &str = "expected the name or the id of a topic, not both";
@@ -33,7 +29,7 @@ pub(crate) enum TopicOutcome {
     Made {
         id: TopicId,
         partitions: i32,
-        configs: Vec<EffectiveConfig>,
+        config: BTreeMap<String, String>,
     },
     Refused(ErrorCode, String),
 }
@@ -64,7 +60,11 @@ pub(crate) async fn create<'a>(
 }
 
 /// Returns the response to [`create`].
-pub(crate) fn created<'a>(outcomes: &'a [(&'a str, TopicOutcome)]) -> CreateTopicsResponse<'a> {
+pub(crate) fn created<'a>(
+    outcomes: &'a [(&'a str, TopicOutcome)],
+    broker: &'a Broker,
+) -> CreateTopicsResponse<'a> {
+    let defaults = &broker.options.topics.config;
     let results = outcomes.iter().map(|(name, outcome)| {
         let result = CreateTopicsResponseCreatableTopicResult {
             name,
@@ -74,11 +74,11 @@ pub(crate) fn created<'a>(outcomes: &'a [(&'a str, TopicOutcome)]) -> CreateTopi
             TopicOutcome::Made {
                 id,
                 partitions,
-                configs,
+                config,
             } => CreateTopicsResponseCreatableTopicResult {
                 num_partitions: *partitions,
                 replication_factor: 1,
-                configs: Some(configs.iter().map(created_config).collect()),
+                configs: Some(effective(config, defaults).map(created_config).collect()),
                 topic_id: Uuid(id.to_bytes()),
                 ..result
             },
@@ -95,10 +95,10 @@ pub(crate) fn created<'a>(outcomes: &'a [(&'a str, TopicOutcome)]) -> CreateTopi
     }
 }
 
-fn created_config(config: &EffectiveConfig) -> CreateTopicsResponseCreatableTopicConfigs<'_> {
+fn created_config(config: EffectiveConfig<'_>) -> CreateTopicsResponseCreatableTopicConfigs<'_> {
     CreateTopicsResponseCreatableTopicConfigs {
-        name: config.name,
-        value: Some(&config.value),
+        name: config.key.name,
+        value: Some(config.value),
         read_only: false,
         config_source: config.source.number(),
         is_sensitive: false,
@@ -112,7 +112,7 @@ async fn create_one(
 ) -> Result<TopicOutcome, (ErrorCode, String)> {
     let new = new_topic(asked, broker)?;
     let clamped = clamped(asked, broker.options.replication)?;
-    let configs = effective(&new.config, &broker.options.topics.config);
+    let config = new.config.clone();
     let (partitions, worker) = (new.partitions, Arc::clone(broker));
     let made = match validate_only {
         true => worker.topics.check_new(&new).map(|()| None),
@@ -130,7 +130,7 @@ async fn create_one(
     Ok(TopicOutcome::Made {
         id: made.map_or(TopicId::NONE, |topic| topic.id),
         partitions,
-        configs,
+        config,
     })
 }
 
@@ -149,9 +149,10 @@ fn clamped(
         return refused(ErrorCode::InvalidReplicationFactor, why);
     }
     let replicas = Some(replicas).filter(|count| *count > 1);
-    let in_sync = asked.configs.iter().find_map(replicas_in_sync);
+    let mut in_sync = asked.configs.iter();
+    let in_sync = in_sync.find_map(|config| replicas_in_sync(config.name, config.value));
     let replicas = replicas.map(|count| format!("replication factor {count}"));
-    let in_sync = in_sync.map(|count| format!("{MIN_IN_SYNC_REPLICAS} {count}"));
+    let in_sync = in_sync.map(|count| format!("min.insync.replicas {count}"));
     match (policy, replicas, in_sync) {
         (ReplicationPolicy::Reject, Some(replicas), _) => {
             refused(ErrorCode::InvalidReplicationFactor, replicas)
@@ -161,13 +162,6 @@ fn clamped(
         }
         (_, replicas, in_sync) => Ok(replicas.into_iter().chain(in_sync).collect()),
     }
-}
-
-/// Returns `min.insync.replicas` if it is above 1.
-fn replicas_in_sync(config: &CreateTopicsCreatableTopicConfig<'_>) -> Option<i32> {
-    let value = config.value.filter(|_| config.name == MIN_IN_SYNC_REPLICAS);
-    let count = value?.trim().parse().ok();
-    count.filter(|count| *count > 1)
 }
 
 fn new_topic(
@@ -185,7 +179,7 @@ fn new_topic(
             let why = format!("{}: expected a value, not null", asked.name);
             return Err((ErrorCode::InvalidConfig, why));
         };
-        if replicas_in_sync(asked).is_none() {
+        if replicas_in_sync(asked.name, asked.value).is_none() {
             config.insert(asked.name.to_owned(), value.to_owned());
         }
     }
@@ -233,13 +227,13 @@ fn assigned_partitions(
     }
 }
 
-fn code_of(error: &TopicError) -> ErrorCode {
+pub(crate) fn code_of(error: &TopicError) -> ErrorCode {
     match error {
         TopicError::Name(_) | TopicError::Collides(_) => ErrorCode::InvalidTopic,
         TopicError::Exists => ErrorCode::TopicAlreadyExists,
         TopicError::Config(_) => ErrorCode::InvalidConfig,
-        TopicError::TooMany { .. } => ErrorCode::PolicyViolation,
-        TopicError::Partitions(_) => ErrorCode::InvalidPartitions,
+        TopicError::TooMany { .. } | TopicError::Internal => ErrorCode::PolicyViolation,
+        TopicError::Partitions(_) | TopicError::NotMore { .. } => ErrorCode::InvalidPartitions,
         TopicError::Unknown => ErrorCode::UnknownTopicOrPartition,
         TopicError::Log(_) | TopicError::Disk(_) | TopicError::Unreadable { .. } => {
             ErrorCode::KafkaStorageError

@@ -3,6 +3,8 @@
 use std::thread;
 
 use bytes::Bytes;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
@@ -12,8 +14,8 @@ use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic,
 };
 use kafka_protocol::messages::{
-    FetchRequest, FindCoordinatorRequest, GroupId, MetadataRequest, OffsetCommitRequest,
-    OffsetFetchRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest, FetchRequest,
+    FindCoordinatorRequest, GroupId, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest,
 };
 
 use crate::MEMORY_MAX;
@@ -279,4 +281,33 @@ fn producers_that_send_more_than_there_is_memory_for_have_to_wait() {
         assert_eq!(producer.join().unwrap(), 10, "MESSAGE_TOO_LARGE");
     }
     broker.end_well(1 << 30);
+}
+
+#[test]
+fn what_administrators_ask_for_many_times_is_described_once() {
+    const COUNT: usize = 300_000;
+    let broker = BrokerProcess::start();
+    let mut client = broker.connect();
+    client.create_topic("t");
+    // If every duplicate were answered, it would take some GB.
+    for (kind, name) in [(2, "t"), (4, "1")] {
+        let resource = DescribeConfigsResource::default()
+            .with_resource_type(kind)
+            .with_resource_name(name.into())
+            .with_configuration_keys(None);
+        let request = DescribeConfigsRequest::default()
+            .with_resources(vec![resource; COUNT])
+            .with_include_synonyms(true);
+        assert_eq!(client.ask(4, &request).results.len(), 1);
+    }
+    let groups = vec![GroupId("g".into()); COUNT];
+    let request = DescribeGroupsRequest::default().with_groups(groups);
+    assert_eq!(client.ask(5, &request).groups.len(), 1);
+    let topic = DescribableLogDirTopic::default()
+        .with_topic(topic_name("t"))
+        .with_partitions(vec![0; COUNT]);
+    let request = DescribeLogDirsRequest::default().with_topics(Some(vec![topic]));
+    let response = client.ask(4, &request);
+    assert_eq!(response.results[0].topics[0].partitions.len(), 1);
+    broker.end_well(4 * MEMORY_MAX);
 }

@@ -15,9 +15,22 @@ const JOIN_GROUP: i16 = 11;
 const HEARTBEAT: i16 = 12;
 const LEAVE_GROUP: i16 = 13;
 const SYNC_GROUP: i16 = 14;
+const DESCRIBE_GROUPS: i16 = 15;
+const LIST_GROUPS: i16 = 16;
 const CREATE_TOPICS: i16 = 19;
 const DELETE_TOPICS: i16 = 20;
+const DELETE_RECORDS: i16 = 21;
 const OFFSET_FOR_LEADER_EPOCH: i16 = 23;
+const DESCRIBE_CONFIGS: i16 = 32;
+const ALTER_CONFIGS: i16 = 33;
+const DESCRIBE_LOG_DIRS: i16 = 35;
+const CREATE_PARTITIONS: i16 = 37;
+const DELETE_GROUPS: i16 = 42;
+const ELECT_LEADERS: i16 = 43;
+const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
+const LIST_PARTITION_REASSIGNMENTS: i16 = 46;
+const OFFSET_DELETE: i16 = 47;
+const DESCRIBE_TOPIC_PARTITIONS: i16 = 75;
 
 /// The length of null, or the number −1.
 const NULL: [u8; 4] = [0xff; 4];
@@ -85,6 +98,36 @@ const FIXED: &[(i16, i16, Before)] = &[
     (OFFSET_FOR_LEADER_EPOCH, 2, &[]),
     (OFFSET_FOR_LEADER_EPOCH, 2, &[ONE]),
     (OFFSET_FOR_LEADER_EPOCH, 2, &[ONE, NAME]),
+    (DESCRIBE_GROUPS, 0, &[]),
+    (DESCRIBE_GROUPS, 0, &[ONE]),
+    (DELETE_RECORDS, 0, &[]),
+    (DELETE_RECORDS, 0, &[ONE]),
+    (DELETE_RECORDS, 0, &[ONE, NAME]),
+    (DESCRIBE_CONFIGS, 1, &[]),
+    (DESCRIBE_CONFIGS, 1, &[ONE, &[2]]),
+    (DESCRIBE_CONFIGS, 1, &[ONE, &[2], NAME, ONE]),
+    (ALTER_CONFIGS, 0, &[]),
+    (ALTER_CONFIGS, 0, &[ONE, &[2]]),
+    (ALTER_CONFIGS, 0, &[ONE, &[2], NAME]),
+    (ALTER_CONFIGS, 0, &[ONE, &[2], NAME, ONE]),
+    (DESCRIBE_LOG_DIRS, 1, &[ONE]),
+    (DESCRIBE_LOG_DIRS, 1, &[ONE, NAME]),
+    (CREATE_PARTITIONS, 0, &[]),
+    (CREATE_PARTITIONS, 0, &[ONE]),
+    (CREATE_PARTITIONS, 0, &[ONE, NAME, &[0; 4], ONE]),
+    (DELETE_GROUPS, 0, &[]),
+    (DELETE_GROUPS, 0, &[ONE]),
+    (ELECT_LEADERS, 0, &[ONE]),
+    (ELECT_LEADERS, 0, &[ONE, NAME]),
+    (ELECT_LEADERS, 1, &[&[0], ONE]),
+    (INCREMENTAL_ALTER_CONFIGS, 0, &[]),
+    (INCREMENTAL_ALTER_CONFIGS, 0, &[ONE, &[2]]),
+    (INCREMENTAL_ALTER_CONFIGS, 0, &[ONE, &[2], NAME]),
+    (INCREMENTAL_ALTER_CONFIGS, 0, &[ONE, &[2], NAME, ONE]),
+    (OFFSET_DELETE, 0, &[]),
+    (OFFSET_DELETE, 0, &[NAME]),
+    (OFFSET_DELETE, 0, &[NAME, ONE]),
+    (OFFSET_DELETE, 0, &[NAME, ONE, NAME]),
 ];
 
 /// Fields in the flexible encoding, where null is 0 and lengths are one larger.
@@ -110,6 +153,24 @@ const FLEXIBLE: &[(i16, i16, Before)] = &[
     (CREATE_TOPICS, 5, &[b"\x02\x02t", &[0; 6], b"\x01\x02"]),
     (DELETE_TOPICS, 6, &[]),
     (OFFSET_FOR_LEADER_EPOCH, 4, &[&[0; 4], b"\x02\x02t"]),
+    (DESCRIBE_GROUPS, 5, &[b"\x02"]),
+    (LIST_GROUPS, 4, &[]),
+    (LIST_GROUPS, 4, &[b"\x02"]),
+    (LIST_GROUPS, 5, &[b"\x01"]),
+    (LIST_GROUPS, 5, &[b"\x01\x02"]),
+    (DELETE_RECORDS, 2, &[b"\x02\x02t"]),
+    (DESCRIBE_CONFIGS, 4, &[b"\x02\x02"]),
+    (ALTER_CONFIGS, 2, &[b"\x02\x02\x02t\x02"]),
+    (DESCRIBE_LOG_DIRS, 2, &[b"\x02\x02t"]),
+    (CREATE_PARTITIONS, 2, &[b"\x02\x02t", &[0; 4], b"\x02"]),
+    (DELETE_GROUPS, 2, &[b"\x02"]),
+    (ELECT_LEADERS, 2, &[b"\0\x02\x02t"]),
+    (INCREMENTAL_ALTER_CONFIGS, 1, &[b"\x02\x02\x02t\x02"]),
+    (LIST_PARTITION_REASSIGNMENTS, 0, &[&[0; 4], b"\x02"]),
+    (LIST_PARTITION_REASSIGNMENTS, 0, &[&[0; 4], b"\x02\x02t"]),
+    (DESCRIBE_TOPIC_PARTITIONS, 0, &[]),
+    (DESCRIBE_TOPIC_PARTITIONS, 0, &[b"\x02"]),
+    (DESCRIBE_TOPIC_PARTITIONS, 0, &[b"\x01", &[0; 4], b"\x01"]),
 ];
 
 #[test]

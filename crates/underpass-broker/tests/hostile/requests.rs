@@ -374,7 +374,7 @@ fn whatever_is_in_the_body_of_api_versions_the_versions_are_the_answer() {
             };
             client.send(&frame);
             let answer = client.response::<ApiVersionsRequest>(version);
-            assert_eq!((answer.error_code, answer.api_keys.len()), (0, 16));
+            assert_eq!((answer.error_code, answer.api_keys.len()), (0, 30));
         }
     }
     broker.end_well(MEMORY_MAX);
@@ -485,7 +485,7 @@ fn bytes_of_every_kind_in_every_version_leave_the_broker_as_it_was() {
     let broker = BrokerProcess::start();
     let mut cases = underpass_testkit::SeededRandom::new(7);
     let good = encoded(9, &MetadataRequest::default());
-    for key in 0..30 {
+    for key in (0..50).chain(55..80) {
         for version in 0..14 {
             let mut client = broker.connect();
             let length = cases.below(60) as usize;

@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn random_requests(
-        key in 0..24_i16,
+        key in 0..76_i16,
         version in 0..18_i16,
         rest in vec(any::<u8>(), 0..80),
     ) {

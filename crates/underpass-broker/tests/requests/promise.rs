@@ -127,13 +127,13 @@ fn counts_are_small(body: &[u8]) -> bool {
         && variable.all(|bytes| bytes.iter().any(|byte| byte & 0x80 == 0))
 }
 
-fn codecs() -> [Codec; 16] {
+fn codecs() -> [Codec; 30] {
     macro_rules! codecs {
         ($($module:ident $message:ident),*) => {
             [$(Codec {
                 key: oracle::$message::KEY,
                 ours: |bytes, version| {
-                    recoded::<tables::$module::$message<'_>>(bytes, version)
+                    recoded::<tables::$module::$message>(bytes, version)
                 },
                 oracle: oracle_reading::<oracle::$message>,
                 header_version: oracle::$message::header_version,
@@ -148,7 +148,21 @@ fn codecs() -> [Codec; 16] {
         leave_group LeaveGroupRequest, list_offsets ListOffsetsRequest,
         metadata MetadataRequest, offset_commit OffsetCommitRequest,
         offset_fetch OffsetFetchRequest, offset_for_leader_epoch OffsetForLeaderEpochRequest,
-        produce ProduceRequest, sync_group SyncGroupRequest
+        produce ProduceRequest, sync_group SyncGroupRequest,
+        alter_configs AlterConfigsRequest,
+        create_partitions CreatePartitionsRequest,
+        delete_groups DeleteGroupsRequest,
+        delete_records DeleteRecordsRequest,
+        describe_cluster DescribeClusterRequest,
+        describe_configs DescribeConfigsRequest,
+        describe_groups DescribeGroupsRequest,
+        describe_log_dirs DescribeLogDirsRequest,
+        describe_topic_partitions DescribeTopicPartitionsRequest,
+        elect_leaders ElectLeadersRequest,
+        incremental_alter_configs IncrementalAlterConfigsRequest,
+        list_groups ListGroupsRequest,
+        list_partition_reassignments ListPartitionReassignmentsRequest,
+        offset_delete OffsetDeleteRequest
     )
 }
 

@@ -2,17 +2,31 @@
 //! for damaged requests and for a fuzzer.
 
 use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::create_partitions_request::{
+    CreatePartitionsAssignment, CreatePartitionsTopic,
+};
 use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
+use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::list_partition_reassignments_request as reassignments;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
 };
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
@@ -62,6 +76,25 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
         }
         13 => encoded(version, &leave_group(version)),
         14 => encoded(version, &sync_group(version)),
+        15 => {
+            let request = DescribeGroupsRequest::default()
+                .with_groups(vec![group(), group()])
+                .with_include_authorized_operations(of(3));
+            encoded(version, &request)
+        }
+        16 => {
+            let filter = |new, name| {
+                if of(new) {
+                    vec![text(name)]
+                } else {
+                    Vec::new()
+                }
+            };
+            let request = ListGroupsRequest::default()
+                .with_states_filter(filter(4, "Stable"))
+                .with_types_filter(filter(5, "classic"));
+            encoded(version, &request)
+        }
         18 => {
             let name = |name| text(if of(3) { name } else { "" });
             let request = ApiVersionsRequest::default()
@@ -71,6 +104,7 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
         }
         19 => encoded(version, &create_topics()),
         20 => encoded(version, &delete_topics(version)),
+        21 => encoded(version, &delete_records()),
         22 => {
             let request = InitProducerIdRequest::default()
                 .with_transactional_id(Some(text("transaction").into()))
@@ -80,6 +114,67 @@ fn pair(key: i16, version: i16) -> (Vec<u8>, Vec<u8>) {
             encoded(version, &request)
         }
         23 => encoded(version, &offset_for_leader_epoch(version)),
+        32 => encoded(version, &describe_configs(version)),
+        33 => encoded(version, &alter_configs()),
+        35 => {
+            let topic = DescribableLogDirTopic::default()
+                .with_topic(topic())
+                .with_partitions(vec![0, 1]);
+            let request = DescribeLogDirsRequest::default().with_topics(Some(vec![topic]));
+            encoded(version, &request)
+        }
+        37 => encoded(version, &create_partitions()),
+        42 => {
+            let request = DeleteGroupsRequest::default().with_groups_names(vec![group(), group()]);
+            encoded(version, &request)
+        }
+        43 => {
+            let partitions = TopicPartitions::default()
+                .with_topic(topic())
+                .with_partitions(vec![0, 1]);
+            let request = ElectLeadersRequest::default()
+                .with_election_type(i8::from(of(1)))
+                .with_topic_partitions(Some(vec![partitions]))
+                .with_timeout_ms(30_000);
+            encoded(version, &request)
+        }
+        44 => encoded(version, &incremental_alter_configs()),
+        46 => {
+            let topic = reassignments::ListPartitionReassignmentsTopics::default()
+                .with_name(topic())
+                .with_partition_indexes(vec![0, 1]);
+            let request = ListPartitionReassignmentsRequest::default()
+                .with_timeout_ms(30_000)
+                .with_topics(Some(vec![topic]));
+            encoded(version, &request)
+        }
+        47 => {
+            let partition = OffsetDeleteRequestPartition::default().with_partition_index(1);
+            let topic = OffsetDeleteRequestTopic::default()
+                .with_name(topic())
+                .with_partitions(vec![partition]);
+            let request = OffsetDeleteRequest::default()
+                .with_group_id(group())
+                .with_topics(vec![topic]);
+            encoded(version, &request)
+        }
+        60 => {
+            let request = DescribeClusterRequest::default()
+                .with_include_cluster_authorized_operations(true)
+                .with_endpoint_type(if of(1) { 2 } else { 1 })
+                .with_include_fenced_brokers(of(2));
+            encoded(version, &request)
+        }
+        75 => {
+            let cursor = Cursor::default()
+                .with_topic_name(topic())
+                .with_partition_index(3);
+            let request = DescribeTopicPartitionsRequest::default()
+                .with_topics(vec![TopicRequest::default().with_name(topic())])
+                .with_response_partition_limit(7)
+                .with_cursor(Some(cursor));
+            encoded(version, &request)
+        }
         other => panic!("request {other} has no seed"),
     }
 }
@@ -324,4 +419,73 @@ fn offset_for_leader_epoch(version: i16) -> OffsetForLeaderEpochRequest {
             _ => (-1).into(),
         })
         .with_topics(vec![topic])
+}
+
+fn delete_records() -> DeleteRecordsRequest {
+    let partition = DeleteRecordsPartition::default()
+        .with_partition_index(1)
+        .with_offset(-1);
+    let topic = DeleteRecordsTopic::default()
+        .with_name(topic())
+        .with_partitions(vec![partition.clone(), partition]);
+    DeleteRecordsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(30_000)
+}
+
+fn describe_configs(version: i16) -> DescribeConfigsRequest {
+    let resource = |kind: i8, name| {
+        DescribeConfigsResource::default()
+            .with_resource_type(kind)
+            .with_resource_name(text(name))
+    };
+    let keys = Some(vec![text("retention.ms"), text("segment.bytes")]);
+    DescribeConfigsRequest::default()
+        .with_resources(vec![
+            resource(2, "orders").with_configuration_keys(keys),
+            resource(4, "1").with_configuration_keys(None),
+        ])
+        .with_include_synonyms(true)
+        .with_include_documentation(version >= 3)
+}
+
+fn alter_configs() -> AlterConfigsRequest {
+    let config = alter_configs_request::AlterableConfig::default()
+        .with_name(text("retention.ms"))
+        .with_value(Some(text("1000")));
+    let resource = alter_configs_request::AlterConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text("orders"))
+        .with_configs(vec![config.clone(), config.with_value(None)]);
+    AlterConfigsRequest::default()
+        .with_resources(vec![resource])
+        .with_validate_only(true)
+}
+
+fn incremental_alter_configs() -> IncrementalAlterConfigsRequest {
+    let config = incremental_alter_configs_request::AlterableConfig::default()
+        .with_name(text("retention.ms"))
+        .with_config_operation(2)
+        .with_value(Some(text("1000")));
+    let resource = incremental_alter_configs_request::AlterConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text("orders"))
+        .with_configs(vec![config.clone(), config.with_value(None)]);
+    IncrementalAlterConfigsRequest::default()
+        .with_resources(vec![resource])
+        .with_validate_only(true)
+}
+
+fn create_partitions() -> CreatePartitionsRequest {
+    let assignment = CreatePartitionsAssignment::default().with_broker_ids(vec![1.into()]);
+    let of_topic = |assignments| {
+        CreatePartitionsTopic::default()
+            .with_name(topic())
+            .with_count(6)
+            .with_assignments(assignments)
+    };
+    CreatePartitionsRequest::default()
+        .with_topics(vec![of_topic(None), of_topic(Some(vec![assignment]))])
+        .with_timeout_ms(30_000)
+        .with_validate_only(true)
 }

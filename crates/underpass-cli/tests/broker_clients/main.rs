@@ -1,12 +1,13 @@
 //! Unmodified Kafka clients: each reads everything the others write; groups, topics and restarts.
 //!
 //! ```text
-//!                 broker ── oracle ─┐
-//! segments, tls ─ group ─── client ─┴─ records, running, installed
+//! administration ─ broker ── oracle ─┐
+//! segments, tls ── group ─── client ─┴─ records, running, installed
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod administration;
 mod broker;
 mod client;
 mod group;

@@ -427,3 +427,53 @@ fn records_without_times_are_as_old_as_their_file() {
         assert_eq!(log.offsets().start, start, "{now}");
     }
 }
+
+#[test]
+fn deleted_records_are_hidden_at_once_and_for_good_and_their_files_go_with_retention() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manager, _) = opened(folder.path());
+    let name = TopicPartition::new("t", 0);
+    let log = manager.create(name, "id", small_segments()).unwrap();
+    for _ in 0..20 {
+        appended(&manager, &log, batch(10, 800, 0));
+    }
+    let delete = |before: i64| {
+        manager
+            .delete_records(&[(Arc::clone(&log), before)])
+            .unwrap()
+    };
+    let segments = bases(&log).len();
+    assert!(segments > 3);
+    for (before, start) in [
+        (0, 0),
+        (-7, 0),
+        (105, 105),
+        (30, 105),
+        (1000, 200),
+        (105, 200),
+    ] {
+        assert_eq!(delete(before), [start], "{before}");
+        assert_eq!(log.offsets().start, start);
+    }
+    assert_eq!(bases(&log).len(), segments);
+    let earlier = log.read(199, 1, FirstBatch::Whole, DiskWait::Allowed);
+    assert!(matches!(earlier, Err(ReadError::OutOfRange { .. })));
+    // As after a crash.
+    manager.stop();
+    drop((manager, log));
+    let (manager, found) = opened(folder.path());
+    let log = &found[0].log;
+    assert!(!found[0].repairs.lost_something());
+    assert_eq!(log.offsets().start, 200);
+    manager.retain();
+    assert_eq!((bases(log), log.size()), (vec![200], 0));
+    assert_eq!(appended(&manager, log, batch(1, 10, 0)).base_offset, 200);
+}
+
+#[test]
+fn the_space_of_the_disk_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manager, _) = opened(folder.path());
+    let (total, usable) = manager.disk_space().unwrap();
+    assert!(0 < usable && usable <= total);
+}

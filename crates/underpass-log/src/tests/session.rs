@@ -489,6 +489,15 @@ impl Session {
         }
     }
 
+    /// Waits for all answers. A batch that is hidden before its answer is taken would be unknown if
+    /// the partition is deleted, and its producer would have another sequence.
+    fn take_all_answers(&mut self) {
+        if self.waiting > 0 {
+            self.write();
+            self.sync();
+        }
+    }
+
     fn take_answer(&mut self, (moment, of, bytes, acks, outcome): Answer) {
         self.waiting -= 1;
         {
@@ -542,6 +551,7 @@ impl Session {
 
     /// Deletes the oldest segments of a partition that exceed this size.
     pub(super) fn retain(&mut self, number: usize, bytes: i64) {
+        self.take_all_answers();
         let (began, manager) = (self.now(), self.manager());
         let history = &mut self.histories[number];
         let log = history.log.as_ref().unwrap();
@@ -556,6 +566,7 @@ impl Session {
 
     /// Deletes records before some offset.
     pub(super) fn delete_records(&mut self, number: usize) {
+        self.take_all_answers();
         let (began, manager) = (self.now(), self.manager());
         let history = &mut self.histories[number];
         let log = history.log.as_ref().unwrap();
@@ -567,7 +578,8 @@ impl Session {
                 offsets.start + self.random.below(visible) as i64
             }
         };
-        manager.delete_records(log, before);
+        let before = [(Arc::clone(log), before)];
+        manager.delete_records(&before).unwrap();
         history.starts.push((began, log.offsets().start));
     }
 

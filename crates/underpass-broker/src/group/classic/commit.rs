@@ -186,7 +186,10 @@ impl Group {
     }
 
     /// Removes offsets; returns their tombstones.
-    fn remove_offsets(&mut self, partitions: Vec<(String, i32)>) -> Vec<CoordinatorRecord> {
+    pub(crate) fn remove_offsets(
+        &mut self,
+        partitions: Vec<(String, i32)>,
+    ) -> Vec<CoordinatorRecord> {
         let removed = partitions.into_iter().map(|(topic, partition)| {
             self.offsets.remove(&topic, partition);
             self.offset_record(&topic, partition, None)

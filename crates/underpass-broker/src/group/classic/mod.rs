@@ -1,6 +1,8 @@
 //! A group of the classic protocol.
 
 pub(crate) mod commit;
+mod delete;
+pub(crate) mod describe;
 mod join;
 pub(crate) mod member;
 mod offsets;

@@ -160,8 +160,8 @@ impl Group {
         Ok(())
     }
 
-    /// Returns the record of the group.
-    pub(crate) fn record(&self) -> CoordinatorRecord {
+    /// Returns the members of the generation.
+    pub(crate) fn stored_members(&self) -> Vec<MemberMetadata> {
         let protocol = self.protocol.as_deref().unwrap_or_default();
         let members = self.members.iter().map(|member| MemberMetadata {
             member_id: member.id().to_owned(),
@@ -173,6 +173,11 @@ impl Group {
             subscription: member.metadata(protocol),
             assignment: member.assignment(),
         });
+        members.collect()
+    }
+
+    /// Returns the record of the group.
+    pub(crate) fn record(&self) -> CoordinatorRecord {
         CoordinatorRecord::Group {
             group_id: Arc::clone(&self.id),
             value: Some(GroupMetadata {
@@ -181,7 +186,7 @@ impl Group {
                 protocol: self.protocol.clone(),
                 leader: self.leader.clone(),
                 current_state_timestamp_ms: self.state_timestamp_ms,
-                members: members.collect(),
+                members: self.stored_members(),
             }),
         }
     }

@@ -3,6 +3,7 @@
 mod membership;
 mod offsets;
 mod random;
+mod removal;
 mod static_members;
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ enum Answer {
     Join(Result<Joined, JoinRejected>),
     Sync(Result<Synced, GroupError>),
     Commit(Vec<CommitResult>),
+    Removal(Result<Vec<String>, GroupError>),
 }
 
 /// Whether writes are reported immediately.
@@ -96,6 +98,23 @@ impl Scene {
         id
     }
 
+    fn delete(&mut self) -> u64 {
+        let (id, token) = self.token();
+        self.coordinator.delete(time(self.now), token, GROUP);
+        self.collect();
+        id
+    }
+
+    fn delete_offsets(&mut self, topic: &str, partitions: &[i32]) -> u64 {
+        let (id, token) = self.token();
+        let partitions = partitions.iter().copied().collect();
+        let offsets = [(topic.to_owned(), partitions)].into();
+        self.coordinator
+            .delete_offsets(time(self.now), token, GROUP, offsets);
+        self.collect();
+        id
+    }
+
     fn heartbeat(&mut self, member: &MemberIdentity) -> Result<(), GroupError> {
         let result = self.coordinator.heartbeat(time(self.now), member);
         self.collect();
@@ -144,6 +163,7 @@ impl Scene {
                 Effect::Committed(token, results) => {
                     self.answered(token, Answer::Commit(results));
                 }
+                Effect::Removed(token, removed) => self.answered(token, Answer::Removal(removed)),
                 Effect::Write {
                     token,
                     group_id,
@@ -187,6 +207,13 @@ impl Scene {
         match self.answers.remove(&token) {
             Some(Answer::Sync(result)) => result.map(|synced| synced.assignment.to_vec()),
             other => panic!("not synced: {other:?}"),
+        }
+    }
+
+    fn removed(&mut self, token: u64) -> Result<Vec<String>, GroupError> {
+        match self.answers.remove(&token) {
+            Some(Answer::Removal(result)) => result,
+            other => panic!("not removed: {other:?}"),
         }
     }
 

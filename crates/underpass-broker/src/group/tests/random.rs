@@ -28,6 +28,9 @@ enum Event {
     Write,
     FailWrite,
     DeleteTopic,
+    /// An administrator deletes the group, if it is empty.
+    DeleteGroup,
+    DeleteOffset(i32),
     /// The broker is killed after this many held writes have reached the log.
     Kill(usize),
 }
@@ -96,6 +99,8 @@ fn event() -> impl Strategy<Value = Event> {
         8 => Just(Event::Write),
         1 => Just(Event::FailWrite),
         1 => Just(Event::DeleteTopic),
+        1 => Just(Event::DeleteGroup),
+        1 => (0..4_i32).prop_map(Event::DeleteOffset),
         1 => (0..3_usize).prop_map(Event::Kill),
     ]
 }
@@ -157,6 +162,20 @@ impl World {
                 self.scene.coordinator.topic_deleted(now, "t");
                 self.scene.collect();
             }
+            Event::DeleteGroup => {
+                let members = self.scene.coordinator.describe(GROUP);
+                if members.is_some_and(|group| group.state == "Empty") {
+                    // Generations start again.
+                    self.generation = (0, 0);
+                    self.assigned_by.clear();
+                }
+                let token = self.scene.delete();
+                self.asked.insert(token);
+            }
+            Event::DeleteOffset(partition) => {
+                let token = self.scene.delete_offsets("t", &[partition]);
+                self.asked.insert(token);
+            }
             Event::Kill(written) => self.kill(written),
         }
     }
@@ -170,7 +189,11 @@ impl World {
     /// Fails the next write, unless it removes offsets, which a restart would restore.
     fn fail_write(&mut self) {
         let removes = |record: &CoordinatorRecord| {
-            matches!(record, CoordinatorRecord::Offset { value: None, .. })
+            matches!(
+                record,
+                CoordinatorRecord::Offset { value: None, .. }
+                    | CoordinatorRecord::Group { value: None, .. }
+            )
         };
         let next = self.scene.writes.first();
         if !next.is_some_and(|(_, records)| records.iter().any(removes)) {
