@@ -80,8 +80,9 @@ impl Connection {
 
     /// Receives the rest of a body, in turns between which other connections run. A peer that sends
     /// nothing for `stall_timeout`, or less than `rate_min`, is given up. Another thread writes to
-    /// the file while the kernel throttles writers. Cancel safe: `body` records what the file has, and another call continues. The
-    /// caller syncs and closes the file, which may report a lost write (close(2)).
+    /// the file while the kernel throttles writers. Cancel safe: `body` records what the file
+    /// has, and another call continues. The caller syncs and closes the file, which may report a
+    /// lost write (close(2)).
     ///
     /// # Errors
     /// `TimedOut`, `TooSlow`, `Stopped`, `PeerGone` (also if the peer ends its side before the body

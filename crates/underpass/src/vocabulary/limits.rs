@@ -69,7 +69,7 @@ pub const TURN_BYTES_MAX_UNDER_BBR: u64 = 512 << 10;
 /// (`/proc/sys/fs/pipe-user-pages-soft`); slow readers keep theirs for long.
 pub const PIPES_MAX: usize = 16;
 
-/// A write of up to [`PIPE_BYTES`] to the page cache takes less; one that takes longer was throttled.
+/// A write of up to [`PIPE_BYTES`] to the page cache takes less; a longer one was throttled.
 pub const SLOW_WRITE: Duration = Duration::from_millis(2);
 
 /// After a slow write, another thread makes this many before the event loop tries again. Throttled

@@ -21,7 +21,7 @@ use crate::answer::text::TextResponse;
 use crate::connection::exchanges::{Exchanges, NextStep, persistence};
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::upload::request::{Ended, Outcome, WriteRequest, failed, fault, refusal};
-use crate::connection::upload::resumable::Asked;
+use crate::connection::upload::resumable::RequestedChange;
 use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::location::upload_of;
 use crate::http::status::{HttpError, Status};
@@ -110,8 +110,8 @@ impl Exchanges<'_> {
             )));
         };
         let fields = &HeadFields::of(bytes);
-        let asked = match Asked::of(head.method, fields, *query) {
-            Ok(Asked::Options) => return Ok(resumable::options(site, path, head)),
+        let asked = match RequestedChange::of(head.method, fields, *query) {
+            Ok(RequestedChange::Options) => return Ok(resumable::options(site, path, head)),
             Ok(asked) => asked,
             Err(text) => return Ok(resumable::labelled(text, fields)),
         };
@@ -126,7 +126,7 @@ impl Exchanges<'_> {
         &mut self,
         (head, fields, site): (&RequestHead<'_>, &HeadFields<'_>, &ServedSite),
         (permits, path): (Option<&Permits>, &SitePath),
-        asked: Asked,
+        asked: RequestedChange,
         body: &mut RequestBody,
     ) -> Outcome {
         if !is_of_this_site(head, fields, site) {
@@ -164,13 +164,17 @@ impl Exchanges<'_> {
             permits: permits.as_ref(),
         };
         match asked {
-            Asked::Upload(action) => Box::pin(self.resumable(&request, action, body)).await,
-            Asked::Write(WriteMethod::Put) => self.put(&request, body).await,
-            Asked::Write(WriteMethod::Delete) => self.delete(&request).await,
-            Asked::Write(WriteMethod::Mkcol) => self.make_folder(&request).await,
-            Asked::Write(WriteMethod::Copy | WriteMethod::Move) => self.relocate(&request).await,
-            Asked::Write(WriteMethod::Post) => Box::pin(self.post(&request, body)).await,
-            Asked::Write(WriteMethod::Patch) | Asked::Options => {
+            RequestedChange::Upload(action) => {
+                Box::pin(self.resumable(&request, action, body)).await
+            }
+            RequestedChange::Write(WriteMethod::Put) => self.put(&request, body).await,
+            RequestedChange::Write(WriteMethod::Delete) => self.delete(&request).await,
+            RequestedChange::Write(WriteMethod::Mkcol) => self.make_folder(&request).await,
+            RequestedChange::Write(WriteMethod::Copy | WriteMethod::Move) => {
+                self.relocate(&request).await
+            }
+            RequestedChange::Write(WriteMethod::Post) => Box::pin(self.post(&request, body)).await,
+            RequestedChange::Write(WriteMethod::Patch) | RequestedChange::Options => {
                 Ok(TextResponse::new(READ_ONLY).with_field("Allow", site.rules.allowed_methods()))
             }
         }

@@ -42,7 +42,7 @@ use crate::request::request_line::{Method, WriteMethod};
 
 /// The operation that a request asks for, by its method and fields.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestedChange {
     Options,
     /// To change what is served.
     Write(WriteMethod),
@@ -68,14 +68,14 @@ const COMPLETED: HttpError = HttpError::new(Status::NoContent, "the upload is co
 const CANCELLED: HttpError = HttpError::new(Status::NoContent, "cancelled");
 const NO_TARGET: HttpError = HttpError::bad("a part of a file has no name of its own");
 
-impl Asked {
+impl RequestedChange {
     /// Distinguishes uploads from other requests. Returns the response to an unsupported operation.
     pub(super) fn of(
         method: Method,
         fields: &HeadFields<'_>,
         query: Option<&[u8]>,
-    ) -> Result<Asked, TextResponse> {
-        Asked::parse(method, fields, query).map_err(|error| match error {
+    ) -> Result<RequestedChange, TextResponse> {
+        RequestedChange::parse(method, fields, query).map_err(|error| match error {
             UPLOAD_METHODS => TextResponse::new(error).with_field("Allow", CONTINUED_BY),
             error => TextResponse::new(error),
         })
@@ -85,37 +85,37 @@ impl Asked {
         method: Method,
         fields: &HeadFields<'_>,
         query: Option<&[u8]>,
-    ) -> Result<Asked, HttpError> {
+    ) -> Result<RequestedChange, HttpError> {
         let Method::Write(write) = method else {
             return match (method, upload_of(query)) {
-                (Method::Head, Some(id)) => Ok(Asked::Upload(UploadAction::Offset(id?))),
-                _ => Ok(Asked::Options),
+                (Method::Head, Some(id)) => Ok(RequestedChange::Upload(UploadAction::Offset(id?))),
+                _ => Ok(RequestedChange::Options),
             };
         };
         if let WriteMethod::Mkcol | WriteMethod::Copy | WriteMethod::Move = write {
-            return Ok(Asked::Write(write));
+            return Ok(RequestedChange::Write(write));
         }
         if let Some(id) = upload_of(query) {
-            return UploadAction::continued(write, fields, id?).map(Asked::Upload);
+            return UploadAction::continued(write, fields, id?).map(RequestedChange::Upload);
         }
         if let WriteMethod::Put | WriteMethod::Post = write {
             if write == WriteMethod::Post && tus::is_tus(fields)? {
-                return Ok(Asked::Upload(UploadAction::CreateTus));
+                return Ok(RequestedChange::Upload(UploadAction::CreateTus));
             }
             let asked = UploadFields::parse(fields)?;
             if asked.creates() {
-                return Ok(Asked::Upload(UploadAction::CreateIetf(asked)));
+                return Ok(RequestedChange::Upload(UploadAction::CreateIetf(asked)));
             }
         }
-        Ok(Asked::Write(write))
+        Ok(RequestedChange::Write(write))
     }
 
     /// The method that access rules check. Permission to upload a file includes querying and
     /// cancelling the upload.
     pub(super) fn judged_as(&self) -> WriteMethod {
         match self {
-            Asked::Write(method) => *method,
-            Asked::Upload(_) | Asked::Options => WriteMethod::Put,
+            RequestedChange::Write(method) => *method,
+            RequestedChange::Upload(_) | RequestedChange::Options => WriteMethod::Put,
         }
     }
 }

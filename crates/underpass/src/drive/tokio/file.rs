@@ -117,11 +117,11 @@ impl FileSender {
     }
 }
 
-/// Receives a body of known length from one socket into a file, by splice if the kernel can.
-/// While the kernel throttles writers, Tokio's threads for blocking calls write to the file, so that
-/// the event loop does not wait for the disk. Dropping a future loses nothing: bytes between socket and file
-/// stay in the receiver, and a later call continues from there. The caller syncs and closes the
-/// file, which may report a lost write (close(2)).
+/// Receives a body of known length from one socket into a file, by splice if the kernel can. While
+/// the kernel throttles writers, Tokio's threads for blocking calls write to the file, so that the
+/// event loop does not wait for the disk. Dropping a future loses nothing: bytes between socket
+/// and file stay in the receiver, and a later call continues from there. The caller syncs and
+/// closes the file, which may report a lost write (close(2)).
 ///
 /// ```
 /// use std::time::Duration;
