@@ -44,6 +44,12 @@ pub enum Error {
     /// The server may not write there.
     #[error("the server may not write there")]
     Denied,
+    /// The folder of partial files belongs to another user, or others may write to it.
+    #[error(
+        "the folder .underpass-uploads belongs to another user, or others may write to it; remove \
+         it while no server uses it"
+    )]
+    Foreign,
     /// The kernel refused a call for another reason.
     #[error("{doing}: {errno}")]
     Io {

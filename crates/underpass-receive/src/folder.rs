@@ -77,7 +77,7 @@ impl UploadFolder {
         let stat = fstat(&opened).doing("looking at the folder of uploads")?;
         // Somebody else could replace partial files there.
         if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
-            return Err(Error::Denied);
+            return Err(Error::Foreign);
         }
         Ok(self.uploads.get_or_init(|| opened).as_fd())
     }

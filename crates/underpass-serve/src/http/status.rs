@@ -47,6 +47,7 @@ statuses! {
     RequestTimeout = 408 "Request Timeout",
     Conflict = 409 "Conflict",
     Gone = 410 "Gone",
+    LengthRequired = 411 "Length Required",
     PreconditionFailed = 412 "Precondition Failed",
     ContentTooLarge = 413 "Content Too Large",
     UriTooLong = 414 "URI Too Long",

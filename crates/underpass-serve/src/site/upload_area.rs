@@ -1,8 +1,10 @@
 //! The folders of a site that take files in.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use underpass_receive::{Area, Error as ReceiveError, RelativePath, SweepSummary};
@@ -18,16 +20,25 @@ pub(crate) struct UploadArea {
     pub(crate) options: UploadOptions,
     pub(crate) area: Arc<Area>,
     /// Requests that bring files at this moment.
-    receiving: Arc<AtomicUsize>,
+    receiving: Receiving,
 }
 
 /// A place among the requests that bring files.
 #[derive(Debug)]
-pub(crate) struct ReceivePermit(Arc<AtomicUsize>);
+pub(crate) struct ReceivePermit(Receiving, Option<IpAddr>);
+
+/// The number of requests that bring files, by the address of the client.
+type Receiving = Arc<Mutex<HashMap<Option<IpAddr>, usize>>>;
 
 impl Drop for ReceivePermit {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut receiving = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = receiving.entry(self.1) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -91,11 +102,20 @@ impl UploadArea {
         self.area.root()
     }
 
-    /// A place among the requests that bring files, if one is free.
-    pub(crate) fn permit(&self) -> Option<ReceivePermit> {
-        let permit = ReceivePermit(Arc::clone(&self.receiving));
-        let before = self.receiving.fetch_add(1, Ordering::Relaxed);
-        (before < self.options.at_once_max).then_some(permit)
+    /// A place among the requests that bring files, if one is free. One client has at most half of
+    /// them, so that it does not keep all others out.
+    pub(crate) fn permit(&self, client: Option<IpAddr>) -> Option<ReceivePermit> {
+        let mut receiving = self
+            .receiving
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (all, most) = (receiving.values().sum::<usize>(), self.options.at_once_max);
+        let of_client = receiving.get(&client).copied().unwrap_or(0);
+        if all >= most || of_client >= most.div_ceil(2) {
+            return None;
+        }
+        receiving.insert(client, of_client + 1);
+        Some(ReceivePermit(Arc::clone(&self.receiving), client))
     }
 
     /// Removes expired uploads and what is left of others.
@@ -159,15 +179,19 @@ mod tests {
         let root = std::fs::File::open(folder.path()).unwrap();
         let options = SiteOptions {
             uploads: vec![UploadOptions {
-                at_once_max: 1,
+                at_once_max: 2,
                 ..UploadOptions::default()
             }],
             ..SiteOptions::of(folder.path())
         };
         let areas = UploadArea::open(&options, root.as_fd()).unwrap();
-        let first = areas[0].permit();
-        assert!(first.is_some() && areas[0].permit().is_none());
-        drop(first);
-        assert!(areas[0].permit().is_some());
+        let address = |last| Some(IpAddr::from([127, 0, 0, last]));
+        let first = areas[0].permit(address(1));
+        assert!(first.is_some() && areas[0].permit(address(1)).is_none());
+        let second = areas[0].permit(address(2));
+        assert!(second.is_some() && areas[0].permit(address(3)).is_none());
+        drop((first, second));
+        assert!(areas[0].permit(address(3)).is_some());
+        assert!(areas[0].receiving.lock().unwrap().is_empty());
     }
 }

@@ -128,7 +128,8 @@ fn nothing_is_asked_for_that_would_be_refused() {
         ("/taken/new", 5, "", 409),
         ("/new", 5, "Content-Range: bytes 0-4/10\r\n", 400),
         ("/new", 5, "Content-Digest: sha-256=:x:\r\n", 400),
-        ("/.hidden", 5, "", 403),
+        ("/.hidden", 5, "", 400),
+        ("/new", 5, "Content-Encoding: gzip\r\n", 415),
         ("/a%5Cb", 5, "", 400),
         ("/a%0Ab", 5, "", 400),
         ("/%FF", 5, "", 400),
@@ -217,7 +218,7 @@ fn a_file_system_that_is_almost_full_takes_nothing_in() {
     let server = Server::configured(full);
     let answer = put(&server, "/f", "", b"x");
     assert_eq!(answer.status, 507, "{answer:?}");
-    let server = self::server("at-once-max = 1");
+    let server = self::server("at-once-max = 2");
     let mut busy = server.connect();
     busy.send("PUT /busy HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na");
     wait_until("the first upload has begun", || {
@@ -370,4 +371,28 @@ fn a_full_file_system_ends_an_upload_and_gets_its_space_back() {
     let answer = chunked(&body[..3 << 20]);
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(server.get("/f").sha256(), sha256(&body[..3 << 20]));
+}
+
+#[test]
+fn a_put_without_a_length_empties_nothing() {
+    let server = server("overwrite = true");
+    server.write("f", "content");
+    for request in [
+        "PUT /f HTTP/1.1\r\nHost: a\r\n\r\n",
+        "PUT /f HTTP/1.0\r\n\r\nother",
+    ] {
+        assert_eq!(server.ask(request).status, 411, "{request}");
+    }
+    assert_eq!(server.get("/f").body, b"content");
+}
+
+#[test]
+fn a_folder_of_partial_files_of_somebody_else_is_named() {
+    let server = server("");
+    let uploads = server.site().join(UPLOADS);
+    fs::create_dir(&uploads).unwrap();
+    fs::set_permissions(&uploads, fs::Permissions::from_mode(0o777)).unwrap();
+    let answer = put(&server, "/f", "", b"x");
+    assert_eq!(answer.status, 500);
+    assert!(answer.text().contains(UPLOADS), "{}", answer.text());
 }

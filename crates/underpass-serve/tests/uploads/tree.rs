@@ -29,7 +29,7 @@ fn trees_are_changed_where_that_is_allowed() {
         ),
         ("COPY", "/d", to("/copy"), 409),
         ("MOVE", "/d/e", to("/new/e"), 201),
-        ("MOVE", "/new", to("/new/e/new"), 500),
+        ("MOVE", "/new", to("/new/e/new"), 409),
         (
             "MOVE",
             "/g",
@@ -81,8 +81,9 @@ fn rules_are_asked_about_methods_and_destinations() {
              rule = [{{paths = ['/box'], methods = ['PUT'], allow = ['everyone']}},\n\
                      {{paths = ['/box'], allow = ['users']}},\n\
                      {{paths = ['/fixed'], methods = ['PUT', 'DELETE'], allow = []}},\n\
-                     {{paths = ['*.key'], allow = []}},
-                     {{allow = ['everyone']}}]"
+                     {{paths = ['*.key'], allow = []}},\n\
+                     {{paths = ['/open', '/whole', '/shared'], allow = ['everyone']}},\n\
+                     {{methods = ['GET'], allow = ['everyone']}}]"
         );
         let parsed = underpass_serve::ServerOptions::parse(&text).unwrap();
         let site = &mut options.sites[0];
@@ -92,6 +93,7 @@ fn rules_are_asked_about_methods_and_destinations() {
     server.write("fixed/f", "content");
     server.write("open/f", "content");
     server.write("whole/part/a.key", "secret");
+    server.write("shared/d/f", "content");
     let anna = "Authorization: Basic YW5uYTpzZWNyZXQ=\r\n";
     assert_eq!(put(&server, "/box/new", "", b"x").status, 201);
     assert_eq!(server.get("/box/new").status, 401);
@@ -108,6 +110,10 @@ fn rules_are_asked_about_methods_and_destinations() {
         ("MOVE", "/open/f", "/fixed/f", 403),
         ("MOVE", "/fixed/f", "/open/g", 403),
         ("COPY", "/fixed/f", "/open/g", 201),
+        // The name of a folder is its parent's.
+        ("MOVE", "/shared", "/open/shared", 403),
+        ("DELETE", "/shared", "/x", 403),
+        ("MOVE", "/shared/d", "/shared/e", 201),
         // A rule about a part of a tree holds for the tree.
         ("MOVE", "/whole", "/open/whole", 403),
         ("DELETE", "/whole", "/x", 403),

@@ -13,6 +13,7 @@ use crate::client::{
     start, target,
 };
 use crate::process::serve_apart;
+use crate::put;
 use crate::support::Server;
 
 const IN: &str = "/in/";
@@ -798,4 +799,31 @@ fn uploads_go_on_after_a_reload() {
     assert_tus(&patch(at, &target, 6, b"ghi"), 204);
     assert_eq!(file(&server, "a"), b"abcdefghi");
     assert_eq!(id(&target).as_str().len(), 32);
+}
+
+#[test]
+fn digests_of_rfc_9530_count_for_tus_too() {
+    let server = put::server("");
+    let wrong = format!("sha-256=:{}=:", "A".repeat(43));
+    let tus = "Tus-Resumable: 1.0.0\r\n";
+    for (of_creation, of_body) in [("", &*wrong), (&*wrong, "")] {
+        let field = |name: &str, value: &str| match value {
+            "" => String::new(),
+            value => format!("{name}: {value}\r\n"),
+        };
+        let fields = format!(
+            "{tus}Upload-Length: 6\r\nUpload-Metadata: filename dGQz\r\n{}",
+            field("Repr-Digest", of_creation)
+        );
+        let created = server.ask(put::request("POST", "/", &fields, b""));
+        assert_eq!(created.status, 201, "{created:?}");
+        let target = format!("/{}", created.field("location").unwrap());
+        let fields = format!(
+            "{tus}Upload-Offset: 0\r\nContent-Type: application/offset+octet-stream\r\n{}",
+            field("Content-Digest", of_body)
+        );
+        let answer = server.ask(put::request("PATCH", &target, &fields, b"abcdef"));
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert!(!server.site().join("td3").exists());
+    }
 }

@@ -77,7 +77,8 @@ impl Exchanges<'_> {
             Ok(None) => return Ok(TextResponse::new(NO_FORM)),
             Err(error) => return Ok(TextResponse::new(error)),
         };
-        let Some(_permit) = request.area.permit() else {
+        let client = self.exchange.client.nearest();
+        let Some(_permit) = request.area.permit(client) else {
             return Ok(TextResponse::new(BUSY));
         };
         if let Err(text) = self.folder_room(request, body.left()).await {

@@ -14,13 +14,11 @@ mod request;
 mod resumable;
 mod tree;
 
-use underpass_receive::Error as ReceiveFault;
-
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::{Exchanges, NextStep, persistence};
 use crate::connection::request_body::{RequestBody, SkipError};
-use crate::connection::upload::request::{Ended, Outcome, WriteRequest, failed, fault, refusal};
+use crate::connection::upload::request::{Ended, Outcome, WriteRequest, failed, refusal};
 use crate::connection::upload::resumable::RequestedChange;
 use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::location::upload_of;
@@ -146,9 +144,6 @@ impl Exchanges<'_> {
         let Some((area, target)) = UploadArea::of(&site.uploads, path) else {
             return Ok(TextResponse::new(READ_ONLY).with_field("Allow", b"GET, HEAD, OPTIONS"));
         };
-        if site.rules.hides(path) {
-            return Ok(TextResponse::new(fault(ReceiveFault::Denied)));
-        }
         let target = match target {
             Ok(target) => target,
             Err(error) => return Ok(failed(error)),

@@ -21,6 +21,7 @@ use crate::http::status::{HttpError, Status};
 use crate::http::validator::{EtagRecipe, FileStamp, Validators};
 use crate::metrics::worker_metrics::SlowClient;
 use crate::request::condition::ConditionResult;
+use crate::request::head::Framing;
 use crate::request::path::{PathForm, encode_path};
 use crate::request::request_line::Method;
 
@@ -41,6 +42,15 @@ pub(super) const TOO_LARGE: HttpError = HttpError::new(
 );
 pub(super) const WRONG_DIGEST: HttpError =
     HttpError::bad("the digest of what was received differs from the one sent; nothing was stored");
+const NO_LENGTH: HttpError = HttpError::new(
+    Status::LengthRequired,
+    "the request has neither Content-Length nor Transfer-Encoding; for an empty file send \
+     Content-Length: 0",
+);
+const ENCODED: HttpError = HttpError::new(
+    Status::UnsupportedMediaType,
+    "content codings are not decoded; send the file as it is",
+);
 const PARTIAL: HttpError =
     HttpError::bad("a part of a file is not stored under its name; resumable uploads send parts");
 const LATE: HttpError = HttpError::new(
@@ -63,6 +73,16 @@ impl Exchanges<'_> {
         if request.path.form() == PathForm::Folder {
             return Ok(TextResponse::new(NO_NAME));
         }
+        if request.head.framing == Framing::Empty && request.head.fields.content_length.is_none() {
+            return Ok(TextResponse::new(NO_LENGTH));
+        }
+        if request
+            .fields
+            .once("Content-Encoding")
+            .is_ok_and(|coding| coding.is_some())
+        {
+            return Ok(TextResponse::new(ENCODED));
+        }
         if request.head.fields.content_range.is_some() {
             return Ok(TextResponse::new(PARTIAL));
         }
@@ -70,7 +90,8 @@ impl Exchanges<'_> {
             Ok(digests) => digests,
             Err(error) => return Ok(TextResponse::new(error)),
         };
-        let Some(_permit) = request.area.permit() else {
+        let client = self.exchange.client.nearest();
+        let Some(_permit) = request.area.permit(client) else {
             return Ok(TextResponse::new(BUSY));
         };
         let room = match self.room(request, body.left()).await {
@@ -184,7 +205,9 @@ impl Exchanges<'_> {
                     self.worker.metrics.late(SlowClient::Body);
                     TextResponse::new(LATE)
                 }
-                ConnectionError::Move(error) if error.fault == Fault::Sink => {
+                ConnectionError::Move(error)
+                    if !matches!(error.fault, Fault::PeerGone | Fault::Truncated) =>
+                {
                     let errno = error.errno.unwrap_or(Errno::IO);
                     failed(ReceiveFault::of("writing the file", errno))
                 }

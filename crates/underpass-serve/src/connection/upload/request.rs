@@ -112,6 +112,11 @@ impl Exchanges<'_> {
     }
 }
 
+const OTHER_SPELLING: HttpError = HttpError::new(
+    Status::Forbidden,
+    "the name is spelt in another way on the disk, which does not distinguish letter cases",
+);
+
 /// Why somebody may not do something to a path, if he may not.
 pub(super) fn refusal(
     site: &ServedSite,
@@ -123,7 +128,7 @@ pub(super) fn refusal(
     match permits.check(path.bytes()) {
         // The name of the thing decides, not another spelling of it.
         Ok(()) if is_spelt_otherwise(site.root(), path.bytes()) => {
-            Some(TextResponse::new(fault(ReceiveFault::Denied)))
+            Some(TextResponse::new(OTHER_SPELLING))
         }
         Ok(()) => None,
         Err(_) if access.conceal => Some(TextResponse::new(fault(ReceiveFault::NotFound))),
@@ -137,6 +142,12 @@ pub(super) fn failed(error: ReceiveFault) -> TextResponse {
         ReceiveFault::Io { doing, errno } => {
             tracing::warn!("an upload failed: {doing}: {errno}");
             TextResponse::caused(fault(error), errno)
+        }
+        ReceiveFault::NoSpace => TextResponse::caused(fault(error), Errno::NOSPC),
+        ReceiveFault::Denied => TextResponse::caused(fault(error), Errno::ACCESS),
+        ReceiveFault::Foreign => {
+            tracing::warn!("an upload failed: {error}");
+            TextResponse::new(fault(error))
         }
         _ => TextResponse::new(fault(error)),
     }
@@ -165,12 +176,26 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
             Status::Locked,
             "another server process receives this upload; try again later",
         ),
-        ReceiveFault::NoSpace => (Status::InsufficientStorage, "there is not enough space"),
+        ReceiveFault::NoSpace => (
+            Status::InsufficientStorage,
+            "there is not enough space, or less would be left than `keep-free`",
+        ),
+        ReceiveFault::Foreign => (
+            Status::InternalServerError,
+            "the folder .underpass-uploads is not the server's own; the server's log has the reason",
+        ),
+        ReceiveFault::Io {
+            errno: Errno::MFILE | Errno::NFILE,
+            ..
+        } => (
+            Status::ServiceUnavailable,
+            "the server has too many open files; try again later",
+        ),
         ReceiveFault::TooMany => (
             Status::ServiceUnavailable,
             "too many uploads have not been completed; try again later",
         ),
-        ReceiveFault::Denied => (Status::Forbidden, "the server may not write there"),
+        ReceiveFault::Denied => (Status::Forbidden, "the server's user may not write there"),
         ReceiveFault::Io { .. } => (
             Status::InternalServerError,
             "the file could not be written; the server's log has the reason",

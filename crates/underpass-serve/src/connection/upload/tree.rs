@@ -1,6 +1,7 @@
 //! DELETE, MKCOL, COPY and MOVE: RFC 9110 and RFC 4918, without locks and without XML.
 
-use underpass_receive::{Area, Error as ReceiveFault, Overwrite, RelativePath};
+use rustix::io::Errno;
+use underpass_receive::{Area, Error as ReceiveFault, NameKind, Overwrite, RelativePath};
 
 use super::put::{CREATED, REPLACED, not_removed};
 use super::request::{Outcome, WriteRequest, failed, refusal};
@@ -18,6 +19,12 @@ const ROOT: HttpError = HttpError::new(
     Status::Forbidden,
     "the folder that takes files in is neither made nor removed",
 );
+const FORBIDDEN_PART: HttpError = HttpError::new(
+    Status::Forbidden,
+    "access rules forbid it for the folder or a part of it",
+);
+const INTO_ITSELF: HttpError =
+    HttpError::new(Status::Conflict, "a folder cannot be moved into itself");
 const NO_PARENT: HttpError = HttpError::new(
     Status::Conflict,
     "the folder that it would be in does not exist",
@@ -49,14 +56,11 @@ impl Exchanges<'_> {
         }
         let area = request.area.area.clone();
         let tree = TreePermits::of(request, None);
-        let removed = self.blocking(move || {
-            tree.check(&area, &target)?;
-            area.remove(&target)
+        let removed = self.blocking(move || match tree.check(&area, &target)? {
+            true => area.remove(&target).map(|()| REMOVED),
+            false => Ok(FORBIDDEN_PART),
         });
-        Ok(match removed.await {
-            Ok(()) => TextResponse::new(REMOVED),
-            Err(error) => failed(error),
-        })
+        Ok(removed.await.map_or_else(failed, TextResponse::new))
     }
 
     /// Makes a folder in one that exists.
@@ -101,20 +105,23 @@ impl Exchanges<'_> {
         };
         let (area, sync) = (request.area.area.clone(), request.area.options.sync);
         let tree = TreePermits::of(request, Some(&path));
-        let done = self.blocking(move || match is_move {
-            true => {
-                tree.check(&area, &from)?;
-                area.rename(&from, &to, overwrite)
+        let done = self.blocking(move || {
+            if is_move && !tree.check(&area, &from)? {
+                return Ok(FORBIDDEN_PART);
             }
-            false => {
-                let copied = area.copy(&from, &to, overwrite, sync)?;
-                Ok(copied.has_replaced)
-            }
+            let has_replaced = match is_move {
+                true => area.rename(&from, &to, overwrite)?,
+                false => area.copy(&from, &to, overwrite, sync)?.has_replaced,
+            };
+            Ok(if has_replaced { REPLACED } else { CREATED })
         });
         Ok(match done.await {
-            Ok(true) => TextResponse::new(REPLACED),
-            Ok(false) => TextResponse::new(CREATED),
+            Ok(status) => TextResponse::new(status),
             Err(ReceiveFault::Exists) => TextResponse::new(TAKEN),
+            Err(ReceiveFault::Io {
+                errno: Errno::INVAL,
+                ..
+            }) => TextResponse::new(INTO_ITSELF),
             Err(error) => failed(error),
         })
     }
@@ -140,9 +147,6 @@ impl Exchanges<'_> {
         let Some((_, target)) = found.filter(|(area, _)| is_same(area)) else {
             return Err(TextResponse::new(OTHER_FOLDER));
         };
-        if request.site.rules.hides(path) {
-            return Err(failed(ReceiveFault::Denied));
-        }
         match target {
             Ok(Some(target)) => Ok(target),
             Ok(None) => Err(failed(ReceiveFault::IsFolder)),
@@ -167,10 +171,10 @@ impl TreePermits {
         }
     }
 
-    /// Checks every entry beneath a folder; the folder itself has been checked.
-    fn check(&self, area: &Area, target: &RelativePath) -> Result<(), ReceiveFault> {
+    /// Checks a folder's parent and every entry beneath it; the folder itself has been checked.
+    fn check(&self, area: &Area, target: &RelativePath) -> Result<bool, ReceiveFault> {
         let Some(permits) = &self.permits else {
-            return Ok(());
+            return Ok(true);
         };
         let [read, remove, put] = [
             Method::Get,
@@ -183,10 +187,13 @@ impl TreePermits {
             let to = self.to.as_ref().map(|to| joined(to, beneath));
             remove.allow(&from) && to.is_none_or(|to| read.allow(&from) && put.allow(&to))
         };
-        match area.all_beneath(target, accepts)? {
-            true => Ok(()),
-            false => Err(ReceiveFault::Denied),
+        if NameKind::of(&area.stat(target)?) != NameKind::Folder {
+            return Ok(true);
         }
+        // A rule about a folder is about its content; its name is its parent's.
+        let parent = self.from.iter().rposition(|&byte| byte == b'/');
+        let parent = &self.from[..parent.unwrap_or(0)];
+        Ok(remove.allow(parent) && area.all_beneath(target, accepts)?)
     }
 }
 

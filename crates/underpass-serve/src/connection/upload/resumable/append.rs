@@ -178,7 +178,10 @@ impl Exchanges<'_> {
         }
         let _permit = match body.left() {
             Some(0) => None,
-            _ => Some(request.area.permit().ok_or(BUSY)?),
+            _ => {
+                let client = self.exchange.client.nearest();
+                Some(request.area.permit(client).ok_or(BUSY)?)
+            }
         };
         let OpenUpload { mut partial, turn } = upload;
         if part.digest.is_some() {
@@ -207,7 +210,10 @@ impl Exchanges<'_> {
         match reception {
             Reception::Whole if is_verified => Ok(upload),
             Reception::Whole => Err(match part.protocol {
-                UploadProtocol::Tus => WRONG_CHECKSUM.into(),
+                UploadProtocol::Tus if tus::checksum(request.fields)?.is_some() => {
+                    WRONG_CHECKSUM.into()
+                }
+                UploadProtocol::Tus => WRONG_CONTENT_DIGEST.into(),
                 UploadProtocol::Ietf => WRONG_CONTENT_DIGEST.into(),
             }),
             Reception::Refused(text) if text.error == TOO_LARGE => {
@@ -346,7 +352,7 @@ fn tus_part(fields: &HeadFields<'_>, progress: &UploadProgress) -> StepResult<Pa
         offset: append.offset,
         length,
         is_last: false,
-        digest: append.checksum,
+        digest: append.checksum.or(fields.digest("Content-Digest")?),
     })
 }
 

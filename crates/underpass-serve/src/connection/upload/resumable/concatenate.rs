@@ -47,7 +47,10 @@ impl Exchanges<'_> {
             ..request.clone()
         };
         self.room(request, Some(length)).await?;
-        let _permit = request.area.permit().ok_or(BUSY)?;
+        let _permit = request
+            .area
+            .permit(self.exchange.client.nearest())
+            .ok_or(BUSY)?;
         let area = request.area.area.clone();
         let joined = self.blocking(move || {
             let whole = area.begin()?;

@@ -13,6 +13,7 @@ use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::RequestBody;
 use crate::connection::upload::put::{NO_NAME, overwrite};
 use crate::connection::upload::request::{Ended, StepResult, Stop, WriteRequest, fault, refusal};
+use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::ietf::UploadFields;
 use crate::connection::upload_protocols::location::location;
 use crate::connection::upload_protocols::tus::{self, ConcatRole, CreationFields, UploadMetadata};
@@ -53,6 +54,7 @@ impl Exchanges<'_> {
             check_type(request.fields, tus::MEDIA_TYPE)?;
         }
         let digest = tus::checksum(request.fields)?;
+        let digest = digest.or(request.fields.digest("Content-Digest")?);
         let metadata = Some(creation.metadata.text).filter(|text| !text.is_empty());
         let new = NewUpload {
             protocol: UploadProtocol::Tus,
@@ -61,6 +63,7 @@ impl Exchanges<'_> {
             details: metadata
                 .map(|it| (detail::METADATA, it))
                 .into_iter()
+                .chain(repr_digest(request.fields)?.map(|it| (detail::DIGEST, it)))
                 .collect(),
         };
         let upload = self.create(request, &new, body.left()).await?;
@@ -94,8 +97,7 @@ impl Exchanges<'_> {
         let target = request.target.clone();
         let is_file = request.path.form() == PathForm::File;
         let target = target.filter(|_| is_file).ok_or(NO_NAME)?;
-        let repr_digest = request.fields.once("Repr-Digest")?;
-        let repr_digest = repr_digest.and_then(|value| std::str::from_utf8(value).ok());
+        let repr_digest = repr_digest(request.fields)?;
         let part = Part {
             protocol: UploadProtocol::Ietf,
             offset: 0,
@@ -220,4 +222,11 @@ pub(super) fn check_target(request: &WriteRequest<'_>, target: &RelativePath) ->
         true => Err(fault(ReceiveFault::Denied).into()),
         false => Ok(()),
     }
+}
+
+/// Returns the digest that the whole file should have, which is compared when it is complete.
+fn repr_digest<'b>(fields: &HeadFields<'b>) -> Result<Option<&'b str>, HttpError> {
+    fields.digest("Repr-Digest")?;
+    let value = fields.once("Repr-Digest")?;
+    Ok(value.and_then(|value| std::str::from_utf8(value).ok()))
 }
