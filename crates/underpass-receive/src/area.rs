@@ -358,7 +358,7 @@ impl Area {
         from: &RelativePath,
         to: &RelativePath,
         overwrite: Overwrite,
-        sync: SyncPolicy,
+        (sync, mode): (SyncPolicy, Option<u32>),
     ) -> Result<Committed, Error> {
         match self.kind(from)? {
             NameKind::File => {}
@@ -372,7 +372,7 @@ impl Area {
         let copied = underpass::copy_file(&underpass::Kernel::probe(), &source, partial.file());
         let account = copied
             .map_err(|error| Error::of("copying the file", error.errno.unwrap_or(Errno::IO)))?;
-        let committed = partial.commit(to, overwrite, sync, None)?;
+        let committed = partial.commit(to, overwrite, sync, mode)?;
         Ok(Committed {
             copied: Some(account),
             ..committed

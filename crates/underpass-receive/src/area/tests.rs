@@ -219,7 +219,7 @@ fn files_are_renamed_and_copied() {
         area.rename(&a, &d, Overwrite::Allowed),
         Err(Error::IsFolder)
     );
-    let copied = area.copy(&a, &b, Overwrite::Allowed, SyncPolicy::None);
+    let copied = area.copy(&a, &b, Overwrite::Allowed, (SyncPolicy::None, None));
     let copied = copied.unwrap();
     assert!(copied.has_replaced && copied.copied.is_some());
     assert_eq!(fs::read(folder.path().join("d/b")).unwrap(), b"new");

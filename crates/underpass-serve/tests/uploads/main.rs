@@ -6,6 +6,8 @@
 mod nginx;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tls.rs"]
+mod tls;
 
 mod attacks;
 mod browser;
@@ -17,5 +19,6 @@ mod ietf;
 mod page;
 mod process;
 mod put;
+mod secure;
 mod tree;
 mod tus;

@@ -128,3 +128,24 @@ fn rules_are_asked_about_methods_and_destinations() {
     assert_eq!(ask(&server, "DELETE", "/box/new", anna), 204);
     assert_eq!(fs::read(server.site().join("fixed/f")).unwrap(), b"content");
 }
+
+#[test]
+fn an_area_within_another_stays_where_it_is() {
+    let server = Server::with(|options| {
+        let site = &mut options.sites[0];
+        fs::create_dir_all(site.root.join("p/inner")).unwrap();
+        let text = "[[site]]\n[[site.upload]]\nkeep-free = 0\ndelete = true\n\
+                    [[site.upload]]\npath = \"/p/inner\"\nkeep-free = 0";
+        let parsed = underpass_serve::ServerOptions::parse(text).unwrap();
+        site.uploads.clone_from(&parsed.sites[0].uploads);
+    });
+    for (method, target) in [("MOVE", "/p"), ("DELETE", "/p"), ("DELETE", "/p/inner")] {
+        let fields = "Destination: /q\r\n";
+        assert_eq!(
+            ask(&server, method, target, fields),
+            403,
+            "{method} {target}"
+        );
+    }
+    assert!(server.site().join("p/inner").exists());
+}

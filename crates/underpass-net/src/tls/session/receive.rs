@@ -8,7 +8,9 @@ use underpass::{Error, Fault, Kernel};
 
 use super::{TlsSession, errno_of};
 use crate::connection::socket::PlainSocket;
-use crate::limits::INPUT_BYTES_START;
+
+/// Room for one read.
+const READ_BYTES: usize = 64 << 10;
 
 /// Bytes of a body that are collected before another thread writes them.
 const WRITTEN_BYTES: usize = 256 << 10;
@@ -31,10 +33,12 @@ impl TlsSession {
             if body.left() <= stop_at {
                 break;
             }
-            let mut opened = Vec::with_capacity(INPUT_BYTES_START);
+            let mut opened = Vec::with_capacity(READ_BYTES);
             let mut read = poll_fn(|task| self.poll_read(socket, task, &mut opened)).await;
             // What has arrived already is written with it.
             while matches!(read, Ok(1..)) && opened.len() < WRITTEN_BYTES {
+                // A read into no room at all would look like the end.
+                opened.reserve(READ_BYTES);
                 match self.read_now(socket, &mut opened) {
                     Ok(more) => read = Ok(more),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -23,6 +23,10 @@ const FORBIDDEN_PART: HttpError = HttpError::new(
     Status::Forbidden,
     "access rules forbid it for the folder or a part of it",
 );
+const HOLDS_AREA: HttpError = HttpError::new(
+    Status::Forbidden,
+    "a folder that takes files in by options of its own is in it",
+);
 const INTO_ITSELF: HttpError =
     HttpError::new(Status::Conflict, "a folder cannot be moved into itself");
 const NO_PARENT: HttpError = HttpError::new(
@@ -51,6 +55,9 @@ impl Exchanges<'_> {
         let Some(target) = request.target.clone() else {
             return Ok(TextResponse::new(ROOT));
         };
+        if holds_area(request) {
+            return Ok(TextResponse::new(HOLDS_AREA));
+        }
         if let Err(text) = self.present(request).await {
             return Ok(text);
         }
@@ -87,6 +94,9 @@ impl Exchanges<'_> {
         let Some(from) = request.target.clone() else {
             return Ok(TextResponse::new(ROOT));
         };
+        if is_move && holds_area(request) {
+            return Ok(TextResponse::new(HOLDS_AREA));
+        }
         let Some(path) = destination(request) else {
             return Ok(TextResponse::new(NO_DESTINATION));
         };
@@ -103,7 +113,11 @@ impl Exchanges<'_> {
             true => Overwrite::Allowed,
             false => Overwrite::Refused,
         };
-        let (area, sync) = (request.area.area.clone(), request.area.options.sync);
+        let options = &request.area.options;
+        let (area, terms) = (
+            request.area.area.clone(),
+            (options.sync, options.mode.map(|mode| mode.0)),
+        );
         let tree = TreePermits::of(request, Some(&path));
         let done = self.blocking(move || {
             if is_move && !tree.check(&area, &from)? {
@@ -111,7 +125,7 @@ impl Exchanges<'_> {
             }
             let has_replaced = match is_move {
                 true => area.rename(&from, &to, overwrite)?,
-                false => area.copy(&from, &to, overwrite, sync)?.has_replaced,
+                false => area.copy(&from, &to, overwrite, terms)?.has_replaced,
             };
             Ok(if has_replaced { REPLACED } else { CREATED })
         });
@@ -153,6 +167,13 @@ impl Exchanges<'_> {
             Err(error) => Err(failed(error)),
         }
     }
+}
+
+/// Whether another upload area is in the folder that a request is about.
+fn holds_area(request: &WriteRequest<'_>) -> bool {
+    let folder = [request.path.bytes(), b"/"].concat();
+    let mut areas = request.site.uploads.iter();
+    areas.any(|area| area.options.path.as_str().as_bytes().starts_with(&folder))
 }
 
 /// The permits for everything in a tree that is removed or moved: rules may be about a part of it.
