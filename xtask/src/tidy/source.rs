@@ -21,7 +21,8 @@ struct SourceLimit {
     reason: &'static str,
 }
 
-/// The present numbers, rounded up, which may only decrease. The goals are 62,000 and 14,000.
+/// The present numbers, rounded up, which may only decrease, except by a new feature: uploads took
+/// 6,300 lines, the broker's administration 2,700. The goals without them are 62,000 and 14,000.
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &[
@@ -35,7 +36,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-receive",
             "underpass-serve",
         ],
-        lines_max: 78_400,
+        lines_max: 78_600,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
     SourceLimit {

@@ -396,3 +396,13 @@ fn a_folder_of_partial_files_of_somebody_else_is_named() {
     assert_eq!(answer.status, 500);
     assert!(answer.text().contains(UPLOADS), "{}", answer.text());
 }
+
+#[test]
+fn that_all_origins_may_read_lets_none_upload() {
+    for (origins, status) in [("\"*\"", 403), ("\"http://app.example\"", 201)] {
+        let site = format!("[site.cors]\norigins = [{origins}]\n[[site.upload]]\nkeep-free = 0");
+        let server = Server::configured(&site);
+        let answer = put(&server, "/f", "Origin: http://app.example\r\n", b"x");
+        assert_eq!(answer.status, status, "{origins} {answer:?}");
+    }
+}

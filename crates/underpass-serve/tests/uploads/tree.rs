@@ -82,7 +82,7 @@ fn rules_are_asked_about_methods_and_destinations() {
                      {{paths = ['/box'], allow = ['users']}},\n\
                      {{paths = ['/fixed'], methods = ['PUT', 'DELETE'], allow = []}},\n\
                      {{paths = ['*.key'], allow = []}},\n\
-                     {{paths = ['/open', '/whole', '/shared'], allow = ['everyone']}},\n\
+                     {{paths = ['/open', '/whole', '/common'], allow = ['everyone']}},\n\
                      {{methods = ['GET'], allow = ['everyone']}}]"
         );
         let parsed = underpass_serve::ServerOptions::parse(&text).unwrap();
@@ -93,7 +93,7 @@ fn rules_are_asked_about_methods_and_destinations() {
     server.write("fixed/f", "content");
     server.write("open/f", "content");
     server.write("whole/part/a.key", "secret");
-    server.write("shared/d/f", "content");
+    server.write("common/d/f", "content");
     let anna = "Authorization: Basic YW5uYTpzZWNyZXQ=\r\n";
     assert_eq!(put(&server, "/box/new", "", b"x").status, 201);
     assert_eq!(server.get("/box/new").status, 401);
@@ -111,9 +111,9 @@ fn rules_are_asked_about_methods_and_destinations() {
         ("MOVE", "/fixed/f", "/open/g", 403),
         ("COPY", "/fixed/f", "/open/g", 201),
         // The name of a folder is its parent's.
-        ("MOVE", "/shared", "/open/shared", 403),
-        ("DELETE", "/shared", "/x", 403),
-        ("MOVE", "/shared/d", "/shared/e", 201),
+        ("MOVE", "/common", "/open/common", 403),
+        ("DELETE", "/common", "/x", 403),
+        ("MOVE", "/common/d", "/common/e", 201),
         // A rule about a part of a tree holds for the tree.
         ("MOVE", "/whole", "/open/whole", 403),
         ("DELETE", "/whole", "/x", 403),

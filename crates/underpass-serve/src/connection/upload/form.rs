@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use underpass::drive::blocking::SigxfszGuard;
 use underpass_net::InboundRate;
 use underpass_receive::{Error as ReceiveFault, NameKind, PartialFile, RelativePath};
 
@@ -296,8 +297,9 @@ impl FormUpload {
     }
 }
 
-/// Writes all of `bytes`. Blocks.
+/// Writes all of `bytes`. Blocks. A limit on the size of files is an error and not a signal.
 fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), ReceiveFault> {
+    let _guard = SigxfszGuard::thread();
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
             Ok(0) => return Err(ReceiveFault::NoSpace),

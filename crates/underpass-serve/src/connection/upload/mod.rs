@@ -197,7 +197,9 @@ impl Exchanges<'_> {
 /// could use the password that the browser remembers.
 fn is_of_this_site(head: &RequestHead<'_>, fields: &HeadFields<'_>, site: &ServedSite) -> bool {
     let cors = site.rules.cors.as_ref();
-    if cors.is_some_and(|cors| cors.admit(head.fields.origin).is_some()) {
+    // An origin that is listed is trusted with changes; that all may read is not.
+    let admitted = cors.and_then(|cors| cors.admit(head.fields.origin));
+    if admitted.is_some_and(|origin| origin != b"*") {
         return true;
     }
     match fields.once("Sec-Fetch-Site") {

@@ -182,7 +182,7 @@ pub(super) fn fault(error: ReceiveFault) -> HttpError {
         ),
         ReceiveFault::Foreign => (
             Status::InternalServerError,
-            "the folder .underpass-uploads is not the server's own; the server's log has the reason",
+            "the folder .underpass-uploads is not the server's own; its log has the reason",
         ),
         ReceiveFault::Io {
             errno: Errno::MFILE | Errno::NFILE,
