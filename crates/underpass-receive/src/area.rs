@@ -107,7 +107,8 @@ impl Area {
     pub fn create(&self, record: UploadRecord, uploads_max: usize) -> Result<PartialFile, Error> {
         record.text()?;
         let is_record = |name: &str| name.ends_with(RECORD_SUFFIX);
-        let records = names(self.folder.uploads()?)?.filter(|(name, _)| is_record(name));
+        let uploads = self.folder.uploads()?;
+        let records = names(uploads.as_fd())?.filter(|(name, _)| is_record(name));
         if records.count() >= uploads_max {
             return Err(Error::TooMany);
         }
@@ -183,7 +184,8 @@ impl Area {
         if let Err(Errno::NOENT) = is_there {
             return Ok(summary);
         }
-        let uploads = self.folder.uploads()?;
+        let opened = self.folder.uploads()?;
+        let uploads = opened.as_fd();
         let entries: Vec<_> = names(uploads)?.collect();
         for (name, kind) in entries {
             let Some(id) = UploadId::parse(name.as_bytes()) else {
@@ -268,8 +270,8 @@ impl Area {
             removed => return removed.doing("removing the file"),
         }
         let (uploads, gone) = (self.folder.uploads()?, UploadId::random()?);
-        match renameat(&folder, name, uploads, gone.as_str()) {
-            Ok(()) => remove_tree(uploads, gone.as_str()),
+        match renameat(&folder, name, &uploads, gone.as_str()) {
+            Ok(()) => remove_tree(uploads.as_fd(), gone.as_str()),
             // Another file system is mounted above it.
             Err(Errno::XDEV) => remove_tree(folder.as_fd(), name),
             Err(errno) => Err(Error::of("removing the folder", errno)),

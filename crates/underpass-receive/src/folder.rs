@@ -1,7 +1,6 @@
 //! An open folder with its partial files: what areas and partial files both need of it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, fsync, mkdirat, openat,
@@ -22,12 +21,10 @@ pub(crate) const RECORD_SUFFIX: &str = ".json";
 /// The mode of new files, less the process's umask.
 pub(crate) const CREATED: Mode = Mode::from_raw_mode(0o666);
 
-/// A folder, and the folder of partial files in it.
+/// A folder with a folder of partial files in it.
 #[derive(Debug)]
 pub(crate) struct UploadFolder {
     root: OwnedFd,
-    /// The folder of partial files, made when the first one is.
-    uploads: OnceLock<OwnedFd>,
 }
 
 pub(crate) const FOLDER: OFlags = OFlags::RDONLY
@@ -55,7 +52,6 @@ impl UploadFolder {
     pub(crate) fn open(root: BorrowedFd<'_>, path: &str) -> Result<UploadFolder, Error> {
         Ok(UploadFolder {
             root: open_beneath(root, path, FOLDER).doing("opening the folder")?,
-            uploads: OnceLock::new(),
         })
     }
 
@@ -63,23 +59,23 @@ impl UploadFolder {
         self.root.as_fd()
     }
 
-    /// The folder of partial files.
-    pub(crate) fn uploads(&self) -> Result<BorrowedFd<'_>, Error> {
-        if let Some(uploads) = self.uploads.get() {
-            return Ok(uploads.as_fd());
-        }
-        match mkdirat(&self.root, UPLOADS_FOLDER, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(Error::of("making the folder of uploads", errno)),
-        }
-        let opened = open_beneath(self.root(), UPLOADS_FOLDER, FOLDER);
+    /// Opens the folder of partial files, and makes it if there is none: an operator may remove it.
+    pub(crate) fn uploads(&self) -> Result<OwnedFd, Error> {
+        let open = || open_beneath(self.root(), UPLOADS_FOLDER, FOLDER);
+        let opened = match open() {
+            Err(Errno::NOENT) => match mkdirat(&self.root, UPLOADS_FOLDER, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => open(),
+                Err(errno) => return Err(Error::of("making the folder of uploads", errno)),
+            },
+            opened => opened,
+        };
         let opened = opened.doing("opening the folder of uploads")?;
         let stat = fstat(&opened).doing("looking at the folder of uploads")?;
         // Somebody else could replace partial files there.
         if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
             return Err(Error::Foreign);
         }
-        Ok(self.uploads.get_or_init(|| opened).as_fd())
+        Ok(opened)
     }
 
     pub(crate) fn make_partial(&self, id: &UploadId) -> Result<OwnedFd, Error> {
@@ -112,7 +108,7 @@ impl UploadFolder {
         let (text, uploads) = (record.text()?, self.uploads()?);
         let new = format!("{}.new", record_name(id));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let file = openat(uploads, &new, flags, Mode::RUSR | Mode::WUSR);
+        let file = openat(&uploads, &new, flags, Mode::RUSR | Mode::WUSR);
         let file = file.doing("writing the record of an upload")?;
         let written = rustix::io::pwrite(&file, &text, 0);
         if written.doing("writing the record of an upload")? < text.len() {
@@ -121,7 +117,7 @@ impl UploadFolder {
         if record.durable > 0 {
             fsync(&file).doing("writing the record of an upload to disk")?;
         }
-        let renamed = renameat(uploads, &new, uploads, record_name(id));
+        let renamed = renameat(&uploads, &new, &uploads, record_name(id));
         renamed.doing("writing the record of an upload")
     }
 
@@ -129,7 +125,7 @@ impl UploadFolder {
     pub(crate) fn forget(&self, id: &UploadId) -> Result<(), Error> {
         let uploads = self.uploads()?;
         for name in [record_name(id), id.as_str().to_owned()] {
-            match unlinkat(uploads, name, AtFlags::empty()) {
+            match unlinkat(&uploads, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(Error::of("removing a partial file", errno)),
             }

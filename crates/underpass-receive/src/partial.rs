@@ -214,7 +214,13 @@ impl PartialFile {
         let has_replaced = look_before(folder.as_fd(), name, overwrite)?;
         inherit_group(folder.as_fd(), self.file.as_fd());
         let uploads = self.folder.uploads()?;
-        let renamed = rename(uploads, self.id.as_str(), folder.as_fd(), name, overwrite);
+        let renamed = rename(
+            uploads.as_fd(),
+            self.id.as_str(),
+            folder.as_fd(),
+            name,
+            overwrite,
+        );
         let copied = match renamed {
             Ok(()) => None,
             Err(Errno::XDEV) => Some(self.copy_to(folder.as_fd(), name, overwrite, sync, mode)?),

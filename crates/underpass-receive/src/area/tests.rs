@@ -277,3 +277,16 @@ fn details_are_kept_and_parts_are_joined() {
         .unwrap();
     assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"partpart");
 }
+
+#[test]
+fn the_folder_of_partial_files_may_be_removed() {
+    let (folder, area) = area();
+    for round in 0..2 {
+        let partial = area.begin().unwrap();
+        let name = path(&format!("{round}"));
+        partial
+            .commit(&name, Overwrite::Refused, SyncPolicy::None, None)
+            .unwrap();
+        fs::remove_dir_all(folder.path().join(UPLOADS_FOLDER)).unwrap();
+    }
+}
