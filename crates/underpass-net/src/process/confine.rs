@@ -180,7 +180,7 @@ impl fmt::Display for Confinement {
             Confinement::Impossible(why) => write!(f, "workers are not confined: {why}"),
             Confinement::Holds { abi } => {
                 write!(f, "workers are confined by Landlock (ABI {abi}): ")?;
-                f.write_str("they can only read what is served")?;
+                f.write_str("they can access only what is served")?;
                 if *abi >= ABI::V4 as i32 {
                     f.write_str("; they cannot connect")?;
                 }
