@@ -261,8 +261,9 @@ fn http_on_a_passed_socket_is_redirected_to_the_port_of_https_on_another() {
     let [from, to] = [&web, &secure].map(|socket| socket.local_addr().unwrap());
     let mut command = Command::new("sh");
     rustix::io::fcntl_setfd(&secure, FdFlags::empty()).unwrap();
+    // 4 first: the socket to duplicate may itself be 3.
     let script = format!(
-        "exec 3<&0 4<&{} </dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"",
+        "exec 4<&{} 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"",
         secure.as_raw_fd()
     );
     command
