@@ -83,6 +83,7 @@ pub use quota::client_table::ClientKey;
 pub use server::{Server, start};
 pub use shutdown::{Shutdown, ShutdownPhase};
 pub use tls::acceptor::TlsAcceptor;
+pub use tls::client::{ServerKey, TlsClient};
 pub use tls::error::{HandshakeError, TlsError};
 pub use tls::info::{
     CertificateFacts, ChainFault, HandshakeKind, OffloadOutcome, Refreshed, SealedBy, TlsInfo,

@@ -95,6 +95,9 @@ pub enum HandshakeError {
     /// The connection was closed to make room for others, or because the server stops.
     #[error("the connection was closed to make room, or because the server stops")]
     Closed,
+    /// The server's public key is not the expected one.
+    #[error("the server's key is not the expected one")]
+    WrongKey,
 }
 
 impl HandshakeError {
@@ -107,7 +110,7 @@ impl HandshakeError {
             HandshakeError::Late => 0,
             HandshakeError::PeerGone => 1,
             HandshakeError::Alert(_) => 2,
-            HandshakeError::Failed(_) => 3,
+            HandshakeError::Failed(_) | HandshakeError::WrongKey => 3,
             HandshakeError::Closed => 4,
         }
     }

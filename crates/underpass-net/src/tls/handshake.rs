@@ -1,4 +1,4 @@
-//! The stage between admission and the protocol on a listener with TLS.
+//! The handshake of a connection: as the server after admission, or as the client after connecting.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use rustix::net::sockopt::set_tcp_quickack;
 use rustix::net::{SendFlags, send};
+use rustls::client::UnbufferedClientConnection;
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{
-    AlertDescription, HandshakeKind as RustlsKind, InvalidMessage, PeerMisbehaved, ProtocolVersion,
+    AlertDescription, CommonState, HandshakeKind as RustlsKind, InvalidMessage, PeerMisbehaved,
+    ProtocolVersion,
 };
 use tokio::io::Interest;
 use tokio::task::spawn_blocking;
@@ -25,12 +27,13 @@ use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
+use crate::tls::client::{TlsClient, WRONG_KEY};
 use crate::tls::error::HandshakeError;
 use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
 use crate::tls::offload::{Offload, PendingOffload};
-use crate::tls::reading::{SignatureCost, identity};
+use crate::tls::reading::{SignatureCost, identity, key_sha256};
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
-use crate::tls::session::{HandshakeResult, TlsSession};
+use crate::tls::session::{HandshakeResult, KernelSecrets, TlsSession};
 use crate::tls::settings::TlsVersion;
 use crate::tls::shared::{AlertDirection, TlsShared};
 
@@ -70,8 +73,37 @@ impl Connection {
         }
         let first = self.input().to_vec();
         self.consume(first.len());
+        let machine = HandshakeMachine::accepting(acceptor, first)?;
+        let (shared, cost) = (acceptor.shared(), acceptor.signature_cost());
+        self.shake_hands(machine, shared, cost).await?;
+        Ok(Handshake::Complete)
+    }
+
+    /// Performs the handshake as the client of a connection on which nothing was sent yet, within
+    /// `handshake_timeout`. [`tls`](Connection::tls) has the server's key afterwards.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]. An alert has been sent; [`Connection::close`] ensures its delivery.
+    pub async fn start_tls(&mut self, client: &TlsClient) -> Result<(), HandshakeError> {
+        self.start_request_deadline(self.worker().limits.handshake_timeout);
+        let machine = HandshakeMachine::connecting(client)?;
+        self.shake_hands(machine, client.shared(), SignatureCost::Low)
+            .await
+    }
+
+    async fn shake_hands(
+        &mut self,
+        machine: HandshakeMachine,
+        shared: &Arc<TlsShared>,
+        cost: SignatureCost,
+    ) -> Result<(), HandshakeError> {
         let state = self.state();
-        let handshake = HandshakeInProgress::new(acceptor, state.transport.socket(), first)?;
+        let handshake = HandshakeInProgress {
+            machine,
+            shared: Arc::clone(shared),
+            socket: state.transport.socket(),
+            cost,
+        };
         let shaking = handshake.run(&state.worker.handshakes);
         let connections = &state.worker.connections;
         let shaken = state
@@ -82,7 +114,7 @@ impl Connection {
         self.state()
             .transport
             .secure(Box::new(TlsSession::new(result)));
-        Ok(Handshake::Complete)
+        Ok(())
     }
 }
 
@@ -102,9 +134,24 @@ pub(crate) struct HandshakeInProgress<'s> {
     cost: SignatureCost,
 }
 
+/// The side of a handshake that is ours.
+enum Side {
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
+}
+
+impl Side {
+    fn common(&self) -> &CommonState {
+        match self {
+            Side::Server(connection) => connection,
+            Side::Client(connection) => connection,
+        }
+    }
+}
+
 /// The state of a handshake, apart from its socket.
 struct HandshakeMachine {
-    connection: UnbufferedServerConnection,
+    side: Side,
     /// Records that have been received and not used yet.
     received: Vec<u8>,
     /// The length that rustls has seen: one record more each time that it needs input, so that
@@ -123,6 +170,8 @@ struct HandshakeMachine {
     is_fallback: bool,
     speaks_tls13: bool,
     offload: Option<Arc<Offload>>,
+    /// Whether a step was made, or input is needed for the first: the client speaks first.
+    is_started: bool,
 }
 
 /// A handshake after a step, and the result of the step.
@@ -141,14 +190,15 @@ enum HandshakeStep {
 }
 
 impl<'s> HandshakeInProgress<'s> {
-    /// Creates a handshake, with the input received so far.
+    /// Creates a server's handshake, with the input received so far.
+    #[cfg(test)]
     pub(crate) fn new(
         acceptor: &TlsAcceptor,
         socket: &'s PlainSocket,
         received: Vec<u8>,
     ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
         Ok(HandshakeInProgress {
-            machine: HandshakeMachine::new(acceptor, received)?,
+            machine: HandshakeMachine::accepting(acceptor, received)?,
             shared: Arc::clone(acceptor.shared()),
             socket,
             cost: acceptor.signature_cost(),
@@ -158,7 +208,7 @@ impl<'s> HandshakeInProgress<'s> {
     /// Performs the handshake; computing steps pass the gate. Cancelling ends the connection.
     pub(crate) async fn run(mut self, gate: &StepGate) -> Result<HandshakeResult, HandshakeError> {
         loop {
-            while self.machine.next_record().is_none() {
+            while self.machine.needs_input() {
                 self.flush().await?;
                 self.receive().await?;
             }
@@ -170,10 +220,12 @@ impl<'s> HandshakeInProgress<'s> {
                 Err(error) => return Err(self.fail(error).await),
             }
         }
-        // In TLS 1.2 the end of the handshake has to be sent; the tickets of 1.3 are sent with the
-        // first response.
-        if self.machine.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
-            self.flush().await?;
+        // The end of the handshake has to be sent, but for the tickets of a TLS 1.3 server, which
+        // are sent with the first response.
+        let version = self.machine.side.common().protocol_version();
+        match (&self.machine.side, version) {
+            (Side::Server(_), Some(ProtocolVersion::TLSv1_3)) => {}
+            _ => self.flush().await?,
         }
         // A client with Nagle's algorithm holds its request back until the end of its handshake is
         // acknowledged, which the kernel would do 40 ms later.
@@ -216,6 +268,7 @@ impl<'s> HandshakeInProgress<'s> {
         let _ = self.flush().await;
         match error {
             rustls::Error::AlertReceived(alert) => HandshakeError::Alert(format!("{alert:?}")),
+            error if error == WRONG_KEY => HandshakeError::WrongKey,
             error => HandshakeError::Failed(error.to_string()),
         }
     }
@@ -279,10 +332,16 @@ impl<'s> HandshakeInProgress<'s> {
 }
 
 impl HandshakeMachine {
-    fn new(acceptor: &TlsAcceptor, received: Vec<u8>) -> Result<HandshakeMachine, HandshakeError> {
+    /// Creates a server's, with the input received so far.
+    fn accepting(
+        acceptor: &TlsAcceptor,
+        received: Vec<u8>,
+    ) -> Result<HandshakeMachine, HandshakeError> {
         let connection = acceptor.session();
+        let connection =
+            connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
         Ok(HandshakeMachine {
-            connection: connection.map_err(|error| HandshakeError::Failed(error.to_string()))?,
+            side: Side::Server(Box::new(connection)),
             received,
             shown: 0,
             unsent: Vec::new(),
@@ -292,7 +351,33 @@ impl HandshakeMachine {
             is_fallback: false,
             speaks_tls13: acceptor.speaks_tls13(),
             offload: acceptor.offload().cloned(),
+            is_started: true,
         })
+    }
+
+    /// Creates a client's.
+    fn connecting(client: &TlsClient) -> Result<HandshakeMachine, HandshakeError> {
+        let connection = client.session();
+        let connection =
+            connection.map_err(|error| HandshakeError::Failed(error.to_string()))?;
+        Ok(HandshakeMachine {
+            side: Side::Client(Box::new(connection)),
+            received: Vec::new(),
+            shown: 0,
+            unsent: Vec::new(),
+            is_clear: true,
+            hello: None,
+            server_name: None,
+            is_fallback: false,
+            speaks_tls13: true,
+            offload: None,
+            is_started: false,
+        })
+    }
+
+    /// Returns whether a step would only ask for more input.
+    fn needs_input(&self) -> bool {
+        self.is_started && self.next_record().is_none()
     }
 
     /// Returns the length of the next record, once it is complete.
@@ -302,9 +387,11 @@ impl HandshakeMachine {
 
     /// Steps until more input is needed, or the handshake is complete.
     fn advance(&mut self) -> Result<HandshakeStep, rustls::Error> {
+        self.is_started = true;
         loop {
             let step = self.step()?;
-            let is_tls12 = self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+            let version = self.side.common().protocol_version();
+            let is_tls12 = version == Some(ProtocolVersion::TLSv1_2);
             if self.is_fallback && self.speaks_tls13 && is_tls12 {
                 // Nothing was sent yet: the alert replaces the ServerHello.
                 self.unsent.clear();
@@ -345,30 +432,20 @@ impl HandshakeMachine {
 
     fn step(&mut self) -> Result<HandshakeStep, rustls::Error> {
         let shown = &mut self.received[..self.shown];
-        let UnbufferedStatus { discard, state, .. } = self.connection.process_tls_records(shown);
-        let step = match state {
-            Err(error) => Err(error),
-            Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                let start = self.unsent.len();
-                if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) =
-                    data.encode(&mut [])
-                {
-                    self.unsent.resize(start + required_size, 0);
-                    let encoded = data.encode(&mut self.unsent[start..]);
-                    self.unsent.truncate(start + encoded.unwrap_or(0));
-                    self.is_clear &= self.unsent.get(start) == Some(&HANDSHAKE_RECORD);
-                }
-                Ok(HandshakeStep::Again)
+        let start = self.unsent.len();
+        let (discard, step) = match &mut self.side {
+            Side::Server(connection) => {
+                let UnbufferedStatus { discard, state, .. } = connection.process_tls_records(shown);
+                (discard, heed(state, &mut self.unsent))
             }
-            // Sent before anything is received.
-            Ok(ConnectionState::TransmitTlsData(data)) => {
-                data.done();
-                Ok(HandshakeStep::Again)
+            Side::Client(connection) => {
+                let UnbufferedStatus { discard, state, .. } = connection.process_tls_records(shown);
+                (discard, heed(state, &mut self.unsent))
             }
-            Ok(ConnectionState::BlockedHandshake) => Ok(HandshakeStep::Receive),
-            Ok(ConnectionState::WriteTraffic(_)) => Ok(HandshakeStep::Complete),
-            Ok(_) => Err(rustls::Error::HandshakeNotComplete),
         };
+        if self.unsent.len() > start {
+            self.is_clear &= self.unsent[start] == HANDSHAKE_RECORD;
+        }
         self.received.drain(..discard);
         self.shown -= discard;
         step
@@ -399,9 +476,14 @@ impl HandshakeMachine {
 
     /// Extracts the secrets from rustls.
     fn finish(self, shared: Arc<TlsShared>) -> Result<HandshakeResult, rustls::Error> {
-        let suite = self.connection.negotiated_cipher_suite();
+        let common = self.side.common();
+        let suite = common.negotiated_cipher_suite();
         let suite = suite.ok_or(rustls::Error::HandshakeNotComplete)?;
-        let client = self.connection.peer_certificates();
+        let peer = common.peer_certificates().and_then(|chain| chain.first());
+        let (client, server_key) = match &self.side {
+            Side::Server(_) => (peer.map(identity), None),
+            Side::Client(_) => (None, peer.and_then(key_sha256)),
+        };
         let info = TlsInfo {
             version: match suite.tls13() {
                 Some(_) => TlsVersion::Tls13,
@@ -409,14 +491,24 @@ impl HandshakeMachine {
             },
             cipher_suite: suite.suite().as_str().map_or("", iana_name),
             server_name: self.server_name,
-            handshake: match self.connection.handshake_kind() {
+            handshake: match common.handshake_kind() {
                 Some(RustlsKind::Resumed) => HandshakeKind::Resumed,
                 _ => HandshakeKind::Full,
             },
-            client: client.and_then(|chain| chain.first().map(identity)),
+            client,
+            server_key,
             sealed_by: Cell::default(),
         };
-        let (extracted, secrets) = self.connection.dangerous_into_kernel_connection()?;
+        let (extracted, secrets) = match self.side {
+            Side::Server(connection) => {
+                let (extracted, secrets) = connection.dangerous_into_kernel_connection()?;
+                (extracted, KernelSecrets::Server(Box::new(secrets)))
+            }
+            Side::Client(connection) => {
+                let (extracted, secrets) = connection.dangerous_into_kernel_connection()?;
+                (extracted, KernelSecrets::Client(Box::new(secrets)))
+            }
+        };
         let form = RecordForm::of(suite, &extracted.tx.1);
         let mut unsent = SealedRecords::default();
         if !self.unsent.is_empty() {
@@ -442,6 +534,34 @@ impl HandshakeMachine {
             info,
             shared,
         })
+    }
+}
+
+/// Does what rustls asks for: appends records to be sent to `unsent`.
+fn heed<Data>(
+    state: Result<ConnectionState<'_, '_, Data>, rustls::Error>,
+    unsent: &mut Vec<u8>,
+) -> Result<HandshakeStep, rustls::Error> {
+    match state? {
+        ConnectionState::EncodeTlsData(mut data) => {
+            let start = unsent.len();
+            if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) =
+                data.encode(&mut [])
+            {
+                unsent.resize(start + required_size, 0);
+                let encoded = data.encode(&mut unsent[start..]);
+                unsent.truncate(start + encoded.unwrap_or(0));
+            }
+            Ok(HandshakeStep::Again)
+        }
+        // Sent before anything is received.
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Ok(HandshakeStep::Again)
+        }
+        ConnectionState::BlockedHandshake => Ok(HandshakeStep::Receive),
+        ConnectionState::WriteTraffic(_) => Ok(HandshakeStep::Complete),
+        _ => Err(rustls::Error::HandshakeNotComplete),
     }
 }
 
@@ -471,7 +591,7 @@ pub(crate) fn verdict(
     acceptor: &TlsAcceptor,
     parts: &mut dyn Iterator<Item = &[u8]>,
 ) -> Result<Option<Box<str>>, String> {
-    let machine = HandshakeMachine::new(acceptor, Vec::new());
+    let machine = HandshakeMachine::accepting(acceptor, Vec::new());
     let mut machine = machine.map_err(|error| error.to_string())?;
     loop {
         let step = machine.advance().map_err(|error| error.to_string())?;

@@ -20,6 +20,9 @@ pub struct TlsInfo {
     /// The identity in the certificate that the client has proved to own: its subject, or another
     /// name if that is empty. It may contain any characters.
     pub client: Option<Box<str>>,
+    /// On a connection that this process opened: the SHA-256 hash of the server's public key (RFC
+    /// 7469, section 2.4), which it has proved to own.
+    pub server_key: Option<[u8; 32]>,
     pub(crate) sealed_by: Cell<SealedBy>,
 }
 

@@ -216,6 +216,13 @@ fn facts(
     })
 }
 
+/// Returns the SHA-256 hash of the public key in a certificate, if it can be read.
+pub(crate) fn key_sha256(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    let key = certificate.tbs_certificate().subject_public_key_info();
+    key.to_der().ok().map(|key| sha256(&key))
+}
+
 fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());

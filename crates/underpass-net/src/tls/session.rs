@@ -20,9 +20,10 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
-use rustls::{AlertDescription, ContentType, SupportedCipherSuite};
+use rustls::{AlertDescription, ConnectionTrafficSecrets, ContentType, SupportedCipherSuite};
 use tokio::io::Interest;
 use underpass::drive::tokio::{Stream, Turn, await_disk, gather};
 use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits, tcp};
@@ -53,13 +54,38 @@ pub(crate) struct HandshakeResult {
     /// The key of the sealer, if kernel TLS may take over.
     pub(crate) offload: Option<PendingOffload>,
     pub(crate) suite: SupportedCipherSuite,
-    pub(crate) secrets: KernelConnection<ServerConnectionData>,
+    pub(crate) secrets: KernelSecrets,
     /// Records of the handshake that have not been sent.
     pub(crate) unsent: SealedRecords,
     /// Input received after the handshake.
     pub(crate) received: Vec<u8>,
     pub(crate) info: TlsInfo,
     pub(crate) shared: Arc<TlsShared>,
+}
+
+/// The secrets of a session, which derive its next keys.
+pub(crate) enum KernelSecrets {
+    Server(Box<KernelConnection<ServerConnectionData>>),
+    Client(Box<KernelConnection<ClientConnectionData>>),
+}
+
+/// The number of the next record, and the key for it.
+type NextKey = Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
+
+impl KernelSecrets {
+    fn update_sending(&mut self) -> NextKey {
+        match self {
+            KernelSecrets::Server(secrets) => secrets.update_tx_secret(),
+            KernelSecrets::Client(secrets) => secrets.update_tx_secret(),
+        }
+    }
+
+    fn update_receiving(&mut self) -> NextKey {
+        match self {
+            KernelSecrets::Server(secrets) => secrets.update_rx_secret(),
+            KernelSecrets::Client(secrets) => secrets.update_rx_secret(),
+        }
+    }
 }
 
 struct SessionState {
@@ -69,7 +95,7 @@ struct SessionState {
     offload: Option<PendingOffload>,
     suite: SupportedCipherSuite,
     /// Derives the next keys.
-    secrets: KernelConnection<ServerConnectionData>,
+    secrets: KernelSecrets,
     unsent: SealedRecords,
     /// The start of an incomplete record; before the first read it may include whole records.
     torn: Vec<u8>,
@@ -105,7 +131,11 @@ const UNEXPECTED: SessionFault = SessionFault::Peer(AlertDescription::Unexpected
 
 /// Handshake messages (RFC 8446, section 4).
 const CLIENT_HELLO: u8 = 1;
+const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
+
+/// The maximum bytes of a session ticket that a client skips; ours have about 200.
+const TICKET_BYTES_MAX: usize = 64 << 10;
 
 /// A KeyUpdate without its last byte, which requests one in return or not.
 const KEY_UPDATE_HEAD: [u8; 4] = [KEY_UPDATE, 0, 0, 1];
@@ -375,12 +405,17 @@ impl SessionState {
         Ok(())
     }
 
-    /// Handles a handshake message, or a part of one. Only KeyUpdate is allowed in TLS 1.3.
+    /// Handles a handshake message, or a part of one. In TLS 1.3 only KeyUpdate is allowed, and to
+    /// a server NewSessionTicket, which is ignored: our clients resume no session.
     fn heed_message(&mut self, part: &[u8]) -> Result<(), SessionFault> {
         if self.suite.tls13().is_none() {
             return self.refuse_renegotiation(part);
         }
         self.message.extend_from_slice(part);
+        if matches!(self.secrets, KernelSecrets::Client(_)) && self.message[0] == NEW_SESSION_TICKET
+        {
+            return self.skip_tickets();
+        }
         match self.message[..] {
             _ if KEY_UPDATE_HEAD.starts_with(&self.message) => return Ok(()),
             [KEY_UPDATE, 0, 0, 1, asked @ (0 | 1)] => self.is_update_owed |= asked == 1,
@@ -393,9 +428,24 @@ impl SessionState {
             _ => return Err(UNEXPECTED),
         }
         self.message.clear();
-        let next = self.secrets.update_rx_secret();
+        let next = self.secrets.update_receiving();
         let next = next.and_then(|next| Opener::new(self.suite, next));
         self.opener = next.map_err(|_| SessionFault::Peer(AlertDescription::InternalError))?;
+        Ok(())
+    }
+
+    /// Drops whole session tickets, and keeps the start of an incomplete one.
+    fn skip_tickets(&mut self) -> Result<(), SessionFault> {
+        while let [kind, high, middle, low, rest @ ..] = &self.message[..] {
+            let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+            if *kind != NEW_SESSION_TICKET || length > TICKET_BYTES_MAX {
+                return Err(UNEXPECTED);
+            }
+            if rest.len() < length {
+                break;
+            }
+            self.message.drain(..4 + length);
+        }
         Ok(())
     }
 

@@ -287,7 +287,9 @@ async fn serve_secured<P: Protocol>(
             P::handshake_failed(&state, &why);
             match why {
                 // The peer should receive the alert.
-                HandshakeError::Failed(_) | HandshakeError::Alert(_) => connection.close().await,
+                HandshakeError::Failed(_) | HandshakeError::Alert(_) | HandshakeError::WrongKey => {
+                    connection.close().await;
+                }
                 HandshakeError::Late | HandshakeError::PeerGone | HandshakeError::Closed => {
                     connection.end();
                 }

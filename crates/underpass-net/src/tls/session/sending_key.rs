@@ -112,7 +112,7 @@ impl SessionState {
         let message = [&KEY_UPDATE_HEAD[..], &[0]].concat();
         self.push(ContentType::Handshake, &message, 0)
             .map_err(failed)?;
-        let next = self.secrets.update_tx_secret().map_err(failed)?;
+        let next = self.secrets.update_sending().map_err(failed)?;
         match &mut self.sealing {
             Sealing::Kernel(kernel) => kernel.renew(self.suite, &next),
             Sealing::UserSpace(sealer) => {
