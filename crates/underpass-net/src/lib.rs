@@ -89,6 +89,7 @@ pub use tls::info::{
     CertificateFacts, ChainFault, HandshakeKind, OffloadOutcome, Refreshed, SealedBy, TlsInfo,
 };
 pub use tls::offload::{encryption_speed, self_test as kernel_tls_self_test};
+pub use tls::self_signed::self_signed_in;
 pub use tls::settings::{CertificateFiles, OffloadMode, TlsOptions, TlsVersion};
 pub use tls::shared::{AlertCounts, AlertDirection, TlsShared};
 pub use worker::config::ServerConfig;

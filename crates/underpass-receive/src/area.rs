@@ -79,6 +79,24 @@ impl Area {
         self.folder.record(id)
     }
 
+    /// Returns the records of all uploads, which other processes may be receiving.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the folder cannot be read.
+    pub fn records(&self) -> Result<Vec<(UploadId, UploadRecord)>, Error> {
+        let is_there = statat(self.root(), UPLOADS_FOLDER, AtFlags::SYMLINK_NOFOLLOW);
+        if let Err(Errno::NOENT) = is_there {
+            return Ok(Vec::new());
+        }
+        let uploads = self.folder.uploads()?;
+        let ids = names(uploads.as_fd())?.filter_map(|(name, _)| {
+            UploadId::parse(name.strip_suffix(RECORD_SUFFIX)?.as_bytes())
+        });
+        // One that was completed meanwhile has no record any more.
+        let known = ids.filter_map(|id| Some((id.clone(), self.record(&id).ok()?)));
+        Ok(known.collect())
+    }
+
     /// Bytes that may be received before less than `keep_free` is left on the file system.
     ///
     /// # Errors

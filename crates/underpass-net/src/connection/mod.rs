@@ -395,6 +395,12 @@ impl Connection {
         self.state.transport.sealed_by(outbox)
     }
 
+    /// Returns the bytes that the peer has acknowledged since the connection was made, those of TLS
+    /// included; 0 for a Unix socket. One system call.
+    pub fn acknowledged(&self) -> u64 {
+        tcp::reached(&self.state.transport).map_or(0, |reached| reached.acknowledged)
+    }
+
     /// Half-closes, so that the peer sees the end of the stream, and reads what it still sends, up
     /// to a number of bytes and a timeout, which restarts as long as the peer reads the response.
     /// Closing with unread input would send a reset, which can destroy a response in flight.

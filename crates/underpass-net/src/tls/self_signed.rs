@@ -12,14 +12,14 @@ use std::process;
 use std::time::{Duration, SystemTime};
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, PKCS_ECDSA_P256_SHA256};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use zeroize::Zeroizing;
 
 use crate::listen::machine::{addresses, host_name};
 use crate::tls::error::TlsError;
 use crate::tls::info::CertificateFacts;
 use crate::tls::reading::{LoadedCertificate, load};
-use crate::tls::settings::CertificateFiles;
+use crate::tls::settings::{CertificateFiles, TlsOptions};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -55,6 +55,17 @@ pub(crate) fn load_or_make(
         (Err(_), Ok(present)) => Ok(present),
         (Err(error), Err(_)) => Err(error),
     }
+}
+
+/// Returns options with a certificate for this machine that is kept in `folder`, created or renewed
+/// if necessary. The folder is created with mode 0700.
+///
+/// # Errors
+/// [`TlsError::Write`], [`TlsError::Read`], [`TlsError::Content`].
+pub fn self_signed_in(folder: &Path) -> Result<TlsOptions, TlsError> {
+    let files = CertificateFiles::in_folder(folder);
+    load_or_make(&files, &aws_lc_rs::default_provider())?;
+    Ok(TlsOptions::of(files.cert, files.key))
 }
 
 /// The names and addresses that the certificate must cover.
@@ -177,8 +188,6 @@ fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use rustls::crypto::aws_lc_rs;
 
     use super::*;
 
