@@ -14,6 +14,7 @@ use base64::prelude::BASE64_STANDARD;
 use rustix::fs::{Uid, chown};
 use rustix::process::geteuid;
 use underpass::Mechanism;
+use underpass_http::scheme::Scheme;
 use underpass_net::{
     CertificateFacts, ListenAt, OffloadOutcome, Refreshed, TlsAcceptor, TlsError, TlsShared, User,
     forbid_core_dumps,
@@ -22,7 +23,6 @@ use underpass_net::{
 use crate::error::{Error, start_thread};
 use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
-use crate::request::Scheme;
 
 /// The ALPN protocols (RFC 7301, section 6): `curl --http1.0` offers only the older one.
 const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];

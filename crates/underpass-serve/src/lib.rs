@@ -1,17 +1,16 @@
 //! The HTTP file server of Underpass: GET and HEAD over HTTP/1.1, bodies moved by the kernel.
 //!
 //! ```text
-//!  bytes ─► request/head ─┐                        pure: tables and properties test it
-//!                         ├─► answer/decide ─► answer/writer ─► outbox
-//!  path ─► site/resolve ──┘   (conditions, ranges)              (heads and file ranges)
+//!  bytes ─► a head (http) ─┐                       pure: tables and properties test it
+//!                          ├─► answer/decide ─► answer/writer ─► outbox
+//!  path ─► site/resolve ───┘   (conditions, ranges)              (heads and file ranges)
 //! ```
 //!
-//! `request` parses, `site` finds files beneath a root and holds its configuration ([`rules`]),
-//! `answer` decides and writes, `body` produces listings, archives and compressed bodies while they
-//! are sent, `connection` runs the exchanges, `access` controls access; `log`, `metrics` and
-//! `monitor` record and report them.
-//!
-//! Sockets, workers and deadlines are in `underpass-net`, moving bytes is in `underpass`.
+//! `site` finds files beneath a root and holds its configuration ([`rules`]), `answer` decides and
+//! writes, `body` produces listings, archives and compressed bodies while they are sent,
+//! `connection` runs the exchanges, `access` controls access; `log` and `metrics` report them.
+//! Messages are in `underpass-http`, sockets, workers and deadlines in `underpass-net`, moving
+//! bytes in `underpass`.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +36,6 @@ mod error;
 #[doc(hidden)]
 #[path = "../tests/promises/mod.rs"]
 pub mod fuzz;
-mod http;
 mod https;
 mod limits;
 mod log;
@@ -53,16 +51,16 @@ pub use access::tools::{NewToken, link_warnings, new_token, password_line, signe
 pub use answer::explain::Explain;
 
 pub use error::Error;
-pub use http::coding::Coding;
 pub use https::CertificatePin;
 pub use limits::RequestLimits;
 pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use options::listen::HttpListen;
 pub use options::uploads::{FileMode, FolderPath, UploadOptions};
 pub use options::{ServerOptions, SiteOptions};
-pub use request::Scheme;
 pub use request::forwarded::{ClientPlace, client};
 pub use site::rules::TypeOptions;
+pub use underpass_http::fields::coding::Coding;
+pub use underpass_http::scheme::Scheme;
 pub use underpass_monitor::{StatusAddress, StatusOptions};
 
 pub use connection::worker::Worker;

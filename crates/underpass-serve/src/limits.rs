@@ -4,19 +4,11 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::Deserialize;
+use underpass_http::limits::HeadLimits;
+use underpass_http::status::{HttpError, Status};
 use underpass_net::{INPUT_BYTES_MAX, size};
 
 use crate::error::Error;
-
-/// Fields of a request head. Browsers send about 15, chains of proxies some more.
-pub(crate) const FIELDS_MAX: usize = 100;
-
-/// Empty lines before a request line. RFC 9112, section 2.2, asks to skip at least one; old
-/// clients sent one after a body.
-pub(crate) const EMPTY_LINES_MAX: usize = 2;
-
-/// Chunk extensions and trailers of one body. Clients hardly ever send any.
-pub(crate) const CHUNK_EXTRAS_BYTES_MAX: usize = 16 << 10;
 
 /// The time for which an open file is used before its name is resolved again. Long enough that a
 /// popular file costs next to nothing, short enough that a new version shows soon.
@@ -46,10 +38,6 @@ pub(crate) const RESOLVE_TRIES_MAX: usize = 4;
 /// The same for links in a folder that is listed or archived. Renames anywhere on the system
 /// interfere with links that contain `..`.
 pub(crate) const LINK_TRIES_MAX: usize = 64;
-
-/// The minimum age of a change for `Last-Modified`. HTTP dates count whole seconds, so a file that
-/// changed later may change again without its date showing it.
-pub(crate) const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 
 /// Distinct refusals (mechanism and cause) that a worker counts separately. One or two are usual.
 pub(crate) const TALLIED_REFUSALS_MAX: usize = 16;
@@ -183,6 +171,14 @@ impl Default for RequestLimits {
 }
 
 impl RequestLimits {
+    /// Returns the limits of a head.
+    pub(crate) fn head(&self) -> HeadLimits {
+        HeadLimits {
+            line_bytes_max: self.line_bytes_max,
+            head_bytes_max: self.head_bytes_max,
+        }
+    }
+
     /// Checks for limits that contradict each other or admit no request.
     ///
     /// # Errors
@@ -201,6 +197,12 @@ impl RequestLimits {
     }
 }
 
+/// The limit of concurrently produced or hashed bodies is reached.
+pub(crate) const BUSY: HttpError = HttpError::new(
+    Status::ServiceUnavailable,
+    "too many responses of this kind are in progress; try again later",
+);
+
 /// How often expired uploads are removed.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -211,10 +213,6 @@ pub(crate) const LOG_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// A request body is read and discarded up to this length, so that the connection can be kept; a
 /// longer one closes it. A new connection is cheaper than reading more.
 pub(crate) const DRAINED_BYTES_MAX: u64 = 64 << 10;
-
-/// Ranges in one request that are not in ascending order; more get the whole file. Players ask for
-/// a tail and a head, attacks for many.
-pub(crate) const UNSORTED_RANGES_MAX: usize = 16;
 
 /// The length of `GET / HTTP/1.1`, and a reserve.
 const LINE_BYTES_MAX_MIN: usize = 64;

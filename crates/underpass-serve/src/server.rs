@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use underpass::Mechanism;
+use underpass_http::scheme::Scheme;
 use underpass_monitor::{METRICS_CONNECTIONS_MAX, MetricsService, StatusAddress};
 use underpass_net::{
     Address, Inherited, ListenAt, ListenerAccess, ListenerConfig, OffloadMode, Refreshed, Server,
@@ -26,7 +27,6 @@ use crate::metrics::registry::{MetricsRegistry, MetricsUse};
 use crate::metrics::worker_metrics::ServeSummary;
 use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
-use crate::request::Scheme;
 use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;

@@ -11,12 +11,14 @@ use crate::workspace::{Dependency, Package};
 const IMPORTS: &[(&str, &[&str])] = &[
     ("underpass", &[]),
     ("underpass-net", &["underpass"]),
+    ("underpass-http", &[]),
     ("underpass-bench", &["underpass"]),
     ("underpass-copy", &["underpass"]),
     ("underpass-monitor", &["underpass-net", "underpass"]),
     (
         "underpass-serve",
         &[
+            "underpass-http",
             "underpass-monitor",
             "underpass-net",
             "underpass-receive",

@@ -22,7 +22,9 @@ struct SourceLimit {
 }
 
 /// The present numbers, rounded up, which may only decrease, except by a new feature: uploads took
-/// 6,300 lines, the broker's administration 2,700. The goals without them are 62,000 and 14,000.
+/// The present numbers, rounded up, which may only decrease, except by a new feature: uploads took
+/// 6,300 lines, the broker's administration 2,700, the client's side of HTTP 600. The goals without
+/// them are 62,000 and 14,000.
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &[
@@ -30,13 +32,14 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-broker",
             "underpass-cli",
             "underpass-copy",
+            "underpass-http",
             "underpass-log",
             "underpass-monitor",
             "underpass-net",
             "underpass-receive",
             "underpass-serve",
         ],
-        lines_max: 78_600,
+        lines_max: 79_200,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
     SourceLimit {

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use underpass_http::path::SitePath;
+use underpass_http::request::request_line::{Method, WriteMethod};
+use underpass_http::scheme::Scheme;
 use underpass_net::ListenAt;
 use unicode_normalization::UnicodeNormalization;
 
@@ -15,10 +18,7 @@ use crate::access::secret_files::{self, exposed, served};
 use crate::access::store::SiteAccess;
 use crate::error::Error;
 use crate::options::{ServerOptions, SiteOptions};
-use crate::request::Scheme;
 use crate::request::forwarded::ClientPlace;
-use crate::request::path::SitePath;
-use crate::request::request_line::{Method, WriteMethod};
 use crate::site::sites::ServedSites;
 
 /// Returns the first contradiction among access options. Contradictions within a site are found

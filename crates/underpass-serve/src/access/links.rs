@@ -21,10 +21,10 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::percent_decode;
 use sha2::Sha256;
+use underpass_http::path::{PathForm, SitePath, names};
 use zeroize::Zeroizing;
 
 use crate::limits::LINK_KEY_BYTES_MIN;
-use crate::request::path::{PathForm, SitePath, names};
 
 /// The query parameter that holds a signature.
 pub(crate) const PARAMETER: &str = "signed";

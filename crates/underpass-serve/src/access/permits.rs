@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use underpass_http::request::request_line::Method;
+
 use crate::access::grantee::Asker;
 use crate::access::rules::{AccessRefusal, AccessRules, AccessVerdict};
-use crate::request::request_line::Method;
 
 /// The rules of a site, and the requester.
 #[derive(Clone, Debug)]

@@ -9,13 +9,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
+use underpass_http::request::request_line::{Method, WriteMethod};
 use underpass_net::Network;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::ShownLink;
 use crate::request::forwarded::ClientPlace;
-use crate::request::request_line::{Method, WriteMethod};
 use crate::site::rules::Pattern;
 
 /// A rule of a site.

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
+use underpass_http::fields::digest::from_hex;
 
 use crate::access::passwords::check_name;
-use crate::http::digest::from_hex;
 use crate::limits::ACCESS_ENTRIES_MAX;
 
 /// The tokens of a file, by their hashes.

@@ -9,6 +9,8 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use underpass_http::path::{PathForm, SitePath};
+use underpass_http::request::request_line::Method;
 
 use crate::access::grantee::Asker;
 use crate::access::links::{LinkScope, PARAMETER, ShownLink, SignedParameter, redacted};
@@ -21,8 +23,6 @@ use crate::access::tokens;
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::request::forwarded::ClientPlace;
-use crate::request::path::{PathForm, SitePath};
-use crate::request::request_line::Method;
 
 /// A token, and its line in a token file.
 #[derive(Clone, Eq, PartialEq)]

@@ -7,24 +7,26 @@
 //!                                             listing or archive of a folder ◄──────────────┘
 //! ```
 
+use underpass_http::fields::coding::{Acceptable, Coding, is_compressed};
+use underpass_http::fields::condition::{ConditionResult, Conditions};
+use underpass_http::fields::digest::{FileDigest, HashAlgorithm};
+use underpass_http::fields::range::{RangeSelection, select};
+use underpass_http::fields::repr_digest::{WantedDigest, wanted};
+use underpass_http::path::{PathForm, SitePath, encode_path};
+use underpass_http::request::head::{Expectation, RequestHead};
+use underpass_http::request::request_line::{HttpTarget, Method, WriteMethod, split_port};
+use underpass_http::status::{HttpError, Status};
+use underpass_http::version::HttpVersion;
+
 use crate::access::rules::AccessRefusal;
 use crate::answer::refusal::refused;
-use crate::answer::repr_digest::{WantedDigest, wanted};
 use crate::answer::text::TextResponse;
 use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::{FolderChanges, ListingView};
-use crate::http::coding::{Acceptable, Coding, is_compressed};
-use crate::http::digest::{FileDigest, HashAlgorithm};
-use crate::http::status::{BUSY, HttpError, Status};
 use crate::https;
+use crate::limits::BUSY;
 use crate::limits::RequestLimits;
-use crate::request::accept::preferred;
-use crate::request::condition::{ConditionResult, Conditions};
-use crate::request::head::{Expectation, RequestHead};
-use crate::request::path::{PathForm, SitePath, encode_path};
-use crate::request::query::{ArchiveFormat, Download, Query};
-use crate::request::range::{RangeSelection, select};
-use crate::request::request_line::{HttpTarget, HttpVersion, Method, WriteMethod, split_port};
+use crate::request::query::{ArchiveFormat, Download, ListingFormat, Query};
 use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
 use crate::site::rules::{
@@ -179,7 +181,8 @@ pub(crate) fn decide(
             let view = ListingView {
                 path: asked.unwrap_or_else(|| folder.path.clone()),
                 top: lookup.link_depth(),
-                format: (parameters.format).unwrap_or_else(|| preferred(fields.accept.as_deref())),
+                format: (parameters.format)
+                    .unwrap_or_else(|| ListingFormat::preferred(fields.accept.as_deref())),
                 query: parameters,
                 archives: rules.extras.archives,
                 changes: None,
@@ -532,7 +535,7 @@ fn content(
     let applies = |asked: &Conditions<'_>| asked.allow_range(&file.state.validators);
     let ranges = match (request.method, request.range) {
         (Method::Get, Some(range)) if request.conditions.as_ref().is_none_or(applies) => {
-            select(range, size, limits)
+            select(range, size, limits.ranges_max)
         }
         _ => Some(RangeSelection::Whole),
     };

@@ -4,6 +4,5 @@ pub(crate) mod decide;
 pub(crate) mod explain;
 pub(crate) mod multipart;
 pub(crate) mod refusal;
-pub(crate) mod repr_digest;
 pub(crate) mod text;
 pub(crate) mod writer;

@@ -13,8 +13,8 @@
 //!
 //! All heads are written before the first byte is sent, so the length is exact.
 
-use crate::http::fields::push_decimal;
-use crate::request::range::ByteRange;
+use underpass_http::fields::range::ByteRange;
+use underpass_http::fields::writer::push_decimal;
 
 /// The separator of the parts. Random for every response, so that no file can imitate it.
 #[derive(Debug, Eq, PartialEq)]

@@ -1,10 +1,11 @@
 //! The response for a denied request. It depends on the rules alone, not on whether the path
 //! exists.
 
+use underpass_http::status::{HttpError, Status};
+
 use crate::access::options::AccessOptions;
 use crate::access::rules::AccessRefusal;
 use crate::answer::text::TextResponse;
-use crate::http::status::{HttpError, Status};
 use crate::site::rules::FieldValue;
 
 /// Returns the response for a denial that is not concealed.

@@ -1,9 +1,8 @@
 //! Responses that consist of a status, explained by a line of text or a page of the site.
 
 use rustix::io::Errno;
-
-use crate::http::fields::push_field;
-use crate::http::status::HttpError;
+use underpass_http::fields::writer::push_field;
+use underpass_http::status::HttpError;
 
 /// A status and the reason for it.
 #[derive(Debug)]

@@ -6,20 +6,21 @@
 use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
+use underpass_http::fields::digest::FileDigest;
+use underpass_http::fields::range::{ByteRange, RangeSelection};
+use underpass_http::fields::repr_digest::push_repr_digest;
+use underpass_http::fields::writer::{DATE_BYTES, push_attachment, push_decimal, push_field};
+use underpass_http::path::SitePath;
+use underpass_http::request::head::Persistence;
+use underpass_http::request::request_line::Method;
+use underpass_http::status::Status;
+use underpass_http::version::HttpVersion;
 
 use crate::answer::decide::{FileBody, ReadyResponse};
 use crate::answer::multipart::{Boundary, Multipart, push_content_range};
-use crate::answer::repr_digest::push_repr_digest;
 use crate::answer::text::{Subject, TextResponse};
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
-use crate::http::digest::FileDigest;
-use crate::http::fields::{DATE_BYTES, push_attachment, push_decimal, push_field};
-use crate::http::status::Status;
 use crate::limits::RETRY_AFTER_SECONDS;
-use crate::request::head::Persistence;
-use crate::request::path::SitePath;
-use crate::request::range::{ByteRange, RangeSelection};
-use crate::request::request_line::{HttpVersion, Method};
 use crate::site::file::SiteFile;
 use crate::site::rules::{ProducedFields, SiteRules};
 
@@ -374,8 +375,9 @@ impl<'c> HeadWriter<'c> {
 
 #[cfg(test)]
 mod tests {
+    use underpass_http::path::SitePath;
+
     use super::*;
-    use crate::request::path::SitePath;
 
     #[test]
     fn a_failure_is_located_within_the_file() {

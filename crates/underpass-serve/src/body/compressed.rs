@@ -20,10 +20,10 @@ use flate2::write::GzEncoder;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, Piece, SharedFile};
+use underpass_http::fields::coding::Coding;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 use crate::body::producer::{BodyProducer, BodyProgress, Chunk, Work};
-use crate::http::coding::Coding;
 use crate::limits::{BATCH_BYTES_MAX, COMPRESSING_TURN, READ_BYTES};
 
 /// The default of zstd. Its window of 2 MiB is within the 8 MiB that every client must support

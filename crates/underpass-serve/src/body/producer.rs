@@ -23,10 +23,10 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use underpass::{FileRange, Outbox, Piece};
+use underpass_http::version::HttpVersion;
 use underpass_net::{Connection, ConnectionError, DescriptorReservation};
 
 use crate::limits::BATCH_BYTES_MAX;
-use crate::request::request_line::HttpVersion;
 
 /// A producer of a body, chunk by chunk.
 pub(crate) trait BodyProducer: fmt::Debug + Send {

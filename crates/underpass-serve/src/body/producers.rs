@@ -6,6 +6,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
 use underpass::FileRange;
+use underpass_http::fields::coding::Coding;
+use underpass_http::fields::writer::{push_attachment, push_field};
+use underpass_http::status::{HttpError, Status};
 use underpass_net::DescriptorRoom;
 
 use crate::answer::decide::Production;
@@ -16,9 +19,7 @@ use crate::body::listing::FolderListing;
 use crate::body::listing::embedded::PageFields;
 use crate::body::listing::view::ListingView;
 use crate::body::producer::{BodyProducer, Chunk, StartedBody};
-use crate::http::coding::Coding;
-use crate::http::fields::{push_attachment, push_field};
-use crate::http::status::{BUSY, HttpError, Status};
+use crate::limits::BUSY;
 use crate::limits::{
     ARCHIVE_DESCRIPTORS, ARCHIVES_MAX, COMPRESSING_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX,
 };

@@ -1,11 +1,11 @@
 //! The changes that the reader of a listing may make in its folder.
 
 use rustix::fs::OFlags;
+use underpass_http::path::SitePath;
+use underpass_http::request::request_line::{Method, WriteMethod};
 
 use crate::access::permits::Permits;
 use crate::body::listing::view::FolderChanges;
-use crate::request::path::SitePath;
-use crate::request::request_line::{Method, WriteMethod};
 use crate::site::beneath::open;
 use crate::site::rules::{Offer, Symlinks};
 use crate::site::sites::ServedSite;

@@ -14,6 +14,10 @@
 
 use std::rc::Rc;
 
+use underpass_http::body::framing::Framing;
+use underpass_http::request::head::{HeadProgress, HeadScanner, Persistence, method_of};
+use underpass_http::scheme::Scheme;
+use underpass_http::status::{HttpError, Status};
 use underpass_net::{
     Arrival, Connection, ConnectionError, ReadOutcome, ShutdownPhase, WhileDraining,
 };
@@ -24,11 +28,8 @@ use crate::connection::identify::Identified;
 use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::upload::is_change;
 use crate::connection::worker::{Answer, AnswerTerms, Worker};
-use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::SlowClient;
-use crate::request::Scheme;
 use crate::request::forwarded::sender;
-use crate::request::head::{Framing, HeadProgress, HeadScanner, Persistence, method_of};
 
 /// Serves a connection until it ends. With `https`, a port, redirects requests there.
 pub(crate) async fn serve_connection(
@@ -197,7 +198,7 @@ impl<'c> Exchanges<'c> {
             Some(_) => Scheme::Https,
             None => Scheme::Http,
         };
-        let mut scanner = HeadScanner::within(&worker.shared.limits, scheme);
+        let mut scanner = HeadScanner::within(worker.shared.limits.head(), scheme);
         let mut has_deadline = false;
         loop {
             self.exchange.begin(&worker.spare_exchange);

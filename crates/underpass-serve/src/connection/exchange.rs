@@ -18,6 +18,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 use underpass::{Account, Outbox, Piece, SendStats};
+use underpass_http::request::head::RequestHead;
+use underpass_http::request::request_line::Method;
+use underpass_http::scheme::Scheme;
+use underpass_http::status::Status;
 use underpass_net::{Connection, TlsInfo};
 
 use crate::access::grantee::Asker;
@@ -25,12 +29,8 @@ use crate::access::links::redacted;
 use crate::access::permits::Permits;
 use crate::answer::explain::PreviousResponse;
 use crate::answer::writer::{SentBody, WrittenResponse};
-use crate::http::status::Status;
 use crate::metrics::worker_metrics::ExchangeEnd;
-use crate::request::Scheme;
 use crate::request::forwarded::ClientPlace;
-use crate::request::head::RequestHead;
-use crate::request::request_line::Method;
 
 /// The level of detail that is recorded. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

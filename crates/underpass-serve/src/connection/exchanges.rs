@@ -3,6 +3,9 @@
 
 use underpass::drive::tokio::Forecast;
 use underpass::{Fault, Piece};
+use underpass_http::request::head::{Expectation, Persistence, RequestHead};
+use underpass_http::request::request_line::Method;
+use underpass_http::status::HttpError;
 use underpass_net::{Connection, ConnectionError, ShutdownPhase};
 
 use crate::access::permits::Permits;
@@ -12,10 +15,7 @@ use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
 use crate::connection::exchange::Exchange;
 use crate::connection::identify::Identified;
 use crate::connection::worker::{Answer, HashJob, Worker};
-use crate::http::status::HttpError;
 use crate::metrics::worker_metrics::ExchangeEnd;
-use crate::request::head::{Expectation, Persistence, RequestHead};
-use crate::request::request_line::Method;
 
 /// The next step of a connection after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use underpass_http::request::head::RequestHead;
+use underpass_http::request::request_line::{HttpTarget, Method};
+use underpass_http::scheme::Scheme;
+
 use crate::access::credentials::{Credentials, Login};
 use crate::access::grantee::Asker;
 use crate::access::links::{LinkKey, PARAMETER, ShownLink, SignedParameter, cookies};
@@ -12,10 +16,7 @@ use crate::access::store::SiteAccess;
 use crate::access::verifier::LoginOutcome;
 use crate::connection::exchange::Exchange;
 use crate::connection::worker::Worker;
-use crate::request::Scheme;
-use crate::request::head::RequestHead;
 use crate::request::query::Query;
-use crate::request::request_line::{HttpTarget, Method};
 
 /// The identification of a requester.
 #[derive(Debug)]

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use underpass::drive::tokio::FileReceiver;
 use underpass::{Account, Mechanism, Piece};
+use underpass_http::body::chunked::{BodyPosition, ChunkedReader, NextPart};
+use underpass_http::body::framing::Framing;
+use underpass_http::request::head::{Expectation, RequestHead};
+use underpass_http::request::request_line::Method;
+use underpass_http::status::{HttpError, Status};
 use underpass_net::{Connection, ConnectionError, InboundRate, ReadOutcome, WhileDraining};
 
 use crate::answer::writer::CONTINUE;
-use crate::http::status::{HttpError, Status};
 use crate::limits::{DRAINED_BYTES_MAX, RequestLimits};
-use crate::request::chunked::{BodyPosition, ChunkedReader, NextPart};
-use crate::request::head::{Expectation, Framing, RequestHead};
-use crate::request::request_line::Method;
 
 /// A body to be skipped.
 #[derive(Debug)]

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use underpass_http::calendar::minutes;
+use underpass_http::fields::validator::FileTime;
 use underpass_net::{CertificateFacts, ChainFault};
 
 use crate::access::secret_files::{self, exposed, served};
 use crate::error::Error;
-use crate::http::calendar::minutes;
-use crate::http::validator::FileTime;
 use crate::options::ServerOptions;
 
 /// The time before expiry from which a warning is logged; certbot renews 30 days before.

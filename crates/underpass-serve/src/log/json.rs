@@ -7,12 +7,12 @@ use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use underpass::{Account, Mechanism};
+use underpass_http::calendar::rfc3339;
+use underpass_http::fields::validator::FileTime;
+use underpass_http::fields::writer::push_decimal;
 use underpass_net::TlsInfo;
 
 use crate::connection::exchange::{EndedExchange, RequestPart};
-use crate::http::calendar::rfc3339;
-use crate::http::fields::push_decimal;
-use crate::http::validator::FileTime;
 use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
 
 /// Appends the line of a response.

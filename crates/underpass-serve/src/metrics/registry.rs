@@ -107,10 +107,11 @@ mod tests {
     use std::iter;
     use std::time::Duration;
 
+    use underpass_http::request::request_line::Method;
+    use underpass_http::status::Status;
+
     use super::*;
-    use crate::http::status::Status;
     use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
-    use crate::request::request_line::Method;
 
     fn answers(registry: &MetricsRegistry) -> u64 {
         let (totals, _) = registry.totals();

@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
+use underpass_http::request::request_line::Method;
+use underpass_http::status::Status;
 use underpass_net::{HandshakeError, HandshakeKind, Rejected, SealedBy};
 
 use crate::access::verifier::LoginOutcome;
 use crate::answer::explain::travelled;
-use crate::http::status::Status;
 use crate::limits::TALLIED_REFUSALS_MAX;
-use crate::request::request_line::Method;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]

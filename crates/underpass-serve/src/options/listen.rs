@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use underpass_http::scheme::Scheme;
 use underpass_net::{BadListenAt, ListenAt};
-
-use crate::request::Scheme;
 
 /// An address to listen on.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,13 +35,27 @@ impl HttpListen {
     /// # Ok::<(), underpass_net::BadListenAt>(())
     /// ```
     pub fn resolve(text: &str, port: Option<u16>) -> Result<Vec<HttpListen>, BadListenAt> {
-        let (scheme, rest) = Scheme::split(text);
+        let (scheme, rest) = split_scheme(text);
         let all = ListenAt::resolve(rest, port)?;
         Ok(all
             .into_iter()
             .map(|at| HttpListen { at, scheme })
             .collect())
     }
+}
+
+/// Splits off the scheme before an address, with or without the slashes of a URL.
+fn split_scheme(text: &str) -> (Option<Scheme>, &str) {
+    for scheme in [Scheme::Https, Scheme::Http] {
+        let rest = text.strip_prefix(scheme.name());
+        if let Some(rest) = rest.and_then(|rest| rest.strip_prefix(':')) {
+            let address = rest
+                .strip_prefix("//")
+                .map(|rest| rest.trim_end_matches('/'));
+            return (Some(scheme), address.unwrap_or(rest));
+        }
+    }
+    (None, text)
 }
 
 impl From<ListenAt> for HttpListen {

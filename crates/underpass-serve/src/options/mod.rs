@@ -16,12 +16,12 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use underpass::Policy;
+use underpass_http::fields::coding::Coding;
 use underpass_monitor::StatusOptions;
 use underpass_net::{Confine, TlsOptions, User};
 
 use crate::access::options::AccessOptions;
 use crate::answer::explain::Explain;
-use crate::http::coding::Coding;
 use crate::limits::RequestLimits;
 use crate::log::LogOptions;
 use crate::options::listen::HttpListen;

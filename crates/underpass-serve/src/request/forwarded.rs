@@ -7,10 +7,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use underpass_http::request::head::Fields;
+use underpass_http::scheme::Scheme;
 use underpass_net::{Forwarded, Proxies};
-
-use crate::request::Scheme;
-use crate::request::head::Fields;
 
 /// The location of the client of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -8,10 +8,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde::de::value::{self, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
+use underpass_http::fields::accept::prefers;
+use underpass_http::fields::digest::HashAlgorithm;
+use underpass_http::path::decode_lossy;
 
 use crate::access::links::SignedParameter;
-use crate::http::digest::HashAlgorithm;
-use crate::request::path::decode_lossy;
 
 /// The known parameters of a query. Of a repeated one, the first counts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -61,6 +62,16 @@ pub(crate) enum ArchiveFormat {
     Plain,
     #[serde(rename = "tar.zst")]
     Zstd,
+}
+
+impl ListingFormat {
+    /// Returns HTML, unless the client prefers JSON.
+    pub(crate) fn preferred(accept: Option<&[u8]>) -> ListingFormat {
+        match prefers(accept, ("application", "json"), ("text", "html")) {
+            true => ListingFormat::Json,
+            false => ListingFormat::Html,
+        }
+    }
 }
 
 impl Query {

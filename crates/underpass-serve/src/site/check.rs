@@ -2,9 +2,10 @@
 
 use std::time::SystemTime;
 
+use underpass_http::path::SitePath;
+
 use crate::error::Error;
 use crate::options::SiteOptions;
-use crate::request::path::SitePath;
 use crate::site::file::Resolved;
 use crate::site::resolve::{SiteView, find};
 use crate::site::rules::{TryRule, UrlPath};

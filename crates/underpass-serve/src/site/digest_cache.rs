@@ -17,13 +17,13 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use underpass::SharedFile;
+use underpass_http::fields::digest::{FileDigest, HashAlgorithm};
+use underpass_http::limits::DATE_SETTLES_AFTER;
 
-use crate::http::digest::{FileDigest, HashAlgorithm};
-use crate::http::validator::FileStamp;
 use crate::limits::{
-    DATE_SETTLES_AFTER, DIGEST_SMALL_BYTES_MAX, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX,
-    DIGESTS_WAITING_MAX, READ_BYTES,
+    DIGEST_SMALL_BYTES_MAX, DIGESTS_AT_ONCE_MAX, DIGESTS_KEPT_MAX, DIGESTS_WAITING_MAX, READ_BYTES,
 };
+use crate::site::stamp::FileStamp;
 
 /// The reason why no hash is available.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

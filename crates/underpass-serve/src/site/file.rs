@@ -27,16 +27,17 @@ use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use underpass::SharedFile;
 use underpass::drive::tokio::read_cached;
+use underpass_http::fields::coding::Coding;
+use underpass_http::fields::validator::Validators;
+use underpass_http::fields::writer::push_field;
+use underpass_http::path::SitePath;
 
 use crate::access::rules::AccessRefusal;
-use crate::http::coding::Coding;
-use crate::http::fields::push_field;
-use crate::http::validator::{FileStamp, Validators};
 use crate::limits::{CONTENT_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::metrics::worker_metrics::WorkerMetrics;
-use crate::request::path::SitePath;
 use crate::site::folder::SiteFolder;
 use crate::site::rules::{EtagRecipe, RepresentationHeaders};
+use crate::site::stamp::FileStamp;
 use crate::site::watcher::{WatchedFile, WorkerWatcher};
 
 /// The result of resolving a path.

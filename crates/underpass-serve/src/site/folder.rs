@@ -13,14 +13,15 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use rustix::io::Errno;
+use underpass_http::fields::validator::FileTime;
+use underpass_http::path::SitePath;
 
 use crate::access::permits::Permits;
-use crate::http::validator::FileTime;
-use crate::request::path::SitePath;
 use crate::site::beneath::look_through;
 use crate::site::rules::{Symlinks, Visibility};
 use crate::site::settle::{joined, settle};
 use crate::site::sites::ServedSite;
+use crate::site::stamp::modified;
 
 /// An open folder of a site.
 #[derive(Debug)]
@@ -196,7 +197,7 @@ impl FolderEntry {
             },
             _ => return None,
         };
-        let changed = FileTime::of(stat);
+        let changed = modified(stat);
         Some(FolderEntry {
             name,
             kind,

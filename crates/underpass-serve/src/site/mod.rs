@@ -10,5 +10,6 @@ pub(crate) mod resolve;
 pub mod rules;
 pub(crate) mod settle;
 pub(crate) mod sites;
+pub(crate) mod stamp;
 pub(crate) mod upload_area;
 pub(crate) mod watcher;

@@ -16,10 +16,10 @@ use std::time::SystemTime;
 
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
+use underpass_http::fields::coding::Coding;
+use underpass_http::path::{PathForm, SitePath};
 
 use crate::access::permits::Permits;
-use crate::http::coding::Coding;
-use crate::request::path::{PathForm, SitePath};
 use crate::site::beneath::{self, OPEN, open};
 use crate::site::file::{Precompressed, Resolved, SiteFile};
 use crate::site::folder::{FolderRestriction, SiteFolder};

@@ -7,12 +7,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use underpass_http::path::SitePath;
 use underpass_receive::{Area, Error as ReceiveError, RelativePath, SweepSummary};
 
 use crate::error::Error;
 use crate::options::SiteOptions;
 use crate::options::uploads::UploadOptions;
-use crate::request::path::SitePath;
 
 /// A folder of a site that takes files in.
 #[derive(Debug)]

@@ -4,12 +4,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use underpass_http::path::SitePath;
 
 use crate::access::credentials::Credentials;
 use crate::access::links::{LinkKey, PARAMETER, ShownLink, SignedParameter};
 use crate::access::passwords::PasswordFile;
 use crate::access::tokens::{self, TokenFile};
-use crate::request::path::SitePath;
 use crate::request::query::Query;
 
 /// A parsed `Authorization` is what was sent: a login is the decoded base64 text, split at its

@@ -4,11 +4,10 @@
 use std::net::IpAddr;
 
 use percent_encoding::percent_decode;
+use underpass_http::fields::coding::{Acceptable, Coding};
+use underpass_http::fields::digest::HashAlgorithm;
 use underpass_net::{Forwarded, Proxies};
 
-use crate::http::coding::{Acceptable, Coding};
-use crate::http::digest::HashAlgorithm;
-use crate::request::accept::preferred;
 use crate::request::forwarded::{ClientPlace, client};
 use crate::request::query::{ArchiveFormat, Download, ListingFormat, Query};
 use crate::request::query::{SortDirection, SortKey};
@@ -189,7 +188,7 @@ fn plain_address(node: &[u8]) -> Option<IpAddr> {
 /// JSON is sent to a client that prefers it to HTML, or that weights both equally and names it;
 /// other types and letter case do not matter.
 pub fn accept(data: &[u8]) {
-    let chosen = preferred(Some(data));
+    let chosen = ListingFormat::preferred(Some(data));
     let (json, html) = (
         plain_weight(data, "application/json"),
         plain_weight(data, "text/html"),
@@ -200,9 +199,15 @@ pub fn accept(data: &[u8]) {
         ListingFormat::Html
     };
     assert_eq!(chosen, expected, "{}", data.escape_ascii());
-    assert_eq!(preferred(Some(&data.to_ascii_uppercase())), chosen);
+    assert_eq!(
+        ListingFormat::preferred(Some(&data.to_ascii_uppercase())),
+        chosen
+    );
     for other in [&b",image/png;q=0.5"[..], b", text", b",,/"] {
-        assert_eq!(preferred(Some(&[data, other].concat())), chosen);
+        assert_eq!(
+            ListingFormat::preferred(Some(&[data, other].concat())),
+            chosen
+        );
     }
 }
 

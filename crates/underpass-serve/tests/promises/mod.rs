@@ -16,19 +16,20 @@ use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
 
 use percent_encoding::percent_decode;
+use underpass_http::body::chunked::{BodyPosition, ChunkedReader};
+use underpass_http::fields::condition::{ConditionResult, Conditions};
+use underpass_http::fields::range::{ByteRange, RangeSelection, select};
+use underpass_http::fields::validator::{FileTime, Validators};
+use underpass_http::limits::{CHUNK_EXTRAS_BYTES_MAX, HeadLimits};
+use underpass_http::path::{PathForm, SitePath};
+use underpass_http::request::head::{HeadProgress, HeadScanner};
+use underpass_http::request::request_line::HttpTarget;
+use underpass_http::scheme::Scheme;
+use underpass_http::token::is_token;
 
 use crate::answer::multipart::{Boundary, Multipart};
-use crate::http::validator::{FileTime, Validators};
-use crate::limits::{CHUNK_EXTRAS_BYTES_MAX, RequestLimits};
+use crate::limits::RequestLimits;
 use crate::options::ServerOptions;
-use crate::request::Scheme;
-use crate::request::chunked::{BodyPosition, ChunkedReader};
-use crate::request::condition::{ConditionResult, Conditions};
-use crate::request::head::{HeadProgress, HeadScanner};
-use crate::request::path::{PathForm, SitePath};
-use crate::request::range::{ByteRange, RangeSelection, select};
-use crate::request::request_line::HttpTarget;
-use crate::request::request_line::is_token;
 
 pub use access::{authorization, passwords, signed, tokens};
 pub use fields::{accept, codings, forwarded, query};
@@ -46,8 +47,7 @@ pub fn head(data: &[u8]) {
 /// Parses a head in pieces of these sizes, repeated: returns the request, or the status of the
 /// rejection; `None` if it is incomplete.
 fn verdict(head: &[u8], cuts: &[usize]) -> Option<Result<String, &'static str>> {
-    let limits = RequestLimits::default();
-    let mut scan = HeadScanner::within(&limits, Scheme::Http);
+    let mut scan = HeadScanner::within(HeadLimits::default(), Scheme::Http);
     let mut there = 0_usize;
     for cut in cuts.iter().cycle() {
         there = there.saturating_add(*cut).min(head.len());
@@ -62,7 +62,7 @@ fn verdict(head: &[u8], cuts: &[usize]) -> Option<Result<String, &'static str>> 
 }
 
 fn complete(scan: &HeadScanner, head: &[u8]) -> Result<String, &'static str> {
-    assert!(scan.length() <= RequestLimits::default().head_bytes_max);
+    assert!(scan.length() <= HeadLimits::default().head_bytes_max);
     let request = scan.parse(head).map_err(|refusal| refusal.status.line())?;
     if let HttpTarget::Path { path, .. } = &request.target {
         assert_beneath(path);
@@ -132,7 +132,7 @@ pub fn range(data: &[u8]) {
     };
     let value = [b"bytes=", value].concat();
     let small = u64::from(size);
-    let selected = select(&value, small, &RequestLimits::default());
+    let selected = select(&value, small, ranges_max());
     check_spans(&selected, small);
     if let Some(asked) = plain_ranges(&value["bytes=".len()..], small) {
         let bytes_of = |spans: &[ByteRange]| {
@@ -157,8 +157,12 @@ pub fn range(data: &[u8]) {
         );
     }
     for size in [1, 1 << 31, 1 << 62, i64::MAX as u64, u64::MAX] {
-        check_spans(&select(&value, size, &RequestLimits::default()), size);
+        check_spans(&select(&value, size, ranges_max()), size);
     }
+}
+
+fn ranges_max() -> usize {
+    RequestLimits::default().ranges_max
 }
 
 fn check_spans(selection: &Option<RangeSelection>, size: u64) {
@@ -167,7 +171,7 @@ fn check_spans(selection: &Option<RangeSelection>, size: u64) {
         Some(RangeSelection::One(span)) => std::slice::from_ref(span),
         Some(RangeSelection::Several(spans)) => &spans[..],
     };
-    assert!(spans.len() <= RequestLimits::default().ranges_max);
+    assert!(spans.len() <= ranges_max());
     let mut sorted = spans.to_vec();
     sorted.sort_by_key(|span| span.first);
     let mut free = 0;
@@ -218,8 +222,7 @@ pub fn multipart(data: &[u8]) {
     // A file is at most as large as an offset can be.
     let size = u64::from_le_bytes(*size) & i64::MAX as u64;
     let value = [b"bytes=", value].concat();
-    let limits = RequestLimits::default();
-    let Some(RangeSelection::Several(spans)) = select(&value, size, &limits) else {
+    let Some(RangeSelection::Several(spans)) = select(&value, size, ranges_max()) else {
         return;
     };
     let boundary = Boundary::new(size.into());

@@ -10,11 +10,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use underpass_http::path::{PathForm, SitePath};
+use underpass_http::request::request_line::HttpTarget;
+use underpass_http::scheme::Scheme;
+
 use crate::access::links::{LinkScope, ShownLink, SignedParameter};
 use crate::limits::{LINK_COOKIE_AGE_MAX, LINK_COOKIES_MAX};
-use crate::request::Scheme;
-use crate::request::path::{PathForm, SitePath};
-use crate::request::request_line::HttpTarget;
 
 const NAME: &str = "underpass-signed";
 

@@ -6,7 +6,7 @@
 //!  [ ustar head │ content │ zeros ]     all in blocks of 512 bytes
 //! ```
 
-use crate::http::validator::FileTime;
+use underpass_http::fields::validator::FileTime;
 
 const BLOCK: usize = 512;
 

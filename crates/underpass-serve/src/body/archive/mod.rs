@@ -23,10 +23,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, read
 use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, SharedFile};
+use underpass_http::fields::validator::FileTime;
 
 use crate::body::archive::header::{Member, MemberKind, padding};
 use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
-use crate::http::validator::FileTime;
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
@@ -34,6 +34,7 @@ use crate::site::beneath::{self, look_through, open_file, open_place};
 use crate::site::folder::{FolderRestriction, SiteFolder, is_dots};
 use crate::site::rules::{Symlinks, Visibility};
 use crate::site::settle::{joined, names, settle};
+use crate::site::stamp::modified;
 
 /// An archive in production.
 #[derive(Debug)]
@@ -313,7 +314,7 @@ impl Archive {
             path: [&self.name[..], b"/", path].concat(),
             kind,
             mode: stat.st_mode & 0o777,
-            modified: FileTime::of(stat),
+            modified: modified(stat),
         }
     }
 

@@ -8,12 +8,13 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use underpass_http::calendar::{minutes, rfc3339};
+use underpass_http::path::encoded;
+
 use crate::access::links::PARAMETER as SIGNED;
 use crate::body::listing::embedded::{self, ICONS, SCRIPT, STYLE};
 use crate::body::listing::upload_form;
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
-use crate::http::calendar::{minutes, rfc3339};
-use crate::request::path::encoded;
 use crate::request::query::{SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
@@ -394,13 +395,13 @@ mod tests {
         let entry = FolderEntry {
             name: b"a\"><script>&'\xff:#?%/".to_vec(),
             kind: FolderEntryKind::File { size: 1 },
-            changed: crate::http::validator::FileTime {
+            changed: underpass_http::fields::validator::FileTime {
                 seconds: 0,
                 nanoseconds: 0,
             },
         };
         let view = ListingView {
-            path: crate::request::path::SitePath::parse(b"/").unwrap(),
+            path: underpass_http::path::SitePath::parse(b"/").unwrap(),
             top: 0,
             format: crate::request::query::ListingFormat::Html,
             query: crate::request::query::Query::default(),

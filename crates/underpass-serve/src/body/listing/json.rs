@@ -3,10 +3,10 @@
 use std::io::{self, Write as _};
 
 use serde::Serialize;
+use underpass_http::calendar::rfc3339;
+use underpass_http::path::encoded;
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
-use crate::http::calendar::rfc3339;
-use crate::request::path::encoded;
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 
 /// Writes the part before the folder is read.
@@ -84,8 +84,9 @@ pub(crate) fn close(out: &mut Vec<u8>, totals: ListingTotals) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use underpass_http::fields::validator::FileTime;
+
     use super::*;
-    use crate::http::validator::FileTime;
 
     #[test]
     fn names_that_are_not_utf_8_are_printed_exactly() {

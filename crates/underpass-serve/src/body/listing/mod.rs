@@ -255,7 +255,7 @@ mod tests {
         let entry = FolderEntry {
             name: vec![b'a'; 100],
             kind: FolderEntryKind::Folder,
-            changed: crate::http::validator::FileTime {
+            changed: underpass_http::fields::validator::FileTime {
                 seconds: 0,
                 nanoseconds: 0,
             },

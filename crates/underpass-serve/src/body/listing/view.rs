@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::request::path::SitePath;
+use underpass_http::path::SitePath;
+
 use crate::request::query::{ListingFormat, Query, SortDirection, SortKey, SortOrder};
 use crate::site::folder::{FolderEntry, FolderEntryKind};
 use crate::site::rules::Offer;
@@ -131,9 +132,9 @@ fn split_number(name: &[u8]) -> (&[u8], &[u8]) {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use underpass_http::fields::validator::FileTime;
 
     use super::*;
-    use crate::http::validator::FileTime;
 
     fn entry(name: &str, kind: FolderEntryKind, seconds: i64) -> FolderEntry {
         FolderEntry {

@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use underpass::drive::blocking::SigxfszGuard;
+use underpass_http::body::chunked::BodyPosition;
+use underpass_http::path::{PathForm, SitePath, encode_path};
+use underpass_http::status::{HttpError, Status};
 use underpass_net::InboundRate;
 use underpass_receive::{Error as ReceiveFault, NameKind, PartialFile, RelativePath};
 
@@ -23,9 +26,6 @@ use crate::connection::request_body::RequestBody;
 use crate::connection::upload_protocols::multipart::{
     MultipartEvent, MultipartReader, UNFINISHED, WINDOW_BYTES_MIN, last_component,
 };
-use crate::http::status::{HttpError, Status};
-use crate::request::chunked::BodyPosition;
-use crate::request::path::{PathForm, SitePath, encode_path};
 use crate::site::upload_area::UploadArea;
 
 /// Bytes of a form in memory: the largest write.

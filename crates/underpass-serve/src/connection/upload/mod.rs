@@ -14,6 +14,13 @@ mod request;
 mod resumable;
 mod tree;
 
+use underpass_http::path::SitePath;
+use underpass_http::request::head::{
+    Expectation, HeadScanner, Persistence, RequestHead, method_of,
+};
+use underpass_http::request::request_line::{HttpTarget, Method, WriteMethod};
+use underpass_http::status::{HttpError, Status};
+
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::{Exchanges, NextStep, persistence};
@@ -22,11 +29,7 @@ use crate::connection::upload::request::{Ended, Outcome, WriteRequest, failed, r
 use crate::connection::upload::resumable::RequestedChange;
 use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::location::upload_of;
-use crate::http::status::{HttpError, Status};
 use crate::limits::DRAINED_BYTES_MAX;
-use crate::request::head::{Expectation, HeadScanner, Persistence, RequestHead, method_of};
-use crate::request::path::SitePath;
-use crate::request::request_line::{HttpTarget, Method, WriteMethod};
 use crate::site::sites::ServedSite;
 use crate::site::upload_area::UploadArea;
 

@@ -6,6 +6,12 @@ use std::time::SystemTime;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use underpass::Fault;
+use underpass_http::body::framing::Framing;
+use underpass_http::fields::condition::ConditionResult;
+use underpass_http::fields::validator::Validators;
+use underpass_http::path::{PathForm, encode_path};
+use underpass_http::request::request_line::Method;
+use underpass_http::status::{HttpError, Status};
 use underpass_net::ConnectionError;
 use underpass_receive::{
     Committed, Error as ReceiveFault, NameKind, Overwrite, PartialFile, RelativePath,
@@ -17,13 +23,9 @@ use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::{ReceiveError, RequestBody};
 use crate::connection::upload_protocols::fields::ExpectedDigest;
-use crate::http::status::{HttpError, Status};
-use crate::http::validator::{EtagRecipe, FileStamp, Validators};
 use crate::metrics::worker_metrics::SlowClient;
-use crate::request::condition::ConditionResult;
-use crate::request::head::Framing;
-use crate::request::path::{PathForm, encode_path};
-use crate::request::request_line::Method;
+use crate::site::rules::EtagRecipe;
+use crate::site::stamp::FileStamp;
 
 pub(super) const NO_NAME: HttpError = HttpError::bad(
     "the path ends with a slash, and a file needs a name; `curl -T FILE URL/` adds it",

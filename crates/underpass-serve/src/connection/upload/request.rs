@@ -1,6 +1,10 @@
 //! A request that changes what is served, and the ways in which it ends.
 
 use rustix::io::Errno;
+use underpass_http::path::SitePath;
+use underpass_http::request::head::RequestHead;
+use underpass_http::request::request_line::WriteMethod;
+use underpass_http::status::{HttpError, Status};
 use underpass_net::ConnectionError;
 use underpass_receive::{Error as ReceiveFault, RelativePath};
 
@@ -9,11 +13,7 @@ use crate::answer::refusal::refused;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::{Exchanges, ended_by};
 use crate::connection::upload_protocols::fields::HeadFields;
-use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
-use crate::request::head::RequestHead;
-use crate::request::path::SitePath;
-use crate::request::request_line::WriteMethod;
 use crate::site::settle::is_spelt_otherwise;
 use crate::site::sites::ServedSite;
 use crate::site::upload_area::UploadArea;

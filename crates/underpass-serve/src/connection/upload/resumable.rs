@@ -27,6 +27,9 @@ use underpass_receive::{
 
 use self::reply::{UploadProgress, UploadProtocol};
 pub(super) use self::reply::{labelled, options};
+use underpass_http::request::request_line::{Method, WriteMethod};
+use underpass_http::status::{HttpError, Status};
+
 use super::put::{WRONG_DIGEST, stored};
 use super::request::{Outcome, StepResult, Stop, WriteRequest, outcome};
 use crate::answer::text::TextResponse;
@@ -37,8 +40,6 @@ use crate::connection::upload_protocols::ietf::UploadFields;
 use crate::connection::upload_protocols::location::upload_of;
 use crate::connection::upload_protocols::running::{CompletedUpload, UploadTurn};
 use crate::connection::upload_protocols::tus;
-use crate::http::status::{HttpError, Status};
-use crate::request::request_line::{Method, WriteMethod};
 
 /// The operation that a request asks for, by its method and fields.
 #[derive(Debug)]

@@ -1,6 +1,9 @@
 //! DELETE, MKCOL, COPY and MOVE: RFC 9110 and RFC 4918, without locks and without XML.
 
 use rustix::io::Errno;
+use underpass_http::path::{SitePath, encode_path};
+use underpass_http::request::request_line::{Method, WriteMethod};
+use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Area, Error as ReceiveFault, NameKind, Overwrite, RelativePath};
 
 use super::put::{CREATED, REPLACED, not_removed};
@@ -8,9 +11,6 @@ use super::request::{Outcome, WriteRequest, failed, refusal};
 use crate::access::permits::Permits;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::Exchanges;
-use crate::http::status::{HttpError, Status};
-use crate::request::path::{SitePath, encode_path};
-use crate::request::request_line::{Method, WriteMethod};
 use crate::site::settle::joined;
 use crate::site::upload_area::UploadArea;
 

@@ -8,9 +8,10 @@ use rustix::io::Errno;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
+use underpass_http::limits::FIELDS_MAX;
+use underpass_http::status::HttpError;
 
-use crate::http::status::HttpError;
-use crate::limits::{FIELDS_MAX, READ_BYTES};
+use crate::limits::READ_BYTES;
 
 /// The fields of a head.
 #[derive(Clone, Debug)]

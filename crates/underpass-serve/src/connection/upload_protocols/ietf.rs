@@ -2,9 +2,9 @@
 //! interop versions 3, 5, 6 and 8). Malformed fields are ignored, as the draft demands.
 
 use sfv::{BareItem, Item, Parser};
+use underpass_http::status::HttpError;
 
 use crate::connection::upload_protocols::fields::HeadFields;
-use crate::http::status::HttpError;
 
 /// The media type of a body that is a part of a file.
 pub(crate) const MEDIA_TYPE: &str = "application/partial-upload";

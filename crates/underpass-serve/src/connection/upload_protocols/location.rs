@@ -2,9 +2,8 @@
 //! so that it is right behind a proxy that passes a part of the path, and access rules judge the
 //! same path in every request.
 
+use underpass_http::status::HttpError;
 use underpass_receive::UploadId;
-
-use crate::http::status::HttpError;
 
 const PARAMETER: &[u8] = b"upload=";
 

@@ -9,8 +9,7 @@
 //! reader keeps none of them, so the body may arrive in any pieces.
 
 use httparse::{EMPTY_HEADER, Header, Status as Parsed, parse_headers};
-
-use crate::http::status::{HttpError, Status};
+use underpass_http::status::{HttpError, Status};
 
 /// Bytes of the fields of one part. Browsers send about 200.
 const FIELDS_BYTES_MAX: usize = 8 << 10;

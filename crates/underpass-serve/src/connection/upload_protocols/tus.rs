@@ -2,11 +2,11 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Error as ReceiveFault, RelativePath, UploadId};
 
 use crate::connection::upload_protocols::fields::{Algorithm, ExpectedDigest, HeadFields};
 use crate::connection::upload_protocols::location::upload_of_url;
-use crate::http::status::{HttpError, Status};
 
 /// The only version.
 pub(crate) const VERSION: &[u8] = b"1.0.0";

@@ -1,8 +1,8 @@
 //! Selects the files that are compressed while they are sent.
 
 use serde::Deserialize;
+use underpass_http::fields::coding::{Acceptable, Coding};
 
-use crate::http::coding::{Acceptable, Coding};
 use crate::site::rules::mime::MediaType;
 
 /// Media types: one, or all that match a star (`text/*`, `*+json`). Case is ignored.

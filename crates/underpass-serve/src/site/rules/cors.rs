@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-
-use crate::http::fields::push_field;
-use crate::request::request_line::is_token;
+use underpass_http::fields::writer::push_field;
+use underpass_http::token::is_token;
 
 /// The origins whose scripts may read responses.
 #[derive(Clone, Debug, Deserialize)]
@@ -81,7 +80,8 @@ impl CorsOrigin {
                 let port = !(lower.starts_with("https://") && host.ends_with(":443")
                     || lower.starts_with("http://") && host.ends_with(":80"));
                 port && !host.contains('*')
-                    && crate::request::request_line::check_authority(host.as_bytes()).is_ok()
+                    && underpass_http::request::request_line::check_authority(host.as_bytes())
+                        .is_ok()
             }
             None => lower == "*",
         };

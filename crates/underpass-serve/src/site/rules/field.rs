@@ -1,8 +1,7 @@
 //! Fields that a configuration adds to responses.
 
 use serde::Deserialize;
-
-use crate::request::request_line::is_token;
+use underpass_http::token::is_token;
 
 /// The name of a field that a configuration may set.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]

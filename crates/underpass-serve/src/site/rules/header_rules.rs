@@ -1,10 +1,10 @@
 //! Rules for fields that a configuration adds to responses.
 
 use serde::Deserialize;
+use underpass_http::fields::writer::push_field;
 
 use super::field::{FieldName, FieldValue};
 use super::pattern::Pattern;
-use crate::http::fields::push_field;
 
 /// `Cache-Control` for files by pattern; the first rule that matches a file decides.
 #[derive(Clone, Debug, Deserialize)]

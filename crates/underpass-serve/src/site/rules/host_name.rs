@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use serde::Deserialize;
-
-use crate::request::request_line::split_port;
+use underpass_http::request::request_line::split_port;
 
 /// A host name of a site: `example.org`, `*.example.org` for every name below it, or an address
 /// (`192.0.2.1`, `[2001:db8::1]`). Without a port; non-ASCII names in punycode.

@@ -9,6 +9,7 @@
 
 mod compress;
 mod cors;
+mod etag_recipe;
 mod exposure;
 pub(crate) mod field;
 mod header_rules;
@@ -24,9 +25,9 @@ mod url_path;
 
 pub use crate::access::grantee::Grantee;
 pub use crate::access::rules::{AccessMethod, AccessRule, TreePattern};
-pub use crate::http::validator::EtagRecipe;
 pub use compress::MediaPattern;
 pub use cors::{CorsOptions, CorsOrigin, FieldToken};
+pub use etag_recipe::EtagRecipe;
 pub use exposure::{Hidden, Symlinks};
 pub use field::{FieldName, FieldValue};
 pub use header_rules::{CacheRule, HeaderRule, SecurityOptions};

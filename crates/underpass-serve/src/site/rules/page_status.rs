@@ -1,8 +1,7 @@
 //! Statuses that can have a page.
 
 use serde::Deserialize;
-
-use crate::http::status::Status;
+use underpass_http::status::Status;
 
 /// A status that can have a page.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd)]

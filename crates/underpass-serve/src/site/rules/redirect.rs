@@ -11,10 +11,10 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use underpass_http::path::{PathForm, SitePath, encode_path};
+use underpass_http::status::Status;
 
 use super::url_path::parse_path;
-use crate::http::status::Status;
-use crate::request::path::{PathForm, SitePath, encode_path};
 use crate::request::query::unsigned;
 
 /// A redirect of requests for `from` to `to`.

@@ -9,14 +9,14 @@ use super::mime::MediaTypes;
 use super::pattern::Pattern;
 use super::redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
 use super::tries::{Candidate, TryRule};
+use underpass_http::fields::coding::{Coding, is_compressed};
+use underpass_http::fields::writer::push_field;
+use underpass_http::path::SitePath;
+use underpass_http::status::Status;
 use underpass_receive::UPLOADS_FOLDER;
 
-use crate::http::coding::{Coding, is_compressed};
-use crate::http::fields::push_field;
-use crate::http::status::Status;
-use crate::http::validator::EtagRecipe;
 use crate::options::SiteOptions;
-use crate::request::path::SitePath;
+use crate::site::rules::EtagRecipe;
 
 /// The rules of one site: its options, and everything derived from them once.
 #[derive(Debug)]

@@ -11,11 +11,11 @@
 //! is possible, and no name above the root.
 
 use serde::Deserialize;
+use underpass_http::path::{PathForm, SitePath};
 
 use super::pattern::Pattern;
 use super::url_path::parse_path;
 use crate::limits::TRIED_FILES_MAX;
-use crate::request::path::{PathForm, SitePath};
 
 /// A rule for the paths that match a pattern: they resolve to the first of `files` that exists.
 #[derive(Clone, Debug, Deserialize)]

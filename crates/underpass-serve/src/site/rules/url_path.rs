@@ -1,8 +1,7 @@
 //! Paths and file names in a configuration.
 
 use serde::Deserialize;
-
-use crate::request::path::{PathForm, SitePath};
+use underpass_http::path::{PathForm, SitePath};
 
 /// The path of a file in a URL: `/404.html`. It starts with a slash, ends without one and does not
 /// lead above the root.

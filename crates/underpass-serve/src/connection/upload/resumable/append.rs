@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Error as ReceiveFault, PartialFile, UploadId};
 
 use super::reply::{self, OTHER_OFFSET, UploadProgress, UploadProtocol};
@@ -15,7 +16,6 @@ use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
 use crate::connection::upload_protocols::ietf::{self, INCONSISTENT, Interop, UploadFields};
 use crate::connection::upload_protocols::running::CompletedUpload;
 use crate::connection::upload_protocols::tus;
-use crate::http::status::{HttpError, Status};
 use crate::metrics::worker_metrics::ExchangeEnd;
 
 /// The part of a file in a request.

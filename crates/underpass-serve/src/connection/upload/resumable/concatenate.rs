@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Error as ReceiveFault, PartialFile, RelativePath, UploadId, UploadRecord};
 
 use super::create::check_target;
@@ -11,7 +12,6 @@ use crate::connection::exchanges::Exchanges;
 use crate::connection::upload::put::{BUSY, overwrite};
 use crate::connection::upload::request::{StepResult, WriteRequest};
 use crate::connection::upload_protocols::location::location;
-use crate::http::status::{HttpError, Status};
 
 const NOT_A_PART: HttpError = HttpError::bad("an upload to be joined is not a part of a file");
 const INCOMPLETE_PART: HttpError = HttpError::bad("a part of the file is not complete");

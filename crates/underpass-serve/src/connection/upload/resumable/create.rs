@@ -1,6 +1,10 @@
 //! Creates uploads, with the first bytes or without.
 
 use underpass::Piece;
+use underpass_http::fields::writer::push_field;
+use underpass_http::path::PathForm;
+use underpass_http::status::{HttpError, Status};
+use underpass_http::version::HttpVersion;
 use underpass_receive::{
     Error as ReceiveFault, Overwrite, PartialFile, RelativePath, UploadId, UploadRecord,
 };
@@ -17,10 +21,6 @@ use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::ietf::UploadFields;
 use crate::connection::upload_protocols::location::location;
 use crate::connection::upload_protocols::tus::{self, ConcatRole, CreationFields, UploadMetadata};
-use crate::http::fields::push_field;
-use crate::http::status::{HttpError, Status};
-use crate::request::path::PathForm;
-use crate::request::request_line::HttpVersion;
 
 const CREATED: HttpError = HttpError::new(Status::Created, "the upload was created");
 

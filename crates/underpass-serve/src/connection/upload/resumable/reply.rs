@@ -4,6 +4,9 @@ use std::num::NonZeroU64;
 use std::time::SystemTime;
 
 use httpdate::HttpDate;
+use underpass_http::path::SitePath;
+use underpass_http::request::head::RequestHead;
+use underpass_http::status::{HttpError, Status};
 use underpass_receive::{Error as ReceiveFault, PartialFile, UploadRecord};
 
 use super::detail;
@@ -13,10 +16,7 @@ use crate::connection::upload_protocols::fields::HeadFields;
 use crate::connection::upload_protocols::ietf::{self, Interop};
 use crate::connection::upload_protocols::running::CompletedUpload;
 use crate::connection::upload_protocols::tus;
-use crate::http::status::{HttpError, Status};
 use crate::options::uploads::UploadOptions;
-use crate::request::head::RequestHead;
-use crate::request::path::SitePath;
 use crate::site::sites::ServedSite;
 use crate::site::upload_area::UploadArea;
 

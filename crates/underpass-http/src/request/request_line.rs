@@ -5,30 +5,37 @@
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
-use crate::http::status::{HttpError, Status};
-use crate::request::Scheme;
-use crate::request::path::{SitePath, is_escape};
+use crate::path::{SitePath, is_escape};
+use crate::scheme::Scheme;
+use crate::status::{HttpError, Status};
+use crate::token::is_token;
+use crate::version::HttpVersion;
 
 /// A request line, split in three parts. The target is not parsed yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct RequestLine {
-    pub(crate) method: Method,
+pub struct RequestLine {
+    /// The method.
+    pub method: Method,
     /// The range of the target within the line.
-    pub(crate) target: Range<usize>,
-    pub(crate) version: HttpVersion,
+    pub target: Range<usize>,
+    /// The version of the protocol.
+    pub version: HttpVersion,
 }
 
 /// The method of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Method {
+pub enum Method {
+    /// GET
     Get,
+    /// HEAD
     Head,
+    /// OPTIONS
     Options,
     /// One that changes what is served, where that is allowed.
     Write(WriteMethod),
-    /// A known method that this server does not allow.
+    /// TRACE, which no server here allows.
     Disabled,
-    /// A known method without a path in its target, not allowed either.
+    /// CONNECT, whose target has no path. Not allowed either.
     Connect,
     /// A token that is not a known method.
     Unknown,
@@ -36,27 +43,26 @@ pub(crate) enum Method {
 
 /// A method that changes what is served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum WriteMethod {
+pub enum WriteMethod {
+    /// PUT
     Put,
+    /// POST
     Post,
+    /// PATCH
     Patch,
+    /// DELETE
     Delete,
-    /// RFC 4918, sections 9.3, 9.8 and 9.9: of WebDAV, and of use without it.
+    /// MKCOL, as COPY and MOVE a method of WebDAV (RFC 4918, sections 9.3, 9.8 and 9.9).
     Mkcol,
+    /// COPY
     Copy,
+    /// MOVE
     Move,
-}
-
-/// The protocol version. A higher minor version is treated as 1.1 (RFC 9110, section 2.5).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum HttpVersion {
-    Http10,
-    Http11,
 }
 
 impl RequestLine {
     /// Parses a line without its line end.
-    pub(crate) fn parse(line: &[u8]) -> Result<RequestLine, HttpError> {
+    pub fn parse(line: &[u8]) -> Result<RequestLine, HttpError> {
         let mut parts = line.split(|&byte| byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -80,7 +86,7 @@ impl RequestLine {
     }
 
     /// Returns the length of the line without its line end: the version is `HTTP/x.y`.
-    pub(crate) fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.target.end + " HTTP/1.1".len()
     }
 }
@@ -105,28 +111,6 @@ impl Method {
     }
 }
 
-impl HttpVersion {
-    fn parse(version: &[u8]) -> Result<HttpVersion, HttpError> {
-        let [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] = version else {
-            return Err(HttpError::bad("the version is not HTTP/x.y"));
-        };
-        match (major, minor) {
-            (b'1', b'0') => Ok(HttpVersion::Http10),
-            (b'1', b'1'..=b'9') => Ok(HttpVersion::Http11),
-            (b'0'..=b'9', b'0'..=b'9') => Err(HttpError::new(
-                Status::VersionNotSupported,
-                "only HTTP/1.0 and HTTP/1.1 are supported",
-            )),
-            _ => Err(HttpError::bad("the version is not HTTP/x.y")),
-        }
-    }
-}
-
-/// Whether a token may contain the byte: RFC 9110, section 5.6.2.
-pub(crate) fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
 /// Whether a target may contain the byte: visible and non-ASCII characters. Clients do not send
 /// fragments, and a space ends the target.
 fn is_target(byte: u8) -> bool {
@@ -135,9 +119,10 @@ fn is_target(byte: u8) -> bool {
 
 /// A request target.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) enum HttpTarget<'b> {
+pub enum HttpTarget<'b> {
     /// A path of the site.
     Path {
+        /// The path, decoded and normalised.
         path: SitePath,
         /// The path before parsing.
         spelling: &'b [u8],
@@ -153,7 +138,7 @@ pub(crate) enum HttpTarget<'b> {
 impl<'b> HttpTarget<'b> {
     /// Parses a target in the form required by `method`, and its authority. An absolute URL must
     /// have the scheme of the connection.
-    pub(crate) fn parse(
+    pub fn parse(
         target: &'b [u8],
         method: Method,
         scheme: Scheme,
@@ -218,7 +203,7 @@ fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Checks `host [ ":" port ]`, without user information.
-pub(crate) fn check_authority(authority: &[u8]) -> Result<(), HttpError> {
+pub fn check_authority(authority: &[u8]) -> Result<(), HttpError> {
     let (host, port) = split_port(authority);
     match is_host(host) && is_port(port) {
         true => Ok(()),
@@ -236,7 +221,7 @@ fn is_port(port: &[u8]) -> bool {
 }
 
 /// Splits off the port after the colon.
-pub(crate) fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
+pub fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     match authority.iter().rposition(|&byte| byte == b':') {
         Some(colon) if !authority[colon..].contains(&b']') => {
             (&authority[..colon], &authority[colon + 1..])

@@ -1,7 +1,7 @@
 //! Formats timestamps of files as UTC dates (RFC 3339). Dates outside the years 0 to 9999 are
 //! clamped.
 
-use crate::http::validator::FileTime;
+use crate::fields::validator::FileTime;
 
 const DAY: i64 = 86_400;
 /// 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z, counted from 1970.
@@ -9,7 +9,7 @@ const FIRST: i64 = -62_167_219_200;
 const LAST: i64 = 253_402_300_799;
 
 /// Formats a time as RFC 3339 in UTC, with nanoseconds if they are not zero.
-pub(crate) fn rfc3339(time: FileTime) -> String {
+pub fn rfc3339(time: FileTime) -> String {
     let (date, [hour, minute, second]) = date_and_time(time);
     match time.nanoseconds.min(999_999_999) {
         0 => format!("{date}T{hour:02}:{minute:02}:{second:02}Z"),
@@ -18,7 +18,7 @@ pub(crate) fn rfc3339(time: FileTime) -> String {
 }
 
 /// Formats a time for people: `2026-11-21 17:18`.
-pub(crate) fn minutes(time: FileTime) -> String {
+pub fn minutes(time: FileTime) -> String {
     let (date, [hour, minute, _]) = date_and_time(time);
     format!("{date} {hour:02}:{minute:02}")
 }

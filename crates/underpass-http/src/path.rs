@@ -11,7 +11,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
-use crate::http::status::HttpError;
+use crate::status::HttpError;
 
 /// Extra capacity for names and suffixes appended to a path: an index, `.html`, `.zst`.
 const ROOM: usize = 16;
@@ -42,14 +42,14 @@ const LINKED: &AsciiSet = &ENCODED.add(b'/').add(b'&').add(b'+').add(b'=').add(b
 
 /// A normalised path: segments joined by single slashes, none of them empty, `.` or `..`; no NUL.
 #[derive(Clone, Eq, PartialEq)]
-pub(crate) struct SitePath {
+pub struct SitePath {
     bytes: Vec<u8>,
     form: PathForm,
 }
 
 /// The form of a path's end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum PathForm {
+pub enum PathForm {
     /// A name.
     File,
     /// A slash, or dots that lead to a folder.
@@ -61,7 +61,7 @@ impl SitePath {
     ///
     /// Rejects malformed escapes, NUL, and paths that lead above the root. (RFC 3986 would stay at
     /// the root, but no legitimate client sends such paths.)
-    pub(crate) fn parse(raw: &[u8]) -> Result<SitePath, HttpError> {
+    pub fn parse(raw: &[u8]) -> Result<SitePath, HttpError> {
         let decoded = decode(raw)?;
         let mut bytes = Vec::with_capacity(raw.len() + ROOM);
         let mut form = PathForm::Folder;
@@ -91,7 +91,7 @@ impl SitePath {
     }
 
     /// Returns the path of a file; `path` must be normalised.
-    pub(crate) fn of_file(path: &str) -> SitePath {
+    pub fn of_file(path: &str) -> SitePath {
         SitePath {
             bytes: path.as_bytes().to_vec(),
             form: PathForm::File,
@@ -99,16 +99,17 @@ impl SitePath {
     }
 
     /// Returns the path relative to the root; empty for the root itself.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub(crate) fn form(&self) -> PathForm {
+    /// Returns the form of the end.
+    pub fn form(&self) -> PathForm {
         self.form
     }
 
     /// Returns a unique key: the path, with a trailing slash for a folder.
-    pub(crate) fn key(&self) -> Cow<'_, [u8]> {
+    pub fn key(&self) -> Cow<'_, [u8]> {
         match self.form {
             PathForm::File => Cow::Borrowed(&self.bytes),
             PathForm::Folder => Cow::Owned([&self.bytes[..], b"/"].concat()),
@@ -116,7 +117,7 @@ impl SitePath {
     }
 
     /// Returns the path of a name beneath this folder; `beneath` must be normalised.
-    pub(crate) fn join(&self, beneath: &[u8], form: PathForm) -> SitePath {
+    pub fn join(&self, beneath: &[u8], form: PathForm) -> SitePath {
         let mut bytes = Vec::with_capacity(self.bytes.len() + beneath.len() + ROOM);
         bytes.extend_from_slice(&self.bytes);
         if !bytes.is_empty() && !beneath.is_empty() {
@@ -127,7 +128,7 @@ impl SitePath {
     }
 
     /// Returns the path of a file with `suffix` appended to the name.
-    pub(crate) fn with_suffix(&self, suffix: &str) -> SitePath {
+    pub fn with_suffix(&self, suffix: &str) -> SitePath {
         let bytes = [&self.bytes[..], suffix.as_bytes()].concat();
         SitePath {
             bytes,
@@ -136,18 +137,18 @@ impl SitePath {
     }
 
     /// Returns the segments.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         names(&self.bytes)
     }
 
     /// Returns the last segment, empty for the root itself.
-    pub(crate) fn name(&self) -> &[u8] {
+    pub fn name(&self) -> &[u8] {
         let mut segments = self.bytes.rsplit(|&byte| byte == b'/');
         segments.next().unwrap_or_default()
     }
 
     /// Whether a segment starts with a dot, except for `/.well-known/` (RFC 8615).
-    pub(crate) fn is_hidden(&self) -> bool {
+    pub fn is_hidden(&self) -> bool {
         let shown = self
             .bytes
             .strip_prefix(b".well-known")
@@ -160,20 +161,20 @@ impl SitePath {
     }
 
     /// Appends the path to a `Location`: absolute, percent-encoded, with exactly one leading slash.
-    pub(crate) fn encode_into(&self, location: &mut Vec<u8>) {
+    pub fn encode_into(&self, location: &mut Vec<u8>) {
         location.push(b'/');
         encode_path(&self.bytes, location);
     }
 }
 
 /// Returns the segments in the bytes of a path.
-pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/')
         .filter(|name| !name.is_empty())
 }
 
 /// Appends a path beneath a folder, percent-encoded.
-pub(crate) fn encode_path(beneath: &[u8], location: &mut Vec<u8>) {
+pub fn encode_path(beneath: &[u8], location: &mut Vec<u8>) {
     for part in percent_encode(beneath, ENCODED) {
         location.extend_from_slice(part.as_bytes());
     }
@@ -190,12 +191,12 @@ impl fmt::Debug for SitePath {
 }
 
 /// Encodes a segment of a path, or a value of a query, for a link.
-pub(crate) fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
+pub fn encoded(segment: &[u8]) -> impl Iterator<Item = &str> {
     percent_encode(segment, LINKED)
 }
 
 /// Decodes a form-encoded query value. Malformed escapes are left unchanged.
-pub(crate) fn decode_lossy(value: &[u8]) -> Vec<u8> {
+pub fn decode_lossy(value: &[u8]) -> Vec<u8> {
     let blanks: Vec<u8> = value
         .iter()
         .map(|&byte| if byte == b'+' { b' ' } else { byte })
@@ -217,7 +218,7 @@ fn decode(raw: &[u8]) -> Result<Cow<'_, [u8]>, HttpError> {
 }
 
 /// Whether the percent sign at `at` is followed by two digits.
-pub(crate) fn is_escape(raw: &[u8], at: usize) -> bool {
+pub fn is_escape(raw: &[u8], at: usize) -> bool {
     let digits = raw.get(at + 1..at + 3);
     digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }

@@ -7,29 +7,29 @@ use httpdate::HttpDate;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// Appends a field, which starts with the line break that ends the previous line.
-pub(crate) fn push_field(head: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
+pub fn push_field(head: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
     for part in [b"\r\n", name.as_bytes(), b": ", value.as_ref()] {
         head.extend_from_slice(part);
     }
 }
 
 /// Appends `number` in decimal.
-pub(crate) fn push_decimal(out: &mut Vec<u8>, number: u64) {
+pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// The length of a date in HTTP's preferred form.
-pub(crate) const DATE_BYTES: usize = 29;
+pub const DATE_BYTES: usize = 29;
 
 /// Formats dates, caching the last one.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub struct Clock {
     written: Cell<(u64, [u8; DATE_BYTES])>,
 }
 
 impl Clock {
     /// Returns `now` as a date. A time before 1970 is shown as 1970.
-    pub(crate) fn date(&self, now: SystemTime) -> [u8; DATE_BYTES] {
+    pub fn date(&self, now: SystemTime) -> [u8; DATE_BYTES] {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (second, date) = self.written.get();
         if second == since && second != 0 {
@@ -42,7 +42,7 @@ impl Clock {
 }
 
 /// Formats a date.
-pub(crate) fn date_bytes(date: HttpDate) -> [u8; DATE_BYTES] {
+pub fn date_bytes(date: HttpDate) -> [u8; DATE_BYTES] {
     let mut bytes = [b' '; DATE_BYTES];
     let written = date.to_string();
     bytes[..written.len()].copy_from_slice(written.as_bytes());
@@ -68,7 +68,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 /// cannot be quoted, or that browsers interpret in two ways, are replaced by underscores in the
 /// plain form; the extended form, which every browser prefers, has them all. In a name that is not
 /// UTF-8, the invalid bytes are replaced.
-pub(crate) fn push_attachment(head: &mut Vec<u8>, name: &[u8]) {
+pub fn push_attachment(head: &mut Vec<u8>, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
     head.extend_from_slice(b"\r\nContent-Disposition: attachment; filename=\"");
     let plain = |letter: char| match letter {

@@ -10,94 +10,50 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
-use rustix::fs::Stat;
-use serde::Deserialize;
 
-use crate::http::coding::Coding;
-use crate::http::fields::{DATE_BYTES, date_bytes};
+use crate::fields::coding::Coding;
+use crate::fields::writer::{DATE_BYTES, date_bytes};
 use crate::limits::DATE_SETTLES_AFTER;
-
-/// The file attributes that entity-tags are computed from.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum EtagRecipe {
-    /// Modification time, size and inode: detects every change.
-    #[default]
-    MtimeSizeInode,
-    /// Modification time and size: equal for copies on several hosts, if their times were copied
-    /// too. A file replaced by one of equal size and time is taken for the old one.
-    MtimeSize,
-}
 
 /// The validators of one state of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Validators {
-    pub(crate) tag: EntityTag,
-    pub(crate) modified: Option<LastModified>,
+pub struct Validators {
+    /// The entity-tag.
+    pub tag: EntityTag,
+    /// The date, if it is safe.
+    pub modified: Option<LastModified>,
 }
 
 /// An entity-tag in field syntax: `W/` if weak, and quotes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct EntityTag(Box<str>);
+pub struct EntityTag(Box<str>);
 
 /// Whether equal tags mean equal bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum TagStrength {
+pub enum TagStrength {
+    /// They do.
     Strong,
+    /// They mean the same content only.
     Weak,
 }
 
 /// A date in HTTP's resolution: whole seconds since 1970. Never in the future.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct LastModified(u64);
+pub struct LastModified(u64);
 
 /// A timestamp in the file system's resolution.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct FileTime {
-    pub(crate) seconds: i64,
-    pub(crate) nanoseconds: u32,
-}
-
-/// The identity of a file and the attributes that reveal a change.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct FileStamp {
-    /// Device and inode.
-    pub(crate) identity: (u64, u64),
-    pub(crate) size: u64,
-    /// The modification time of the content.
-    pub(crate) modified: FileTime,
-    /// The change time, which cannot be set.
-    pub(crate) changed: FileTime,
-}
-
-impl FileTime {
-    /// Returns the modification time of the content.
-    pub(crate) fn of(stat: &Stat) -> FileTime {
-        FileTime {
-            seconds: stat.st_mtime,
-            nanoseconds: stat.st_mtime_nsec as u32,
-        }
-    }
-}
-
-impl FileStamp {
-    pub(crate) fn of(stat: &Stat) -> FileStamp {
-        FileStamp {
-            identity: (stat.st_dev, stat.st_ino),
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: FileTime::of(stat),
-            changed: FileTime {
-                seconds: stat.st_ctime,
-                nanoseconds: stat.st_ctime_nsec as u32,
-            },
-        }
-    }
+pub struct FileTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// The rest, below 1,000,000,000.
+    pub nanoseconds: u32,
 }
 
 impl Validators {
     /// Returns the validators of a file in this state at the time `now`. `inode` is `None` if hosts
     /// with different inodes serve the same files.
-    pub(crate) fn new(
+    pub fn new(
         changed: FileTime,
         size: u64,
         inode: Option<u64>,
@@ -111,7 +67,7 @@ impl Validators {
     }
 
     /// Returns the validators of the same state, compressed while it is sent.
-    pub(crate) fn compressed(&self, coding: Coding) -> Validators {
+    pub fn compressed(&self, coding: Coding) -> Validators {
         Validators {
             tag: self.tag.compressed(coding),
             modified: self.modified,
@@ -119,7 +75,7 @@ impl Validators {
     }
 
     /// Appends the validators to a head.
-    pub(crate) fn push_to(&self, head: &mut Vec<u8>) {
+    pub fn push_to(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(b"\r\nETag: ");
         head.extend_from_slice(self.tag.as_bytes());
         if let Some(modified) = self.modified {
@@ -150,7 +106,8 @@ impl EntityTag {
         EntityTag(format!("W/{unquoted}+{}\"", coding.name()).into())
     }
 
-    pub(crate) fn strength(&self) -> TagStrength {
+    /// Returns the strength of the tag.
+    pub fn strength(&self) -> TagStrength {
         match self.0.starts_with('W') {
             true => TagStrength::Weak,
             false => TagStrength::Strong,
@@ -158,13 +115,13 @@ impl EntityTag {
     }
 
     /// Returns the quoted part, including the quotes.
-    pub(crate) fn opaque(&self) -> &[u8] {
+    pub fn opaque(&self) -> &[u8] {
         let bytes = self.as_bytes();
         bytes.strip_prefix(b"W/").unwrap_or(bytes)
     }
 
     /// Returns the field syntax, including the quotes.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 }
@@ -179,7 +136,7 @@ impl LastModified {
 
     /// Parses a date in any of HTTP's three forms. Like in other servers, the day of the week is
     /// ignored.
-    pub(crate) fn parse(value: &[u8]) -> Option<LastModified> {
+    pub fn parse(value: &[u8]) -> Option<LastModified> {
         const DAYS: &str = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday";
         let text = std::str::from_utf8(value).ok()?;
         let other_day = || {
@@ -196,7 +153,7 @@ impl LastModified {
     }
 
     /// Formats the date in HTTP's preferred form.
-    pub(crate) fn date_bytes(self) -> [u8; DATE_BYTES] {
+    pub fn date_bytes(self) -> [u8; DATE_BYTES] {
         date_bytes(HttpDate::from(UNIX_EPOCH + Duration::from_secs(self.0)))
     }
 }

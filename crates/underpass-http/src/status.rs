@@ -1,4 +1,4 @@
-//! The status codes this server uses, and errors with a status and a reason.
+//! The status codes of responses that are written, and errors with a status and a reason.
 
 use std::fmt;
 
@@ -7,18 +7,21 @@ macro_rules! statuses {
     ($($name:ident = $code:literal $phrase:literal,)*) => {
         /// A status of RFC 9110, section 15, and one of tus.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-        pub(crate) enum Status {
-            $($name = $code,)*
+        pub enum Status {
+            $(
+                #[doc = concat!($code, " ", $phrase)]
+                $name = $code,
+            )*
         }
 
         impl Status {
             /// Returns the three-digit code.
-            pub(crate) fn code(self) -> u16 {
+            pub fn code(self) -> u16 {
                 self as u16
             }
 
             /// Returns the code and reason phrase for the status line.
-            pub(crate) fn line(self) -> &'static str {
+            pub fn line(self) -> &'static str {
                 match self {
                     $(Status::$name => concat!($code, " ", $phrase),)*
                 }
@@ -69,28 +72,24 @@ statuses! {
 /// A status and the reason for it. The connection is closed after an invalid request, because the
 /// start of the next request is uncertain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct HttpError {
-    pub(crate) status: Status,
+pub struct HttpError {
+    /// The status of the response.
+    pub status: Status,
     /// The reason in the response body.
-    pub(crate) why: &'static str,
+    pub why: &'static str,
 }
 
 impl HttpError {
-    pub(crate) const fn new(status: Status, why: &'static str) -> HttpError {
+    /// Creates an error.
+    pub const fn new(status: Status, why: &'static str) -> HttpError {
         HttpError { status, why }
     }
 
     /// Creates a 400 with a reason.
-    pub(crate) const fn bad(why: &'static str) -> HttpError {
+    pub const fn bad(why: &'static str) -> HttpError {
         HttpError::new(Status::BadRequest, why)
     }
 }
-
-/// The limit of concurrently produced or hashed bodies is reached.
-pub(crate) const BUSY: HttpError = HttpError::new(
-    Status::ServiceUnavailable,
-    "too many responses of this kind are in progress; try again later",
-);
 
 impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,42 +15,55 @@ use std::borrow::Cow;
 
 use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
 
-use crate::http::status::{HttpError, Status};
-use crate::limits::{EMPTY_LINES_MAX, FIELDS_MAX, RequestLimits};
-use crate::request::Scheme;
-use crate::request::condition::Conditions;
-use crate::request::request_line::{
-    HttpTarget, HttpVersion, Method, RequestLine, check_authority, is_token,
-};
+use crate::body::framing::{Framing, framing};
+use crate::fields::condition::Conditions;
+use crate::limits::{EMPTY_LINES_MAX, FIELDS_MAX, HeadLimits};
+use crate::request::request_line::{HttpTarget, Method, RequestLine, check_authority};
+use crate::scheme::Scheme;
+use crate::status::{HttpError, Status};
+use crate::token::is_token;
+use crate::version::HttpVersion;
 
 /// A valid request head, with everything that a response depends on.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct RequestHead<'b> {
-    pub(crate) method: Method,
-    pub(crate) version: HttpVersion,
+pub struct RequestHead<'b> {
+    /// The method.
+    pub method: Method,
+    /// The version of the protocol that the client speaks.
+    pub version: HttpVersion,
     /// The requested host, with its port: from the target, else from the `Host` field.
-    pub(crate) authority: Option<&'b [u8]>,
-    pub(crate) target: HttpTarget<'b>,
-    pub(crate) persistence: Persistence,
-    pub(crate) framing: Framing,
-    pub(crate) expect: Expectation,
-    pub(crate) conditions: Option<Conditions<'b>>,
-    pub(crate) range: Option<&'b [u8]>,
+    pub authority: Option<&'b [u8]>,
+    /// The requested resource.
+    pub target: HttpTarget<'b>,
+    /// Whether the client keeps the connection.
+    pub persistence: Persistence,
+    /// The framing of the body.
+    pub framing: Framing,
+    /// The expectation of the client before it sends the body.
+    pub expect: Expectation,
+    /// The conditions, if there are any.
+    pub conditions: Option<Conditions<'b>>,
+    /// `Range`, unparsed.
+    pub range: Option<&'b [u8]>,
     /// The remaining fields.
-    pub(crate) fields: Fields<'b>,
+    pub fields: Fields<'b>,
 }
 
 /// Whether the connection is kept after a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Persistence {
+pub enum Persistence {
+    /// Another request may follow.
     KeepAlive,
+    /// The connection is closed after the response.
     Close,
 }
 
 /// An `Expect` field: RFC 9110, section 10.1.1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Expectation {
+pub enum Expectation {
+    /// No expectation.
     Nothing,
+    /// The client waits for `100 Continue` before it sends the body.
     Continue,
     /// An unknown expectation.
     Unknown,
@@ -58,7 +71,7 @@ pub(crate) enum Expectation {
 
 /// The progress of receiving a head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum HeadProgress {
+pub enum HeadProgress {
     /// More bytes are needed.
     Partial,
     /// Complete: [`HeadScanner::parse`] reads it, [`HeadScanner::length`] returns its length.
@@ -67,9 +80,8 @@ pub(crate) enum HeadProgress {
 
 /// Finds the end of a head in a growing buffer, examining each byte once.
 #[derive(Debug)]
-pub(crate) struct HeadScanner {
-    line_bytes_max: usize,
-    head_bytes_max: usize,
+pub struct HeadScanner {
+    limits: HeadLimits,
     /// The start of the request line, once a byte of it has been seen.
     start: usize,
     /// The start of the first incomplete line.
@@ -84,16 +96,15 @@ pub(crate) struct HeadScanner {
 
 impl Default for HeadScanner {
     fn default() -> HeadScanner {
-        HeadScanner::within(&RequestLimits::default(), Scheme::Http)
+        HeadScanner::within(HeadLimits::default(), Scheme::Http)
     }
 }
 
 impl HeadScanner {
     /// Creates a scanner with these limits, for a connection with this scheme.
-    pub(crate) fn within(limits: &RequestLimits, scheme: Scheme) -> HeadScanner {
+    pub fn within(limits: HeadLimits, scheme: Scheme) -> HeadScanner {
         HeadScanner {
-            line_bytes_max: limits.line_bytes_max,
-            head_bytes_max: limits.head_bytes_max,
+            limits,
             start: 0,
             seen: 0,
             looked: 0,
@@ -103,7 +114,7 @@ impl HeadScanner {
     }
 
     /// Examines the bytes since the last call. `head` starts where it did then.
-    pub(crate) fn advance(&mut self, head: &[u8]) -> Result<HeadProgress, HttpError> {
+    pub fn advance(&mut self, head: &[u8]) -> Result<HeadProgress, HttpError> {
         if self.seen == self.start {
             self.skip_empty_lines(head)?;
         }
@@ -131,8 +142,8 @@ impl HeadScanner {
 
     fn bound(&self) -> usize {
         match &self.line {
-            None => self.start + self.line_bytes_max + 2,
-            Some(_) => self.head_bytes_max,
+            None => self.start + self.limits.line_bytes_max + 2,
+            Some(_) => self.limits.head_bytes_max,
         }
     }
 
@@ -166,12 +177,12 @@ impl HeadScanner {
     }
 
     /// Returns the length of a complete head, with the empty lines before it.
-    pub(crate) fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.seen
     }
 
     /// Parses the head that [`HeadScanner::advance`] found complete.
-    pub(crate) fn parse<'b>(&self, head: &'b [u8]) -> Result<RequestHead<'b>, HttpError> {
+    pub fn parse<'b>(&self, head: &'b [u8]) -> Result<RequestHead<'b>, HttpError> {
         let line = self
             .line
             .as_ref()
@@ -231,7 +242,7 @@ fn parse<'b>(
 
 /// Returns the method of an invalid request, to the extent that it matters: a response to HEAD has
 /// no body, however malformed the request is.
-pub(crate) fn method_of(input: &[u8]) -> Method {
+pub fn method_of(input: &[u8]) -> Method {
     let start = input.iter().position(|byte| !b"\r\n".contains(byte));
     match input[start.unwrap_or(0)..].starts_with(b"HEAD ") {
         true => Method::Head,
@@ -279,9 +290,11 @@ macro_rules! fields {
     (once { $($once:ident: $one:literal,)* } joined { $($joined:ident: $many:literal,)* }) => {
         /// The relevant fields, by name.
         #[derive(Debug, Default, Eq, PartialEq)]
-        pub(crate) struct Fields<'b> {
-            $(pub(crate) $once: Option<&'b [u8]>,)*
-            $(pub(crate) $joined: Option<Cow<'b, [u8]>>,)*
+        pub struct Fields<'b> {
+            $(#[doc = concat!("`", $one, "`")]
+            pub $once: Option<&'b [u8]>,)*
+            $(#[doc = concat!("`", $many, "`, its lines joined by commas.")]
+            pub $joined: Option<Cow<'b, [u8]>>,)*
         }
 
         impl<'b> Fields<'b> {
@@ -346,7 +359,7 @@ fields! {
 
 impl<'b> Fields<'b> {
     /// Parses the field lines of a complete head, including the empty line.
-    pub(crate) fn parse(lines: &'b [u8]) -> Result<Fields<'b>, HttpError> {
+    pub fn parse(lines: &'b [u8]) -> Result<Fields<'b>, HttpError> {
         let mut headers = [EMPTY_HEADER; FIELDS_MAX];
         match parse_headers(lines, &mut headers) {
             Ok(Parsed::Complete((length, headers))) if length == lines.len() => {
@@ -374,84 +387,6 @@ impl<'b> Fields<'b> {
             if_range: self.if_range,
         };
         (conditions != Conditions::default()).then_some(conditions)
-    }
-}
-
-/// The framing of a request body.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Framing {
-    /// No body.
-    Empty,
-    /// A length of at least one byte.
-    Length(u64),
-    Chunked,
-}
-
-/// Evaluates the two fields that frame a body.
-fn framing(
-    content_length: Option<&[u8]>,
-    transfer_encoding: Option<&[u8]>,
-    version: HttpVersion,
-) -> Result<Framing, HttpError> {
-    match (content_length, transfer_encoding) {
-        (None, None) => Ok(Framing::Empty),
-        (Some(value), None) => length(value),
-        (None, Some(_)) if version == HttpVersion::Http10 => {
-            Err(HttpError::bad("HTTP/1.0 has no Transfer-Encoding"))
-        }
-        (None, Some(codings)) => chunked(codings),
-        (Some(_), Some(_)) => Err(HttpError::bad(
-            "Content-Length and Transfer-Encoding exclude each other",
-        )),
-    }
-}
-
-/// Parses a length: digits only, without overflow.
-fn length(value: &[u8]) -> Result<Framing, HttpError> {
-    const WRONG: HttpError = HttpError::bad("Content-Length is not a number");
-    if value.is_empty() {
-        return Err(WRONG);
-    }
-    let mut length = 0u64;
-    for byte in value {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return Err(WRONG);
-        }
-        length = length
-            .checked_mul(10)
-            .and_then(|tens| tens.checked_add(digit.into()))
-            .ok_or(WRONG)?;
-    }
-    match length {
-        0 => Ok(Framing::Empty),
-        _ => Ok(Framing::Length(length)),
-    }
-}
-
-/// Requires `chunked` as the only coding; no other is implemented.
-fn chunked(codings: &[u8]) -> Result<Framing, HttpError> {
-    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    if is_chunked(codings) {
-        return Ok(Framing::Chunked);
-    }
-    let mut before: Vec<&[u8]> = codings
-        .split(|&byte| byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .collect();
-    match before.pop() {
-        Some(last) if is_chunked(last) => {}
-        _ => return Err(HttpError::bad("the last transfer coding is not chunked")),
-    }
-    let is_plain = |coding: &&[u8]| {
-        !coding.is_empty() && !is_chunked(coding) && coding.iter().all(|&byte| is_token(byte))
-    };
-    match before.iter().all(is_plain) {
-        true => Err(HttpError::new(
-            Status::NotImplemented,
-            "the only supported transfer coding is chunked",
-        )),
-        false => Err(HttpError::bad("Transfer-Encoding is malformed")),
     }
 }
 

@@ -5,13 +5,15 @@ use serde::Deserialize;
 /// A hash function.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum HashAlgorithm {
+pub enum HashAlgorithm {
+    /// SHA-256
     Sha256,
+    /// BLAKE3, 256 bits.
     Blake3,
 }
 
 /// Parses 64 hexadecimal digits.
-pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
+pub fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 2 * bytes.len() || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
@@ -24,15 +26,15 @@ pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
 
 /// A hash of 256 bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct FileDigest(pub(crate) [u8; 32]);
+pub struct FileDigest(pub [u8; 32]);
 
 impl FileDigest {
     /// A placeholder where only the length matters.
-    pub(crate) const UNKNOWN: FileDigest = FileDigest([0; 32]);
+    pub const UNKNOWN: FileDigest = FileDigest([0; 32]);
 
     /// Formats a line like `sha256sum` and `b3sum`: a name with a backslash or a line end is
     /// escaped and the line starts with a backslash.
-    pub(crate) fn line(&self, name: &[u8]) -> Vec<u8> {
+    pub fn line(&self, name: &[u8]) -> Vec<u8> {
         let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut line = Vec::with_capacity(68 + name.len());
         if name.iter().any(|byte| b"\\\n\r".contains(byte)) {

@@ -7,12 +7,13 @@
 //!
 //! Each byte is examined once and none is kept, so the input may arrive in any pieces.
 
-use crate::http::status::HttpError;
 use crate::limits::CHUNK_EXTRAS_BYTES_MAX;
+use crate::status::HttpError;
+use crate::token::{is_text, is_token};
 
 /// A partially read chunked body.
 #[derive(Debug)]
-pub(crate) struct ChunkedReader {
+pub struct ChunkedReader {
     state: ChunkedState,
     /// Payload bytes so far, including those announced and still to come.
     data: u64,
@@ -58,7 +59,7 @@ enum TrailerLine {
 
 /// The position in a body after a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum BodyPosition {
+pub enum BodyPosition {
     /// Within the body.
     Within,
     /// At its end.
@@ -67,17 +68,26 @@ pub(crate) enum BodyPosition {
 
 /// The part of a body that comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum NextPart {
+pub enum NextPart {
+    /// Bytes of framing.
     Framing,
     /// As many bytes of the payload of a chunk.
     Payload(u64),
+    /// Nothing: the body is complete.
     End,
 }
 
 const MALFORMED: HttpError = HttpError::bad("the chunked body is malformed");
 
+impl Default for ChunkedReader {
+    fn default() -> ChunkedReader {
+        ChunkedReader::new()
+    }
+}
+
 impl ChunkedReader {
-    pub(crate) fn new() -> ChunkedReader {
+    /// Creates a reader for a body of which nothing was read.
+    pub fn new() -> ChunkedReader {
         ChunkedReader {
             state: ChunkedState::Size(0, 0),
             data: 0,
@@ -86,12 +96,12 @@ impl ChunkedReader {
     }
 
     /// Returns the payload length announced so far.
-    pub(crate) fn announced(&self) -> u64 {
+    pub fn announced(&self) -> u64 {
         self.data
     }
 
     /// Reads input; returns how many bytes belong to the body: all of them, unless it ends.
-    pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
+    pub fn read(&mut self, input: &[u8]) -> Result<(usize, BodyPosition), HttpError> {
         let mut taken = 0;
         loop {
             let (read, next) = self.read_framing(&input[taken..])?;
@@ -112,12 +122,12 @@ impl ChunkedReader {
     }
 
     /// Whether all of the body was read.
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         matches!(self.state, ChunkedState::Done)
     }
 
     /// Reads on to the next byte of payload; returns how many bytes of framing were before it.
-    pub(crate) fn read_framing(&mut self, input: &[u8]) -> Result<(usize, NextPart), HttpError> {
+    pub fn read_framing(&mut self, input: &[u8]) -> Result<(usize, NextPart), HttpError> {
         let mut taken = 0;
         loop {
             let position = match self.state {
@@ -137,7 +147,7 @@ impl ChunkedReader {
     }
 
     /// Notes that `bytes` of the payload of a chunk were taken, no more than it has.
-    pub(crate) fn took(&mut self, bytes: u64) {
+    pub fn took(&mut self, bytes: u64) {
         if let ChunkedState::Data(left) = &mut self.state {
             *left = left.saturating_sub(bytes);
             if *left == 0 {
@@ -198,7 +208,6 @@ impl ExtensionPart {
         use ExtensionPart::{
             Escaped, Name, NameEnd, Quoted, QuotedEnd, Start, Token, ValueEnd, ValueStart,
         };
-        let is_token = crate::request::request_line::is_token(byte);
         Ok(match (self, byte) {
             (Quoted, b'"') => QuotedEnd,
             (Quoted, b'\\') => Escaped,
@@ -209,8 +218,8 @@ impl ExtensionPart {
             (Token | QuotedEnd | ValueEnd, b' ' | b'\t') => ValueEnd,
             (Start | ValueStart, b' ' | b'\t') => self,
             (ValueStart, b'"') => Quoted,
-            (Start | Name, _) if is_token => Name,
-            (ValueStart | Token, _) if is_token => Token,
+            (Start | Name, _) if is_token(byte) => Name,
+            (ValueStart | Token, _) if is_token(byte) => Token,
             _ => return Err(MALFORMED),
         })
     }
@@ -220,20 +229,11 @@ impl TrailerLine {
     fn next(self, byte: u8) -> Result<TrailerLine, HttpError> {
         match (self, byte) {
             (TrailerLine::Name, b':') => Ok(TrailerLine::Value),
-            (TrailerLine::Empty | TrailerLine::Name, _)
-                if crate::request::request_line::is_token(byte) =>
-            {
-                Ok(TrailerLine::Name)
-            }
+            (TrailerLine::Empty | TrailerLine::Name, _) if is_token(byte) => Ok(TrailerLine::Name),
             (TrailerLine::Value, _) if is_text(byte) => Ok(TrailerLine::Value),
             _ => Err(MALFORMED),
         }
     }
-}
-
-/// Whether a value or a quoted string may contain the byte: no control byte except the tab.
-fn is_text(byte: u8) -> bool {
-    byte == b'\t' || !byte.is_ascii_control()
 }
 
 #[cfg(test)]

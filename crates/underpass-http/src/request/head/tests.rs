@@ -63,9 +63,9 @@ fn what_is_wrong_is_refused_as_soon_as_it_is_there() {
 fn request_lines_and_heads_are_bounded() {
     let line = |target: usize| format!("GET /{} HTTP/1.1\r\n", "a".repeat(target));
     let around = line(0).len() - 2;
-    let fits = line(RequestLimits::default().line_bytes_max - around) + "Host: a\r\n\r\n";
+    let fits = line(HeadLimits::default().line_bytes_max - around) + "Host: a\r\n\r\n";
     assert_eq!(at_once(fits.as_bytes()), Some(Ok(fits.len())));
-    let long = line(RequestLimits::default().line_bytes_max - around + 1);
+    let long = line(HeadLimits::default().line_bytes_max - around + 1);
     for head in [
         long.as_bytes(),
         &long.as_bytes()[..long.len() - 2],
@@ -75,7 +75,7 @@ fn request_lines_and_heads_are_bounded() {
         assert!(judged.is_none_or(|judged| judged == Err(Status::UriTooLong)));
     }
     assert_eq!(at_once(&[b'G'; 20_000]), Some(Err(Status::UriTooLong)));
-    let room = RequestLimits::default().line_bytes_max + 2;
+    let room = HeadLimits::default().line_bytes_max + 2;
     for (bytes, judged) in [(room - 1, None), (room, Some(Err(Status::UriTooLong)))] {
         assert_eq!(at_once(&vec![b'G'; bytes]), judged);
     }
@@ -86,12 +86,12 @@ fn request_lines_and_heads_are_bounded() {
         )
     };
     let around = head(0).len();
-    let fits = head(RequestLimits::default().head_bytes_max - around);
+    let fits = head(HeadLimits::default().head_bytes_max - around);
     assert_eq!(
         at_once(fits.as_bytes()),
-        Some(Ok(RequestLimits::default().head_bytes_max))
+        Some(Ok(HeadLimits::default().head_bytes_max))
     );
-    let long = head(RequestLimits::default().head_bytes_max - around + 1);
+    let long = head(HeadLimits::default().head_bytes_max - around + 1);
     assert_eq!(at_once(long.as_bytes()), Some(Err(Status::HeadTooLarge)));
     let many = format!(
         "GET / HTTP/1.1\r\n{}\r\n",
@@ -242,64 +242,6 @@ fn the_number_of_fields_is_bounded() {
     assert!(Fields::parse(lines(FIELDS_MAX).as_bytes()).is_ok());
     let refusal = Fields::parse(lines(FIELDS_MAX + 1).as_bytes()).unwrap_err();
     assert_eq!(refusal.status, Status::HeadTooLarge);
-}
-
-fn lengths(value: &[u8]) -> Result<Framing, Status> {
-    framing(Some(value), None, HttpVersion::Http11).map_err(|error| error.status)
-}
-
-fn codings(value: &[u8]) -> Result<Framing, Status> {
-    framing(None, Some(value), HttpVersion::Http11).map_err(|error| error.status)
-}
-
-#[test]
-fn a_length_is_digits() {
-    assert_eq!(lengths(b"005"), Ok(Framing::Length(5)));
-    assert_eq!(lengths(b"0"), Ok(Framing::Empty));
-    assert_eq!(
-        lengths(b"18446744073709551615"),
-        Ok(Framing::Length(u64::MAX))
-    );
-    for wrong in [
-        &b"+5"[..],
-        b"-5",
-        b"0x5",
-        b"5a",
-        b"5 5",
-        b"5, 5",
-        b"18446744073709551616",
-        b"",
-    ] {
-        assert_eq!(lengths(wrong), Err(Status::BadRequest), "{wrong:?}");
-    }
-}
-
-#[test]
-fn the_only_coding_is_chunked() {
-    for right in [&b"chunked"[..], b"Chunked", b"CHUNKED"] {
-        assert_eq!(codings(right), Ok(Framing::Chunked));
-    }
-    for wrong in [
-        &b"identity"[..],
-        b"x",
-        b"chunked, identity",
-        b"chunked, chunked",
-        b"chunked,",
-        b",chunked",
-        b"chunked;a=b",
-        b"gzip;q=1, chunked",
-        b"",
-    ] {
-        assert_eq!(codings(wrong), Err(Status::BadRequest), "{wrong:?}");
-    }
-    assert_eq!(codings(b"gzip, chunked"), Err(Status::NotImplemented));
-}
-
-#[test]
-fn what_two_servers_could_read_differently_is_refused() {
-    let (one, chunked) = (Some(&b"5"[..]), Some(&b"chunked"[..]));
-    assert!(framing(one, chunked, HttpVersion::Http11).is_err());
-    assert!(framing(None, chunked, HttpVersion::Http10).is_err());
 }
 
 const LINES: &[&str] = &[

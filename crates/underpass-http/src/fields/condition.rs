@@ -8,29 +8,37 @@
 
 use std::borrow::Cow;
 
-use crate::http::validator::{EntityTag, LastModified, TagStrength, Validators};
+use crate::fields::validator::{EntityTag, LastModified, TagStrength, Validators};
 
 /// The unparsed values of the fields.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub(crate) struct Conditions<'b> {
-    pub(crate) if_match: Option<Cow<'b, [u8]>>,
-    pub(crate) if_none_match: Option<Cow<'b, [u8]>>,
-    pub(crate) if_modified_since: Option<&'b [u8]>,
-    pub(crate) if_unmodified_since: Option<&'b [u8]>,
-    pub(crate) if_range: Option<&'b [u8]>,
+pub struct Conditions<'b> {
+    /// `If-Match`, its lines joined.
+    pub if_match: Option<Cow<'b, [u8]>>,
+    /// `If-None-Match`, its lines joined.
+    pub if_none_match: Option<Cow<'b, [u8]>>,
+    /// `If-Modified-Since`
+    pub if_modified_since: Option<&'b [u8]>,
+    /// `If-Unmodified-Since`
+    pub if_unmodified_since: Option<&'b [u8]>,
+    /// `If-Range`
+    pub if_range: Option<&'b [u8]>,
 }
 
 /// The result of the conditions, for GET and HEAD.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum ConditionResult {
+pub enum ConditionResult {
+    /// The request is answered as if it had no conditions.
     Proceed,
+    /// 304: the client has the current state.
     NotModified,
+    /// 412: the file has another state than the client requires.
     Failed,
 }
 
 impl Conditions<'_> {
     /// Evaluates the conditions on the whole file.
-    pub(crate) fn judge(&self, file: &Validators) -> ConditionResult {
+    pub fn judge(&self, file: &Validators) -> ConditionResult {
         if !self.is_expected_state(file) {
             return ConditionResult::Failed;
         }
@@ -66,7 +74,7 @@ impl Conditions<'_> {
 
     /// Whether `Range` applies: always without If-Range, otherwise if the client's part has this
     /// state.
-    pub(crate) fn allow_range(&self, file: &Validators) -> bool {
+    pub fn allow_range(&self, file: &Validators) -> bool {
         match self.if_range {
             None => true,
             Some(value) => {
@@ -135,8 +143,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http::coding::Coding;
-    use crate::http::validator::FileTime;
+    use crate::fields::coding::Coding;
+    use crate::fields::validator::FileTime;
 
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";

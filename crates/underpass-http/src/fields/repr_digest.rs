@@ -4,19 +4,21 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sfv::{Dictionary, ListEntry, Parser};
 
-use crate::http::digest::FileDigest;
-use crate::http::fields::push_field;
+use crate::fields::digest::FileDigest;
+use crate::fields::writer::push_field;
 
 /// The hash that a client wants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum WantedDigest {
+pub enum WantedDigest {
+    /// None, or none that is supported.
     Nothing,
+    /// SHA-256
     Sha256,
 }
 
 /// Parses the field. A malformed field and an invalid preference (0 refuses, 1 to 10 accept) are
 /// ignored.
-pub(crate) fn wanted(field: Option<&[u8]>) -> WantedDigest {
+pub fn wanted(field: Option<&[u8]>) -> WantedDigest {
     let members = field.and_then(|field| Parser::new(field).parse::<Dictionary>().ok());
     let preference = members.and_then(|members| match members.get("sha-256")? {
         ListEntry::Item(item) => item.bare_item.as_integer().map(i64::from),
@@ -29,7 +31,7 @@ pub(crate) fn wanted(field: Option<&[u8]>) -> WantedDigest {
 }
 
 /// Appends the field to a head.
-pub(crate) fn push_repr_digest(head: &mut Vec<u8>, digest: &FileDigest) {
+pub fn push_repr_digest(head: &mut Vec<u8>, digest: &FileDigest) {
     let value = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest.0));
     push_field(head, "Repr-Digest", &value);
 }

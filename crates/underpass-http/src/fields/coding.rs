@@ -37,7 +37,7 @@ impl Coding {
     }
 
     /// Returns the index in [`Coding::ALL`].
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self as usize
     }
 
@@ -51,11 +51,11 @@ impl Coding {
 }
 
 /// A quality value in thousandths; 0 means not acceptable.
-pub(crate) type Quality = u16;
+pub type Quality = u16;
 
 /// The parsed value of `Accept-Encoding`.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub(crate) struct Acceptable {
+pub struct Acceptable {
     codings: [Option<Quality>; Coding::ALL.len()],
     identity: Option<Quality>,
     /// `*`: all codings that are not named.
@@ -65,7 +65,7 @@ pub(crate) struct Acceptable {
 impl Acceptable {
     /// Parses the field. Without it, only the plain file is certain to be readable. Malformed
     /// members are ignored.
-    pub(crate) fn parse(field: Option<&[u8]>) -> Acceptable {
+    pub fn parse(field: Option<&[u8]>) -> Acceptable {
         let mut acceptable = Acceptable::default();
         for member in field.unwrap_or_default().split(|&byte| byte == b',') {
             let Some((name, quality)) = parse_member(member) else {
@@ -84,13 +84,13 @@ impl Acceptable {
     }
 
     /// Whether the plain file may be sent.
-    pub(crate) fn takes_identity(&self) -> bool {
+    pub fn takes_identity(&self) -> bool {
         self.identity.or(self.others) != Some(0)
     }
 
     /// Returns those of `preferred` that the client accepts and rates at least as high as the plain
     /// file, best first, and in the order of `preferred` if rated equally.
-    pub(crate) fn choices(&self, preferred: &[Coding]) -> impl Iterator<Item = Coding> {
+    pub fn choices(&self, preferred: &[Coding]) -> impl Iterator<Item = Coding> {
         let plain = self.identity.unwrap_or(0);
         let mut choices = [None; Coding::ALL.len()];
         for (choice, &coding) in choices.iter_mut().zip(preferred) {
@@ -118,7 +118,7 @@ fn parse_member(member: &[u8]) -> Option<(&[u8], Quality)> {
 }
 
 /// Parses `0` or `1` with at most three decimal places.
-pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
+pub fn parse_quality(value: &[u8]) -> Option<Quality> {
     let (whole, digits) = match value {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),
         [whole @ (b'0' | b'1'), b'.', digits @ ..] if digits.len() <= 3 => (*whole, digits),
@@ -132,7 +132,7 @@ pub(crate) fn parse_quality(value: &[u8]) -> Option<Quality> {
 }
 
 /// Whether a file name ends with the suffix of a coding.
-pub(crate) fn is_compressed(path: &[u8]) -> bool {
+pub fn is_compressed(path: &[u8]) -> bool {
     let mut all = Coding::ALL.into_iter();
     all.any(|coding| path.ends_with(coding.suffix().as_bytes()))
 }

@@ -3,22 +3,23 @@
 //! An invalid range is ignored, never guessed at; for a set that would cost more than the whole
 //! file, the whole file is sent.
 
-use crate::limits::{RequestLimits, UNSORTED_RANGES_MAX};
+use crate::limits::UNSORTED_RANGES_MAX;
 
 /// A part of a file. Never empty.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct ByteRange {
+pub struct ByteRange {
     /// The offset of the first byte.
-    pub(crate) first: u64,
+    pub first: u64,
     /// The number of bytes.
-    pub(crate) length: u64,
+    pub length: u64,
 }
 
 /// The selection made by `Range`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum RangeSelection {
+pub enum RangeSelection {
     /// The whole file: `Range` is absent or invalid.
     Whole,
+    /// One range.
     One(ByteRange),
     /// Two or more disjoint ranges, in the requested order.
     Several(Vec<ByteRange>),
@@ -26,7 +27,7 @@ pub(crate) enum RangeSelection {
 
 impl ByteRange {
     /// Returns the range of all `size` bytes.
-    pub(crate) fn whole(size: u64) -> ByteRange {
+    pub fn whole(size: u64) -> ByteRange {
         ByteRange {
             first: 0,
             length: size,
@@ -50,11 +51,11 @@ impl ByteRange {
     }
 }
 
-/// Applies the value of a `Range` field to a file of `size` bytes. `None` means unsatisfiable: none
-/// of the ranges starts within the file.
-pub(crate) fn select(value: &[u8], size: u64, limits: &RequestLimits) -> Option<RangeSelection> {
+/// Applies the value of a `Range` field to a file of `size` bytes. More than `ranges_max` ranges
+/// select the whole file. `None` means unsatisfiable: none of the ranges starts within the file.
+pub fn select(value: &[u8], size: u64, ranges_max: usize) -> Option<RangeSelection> {
     let set = byte_set(value).filter(|_| size > 0);
-    let asked = set.and_then(|set| spans(set, size, limits.ranges_max));
+    let asked = set.and_then(|set| spans(set, size, ranges_max));
     match asked {
         None => Some(RangeSelection::Whole),
         Some(asked) if asked.is_empty() => None,
@@ -160,7 +161,7 @@ mod tests {
     const RANGES_MAX: usize = 128;
 
     fn select(value: &[u8], size: u64) -> Option<RangeSelection> {
-        super::select(value, size, &RequestLimits::default())
+        super::select(value, size, RANGES_MAX)
     }
 
     fn of_1000(value: &str) -> Vec<(u64, u64)> {

@@ -1,0 +1,4 @@
+//! Bodies: framing, and the chunked coding.
+
+pub mod chunked;
+pub mod framing;

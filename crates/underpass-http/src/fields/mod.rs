@@ -1,0 +1,10 @@
+//! Fields: values that are read and evaluated, and fields that are written.
+
+pub mod accept;
+pub mod coding;
+pub mod condition;
+pub mod digest;
+pub mod range;
+pub mod repr_digest;
+pub mod validator;
+pub mod writer;
