@@ -35,6 +35,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-net",
             "underpass-receive",
             "underpass-serve",
+            "underpass-tar",
         ],
         lines_max: 78_600,
         reason: "a new face builds on what is there: it is not paid for twice",
