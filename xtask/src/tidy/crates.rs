@@ -22,11 +22,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "underpass-monitor",
             "underpass-net",
             "underpass-receive",
+            "underpass-tar",
             "underpass",
         ],
     ),
     ("underpass-log", &["underpass"]),
-    ("underpass-receive", &["underpass"]),
+    ("underpass-receive", &["underpass-tar", "underpass"]),
+    ("underpass-tar", &[]),
     (
         "underpass-broker",
         &[

@@ -38,6 +38,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-net",
             "underpass-receive",
             "underpass-serve",
+            "underpass-tar",
         ],
         lines_max: 79_200,
         reason: "a new face builds on what is there: it is not paid for twice",

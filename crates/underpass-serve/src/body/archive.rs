@@ -13,8 +13,6 @@
 //! without following links. Contents are never read into memory: they are ranges, cut at the size
 //! that their header announced. A file that shrinks meanwhile ends the connection with a reset.
 
-pub(crate) mod header;
-
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -23,9 +21,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, read
 use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 use underpass::{FileRange, SharedFile};
-use underpass_http::fields::validator::FileTime;
+use underpass_tar::{END, Member, MemberKind, TarTime, padding};
 
-use crate::body::archive::header::{Member, MemberKind, padding};
 use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
@@ -34,7 +31,6 @@ use crate::site::beneath::{self, look_through, open_file, open_place};
 use crate::site::folder::{FolderRestriction, SiteFolder, is_dots};
 use crate::site::rules::{Symlinks, Visibility};
 use crate::site::settle::{joined, names, settle};
-use crate::site::stamp::modified;
 
 /// An archive in production.
 #[derive(Debug)]
@@ -239,7 +235,7 @@ impl Archive {
         }?;
         let place = self.leads_to(&joined(&level.place, name))?;
         if self.goes_in(level, target.to_bytes(), &place) {
-            let target = MemberKind::Link(target.to_bytes());
+            let target = MemberKind::Symlink(target.into_bytes());
             self.member(path, target, stat).write(chunk.bytes());
             return Ok(());
         }
@@ -309,13 +305,10 @@ impl Archive {
         openat(folder, name, flags, Mode::empty())
     }
 
-    fn member<'m>(&self, path: &[u8], kind: MemberKind<'m>, stat: &Stat) -> Member<'m> {
-        Member {
-            path: [&self.name[..], b"/", path].concat(),
-            kind,
-            mode: stat.st_mode & 0o777,
-            modified: modified(stat),
-        }
+    /// Returns a member that belongs to root: the owners of the files are not disclosed.
+    fn member(&self, path: &[u8], kind: MemberKind, stat: &Stat) -> Member {
+        let path = [&self.name[..], b"/", path].concat();
+        Member::new(path, kind, stat.st_mode & 0o777, modified(stat))
     }
 
     /// Notes a name that may not be read. A name that has vanished or changed its type meanwhile is
@@ -341,23 +334,21 @@ impl Archive {
             let name = self.name.escape_ascii();
             tracing::info!("the archive {name} names {count} files and links that it lacks");
             let note = [NOTE, &self.left_out].concat();
-            let member = Member {
-                path: [&self.name[..], b".left-out.txt"].concat(),
-                kind: MemberKind::File {
-                    size: note.len() as u64,
-                },
-                mode: 0o644,
-                modified: FileTime {
-                    seconds: 0,
-                    nanoseconds: 0,
-                },
-            };
+            let size = note.len() as u64;
+            let path = [&self.name[..], b".left-out.txt"].concat();
+            let member = Member::new(path, MemberKind::File { size }, 0o644, TarTime::default());
             member.write(chunk.bytes());
             chunk.bytes().extend_from_slice(&note);
-            let padding = padding(note.len() as u64);
-            chunk.bytes().extend_from_slice(padding);
+            chunk.bytes().extend_from_slice(padding(size));
         }
-        chunk.bytes().extend_from_slice(&[0; 1024]);
+        chunk.bytes().extend_from_slice(&END);
+    }
+}
+
+fn modified(stat: &Stat) -> TarTime {
+    TarTime {
+        seconds: stat.st_mtime,
+        nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
     }
 }
 
