@@ -2,21 +2,26 @@
 //! out, and back. No socket, no file, and no clock but what is passed in.
 //!
 //! ```text
-//!   request   a head is found, read          response   (of clients)
+//!   request    heads: read by servers, written by clients
+//!   response   heads and framing: read by clients; servers write theirs from `status`, `fields`
 //!      │
-//!      ├─► body     framing; chunks
+//!      ├─► body     framing of requests; chunks, read and written
 //!      ├─► fields   ranges, conditions, dates, digests, codings: read and written
-//!      └─► path, status, version, scheme, token, limits
+//!      └─► path, status, version, scheme, persistence, token, limits
 //! ```
 
 #![forbid(unsafe_code)]
 
 pub mod body;
 pub mod calendar;
+pub mod error;
 pub mod fields;
 pub mod limits;
+mod line;
 pub mod path;
+pub mod persistence;
 pub mod request;
+pub mod response;
 pub mod scheme;
 pub mod status;
 pub mod token;

@@ -20,6 +20,10 @@ pub const DATE_SETTLES_AFTER: Duration = Duration::from_secs(2);
 /// a tail and a head, attacks for many.
 pub const UNSORTED_RANGES_MAX: usize = 16;
 
+/// Interim responses before the final one. Servers send one or two (100, 103, 104); a long upload
+/// may get some more.
+pub const INTERIM_RESPONSES_MAX: usize = 100;
+
 /// The limits of a request head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {

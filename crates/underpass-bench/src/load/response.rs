@@ -8,7 +8,7 @@ const HEADERS_MAX: usize = 32;
 
 /// The framing of the body after a complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ResponseHead {
+pub(crate) struct ResponseFacts {
     pub(crate) head_bytes: usize,
     pub(crate) body_bytes: u64,
 }
@@ -17,7 +17,7 @@ pub(crate) struct ResponseHead {
 ///
 /// Anything but a 200 with a length is an error, and so is closing a connection that should stay
 /// open.
-pub(crate) fn parse_head(received: &[u8], reuse: ConnectionReuse) -> Result<Option<ResponseHead>> {
+pub(crate) fn parse_head(received: &[u8], reuse: ConnectionReuse) -> Result<Option<ResponseFacts>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let status = response
@@ -36,7 +36,7 @@ pub(crate) fn parse_head(received: &[u8], reuse: ConnectionReuse) -> Result<Opti
         ));
     }
     let body_bytes = body_length(response.headers, reuse)?;
-    Ok(Some(ResponseHead {
+    Ok(Some(ResponseFacts {
         head_bytes,
         body_bytes,
     }))
@@ -88,7 +88,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             head,
-            ResponseHead {
+            ResponseFacts {
                 head_bytes: answer.len() - 5,
                 body_bytes: 5
             }

@@ -1,7 +1,7 @@
 //! The framing of bodies: RFC 9112, section 6.
 
 use crate::status::{HttpError, Status};
-use crate::token::is_token;
+use crate::token::{decimal, is_token};
 use crate::version::HttpVersion;
 
 /// The framing of a request body.
@@ -36,21 +36,7 @@ pub fn framing(
 
 /// Parses a length: digits only, without overflow.
 fn length(value: &[u8]) -> Result<Framing, HttpError> {
-    const WRONG: HttpError = HttpError::bad("Content-Length is not a number");
-    if value.is_empty() {
-        return Err(WRONG);
-    }
-    let mut length = 0u64;
-    for byte in value {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return Err(WRONG);
-        }
-        length = length
-            .checked_mul(10)
-            .and_then(|tens| tens.checked_add(digit.into()))
-            .ok_or(WRONG)?;
-    }
+    let length = decimal(value).ok_or(HttpError::bad("Content-Length is not a number"))?;
     match length {
         0 => Ok(Framing::Empty),
         _ => Ok(Framing::Length(length)),

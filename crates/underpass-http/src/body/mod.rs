@@ -1,4 +1,5 @@
 //! Bodies: framing, and the chunked coding.
 
+pub mod chunk_writer;
 pub mod chunked;
 pub mod framing;

@@ -3,6 +3,7 @@
 pub mod accept;
 pub mod coding;
 pub mod condition;
+pub mod content_range;
 pub mod digest;
 pub mod range;
 pub mod repr_digest;

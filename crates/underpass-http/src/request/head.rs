@@ -18,6 +18,8 @@ use httparse::{EMPTY_HEADER, Status as Parsed, parse_headers};
 use crate::body::framing::{Framing, framing};
 use crate::fields::condition::Conditions;
 use crate::limits::{EMPTY_LINES_MAX, FIELDS_MAX, HeadLimits};
+use crate::line::line_end;
+use crate::persistence::{Persistence, persistence};
 use crate::request::request_line::{HttpTarget, Method, RequestLine, check_authority};
 use crate::scheme::Scheme;
 use crate::status::{HttpError, Status};
@@ -47,15 +49,6 @@ pub struct RequestHead<'b> {
     pub range: Option<&'b [u8]>,
     /// The remaining fields.
     pub fields: Fields<'b>,
-}
-
-/// Whether the connection is kept after a response.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Persistence {
-    /// Another request may follow.
-    KeepAlive,
-    /// The connection is closed after the response.
-    Close,
 }
 
 /// An `Expect` field: RFC 9110, section 10.1.1.
@@ -118,7 +111,9 @@ impl HeadScanner {
         if self.seen == self.start {
             self.skip_empty_lines(head)?;
         }
-        while let Some(end) = line_end(self.within_bounds(head), self.seen, self.looked)? {
+        while let Some(end) = line_end(self.within_bounds(head), self.seen, self.looked)
+            .map_err(|_| HttpError::bad("a line ends without CR"))?
+        {
             let empty = end == self.seen;
             self.seen = end + 2;
             self.looked = self.seen;
@@ -199,18 +194,6 @@ impl HeadScanner {
 
 const LINE_END_BYTES: usize = 2;
 
-/// Returns the index of the CR LF that ends the line at `start`, searching from `from`. A CR
-/// without LF is left to the parser of the line.
-fn line_end(head: &[u8], start: usize, from: usize) -> Result<Option<usize>, HttpError> {
-    let Some(feed) = head[from..].iter().position(|&byte| byte == b'\n') else {
-        return Ok(None);
-    };
-    match &head[start..from + feed] {
-        [line @ .., b'\r'] => Ok(Some(start + line.len())),
-        _ => Err(HttpError::bad("a line ends without CR")),
-    }
-}
-
 /// Checks a request line, at the start of `head`, and its fields.
 fn parse<'b>(
     line: &RequestLine,
@@ -247,20 +230,6 @@ pub fn method_of(input: &[u8]) -> Method {
     match input[start.unwrap_or(0)..].starts_with(b"HEAD ") {
         true => Method::Head,
         false => Method::Unknown,
-    }
-}
-
-/// Decides whether the connection persists: RFC 9112, section 9.3.
-fn persistence(connection: Option<&[u8]>, version: HttpVersion) -> Persistence {
-    let asks_for = |option: &str| {
-        let mut options = connection.unwrap_or_default().split(|&byte| byte == b',');
-        options.any(|named| named.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
-    };
-    match version {
-        _ if asks_for("close") => Persistence::Close,
-        HttpVersion::Http11 => Persistence::KeepAlive,
-        HttpVersion::Http10 if asks_for("keep-alive") => Persistence::KeepAlive,
-        HttpVersion::Http10 => Persistence::Close,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Requests: the head and its parts.
+//! Requests: the head and its parts, read by servers and written by clients.
 
 pub mod head;
 pub mod request_line;
+pub mod writer;

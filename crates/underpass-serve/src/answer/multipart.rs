@@ -13,8 +13,8 @@
 //!
 //! All heads are written before the first byte is sent, so the length is exact.
 
+use underpass_http::fields::content_range::push_content_range;
 use underpass_http::fields::range::ByteRange;
-use underpass_http::fields::writer::push_decimal;
 
 /// The separator of the parts. Random for every response, so that no file can imitate it.
 #[derive(Debug, Eq, PartialEq)]
@@ -76,16 +76,6 @@ fn part_head(span: ByteRange, size: u64, content_type: &[u8], boundary: &Boundar
     push_content_range(&mut head, span, size);
     head.extend_from_slice(b"\r\n\r\n");
     head
-}
-
-/// Appends `bytes first-last/size`.
-pub(crate) fn push_content_range(head: &mut Vec<u8>, span: ByteRange, size: u64) {
-    head.extend_from_slice(b"bytes ");
-    push_decimal(head, span.first);
-    head.push(b'-');
-    push_decimal(head, span.first + span.length - 1);
-    head.push(b'/');
-    push_decimal(head, size);
 }
 
 #[cfg(test)]

@@ -6,18 +6,19 @@
 use std::sync::Arc;
 
 use underpass::{FileRange, Outbox, Piece};
+use underpass_http::fields::content_range::push_content_range;
 use underpass_http::fields::digest::FileDigest;
 use underpass_http::fields::range::{ByteRange, RangeSelection};
 use underpass_http::fields::repr_digest::push_repr_digest;
 use underpass_http::fields::writer::{DATE_BYTES, push_attachment, push_decimal, push_field};
 use underpass_http::path::SitePath;
-use underpass_http::request::head::Persistence;
+use underpass_http::persistence::Persistence;
 use underpass_http::request::request_line::Method;
 use underpass_http::status::Status;
 use underpass_http::version::HttpVersion;
 
 use crate::answer::decide::{FileBody, ReadyResponse};
-use crate::answer::multipart::{Boundary, Multipart, push_content_range};
+use crate::answer::multipart::{Boundary, Multipart};
 use crate::answer::text::{Subject, TextResponse};
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
 use crate::limits::RETRY_AFTER_SECONDS;

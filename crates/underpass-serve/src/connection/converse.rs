@@ -15,7 +15,8 @@
 use std::rc::Rc;
 
 use underpass_http::body::framing::Framing;
-use underpass_http::request::head::{HeadProgress, HeadScanner, Persistence, method_of};
+use underpass_http::persistence::Persistence;
+use underpass_http::request::head::{HeadProgress, HeadScanner, method_of};
 use underpass_http::scheme::Scheme;
 use underpass_http::status::{HttpError, Status};
 use underpass_net::{

@@ -3,7 +3,8 @@
 
 use underpass::drive::tokio::Forecast;
 use underpass::{Fault, Piece};
-use underpass_http::request::head::{Expectation, Persistence, RequestHead};
+use underpass_http::persistence::Persistence;
+use underpass_http::request::head::{Expectation, RequestHead};
 use underpass_http::request::request_line::Method;
 use underpass_http::status::HttpError;
 use underpass_net::{Connection, ConnectionError, ShutdownPhase};

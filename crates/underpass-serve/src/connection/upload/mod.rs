@@ -15,9 +15,8 @@ mod resumable;
 mod tree;
 
 use underpass_http::path::SitePath;
-use underpass_http::request::head::{
-    Expectation, HeadScanner, Persistence, RequestHead, method_of,
-};
+use underpass_http::persistence::Persistence;
+use underpass_http::request::head::{Expectation, HeadScanner, RequestHead, method_of};
 use underpass_http::request::request_line::{HttpTarget, Method, WriteMethod};
 use underpass_http::status::{HttpError, Status};
 
