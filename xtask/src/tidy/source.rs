@@ -22,7 +22,8 @@ struct SourceLimit {
 }
 
 /// The present numbers, rounded up, which may only decrease, except by a new feature: uploads took
-/// 6,300 lines, the broker's administration 2,700. The goals without them are 62,000 and 14,000.
+/// 6,300 lines, the broker's administration 2,700, trees (the tar
+/// format, and receiving them) 3,600. The goals without them are 62,000 and 14,000.
 const LIMITS: &[SourceLimit] = &[
     SourceLimit {
         crates: &[
@@ -37,7 +38,7 @@ const LIMITS: &[SourceLimit] = &[
             "underpass-serve",
             "underpass-tar",
         ],
-        lines_max: 78_600,
+        lines_max: 82_200,
         reason: "a new face builds on what is there: it is not paid for twice",
     },
     SourceLimit {
