@@ -10,11 +10,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
-use crate::folder::{FOLDER, RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder, open_beneath};
+use crate::folder::{RECORD_SUFFIX, UPLOADS_FOLDER, UploadFolder};
 use crate::partial::{Committed, Overwrite, PartialFile, SyncPolicy, rename};
 use crate::path::RelativePath;
 use crate::record::{UploadId, UploadRecord, seconds};
+use crate::removal::remove_tree;
 
 /// A partial file without a record that is younger may be one whose lock is about to be taken.
 const ORPHAN_AGE: Duration = Duration::from_secs(60);
@@ -25,9 +27,9 @@ const ENTRIES_MAX: usize = 100_000;
 /// A folder beneath which files may be received.
 #[derive(Debug)]
 pub struct Area {
-    folder: Arc<UploadFolder>,
+    pub(crate) folder: Arc<UploadFolder>,
     /// The boot of the machine.
-    boot: String,
+    pub(crate) boot: String,
 }
 
 /// What a name stands for.
@@ -123,13 +125,7 @@ impl Area {
     /// [`Error::TooMany`], [`Error::Name`] for a record that is too long, and as
     /// [`begin`](Area::begin).
     pub fn create(&self, record: UploadRecord, uploads_max: usize) -> Result<PartialFile, Error> {
-        record.text()?;
-        let is_record = |name: &str| name.ends_with(RECORD_SUFFIX);
-        let uploads = self.folder.uploads()?;
-        let records = names(uploads.as_fd())?.filter(|(name, _)| is_record(name));
-        if records.count() >= uploads_max {
-            return Err(Error::TooMany);
-        }
+        self.check_new(&record, uploads_max)?;
         let id = UploadId::random()?;
         let file = self.folder.make_partial(&id)?;
         let boot = self.boot.clone();
@@ -143,6 +139,18 @@ impl Area {
             let _ = self.folder.forget(partial.id());
         })?;
         Ok(partial)
+    }
+
+    /// Checks whether there may be another upload with this record.
+    pub(crate) fn check_new(&self, record: &UploadRecord, uploads_max: usize) -> Result<(), Error> {
+        record.text()?;
+        let is_record = |name: &str| name.ends_with(RECORD_SUFFIX);
+        let uploads = self.folder.uploads()?;
+        let records = names(uploads.as_fd())?.filter(|(name, _)| is_record(name));
+        match records.count() >= uploads_max {
+            true => Err(Error::TooMany),
+            false => Ok(()),
+        }
     }
 
     /// Opens the partial file of an upload to receive more. Bytes of which it is not certain that
@@ -215,8 +223,11 @@ impl Area {
                 continue;
             };
             if kind == NameKind::Folder {
-                remove_tree(uploads, &name)?;
-                summary.removed += 1;
+                match self.sweep_folder(uploads, &id, now)? {
+                    Some(true) => summary.kept += 1,
+                    Some(false) => summary.removed += 1,
+                    None => {}
+                }
                 continue;
             }
             match self.resume(&id, now) {
@@ -229,6 +240,37 @@ impl Area {
             }
         }
         Ok(summary)
+    }
+
+    /// Removes a folder that is not a tree that can be resumed. Returns whether it is one; `None`
+    /// if it is being received.
+    fn sweep_folder(
+        &self,
+        uploads: BorrowedFd<'_>,
+        id: &UploadId,
+        now: SystemTime,
+    ) -> Result<Option<bool>, Error> {
+        let folder = match open_beneath(uploads, id.as_str(), FOLDER) {
+            Err(Errno::NOENT) => return Ok(None),
+            // A removed folder that its owner may not read.
+            Err(Errno::ACCESS) => None,
+            folder => Some(folder.doing("opening a folder")?),
+        };
+        if let Some(folder) = &folder {
+            match flock(folder, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                locked => locked.doing("locking a folder")?,
+            }
+        }
+        let is_kept = match self.record(id) {
+            Ok(record) => record.has_trusted_tree(&self.boot) && !record.is_expired(now),
+            Err(Error::Gone) => false,
+            Err(error) => return Err(error),
+        };
+        if !is_kept {
+            self.folder.forget(id)?;
+        }
+        Ok(Some(is_kept))
     }
 
     /// Whether a partial file is old, or gone.
@@ -423,38 +465,6 @@ fn names(folder: BorrowedFd<'_>) -> Result<impl Iterator<Item = (String, NameKin
         let name = entry.file_name().to_str().ok()?.to_owned();
         (name != "." && name != "..").then(|| (name, NameKind::of_type(entry.file_type())))
     }))
-}
-
-/// Removes a folder and everything in it, without following a link. Deep trees are flattened into
-/// a list, so that depth costs memory and not stack.
-fn remove_tree(folder: BorrowedFd<'_>, name: &str) -> Result<(), Error> {
-    let doing = "removing the content of a folder";
-    let mut left = vec![name.as_bytes().to_vec()];
-    while let Some(path) = left.last().cloned() {
-        match unlinkat(folder, &path, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => {
-                left.pop();
-                continue;
-            }
-            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-            Err(errno) => return Err(Error::of(doing, errno)),
-        }
-        let opened = openat(folder, &path, FOLDER | OFlags::NOFOLLOW, Mode::empty());
-        let opened = opened.doing(doing)?;
-        for entry in Dir::read_from(&opened).doing(doing)? {
-            let entry = entry.doing(doing)?;
-            let entry = entry.file_name().to_bytes();
-            if entry == b"." || entry == b".." {
-                continue;
-            }
-            match unlinkat(&opened, entry, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(Errno::ISDIR | Errno::PERM) => left.push([&path[..], b"/", entry].concat()),
-                Err(errno) => return Err(Error::of(doing, errno)),
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,14 +3,15 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, fsync, mkdirat, openat,
-    openat2, renameat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, mkdirat, openat, renameat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::beneath::{FOLDER, open_beneath};
 use crate::error::{Doing, Error};
 use crate::record::{RECORD_BYTES_MAX, UploadId, UploadRecord};
+use crate::removal::remove_tree;
 
 /// The folder of an area's partial files. It begins with a dot, so nothing is received under its
 /// name.
@@ -25,26 +26,6 @@ pub(crate) const CREATED: Mode = Mode::from_raw_mode(0o666);
 #[derive(Debug)]
 pub(crate) struct UploadFolder {
     root: OwnedFd,
-}
-
-pub(crate) const FOLDER: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
-
-pub(crate) fn open_beneath(
-    folder: BorrowedFd<'_>,
-    path: &str,
-    flags: OFlags,
-) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match openat2(folder, path, flags, Mode::empty(), resolve) {
-            Err(Errno::INTR | Errno::AGAIN) if tries < 100 => {}
-            opened => return opened,
-        }
-    }
 }
 
 impl UploadFolder {
@@ -97,9 +78,11 @@ impl UploadFolder {
             Err(Errno::NOENT) => return Err(Error::Gone),
             file => file.doing("opening the record of an upload")?,
         };
-        let mut text = vec![0; RECORD_BYTES_MAX + 1];
-        let length = rustix::io::pread(&file, &mut text, 0);
-        let length = length.doing("reading the record of an upload")?;
+        let doing = "reading the record of an upload";
+        let size = usize::try_from(fstat(&file).doing(doing)?.st_size);
+        let size = size.map_or(0, |size| size.min(RECORD_BYTES_MAX));
+        let mut text = vec![0; size];
+        let length = rustix::io::pread(&file, &mut text, 0).doing(doing)?;
         UploadRecord::parse(&text[..length]).ok_or(Error::Gone)
     }
 
@@ -121,12 +104,13 @@ impl UploadFolder {
         renamed.doing("writing the record of an upload")
     }
 
-    /// Removes a partial file, and its record first: a partial file without one is swept away.
+    /// Removes a partial file or tree, and its record first: one without a record is swept away.
     pub(crate) fn forget(&self, id: &UploadId) -> Result<(), Error> {
         let uploads = self.uploads()?;
         for name in [record_name(id), id.as_str().to_owned()] {
-            match unlinkat(&uploads, name, AtFlags::empty()) {
+            match unlinkat(&uploads, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR) => remove_tree(uploads.as_fd(), &name)?,
                 Err(errno) => return Err(Error::of("removing a partial file", errno)),
             }
         }

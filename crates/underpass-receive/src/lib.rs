@@ -12,20 +12,31 @@
 //! readers see the former file or the whole new one. Names are resolved by descriptors, beneath
 //! the area and without following a symbolic link, so no name and no link leads out of it.
 //!
+//! A [`PartialTree`] takes a tar stream the same way: its folder gets its name at the end.
+//!
 //! All calls block, for as long as the disk takes.
 
 #![forbid(unsafe_code)]
 
 mod area;
+mod beneath;
+mod checkpoint;
 mod error;
 mod folder;
 mod partial;
 mod path;
 mod record;
+mod removal;
+mod tree;
 
 pub use area::{Area, NameKind, SweepSummary};
+pub use checkpoint::{CutMember, TreeCheckpoint};
 pub use error::Error;
 pub use folder::UPLOADS_FOLDER;
 pub use partial::{Committed, Overwrite, PartialFile, SyncPolicy};
 pub use path::RelativePath;
 pub use record::{UploadId, UploadRecord};
+pub use tree::{
+    HiddenNames, LinkTargets, PartialTree, PreservedMetadata, TreeError, TreeFault, TreeInput,
+    TreeLimits, TreeMerge, TreeSettings, TreeSummary,
+};

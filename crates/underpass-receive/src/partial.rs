@@ -9,6 +9,7 @@ use rustix::fs::{
     fsync, ftruncate, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::path::Arg;
 use underpass::drive::blocking::Driver;
 use underpass::{Account, Kernel, Sink, Source, copy_file};
 
@@ -264,7 +265,7 @@ impl PartialFile {
                 fdatasync(&copy).doing("writing the file to disk")?;
             }
             inherit_group(folder, copy.as_fd());
-            rename(folder, &hidden, folder, name, overwrite).doing("naming the file")?;
+            rename(folder, &hidden[..], folder, name, overwrite).doing("naming the file")?;
             Ok(account)
         };
         copied().inspect_err(|_| {
@@ -306,11 +307,11 @@ fn inherit_group(folder: BorrowedFd<'_>, file: BorrowedFd<'_>) {
 }
 
 /// Renames a file; one that may not replace another does not, atomically.
-pub(crate) fn rename(
+pub(crate) fn rename<P: Arg + Copy>(
     from: BorrowedFd<'_>,
-    old: &str,
+    old: P,
     to: BorrowedFd<'_>,
-    new: &str,
+    new: P,
     overwrite: Overwrite,
 ) -> Result<(), Errno> {
     if overwrite == Overwrite::Allowed {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::TreeCheckpoint;
 use crate::error::{Doing, Error};
 
 /// The name of an upload: 128 random bits, which nobody can guess.
@@ -69,12 +70,18 @@ pub struct UploadRecord {
     pub(crate) boot: String,
     /// Bytes that were on disk when the record was written: they survive a crash of the machine.
     pub(crate) durable: u64,
+    /// How much of it there is, if it is a tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tree: Option<TreeCheckpoint>,
 }
 
 const VERSION: u32 = 1;
 
-/// Longest record, in bytes.
-pub(crate) const RECORD_BYTES_MAX: usize = 4096;
+/// Longest record, in bytes: the metadata of some hundred open folders of a tree, and two paths.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
+
+/// Longest record without those.
+const FILE_RECORD_BYTES_MAX: usize = 4096;
 
 impl UploadRecord {
     /// Returns the record of a new upload that expires after `lifetime`.
@@ -90,7 +97,19 @@ impl UploadRecord {
             lifetime: lifetime.as_secs(),
             boot: String::new(),
             durable: 0,
+            tree: None,
         }
+    }
+
+    /// How much of a tree has been received; none for a file.
+    pub fn tree(&self) -> Option<&TreeCheckpoint> {
+        self.tree.as_ref()
+    }
+
+    /// Whether it is of a tree that is in files as the record says, in this `boot` of the machine.
+    pub(crate) fn has_trusted_tree(&self, boot: &str) -> bool {
+        let tree = self.tree.as_ref();
+        tree.is_some_and(|tree| tree.is_durable || self.boot == boot)
     }
 
     /// Whether it has expired at `now`.
@@ -117,7 +136,11 @@ impl UploadRecord {
     /// Returns its text.
     pub(crate) fn text(&self) -> Result<Vec<u8>, Error> {
         let text = serde_json::to_vec(self).map_err(|_| Error::Name("the record is invalid"))?;
-        match text.len() > RECORD_BYTES_MAX {
+        let bytes_max = match self.tree {
+            Some(_) => RECORD_BYTES_MAX,
+            None => FILE_RECORD_BYTES_MAX,
+        };
+        match text.len() > bytes_max {
             true => Err(Error::Name("the metadata of the upload are too long")),
             false => Ok(text),
         }

@@ -56,7 +56,7 @@ pub enum TarFault {
     /// Two extensions apply to one member, or an extension to none.
     #[error("an extension is repeated, mixed with another kind, or without a member")]
     StrayExtension,
-    /// A path or target is empty, contains a zero byte, or ends with a slash without being a folder.
+    /// A path or target is empty, contains a zero byte, or ends with a slash and is no folder.
     #[error("invalid {0}")]
     Name(&'static str),
     /// A path or target is longer than [`PATH_BYTES_MAX`](crate::limits::PATH_BYTES_MAX).
@@ -65,7 +65,8 @@ pub enum TarFault {
     /// The sizes in the stream exceed 2⁶³ bytes.
     #[error("the sizes are larger than any stream")]
     SizeOverflow,
-    /// A folder, link, device or FIFO announces content: implementations disagree whether it has any.
+    /// A folder, link, device or FIFO announces content: implementations disagree whether there
+    /// is any.
     #[error("content is announced for a member that has none")]
     UnexpectedContent,
     /// The map of a sparse file is malformed, out of order, or contradicts the sizes.

@@ -4,9 +4,9 @@
 /// paths put together from open folders may be longer.
 pub const PATH_BYTES_MAX: usize = 16 << 10;
 
-/// Longest extension of a member: the pax records before a header, or a long name. Linux keeps up to
-/// 64 KiB of names of extended attributes and 64 KiB for each value; most file systems keep less
-/// than that together.
+/// Longest extension of a member: the pax records before a header, or a long name. Linux keeps up
+/// to 64 KiB of names of extended attributes and 64 KiB for each value; most file systems keep
+/// less than that together.
 pub const EXTENSION_BYTES_MAX: u64 = 1 << 20;
 
 /// Most extended attributes of a member. Their names fill at most 64 KiB.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 /// A member of an archive, without its content.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Member {
-    /// The path: bytes without zeros. Nothing else is checked; `..` and a leading slash are possible.
+    /// The path: bytes without zeros. Nothing else is checked: `..` and a leading slash are
+    /// possible.
     pub path: Vec<u8>,
     /// The type, with what only this type has.
     pub kind: MemberKind,

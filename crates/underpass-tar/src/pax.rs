@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::error::TarFault;
 use crate::header::valid_id;
-use crate::limits::{DIGITS_MAX, PATH_BYTES_MAX, XATTRS_MAX};
+use crate::limits::{DIGITS_MAX, XATTRS_MAX};
 use crate::member::TarTime;
 use crate::number::parse_decimal;
 use crate::sparse::SparseRecords;
+use crate::value::{name, number, set};
 
 pub(crate) const XATTR_PREFIX: &[u8] = b"SCHILY.xattr.";
 
@@ -172,34 +173,6 @@ fn split_record(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (key, value) = (&record[..equals], &record[equals + 1..]);
     let is_key = !key.is_empty() && !key.contains(&0);
     is_key.then_some((key, value, rest))
-}
-
-/// Sets a value once. Of two different ones POSIX takes the last, other readers the first.
-pub(crate) fn set<T: PartialEq>(
-    slot: &mut Option<T>,
-    key: &'static str,
-    value: T,
-) -> Result<(), TarFault> {
-    match slot {
-        Some(former) if *former != value => Err(TarFault::Contradiction(key)),
-        _ => {
-            *slot = Some(value);
-            Ok(())
-        }
-    }
-}
-
-pub(crate) fn name(key: &'static str, value: &[u8]) -> Result<Vec<u8>, TarFault> {
-    match value {
-        [] => Err(TarFault::Record(key)),
-        _ if value.contains(&0) => Err(TarFault::Record(key)),
-        _ if value.len() > PATH_BYTES_MAX => Err(TarFault::NameTooLong(key)),
-        _ => Ok(value.to_vec()),
-    }
-}
-
-pub(crate) fn number(key: &'static str, value: &[u8]) -> Result<u64, TarFault> {
-    parse_decimal(value).map_err(|_| TarFault::Record(key))
 }
 
 fn id(key: &'static str, value: &[u8]) -> Result<u32, TarFault> {

@@ -4,10 +4,10 @@
 //!            ┌──────────── extension (x, g, L, K) ◄───┐
 //!            ▼                                         │
 //!  ──► header block ─┬─► old sparse blocks ─┐          │
-//!        ▲  │        ├─► map of 1.0 ────────┼─► Member ─► content ─► padding ─┐
-//!        │  │        └──────────────────────┘                                 │
-//!        │  └─► zero block ─► zero block ─► End ─► zeros                      │
-//!        └────────────────────────────────────────────────────────────────────┘
+//!        ▲  │        ├─► map of 1.0 ────────┼─► Member ─► content ─► padding
+//!        │  │        └──────────────────────┘                           │
+//!        │  └─► zero block ─► zero block ─► End ─► zeros                │
+//!        └──────────────────────────────────────────────────────────────┘
 //! ```
 
 mod pending;
@@ -84,8 +84,8 @@ pub struct ReadMember {
     pub present: u64,
     /// The hash over all headers so far, its own included.
     pub chain: HeaderChain,
-    /// The keys of its pax records that are not read: vendors' extensions. Not listed are access and
-    /// change times and comments.
+    /// The keys of its pax records that are not read: vendors' extensions. Not listed are access
+    /// and change times and comments.
     pub ignored: Vec<Vec<u8>>,
 }
 
@@ -120,9 +120,9 @@ impl TarReader {
         }
     }
 
-    /// Returns a reader of the rest of a stream that was cut in the content of a member: the headers
-    /// of this member are repeated, and lead to the chain `cut`; its content follows from byte
-    /// `present` on.
+    /// Returns a reader of the rest of a stream that was cut in the content of a member: the
+    /// headers of this member are repeated, and lead to the chain `cut`; its content follows from
+    /// byte `present` on.
     pub fn within(chain: HeaderChain, cut: HeaderChain, present: u64) -> TarReader {
         TarReader {
             cut: Some((present, cut)),

@@ -1,14 +1,15 @@
 //! Maps of sparse files: which parts of the file are in the archive.
 //!
-//! GNU tar has written four forms. The oldest is in the header and in blocks after it (type `S`);
-//! 0.0 has a pax record for each number, 0.1 one record for all; 1.0 has the map before the content.
+//! GNU tar has written four forms. The oldest is in the header and in blocks after it (type
+//! `S`); 0.0 has a pax record for each number, 0.1 one record for all; 1.0 has the map before the
+//! content.
 
 use crate::error::TarFault;
 use crate::header::BLOCK;
 use crate::limits::{DIGITS_MAX, EXTENTS_MAX};
 use crate::member::SparseExtent;
 use crate::number::{parse_decimal, parse_field};
-use crate::pax::{name, number, set};
+use crate::value::{name, number, set};
 
 /// The records `GNU.sparse.*` of a member.
 #[derive(Clone, Debug, Default)]

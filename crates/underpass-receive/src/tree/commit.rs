@@ -1,0 +1,158 @@
+//! Gives a tree its name, or its names, at the end.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fchmod, fstat, openat, renameat,
+    renameat_with, statat,
+};
+use rustix::io::Errno;
+
+use crate::beneath::FOLDER;
+use crate::error::{Doing, Error};
+use crate::partial::Overwrite;
+use crate::tree::error::{TreeError, TreeFault};
+use crate::tree::settings::TreeMerge;
+
+/// Renames a folder to a name that nothing has.
+pub(super) fn name_folder(
+    from: BorrowedFd<'_>,
+    old: &[u8],
+    to: BorrowedFd<'_>,
+    new: &[u8],
+) -> Result<(), Errno> {
+    match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // File systems without RENAME_NOREPLACE (NFS, some FUSE) answer EINVAL. A folder replaces
+        // no more than an empty one.
+        Err(Errno::INVAL | Errno::NOSYS) => match statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => renameat(from, old, to, new),
+            Ok(_) => Err(Errno::EXIST),
+            Err(errno) => Err(errno),
+        },
+        // Moving a folder writes to it, which its mode may forbid.
+        Err(Errno::ACCESS) => move_unwritable(from, old, to, new),
+        renamed => renamed,
+    }
+}
+
+fn move_unwritable(
+    from: BorrowedFd<'_>,
+    old: &[u8],
+    to: BorrowedFd<'_>,
+    new: &[u8],
+) -> Result<(), Errno> {
+    let folder = openat(from, old, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+    let mode = Mode::from_raw_mode(fstat(&folder)?.st_mode & 0o7777);
+    if mode.contains(Mode::WUSR) {
+        return Err(Errno::ACCESS);
+    }
+    fchmod(&folder, mode | Mode::WUSR)?;
+    let renamed = renameat_with(from, old, to, new, RenameFlags::NOREPLACE);
+    fchmod(&folder, mode)?;
+    renamed
+}
+
+/// Moves everything in one folder to another. First everything is looked at, so that a name that
+/// is taken is found before anything has moved.
+pub(super) fn merge(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    merge: TreeMerge,
+) -> Result<(), TreeError> {
+    walk(from, to, &mut Vec::new(), merge, MergePass::Look)?;
+    walk(from, to, &mut Vec::new(), merge, MergePass::Move)
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum MergePass {
+    Look,
+    Move,
+}
+
+fn walk(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    path: &mut Vec<u8>,
+    merge: TreeMerge,
+    pass: MergePass,
+) -> Result<(), TreeError> {
+    let fail = |error: Error, path: &[u8]| TreeFault::Failed(error).of(path);
+    let doing = "reading a folder of the tree";
+    // Names that are moved meanwhile may be returned or not.
+    let entries = list(from).doing(doing).map_err(|error| fail(error, path))?;
+    for (name, kind) in entries {
+        let length = path.len();
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&name);
+        let both = pair(from, to, &name, kind, merge).map_err(|error| fail(error, path))?;
+        match both {
+            Some((from, to)) => walk(from.as_fd(), to.as_fd(), path, merge, pass)?,
+            None if pass == MergePass::Look => {}
+            None => {
+                let moved = move_entry(from, to, &name, kind, merge);
+                let moved = moved.doing("naming a member of the tree");
+                moved.map_err(|error| fail(error, path))?;
+            }
+        }
+        path.truncate(length);
+    }
+    Ok(())
+}
+
+fn list(folder: BorrowedFd<'_>) -> Result<Vec<(Vec<u8>, FileType)>, Errno> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            entries.push((name.to_vec(), FileType::from_raw_mode(stat.st_mode)));
+        }
+    }
+    Ok(entries)
+}
+
+/// Returns both folders of a name that are to be merged; `None` if the name is to be moved.
+fn pair(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    name: &[u8],
+    kind: FileType,
+    merge: TreeMerge,
+) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
+    let doing = "looking for the name";
+    let stat = match statat(to, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(None),
+        stat => stat.doing(doing)?,
+    };
+    let TreeMerge::Folders(overwrite) = merge else {
+        return Err(Error::Exists);
+    };
+    match (kind, FileType::from_raw_mode(stat.st_mode)) {
+        (FileType::Directory, FileType::Directory) => {
+            let open = |folder| openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+            Ok(Some((open(from).doing(doing)?, open(to).doing(doing)?)))
+        }
+        (FileType::Directory, _) => Err(Error::NotAFolder),
+        (_, FileType::Directory) => Err(Error::IsFolder),
+        (_, FileType::RegularFile) if overwrite == Overwrite::Allowed => Ok(None),
+        (_, FileType::RegularFile) => Err(Error::Exists),
+        _ => Err(Error::Link),
+    }
+}
+
+fn move_entry(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    name: &[u8],
+    kind: FileType,
+    merge: TreeMerge,
+) -> Result<(), Errno> {
+    match (kind, merge) {
+        (FileType::Directory, _) => name_folder(from, name, to, name),
+        (_, TreeMerge::Folders(Overwrite::Allowed)) => renameat(from, name, to, name),
+        _ => crate::partial::rename(from, name, to, name, Overwrite::Refused),
+    }
+}
