@@ -11,8 +11,14 @@ const RATE: &str = "a rate is bounded from above, which a pause of the machine o
 
 /// Test files that may sleep, with reasons.
 pub(super) const SLEEPING: Exceptions = &[
-    ("crates/underpass-serve/tests/endings.rs", SLOW),
-    ("crates/underpass-serve/tests/limits.rs", SLOW),
+    (
+        "crates/underpass-serve/tests/operation/connections/endings.rs",
+        SLOW,
+    ),
+    (
+        "crates/underpass-serve/tests/operation/connections/limits.rs",
+        SLOW,
+    ),
     (
         "crates/underpass-testkit/src/wait.rs",
         "the pause of the wait that everybody uses, between two looks",
@@ -47,11 +53,17 @@ pub(super) const TIMED: Exceptions = &[
         "whether times differ is the question",
     ),
     (
-        "crates/underpass-serve/tests/crowded.rs",
+        "crates/underpass-serve/tests/operation/connections/crowded.rs",
         "a grace has to be over",
     ),
-    ("crates/underpass-serve/tests/endings.rs", SLOW),
-    ("crates/underpass-serve/tests/limits.rs", RATE),
+    (
+        "crates/underpass-serve/tests/operation/connections/endings.rs",
+        SLOW,
+    ),
+    (
+        "crates/underpass-serve/tests/operation/connections/limits.rs",
+        RATE,
+    ),
     (
         "xtask/tests/soak/main.rs",
         "a run takes the time that was asked for",
