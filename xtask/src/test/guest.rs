@@ -74,7 +74,7 @@ const SYSTEM: [(&str, &str); 3] = [
         "pairs",
         "--skip a_cold --skip false_end --skip sealed_bytes --skip a_forced",
     ),
-    ("serve", ""),
+    ("serve", "process::"),
     ("cp", "atomic resume"),
 ];
 

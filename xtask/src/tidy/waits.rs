@@ -35,19 +35,19 @@ pub(super) const SLEEPING: Exceptions = &[
 /// exception.
 pub(super) const TIMED: Exceptions = &[
     (
-        "crates/underpass-cli/tests/broker_clients/main.rs",
+        "crates/underpass-cli/tests/broker/clients/mod.rs",
         "a session ends no sooner than it may",
     ),
     (
-        "crates/underpass-cli/tests/broker_clients/records.rs",
+        "crates/underpass-cli/tests/broker/clients/records.rs",
         "records have the time of day",
     ),
     ("crates/underpass-cli/tests/cp/choosing.rs", RATE),
     (
-        "crates/underpass-cli/tests/serve_access_flood.rs",
+        "crates/underpass-cli/tests/serve/access/flood.rs",
         "the pace of a flood, and times that are printed",
     ),
-    ("crates/underpass-cli/tests/serve_siege.rs", RATE),
+    ("crates/underpass-cli/tests/serve/hostile/siege.rs", RATE),
     (
         "crates/underpass-serve/tests/access/timing.rs",
         "whether times differ is the question",
