@@ -1,8 +1,6 @@
 //! Hostile and faulty clients: whatever they send, the broker serves others, does not panic, takes
 //! a bounded amount of memory, and returns the same error as Kafka, or closes the connection.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 mod crowds;
 mod fetches;
 mod frames;
@@ -12,17 +10,17 @@ mod memory;
 mod nulls;
 mod produces;
 mod requests;
-#[path = "../support/mod.rs"]
-mod support;
 mod timestamps;
 mod topics;
 mod unsupported;
 
-/// The memory limit of an unoptimized broker without large requests, in bytes.
-const MEMORY_MAX: usize = 128 << 20;
+use crate::support::broker::BrokerProcess;
+use crate::support::client::Client;
 
-/// The broker of the other tests.
-#[test]
-fn broker_process() {
-    support::broker::run_if_asked();
+/// Starts a broker with a topic.
+fn started() -> (BrokerProcess, Client) {
+    let broker = BrokerProcess::start();
+    let mut client = broker.connect();
+    client.create_topic("t");
+    (broker, client)
 }

@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kafka_protocol::messages::CreateTopicsRequest;
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
-
+use crate::create;
 use crate::support::batch::{MAGIC, batch};
 use crate::support::broker::BrokerProcess;
-use crate::support::client::{Client, fetch_request, topic_name};
+use crate::support::client::{Client, fetch_request};
 
 const NONE: i16 = 0;
 const OFFSET_OUT_OF_RANGE: i16 = 1;
@@ -21,18 +19,7 @@ const BATCHES: i64 = 45;
 fn filled() -> BrokerProcess {
     let broker = BrokerProcess::start();
     let mut client = broker.connect();
-    let config = CreatableTopicConfig::default()
-        .with_name("segment.bytes".into())
-        .with_value(Some("1048576".into()));
-    let topic = CreatableTopic::default()
-        .with_name(topic_name("t"))
-        .with_num_partitions(2)
-        .with_replication_factor(1)
-        .with_configs(vec![config]);
-    let request = CreateTopicsRequest::default()
-        .with_timeout_ms(30_000)
-        .with_topics(vec![topic]);
-    assert_eq!(client.ask(5, &request).topics[0].error_code, NONE);
+    create(&mut client, "t", 2, &[("segment.bytes", "1048576")]);
     for _ in 0..BATCHES {
         assert_eq!(client.produce("t", 0, batch(1, 100 << 10)).0, NONE);
         assert_eq!(client.produce("t", 1, batch(1, 10)).0, NONE);

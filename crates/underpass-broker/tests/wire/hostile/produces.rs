@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kafka_protocol::messages::ProduceRequest;
 
+use super::started;
 use crate::MEMORY_MAX;
 use crate::support::batch::{
     ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, COUNT, CRC, LAST_OFFSET_DELTA, LENGTH, MAGIC,
@@ -22,13 +23,6 @@ const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const INVALID_PRODUCER_EPOCH: i16 = 47;
 const UNSUPPORTED_COMPRESSION_TYPE: i16 = 76;
 const INVALID_RECORD: i16 = 87;
-
-fn started() -> (BrokerProcess, Client) {
-    let broker = BrokerProcess::start();
-    let mut client = broker.connect();
-    client.create_topic("t");
-    (broker, client)
-}
 
 /// Checks that no rejected batch is in the log.
 #[track_caller]

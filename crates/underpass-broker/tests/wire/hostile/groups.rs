@@ -8,15 +8,15 @@ use kafka_protocol::messages::offset_commit_request::{
 };
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    FindCoordinatorRequest, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse,
+    FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse,
     LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 
-use crate::MEMORY_MAX;
 use crate::support::batch::batch;
 use crate::support::broker::BrokerProcess;
 use crate::support::client::{Client, topic_name};
+use crate::{MEMORY_MAX, group, text};
 
 const NONE: i16 = 0;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
@@ -35,14 +35,6 @@ const FENCED_INSTANCE_ID: i16 = 82;
 
 /// The longest session timeout that is accepted: half an hour.
 const SESSION_TIMEOUT_MAX_MS: i32 = 30 * 60 * 1000;
-
-fn text(text: &str) -> StrBytes {
-    StrBytes::from_string(text.to_owned())
-}
-
-fn group(id: &str) -> GroupId {
-    GroupId(text(id))
-}
 
 fn started() -> (BrokerProcess, Client) {
     let broker = BrokerProcess::start();

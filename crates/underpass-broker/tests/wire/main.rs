@@ -1,28 +1,23 @@
-//! Requests of administrators over the wire: what they show, what they change, and what is left of
-//! it after a restart.
+//! Requests over the wire: those of administrators, hostile ones, all kinds of them damaged, and
+//! a broker that is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod cluster;
-mod configs;
-mod groups;
-mod partitions;
+mod admin;
+mod hostile;
+mod kills;
+mod requests;
 #[path = "../support/mod.rs"]
 mod support;
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::{CreateTopicsRequest, GroupId};
 use kafka_protocol::protocol::StrBytes;
-use support::client::{Client, topic_name};
 
-/// The memory limit of an unoptimized broker, in bytes.
+use crate::support::client::{Client, topic_name};
+
+/// The memory limit of an unoptimized broker without large requests, in bytes.
 const MEMORY_MAX: usize = 128 << 20;
-
-/// The broker of the other tests.
-#[test]
-fn broker_process() {
-    support::broker::run_if_asked();
-}
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
@@ -47,4 +42,10 @@ fn create(client: &mut Client, name: &str, partitions: i32, configs: &[(&str, &s
         .with_configs(configs.collect());
     let request = CreateTopicsRequest::default().with_topics(vec![topic]);
     assert_eq!(client.ask(7, &request).topics[0].error_code, 0);
+}
+
+/// The broker of the other tests.
+#[test]
+fn broker_process() {
+    support::broker::run_if_asked();
 }

@@ -1,7 +1,5 @@
 //! Damaged and random requests: both this and another implementation read the same.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 mod promise;
 mod seeds;
 

@@ -8,12 +8,12 @@ use kafka_protocol::messages::ListOffsetsRequest;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use underpass_log::batch::BatchHeader;
 
+use super::started;
 use crate::MEMORY_MAX;
 use crate::support::batch::{
     ATTRIBUTES, BASE_TIMESTAMP, COUNT, LAST_OFFSET_DELTA, LENGTH, MAGIC, MAX_TIMESTAMP, RECORDS,
     batch, put, seal,
 };
-use crate::support::broker::BrokerProcess;
 use crate::support::client::{Client, topic_name};
 
 const NONE: i16 = 0;
@@ -109,13 +109,6 @@ fn found(client: &mut Client, partition: i32, timestamp: i64) -> (i64, i64) {
     let partition = &response.topics[0].partitions[0];
     assert_eq!(partition.error_code, NONE);
     (partition.offset, partition.timestamp)
-}
-
-fn started() -> (BrokerProcess, Client) {
-    let broker = BrokerProcess::start();
-    let mut client = broker.connect();
-    client.create_topic("t");
-    (broker, client)
 }
 
 #[test]

@@ -1,16 +1,13 @@
 //! Fetches that ask for missing data, for too much, or wait for too long.
 
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::FetchPartition;
-use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, MetadataRequest, TopicName,
-};
+use kafka_protocol::messages::{DeleteTopicsRequest, FetchRequest, MetadataRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
-use crate::MEMORY_MAX;
 use crate::support::batch::batch;
 use crate::support::broker::BrokerProcess;
 use crate::support::client::{Client, fetch_request};
+use crate::{MEMORY_MAX, create};
 
 const NONE: i16 = 0;
 const OFFSET_OUT_OF_RANGE: i16 = 1;
@@ -220,16 +217,7 @@ fn a_fetch_that_waits_for_weeks_ends_with_a_record() {
 fn a_fetch_does_not_wait_at_the_end_of_a_file_nor_for_more_than_it_may_have() {
     let broker = BrokerProcess::start();
     let mut client = broker.connect();
-    let config = CreatableTopicConfig::default()
-        .with_name("segment.bytes".into())
-        .with_value(Some("1048576".into()));
-    let topic = CreatableTopic::default()
-        .with_name(TopicName("t".into()))
-        .with_num_partitions(1)
-        .with_replication_factor(1)
-        .with_configs(vec![config]);
-    let created = client.ask(5, &CreateTopicsRequest::default().with_topics(vec![topic]));
-    assert_eq!(created.topics[0].error_code, NONE);
+    create(&mut client, "t", 1, &[("segment.bytes", "1048576")]);
     for _ in 0..3 {
         assert_eq!(client.produce("t", 0, batch(1, 600_000)).0, NONE);
     }

@@ -1,28 +1,18 @@
 //! A broker that is repeatedly killed under load: no acknowledged batch is lost or duplicated, and
 //! each partition has the batches in the order of their producer.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 mod offsets;
 
 use std::collections::{HashMap, VecDeque};
 use std::{env, fs};
 
 use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, ProduceRequest};
-use support::batch::batch_of;
-use support::broker::BrokerProcess;
-use support::client::{Client, encoded, produce_request, response_of};
 use underpass_log::batch::{BatchHeader, check};
 use underpass_testkit::SeededRandom;
 
-#[path = "../support/mod.rs"]
-mod support;
-
-/// The broker of the other test.
-#[test]
-fn broker_process() {
-    support::broker::run_if_asked();
-}
+use crate::support::batch::batch_of;
+use crate::support::broker::BrokerProcess;
+use crate::support::client::{Client, encoded, produce_request, response_of};
 
 const TOPIC: &str = "killed";
 const PARTITIONS: i32 = 4;
