@@ -71,8 +71,8 @@ const GUESTS: [Guest; 3] = [
 /// and others depend on socket buffers and mechanisms; the rest of `cp` is slow.
 const SYSTEM: [(&str, &str); 3] = [
     (
-        "pairs",
-        "--skip a_cold --skip false_end --skip sealed_bytes --skip a_forced",
+        "system",
+        "pairs:: --skip a_cold --skip false_end --skip sealed_bytes --skip a_forced",
     ),
     ("serve", "process::"),
     ("cp", "atomic resume"),

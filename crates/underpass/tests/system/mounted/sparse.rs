@@ -11,10 +11,11 @@ use underpass::{
     Fault, Holes, Kernel, Mechanism, Policy, Progress, Sink, Source, drive::blocking::Driver,
 };
 
-use crate::copies::copy;
-use crate::maps::{Map, allocated, data_of, hash_of};
-use crate::places::{Place, all};
 use underpass_testkit as testkit;
+
+use super::copies::copy;
+use super::maps::{Map, allocated, data_of, hash_of};
+use super::places::{Place, all};
 
 const COPYING: [Mechanism; 4] = [
     Mechanism::CopyRange,

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use underpass::Kernel;
-use underpass_copy::{
+
+use crate::{
     CopyContext, CopyOptions, CopyProgress, CopySummary, CopyTarget, Dereference, Event,
     EventDetail, Observer, OverwritePolicy, OverwriteQuestion, Preserve, PreserveLevel,
 };
@@ -49,15 +50,15 @@ fn sample(folder: &Path) {
 /// Copies, and returns what the progress found and did, files and bytes, and the summary.
 fn copied(operands: &[OsString], options: &CopyOptions) -> ([u64; 2], [u64; 2], CopySummary) {
     let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
-    underpass_copy::survey(operands, options, &progress, &stop);
+    crate::survey(operands, options, &progress, &stop);
     let context = CopyContext {
         kernel: &Kernel::probe(),
         observer: &Nobody,
         progress: &progress,
         stop: &stop,
-        start: underpass_copy::begin(operands, options),
+        start: crate::begin(operands, options),
     };
-    let summary = underpass_copy::copy(operands, options, context);
+    let summary = crate::copy(operands, options, context);
     let found = [&progress.files_found, &progress.bytes_found].map(|it| it.load(Relaxed));
     let done = [&progress.files_done, &progress.bytes_done].map(|it| it.load(Relaxed));
     (found, done, summary)
@@ -65,7 +66,7 @@ fn copied(operands: &[OsString], options: &CopyOptions) -> ([u64; 2], [u64; 2], 
 
 #[test]
 fn holes_and_second_names_count_in_no_number_and_the_progress_ends_at_its_total() {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
     sample(&folder.path().join("source"));
     let operands = ["source", "dest"].map(|name| folder.path().join(name).into_os_string());
     let plain = CopyOptions {

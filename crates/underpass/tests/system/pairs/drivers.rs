@@ -17,9 +17,10 @@ use underpass::{
     Step, Transfer, Unsent,
 };
 
-use crate::ends::{Mode, file_of, set_mode, tcp};
-use crate::event_loop::{range, reader};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
+
+use super::ends::{Mode, file_of, set_mode, tcp};
+use super::event_loop::{range, reader};
 
 /// Sends the contents of an outbox to a connected socket; blocks until done.
 pub(crate) fn flush(

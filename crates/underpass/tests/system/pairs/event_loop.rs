@@ -15,9 +15,10 @@ use underpass::{
     SharedFile,
 };
 
-use crate::ends::{Mode, content_of, file, file_of, pipe, set_mode, tcp, terminal, unix};
-use crate::relays::{check_half_close, check_reset};
 use underpass_testkit::{self as testkit, assert_same, within};
+
+use super::ends::{Mode, content_of, file, file_of, pipe, set_mode, tcp, terminal, unix};
+use super::relays::{check_half_close, check_reset};
 
 pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread()

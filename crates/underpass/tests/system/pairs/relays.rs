@@ -5,8 +5,9 @@ use std::net::{Shutdown, TcpStream};
 
 use underpass::{Fault, Kernel, Mechanism, Relayed, relay_streams};
 
-use crate::ends::tcp;
 use underpass_testkit::{self as testkit, assert_same, within};
+
+use super::ends::tcp;
 
 /// Two clients with a relay between them, which `relay` runs on a separate thread.
 pub(crate) fn between(

@@ -9,9 +9,10 @@ use underpass::{
     drive::blocking::Driver,
 };
 
-use crate::maps::hash_of;
-use crate::places::{Family, Place, all, place};
 use underpass_testkit as testkit;
+
+use super::maps::hash_of;
+use super::places::{Family, Place, all, place};
 
 const LEN: usize = 1_000_003;
 

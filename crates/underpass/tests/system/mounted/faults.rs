@@ -11,10 +11,11 @@ use underpass::{
     recv_file,
 };
 
-use crate::copies::{copy, file_at};
-use crate::maps::Map;
-use crate::places::{Place, all, place, small};
 use underpass_testkit as testkit;
+
+use super::copies::{copy, file_at};
+use super::maps::Map;
+use super::places::{Place, all, place, small};
 
 fn check_full(outcome: Result<Account, Error>, sink: &File, content: &[u8], what: &str) {
     let error = outcome.expect_err(what);

@@ -10,9 +10,10 @@ use underpass::drive::tokio::{FileReceiver, FileSender, Sender, Turn};
 use underpass::limits::TURN_BYTES_MIN;
 use underpass::{Fault, Kernel, Mechanism, Outbox, Piece, Policy};
 
-use crate::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
-use crate::event_loop::{cool, range, reader, recv_file, runtime, send_file, stream};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
+
+use super::ends::{Mode, content_of, file, file_of, set_mode, tcp, unix};
+use super::event_loop::{cool, range, reader, recv_file, runtime, send_file, stream};
 
 /// Polls a future once and drops it; returns its output if it was ready.
 async fn polled_once<F: Future>(future: F) -> Option<F::Output> {

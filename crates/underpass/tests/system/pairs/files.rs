@@ -13,8 +13,9 @@ use underpass::{
     Source, copy_file, drive::blocking::Driver,
 };
 
-use crate::ends::{content_of, file, file_of, memory, tcp, unix};
 use underpass_testkit::{self as testkit, assert_same};
+
+use super::ends::{content_of, file, file_of, memory, tcp, unix};
 
 /// The mechanisms that need no support from the file system.
 const COPYING: [Mechanism; 4] = [

@@ -10,10 +10,11 @@ use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size, pipe};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use underpass::{Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver};
 
-use crate::copies::copy;
-use crate::maps::hash_of;
-use crate::places::place;
 use underpass_testkit as testkit;
+
+use super::copies::copy;
+use super::maps::hash_of;
+use super::places::place;
 
 const PART: &str = "UNDERPASS_TEST_QUOTA_FOLDER";
 const NOBODY: &str = "65534";
@@ -31,13 +32,13 @@ fn pipe_quota_makes_pipes_small_and_transfers_no_less_right() {
     let all = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(&folder, all.clone()).expect("for all");
     let program = folder.join("test");
-    std::fs::copy(std::env::current_exe().expect("this test"), &program).expect("copies");
+    testkit::copy_program(&std::env::current_exe().expect("this test"), &program);
     std::fs::set_permissions(&program, all).expect("for all");
     let output = Command::new("setpriv")
         .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"])
         .arg(&program)
         .args(["--ignored", "--exact", "--nocapture"])
-        .arg("quota::pipe_quota_makes_pipes_small_and_transfers_no_less_right")
+        .arg("mounted::quota::pipe_quota_makes_pipes_small_and_transfers_no_less_right")
         .env(PART, &folder)
         .current_dir(&folder)
         .output()

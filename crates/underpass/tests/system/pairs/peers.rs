@@ -16,10 +16,11 @@ use underpass::{
     drive::blocking::Driver, send_file,
 };
 
-use crate::ends::{
+use underpass_testkit::{self as testkit, assert_same, within};
+
+use super::ends::{
     Made, Mode, Origin, content_of, file, file_of, memory, pipe, set_mode, tcp, unix,
 };
-use underpass_testkit::{self as testkit, assert_same, within};
 
 const TO_STREAMS: [Mechanism; 3] = [Mechanism::Sendfile, Mechanism::Splice, Mechanism::ReadWrite];
 

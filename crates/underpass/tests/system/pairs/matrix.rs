@@ -3,8 +3,9 @@
 
 use underpass::{Fault, Mechanism, Policy};
 
-use crate::ends::{Made, Mode, Origin, Target, move_all};
 use underpass_testkit::{assert_same, within};
+
+use super::ends::{Made, Mode, Origin, Target, move_all};
 
 /// More than a pipe, a terminal and a small socket buffer hold, and not a round number.
 const LEN: usize = 300_007;

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 
 use underpass::{Kernel, Mechanism, Policy, Sink, Source, drive::blocking::Driver, limits};
 
-use crate::copies::copy;
-use crate::maps::{Map, allocated, contents_of};
-use crate::places::{all, place};
+use super::copies::copy;
+use super::maps::{Map, allocated, contents_of};
+use super::places::{all, place};
 
 const GIB: u64 = 1 << 30;
 

@@ -11,10 +11,11 @@ use underpass::drive::tokio::{Sender, Turn, read_cached};
 use underpass::limits::{CORKED_BYTES_MIN_UNDER_BBR, JOINED_BYTES_MAX};
 use underpass::{Account, Error, Fault, Kernel, Mechanism, Outbox, Piece, Policy, SharedFile};
 
-use crate::drivers::flush;
-use crate::ends::{Mode, file_of, memory, set_mode, tcp};
-use crate::event_loop::{cool, first_to_tcp, range, reader, runtime, short_turn, stream};
 use underpass_testkit::{self as testkit, SeededRandom, assert_same, within};
+
+use super::drivers::flush;
+use super::ends::{Mode, file_of, memory, set_mode, tcp};
+use super::event_loop::{cool, first_to_tcp, range, reader, runtime, short_turn, stream};
 
 /// The driver that sends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
