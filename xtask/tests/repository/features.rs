@@ -1,8 +1,8 @@
 //! The library compiles without features and with each one alone, and its page names them.
 
-mod cargo;
-
 use std::fs;
+
+use crate::cargo;
 
 /// Returns the features declared in the manifest of the library.
 fn declared() -> toml::Table {

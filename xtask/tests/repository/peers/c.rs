@@ -1,6 +1,6 @@
 //! The contract of the programs in C that are compared with Underpass.
 
-mod contract;
+use super::contract;
 
 #[test]
 #[ignore = "needs gcc; run by cargo xtask test"]

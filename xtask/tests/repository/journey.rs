@@ -16,7 +16,7 @@ fn a_request_and_a_copy_pass_few_files() {
     }
     assert!(output.status.success(), "{}", output.status);
 
-    let architecture = include_str!("../../ARCHITECTURE.md");
+    let architecture = include_str!("../../../ARCHITECTURE.md");
     let passed = journeys.split_whitespace();
     let unnamed: Vec<_> = passed
         .filter(|word| word.ends_with(".rs") && !architecture.contains(&name(word)))

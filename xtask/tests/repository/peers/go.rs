@@ -1,8 +1,8 @@
 //! The contract of the programs in Go that are compared with Underpass.
 
-mod contract;
-
 use std::sync::LazyLock;
+
+use super::contract;
 
 /// Compiled once, since a program that runs in one test must not be overwritten by another.
 static VARIANTS: LazyLock<Vec<contract::Variant>> = LazyLock::new(|| contract::variants("Go"));

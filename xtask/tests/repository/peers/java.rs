@@ -1,6 +1,6 @@
 //! The contract of the programs in Java that are compared with Underpass.
 
-mod contract;
+use super::contract;
 
 #[test]
 #[ignore = "needs a JDK; run by cargo xtask test"]

@@ -1,7 +1,5 @@
 //! Calls of cargo in the workspace by a test.
 
-#![allow(dead_code, reason = "not every test runs cargo")]
-
 use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,8 +1,8 @@
 //! Everything compiles with the oldest Rust that the manifests promise.
 
-mod cargo;
-
 use std::fs;
+
+use crate::cargo;
 
 const VERSION: &str = "1.88";
 

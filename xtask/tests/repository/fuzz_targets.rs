@@ -1,10 +1,10 @@
 //! The fuzz targets compile, and each has a dictionary, a row and a promise.
 
-mod cargo;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+
+use crate::cargo;
 
 /// Returns the names of the files in a folder of `fuzz/`, without their extension.
 fn names(folder: &str, extension: &str) -> BTreeSet<String> {

@@ -1,6 +1,6 @@
 //! The contract of the programs in Python that are compared with Underpass.
 
-mod contract;
+use super::contract;
 
 #[test]
 #[ignore = "needs python3; run by cargo xtask test"]

@@ -1,8 +1,6 @@
 //! The contract of the programs of `peers/`, described in `peers/README.md`, tested as a client,
 //! like `underpass bench`.
 
-#![allow(dead_code, reason = "not every language has every kind of program")]
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +23,7 @@ pub(crate) struct Variant {
 
 /// Compiles the programs of a language and returns the command of each variant.
 pub(crate) fn variants(kit: &str) -> Vec<Variant> {
-    let table = include_str!("../../../peers/peers.toml");
+    let table = include_str!("../../../../peers/peers.toml");
     let table: toml::Table = table.parse().expect("a table");
     let entries = |list: &str| table[list].as_array().expect("a list").iter();
     let text = |value: &toml::Value| value.as_str().expect("a text").to_owned();

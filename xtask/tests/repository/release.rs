@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+use underpass_testkit::copy_program;
 
 const IMAGE: &str = "underpass.oci.tar";
 
@@ -61,7 +62,7 @@ fn alone(binary: &Path) -> TempDir {
     let root = tempfile::tempdir().expect("a folder");
     let all = fs::Permissions::from_mode(0o755);
     fs::set_permissions(root.path(), all).expect("permissions");
-    fs::copy(binary, root.path().join("underpass")).expect("a copy");
+    copy_program(binary, &root.path().join("underpass"));
     fs::create_dir(root.path().join("srv")).expect("a folder");
     fs::write(root.path().join("srv/f"), content()).expect("a file");
     root
