@@ -1,4 +1,4 @@
-//! Checks that the record used by the module above matches GNU cp 9.1. With `UPDATE_DOCS` it is written.
+//! Checks that the record matches GNU cp 9.1. With `UPDATE_DOCS` it is written.
 
 use std::env;
 use std::fs;
