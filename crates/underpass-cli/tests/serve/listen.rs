@@ -256,7 +256,8 @@ fn http_on_a_passed_socket_is_redirected_to_the_port_of_https_on_another() {
     let state = tempfile::tempdir().unwrap();
     let [web, secure] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [from, to] = [&web, &secure].map(|socket| socket.local_addr().unwrap());
-    let mut command = Command::new("sh");
+    // In dash, a descriptor has one digit.
+    let mut command = Command::new("bash");
     // 4 first: the socket to duplicate may itself be 3.
     let script = format!(
         "exec 4<&{} 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"",
