@@ -12,6 +12,7 @@ use kafka_protocol::messages::{
     LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest,
 };
 use kafka_protocol::protocol::StrBytes;
+use underpass_testkit::wait_until;
 
 use crate::support::batch::batch;
 use crate::support::broker::BrokerProcess;
@@ -111,7 +112,9 @@ fn members_that_wait_for_others_keep_no_request() {
     const BYTES: usize = 60 << 20;
     let (broker, mut client) = started();
     let waiting = ["a", "b", "c", "d"].map(|name| {
-        let first = join(&mut client, &join_request(name, ""));
+        // A member that does not rejoin in time is removed.
+        let first = join_request(name, "").with_rebalance_timeout_ms(SESSION_TIMEOUT_MAX_MS);
+        let first = join(&mut client, &first);
         let heartbeat = HeartbeatRequest::default()
             .with_group_id(group(name))
             .with_member_id(first.member_id)
@@ -121,7 +124,9 @@ fn members_that_wait_for_others_keep_no_request() {
         let request = join_request(name, &assigned.member_id);
         let request = request.with_protocols(vec![protocol("range", BYTES)]);
         second.send_request(6, &request);
-        while client.ask(3, &heartbeat).error_code != REBALANCE_IN_PROGRESS {}
+        wait_until("rebalance", || {
+            client.ask(3, &heartbeat).error_code == REBALANCE_IN_PROGRESS
+        });
         second
     });
     // The state of the groups, and the latest request.
