@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/underpass-broker/tests/requests/promise.rs"]
+#[path = "../../crates/underpass-broker/tests/wire/requests/promise.rs"]
 mod promise;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| promise::requests(data));

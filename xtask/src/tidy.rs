@@ -61,6 +61,7 @@ const RULES: &[TidyRule] = &[
     ("modules of folders", |tree| {
         source::check_folders(tree, source::EXCEPTIONS)
     }),
+    ("test binaries", source::check_test_binaries),
     ("glossary", glossary::check),
     ("lines of source", source::check_lines),
     ("tests with needs", ignores::check),

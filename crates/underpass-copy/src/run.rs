@@ -1,5 +1,8 @@
 //! One copy as a whole: its options, its context and the state shared by all workers.
 
+#[cfg(test)]
+mod progress_tests;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::OsString;

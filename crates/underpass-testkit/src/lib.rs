@@ -11,6 +11,7 @@ mod mount;
 mod parallel;
 mod process;
 mod random;
+mod rerun;
 mod server;
 mod strace;
 mod wait;
@@ -21,8 +22,9 @@ pub use bytes::{
 pub use http::{HttpClient, HttpResponse};
 pub use mount::{assert_private_mounts, mount, mount_image};
 pub use parallel::in_parallel;
-pub use process::{ChildProcess, ExitReport, assert_contains, run, run_with_input};
+pub use process::{ChildProcess, ExitReport, assert_contains, copy_program, run, run_with_input};
 pub use random::{Cases, Sample, SeededRandom, sampled};
+pub use rerun::{is_alone, rerun};
 pub use server::{ServerProcess, free_address};
 pub use strace::{TracedCall, bytes_by, strace, traced_calls};
 pub use wait::{WAIT_MAX, wait_for, wait_until, within};

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -76,6 +77,13 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> ExitReport {
     let _may_be_closed = stdin.write_all(input);
     drop(stdin);
     process.end()
+}
+
+/// Copies a program by another process. A process that another thread starts during the copy would
+/// inherit the open file, with which the program cannot be executed ("text file busy").
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    run(Command::new("cp").arg(from).arg(to)).assert_success();
 }
 
 /// Makes children react to signals that this process ignores (nohup, a background job of a script):

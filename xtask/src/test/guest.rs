@@ -71,10 +71,10 @@ const GUESTS: [Guest; 3] = [
 /// and others depend on socket buffers and mechanisms; the rest of `cp` is slow.
 const SYSTEM: [(&str, &str); 3] = [
     (
-        "pairs",
-        "--skip a_cold --skip false_end --skip sealed_bytes --skip a_forced",
+        "system",
+        "pairs:: --skip a_cold --skip false_end --skip sealed_bytes --skip a_forced",
     ),
-    ("serve", ""),
+    ("serve", "process::"),
     ("cp", "atomic resume"),
 ];
 
@@ -94,8 +94,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &GuestArguments) -> Fallible
     Ok(exit_code(report.is_good()))
 }
 
-const TARGET: &str = "https_kernel";
-const DOCTOR: &str = "doctor";
+const TARGET: &str = "https";
+const DOCTOR: &str = "tool";
 
 pub(super) fn run_all(
     workspace: &Workspace,
@@ -145,7 +145,7 @@ fn command(guest: &Guest, binaries: &[Binary], answers: u32) -> Fallible<String>
         "{units} --color never kernel_tls && \
          {keys} --color never --ignored a_key_that_the_kernel_has && \
          {doctor} --color never --ignored what_kernel_tls_encrypts && \
-         UNDERPASS_KERNEL_TLS_ANSWERS={answers} {system} && \
+         UNDERPASS_KERNEL_TLS_ANSWERS={answers} {system} kernel:: && \
          if {netem}; \
          then UNDERPASS_KERNEL_TLS_ANSWERS={ANSWERS_OF_A_BAD_NETWORK} {system} of_user_space; \
          else echo 'not run on a bad network: no tc (package iproute2)'; fi"

@@ -1,4 +1,4 @@
-//! The size of the source: the modules of a folder, the lines of a crate.
+//! The size of the source: the modules of a folder, the lines of a crate, the test binaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +49,19 @@ const LIMITS: &[SourceLimit] = &[
         reason: "what measures and checks the product must not outweigh it",
     },
 ];
+
+/// Each integration test binary is linked and run separately, in every build.
+const TEST_BINARIES_MAX: usize = 20;
+
+pub(super) fn check_test_binaries(tree: &Tree) -> Vec<Complaint> {
+    let targets = tree.metadata.ours().flat_map(|package| &package.targets);
+    let number = targets.filter(|target| target.is("test")).count();
+    let excess = (number > TEST_BINARIES_MAX).then(|| {
+        let text = format!("{number} integration test binaries, of at most {TEST_BINARIES_MAX}");
+        Complaint::new("crates/*/tests", text)
+    });
+    excess.into_iter().collect()
+}
 
 pub(super) fn check_folders(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {
     let mut folders = BTreeMap::<_, BTreeSet<_>>::new();
@@ -147,6 +160,20 @@ mod tests {
     fn folders_have_fifteen_modules() {
         assert_eq!(crowded(15, &[]), [""; 0]);
         assert_eq!(crowded(16, &[]), ["xtask/src/a: 16 modules, of at most 15"]);
+    }
+
+    #[test]
+    fn there_are_twenty_test_binaries() {
+        let tree = |binaries: usize| {
+            let package = ours("a").with_target("lib", "a", "src/lib.rs");
+            let with = (0..binaries).fold(package, |package, number| {
+                let name = format!("t{number}");
+                package.with_target("test", &name, &format!("tests/{name}/main.rs"))
+            });
+            Tree::of(&[]).with(with)
+        };
+        assert!(check_test_binaries(&tree(20)).is_empty());
+        assert_eq!(check_test_binaries(&tree(21)).len(), 1);
     }
 
     #[test]

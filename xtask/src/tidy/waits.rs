@@ -11,8 +11,14 @@ const RATE: &str = "a rate is bounded from above, which a pause of the machine o
 
 /// Test files that may sleep, with reasons.
 pub(super) const SLEEPING: Exceptions = &[
-    ("crates/underpass-serve/tests/endings.rs", SLOW),
-    ("crates/underpass-serve/tests/limits.rs", SLOW),
+    (
+        "crates/underpass-serve/tests/operation/connections/endings.rs",
+        SLOW,
+    ),
+    (
+        "crates/underpass-serve/tests/operation/connections/limits.rs",
+        SLOW,
+    ),
     (
         "crates/underpass-testkit/src/wait.rs",
         "the pause of the wait that everybody uses, between two looks",
@@ -29,29 +35,35 @@ pub(super) const SLEEPING: Exceptions = &[
 /// exception.
 pub(super) const TIMED: Exceptions = &[
     (
-        "crates/underpass-cli/tests/broker_clients/main.rs",
+        "crates/underpass-cli/tests/broker/clients/mod.rs",
         "a session ends no sooner than it may",
     ),
     (
-        "crates/underpass-cli/tests/broker_clients/records.rs",
+        "crates/underpass-cli/tests/broker/clients/records.rs",
         "records have the time of day",
     ),
     ("crates/underpass-cli/tests/cp/choosing.rs", RATE),
     (
-        "crates/underpass-cli/tests/serve_access_flood.rs",
+        "crates/underpass-cli/tests/serve/access/flood.rs",
         "the pace of a flood, and times that are printed",
     ),
-    ("crates/underpass-cli/tests/serve_siege.rs", RATE),
+    ("crates/underpass-cli/tests/serve/hostile/siege.rs", RATE),
     (
         "crates/underpass-serve/tests/access/timing.rs",
         "whether times differ is the question",
     ),
     (
-        "crates/underpass-serve/tests/crowded.rs",
+        "crates/underpass-serve/tests/operation/connections/crowded.rs",
         "a grace has to be over",
     ),
-    ("crates/underpass-serve/tests/endings.rs", SLOW),
-    ("crates/underpass-serve/tests/limits.rs", RATE),
+    (
+        "crates/underpass-serve/tests/operation/connections/endings.rs",
+        SLOW,
+    ),
+    (
+        "crates/underpass-serve/tests/operation/connections/limits.rs",
+        RATE,
+    ),
     (
         "xtask/tests/soak/main.rs",
         "a run takes the time that was asked for",

@@ -4,13 +4,13 @@
 use std::io::{PipeWriter, pipe};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio, abort};
+use std::process::{Stdio, abort};
 use std::{env, fs, panic, thread};
 
 use tempfile::TempDir;
 use underpass_broker::BrokerOptions;
 use underpass_net::{Inherited, ListenAt, ShutdownPhase};
-use underpass_testkit::ChildProcess;
+use underpass_testkit::{ChildProcess, rerun};
 
 use crate::support::client::Client;
 
@@ -41,11 +41,8 @@ impl BrokerProcess {
     #[track_caller]
     pub(crate) fn start_in(folder: TempDir) -> BrokerProcess {
         let (input, stop) = pipe().expect("a pipe");
-        let mut command = Command::new(env::current_exe().expect("a program"));
-        command
-            .args(["--exact", TEST, "--nocapture"])
-            .env(FOLDER, folder.path())
-            .stdin(Stdio::from(input));
+        let mut command = rerun("", TEST);
+        command.env(FOLDER, folder.path()).stdin(Stdio::from(input));
         let process = ChildProcess::spawn(&mut command);
         let line = process.hear(GREETING);
         let address = line.rsplit(' ').next().and_then(|word| word.parse().ok());

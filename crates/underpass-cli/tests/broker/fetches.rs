@@ -125,15 +125,8 @@ fn tls_reads_and_sends_each_record_once() {
     let files = disk_folder();
     let log = files.path().join("calls");
     let identity = Identity::new(&["kafka.example.org"]);
-    identity.write(files.path());
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
-    let options = [
-        "--cert",
-        cert.to_str().unwrap(),
-        "--key",
-        key.to_str().unwrap(),
-    ];
-    let (broker, produced) = traced(&log, &options);
+    let options = identity.write(files.path());
+    let (broker, produced) = traced(&log, &options.each_ref().map(String::as_str));
     let address = broker.address();
     let mut client = connect(address, "kafka.example.org", &identity.certificate, None);
     let fetched = fetch(&mut client, &produced);

@@ -414,15 +414,8 @@ fn check_says_which_step_fails() {
 #[test]
 fn check_takes_a_tls_listener_for_one() {
     let files = disk_folder();
-    crate::tls::Identity::new(&["localhost"]).write(files.path());
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
-    let options = [
-        "--cert",
-        cert.to_str().unwrap(),
-        "--key",
-        key.to_str().unwrap(),
-    ];
-    let broker = Broker::start(&options);
+    let options = crate::tls::Identity::new(&["localhost"]).write(files.path());
+    let broker = Broker::start(&options.each_ref().map(String::as_str));
     let report = check(&broker.address().to_string());
     report.assert_failed(1, &["ApiVersions", "may speak TLS"]);
     broker.hear("no TLS, which this listener expects; set security.protocol=SSL");

@@ -31,8 +31,8 @@ impl Identity {
         }
     }
 
-    /// Writes `cert.pem` and `key.pem`.
-    pub(crate) fn write(&self, folder: &Path) {
+    /// Writes `cert.pem` and `key.pem`, and returns the options that name them.
+    pub(crate) fn write(&self, folder: &Path) -> [String; 4] {
         let (der, line_max) = (&self.certificate, 64);
         let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, der);
         let lines = text.as_bytes().chunks(line_max);
@@ -41,6 +41,9 @@ impl Identity {
         let pem = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
         fs::write(folder.join("cert.pem"), pem).unwrap();
         fs::write(folder.join("key.pem"), self.key.serialize_pem()).unwrap();
+        let path = |name: &str| folder.join(name).display().to_string();
+        let [cert, key] = [path("cert.pem"), path("key.pem")];
+        ["--cert".to_owned(), cert, "--key".to_owned(), key]
     }
 }
 

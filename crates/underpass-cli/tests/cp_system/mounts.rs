@@ -5,14 +5,12 @@ use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use underpass_testkit::{assert_same_files, content, mount, run, sha256_file};
+
 use crate::copying::{CopyReport, cp, file, len, names, set_mode, start_cp, tree};
 use crate::ground::{FAMILIES, Family, mounted, spot};
 use crate::sshfs::by_sshfs;
-use underpass_testkit::{assert_same_files, content, mount, run, sha256_file};
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a name of letters")
-}
+use crate::support::text;
 
 fn sample(root: &Path) {
     fs::create_dir_all(root.join("a/b")).expect("folders");

@@ -9,9 +9,10 @@ use std::process::Command;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, statat};
 
+use underpass_testkit::{content, rerun};
+
 use crate::copying::{CopyReport, cp};
 use crate::ground::spot;
-use underpass_testkit::content;
 
 const LEVELS: usize = 100_000;
 /// Number of names in a folder, and four times as many.
@@ -120,13 +121,7 @@ fn a_wide_folder_takes_little_memory() {
 
 /// Runs this test in a separate process that copies the folder, and returns its peak memory in KiB.
 fn copied_by_itself(root: &Path) -> u64 {
-    let output = Command::new(std::env::current_exe().expect("this test"))
-        .args([
-            "--ignored",
-            "--exact",
-            "wide::a_wide_folder_takes_little_memory",
-        ])
-        .arg("--nocapture")
+    let output = rerun(module_path!(), "a_wide_folder_takes_little_memory")
         .env(PART, root)
         .output()
         .expect("this test starts");

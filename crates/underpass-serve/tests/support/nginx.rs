@@ -4,11 +4,10 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// nginx on a port bound by this process, so that connecting needs no waiting.
@@ -24,11 +23,12 @@ impl Nginx {
         let address = listener.local_addr().unwrap();
         let configured = configuration(address, site, home, more);
         fs::write(home.join("nginx.conf"), configured).unwrap();
-        // A descriptor named in NGINX is inherited instead of binding the address again.
-        fcntl_setfd(&listener, FdFlags::empty()).unwrap();
+        // A descriptor named in NGINX is inherited instead of binding the address again. As its
+        // standard input the socket is in no other process that is started meanwhile.
         let process = Command::new("nginx")
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("NGINX", format!("{};", listener.as_raw_fd()))
+            .env("NGINX", "0;")
+            .stdin(OwnedFd::from(listener))
             .arg("-p")
             .arg(home)
             .arg("-c")

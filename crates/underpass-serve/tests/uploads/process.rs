@@ -4,21 +4,16 @@ use std::env;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 
 use underpass_serve::{ServerOptions, SiteOptions, UploadOptions, serve};
-use underpass_testkit::ServerProcess;
+use underpass_testkit::{ServerProcess, rerun};
 
 const FOLDER: &str = "UNDERPASS_UPLOADS_FOLDER";
 
 /// Starts a process that serves a folder and takes files in everywhere. Dropping it kills it.
 pub(crate) fn serve_apart(folder: &Path) -> ServerProcess {
-    let mut command = Command::new(env::current_exe().unwrap());
-    let name = concat!(module_path!(), "::until_it_is_killed");
-    let (_, name) = name.split_once("::").unwrap();
-    command.args(["--exact", name, "--nocapture"]);
-    ServerProcess::spawn(command.env(FOLDER, folder))
+    ServerProcess::spawn(rerun(module_path!(), "until_it_is_killed").env(FOLDER, folder))
 }
 
 #[test]

@@ -1,0 +1,6 @@
+//! Limits and ends of connections.
+
+mod crowded;
+mod endings;
+mod limits;
+mod proxied;

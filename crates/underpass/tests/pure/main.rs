@@ -1,0 +1,5 @@
+//! The mover without a kernel: its decisions, its machine, its types.
+
+mod decisions;
+mod machine;
+mod public_face;
