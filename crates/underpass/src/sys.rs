@@ -275,6 +275,18 @@ pub fn is_ignored(signal: i32) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Returns whether this process may write files of a limited size only (`RLIMIT_FSIZE`,
+/// getrlimit(2)): otherwise no write raises SIGXFSZ. Does not block.
+pub(crate) fn is_file_size_limited() -> bool {
+    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: `limit` is valid for writes, and all-zero is valid.
+    let limit = unsafe {
+        libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr());
+        limit.assume_init()
+    };
+    limit.rlim_cur != libc::RLIM_INFINITY
+}
+
 static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Called before `main`, and before std opens /dev/null in place of a closed stream.

@@ -219,7 +219,7 @@ fn fill(
 }
 
 /// Writes bytes of a relay buffer to the sink.
-pub(super) fn drain(
+fn drain(
     through: RelayBuffer,
     ends: &SourceAndSink<'_>,
     to: Option<u64>,
@@ -252,10 +252,11 @@ fn count(len: u64) -> usize {
 }
 
 /// Returns the signal that calls into such a sink may raise, as long as the program does not change
-/// its signal actions.
+/// its signal actions or its limits.
 pub(crate) fn raised_by(sink: EndpointKind) -> Option<UnignoredSignal> {
-    UnignoredSignal::unless_ignored(match sink.has_offsets() {
-        true => libc::SIGXFSZ,
-        false => libc::SIGPIPE,
-    })
+    match sink.has_offsets() {
+        true if !sys::is_file_size_limited() => None,
+        true => UnignoredSignal::unless_ignored(libc::SIGXFSZ),
+        false => UnignoredSignal::unless_ignored(libc::SIGPIPE),
+    }
 }

@@ -76,6 +76,11 @@ pub const SLOW_WRITE: Duration = Duration::from_millis(2);
 /// writers are held up for up to 200 ms at a time, others should not wait for it often.
 pub const WRITES_APART: u32 = 64;
 
+/// The bytes that a thread receives into a file before the event loop looks at the transfer again:
+/// many writes, so that waking the thread and the loop costs little, and less than a second of a
+/// slow disk.
+pub const APART_BYTES_MAX: u64 = 16 << 20;
+
 /// Idle buffers kept for reuse: enough for the threads that copy in parallel, 2 MiB in total. A new
 /// one is mapped, zeroed and unmapped again, which a small file notices.
 pub const IDLE_BUFFERS_MAX: usize = 8;

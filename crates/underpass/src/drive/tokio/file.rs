@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::sender::{Sender, Turn, stream_end};
 use super::stream::{AlwaysReady, Stream, ready};
-use super::transfer::{DetachedDrain, StreamTransfer};
+use super::transfer::{RunApart, StreamTransfer};
 use crate::drive::perform::raised_by;
 use crate::kernel::Kernel;
 use crate::outbox::{FileRange, Outbox, Piece};
@@ -23,7 +23,9 @@ use crate::transfer::verdict::{Situation, Verdict, verdict};
 use crate::vocabulary::account::{Account, Mechanism};
 use crate::vocabulary::endpoint::{EndpointKind, Sink, Source, Waits, within_offsets};
 use crate::vocabulary::error::{Error, Fault};
-use crate::vocabulary::limits::{PIPE_BYTES, SLOW_WRITE, TURN_BYTES_MAX, WRITES_APART};
+use crate::vocabulary::limits::{
+    APART_BYTES_MAX, PIPE_BYTES, SLOW_WRITE, TURN_BYTES_MAX, WRITES_APART,
+};
 
 /// Sends a range of a file to one socket. Dropping a future loses nothing: the sender records what
 /// the socket has taken, and a later call continues from there.
@@ -154,6 +156,8 @@ pub struct FileReceiver {
     unwritten: Vec<u8>,
     /// Boxed: until the first turn there is none.
     body: Option<Box<StreamTransfer>>,
+    /// The socket, for another thread.
+    socket: Option<Arc<OwnedFd>>,
     /// The write in progress on another thread.
     pending: Option<WriteInProgress>,
     pace: WritePace,
@@ -173,17 +177,19 @@ impl WritePace {
         self.apart == 0
     }
 
-    fn record(&mut self, took: Duration) {
-        self.apart = match took > SLOW_WRITE {
+    /// Records writes, of which the slowest has taken so long.
+    fn record(&mut self, writes: u32, slowest: Duration) {
+        self.apart = match slowest > SLOW_WRITE {
             true => WRITES_APART,
-            false => self.apart.saturating_sub(1),
+            false => self.apart.saturating_sub(writes),
         };
     }
 }
 
 #[derive(Debug)]
 enum WriteInProgress {
-    Drain(JoinHandle<(DetachedDrain, Result<u64, Errno>, Duration)>),
+    /// The transfer itself, which moves bytes there.
+    Body(JoinHandle<(Box<StreamTransfer>, RunApart)>),
     Memory(JoinHandle<MemoryWrite>),
 }
 
@@ -217,6 +223,7 @@ impl FileReceiver {
             account: Account::default(),
             unwritten: Vec::new(),
             body: None,
+            socket: None,
             pending: None,
             pace: WritePace::default(),
             failed: None,
@@ -284,13 +291,13 @@ impl FileReceiver {
                 return Err(Error::of_writing(fault, errno, &self.account));
             }
             match &mut self.pending {
-                Some(WriteInProgress::Drain(drain)) => {
-                    let done = drain.await;
+                Some(WriteInProgress::Body(moving)) => {
+                    let done = moving.await;
                     self.pending = None;
                     match done {
-                        Ok((drain, result, took)) => {
-                            self.pace.record(took);
-                            self.drained(drain, result, kernel)?;
+                        Ok((body, run)) => {
+                            self.pace.record(run.writes, run.slowest);
+                            self.returned(body, run.last, kernel)?;
                         }
                         Err(_) => self.failed = Some((Fault::Sink, Some(Errno::IO))),
                     }
@@ -347,42 +354,58 @@ impl FileReceiver {
                 self.body.insert(Box::new(body))
             }
         };
-        if let Some(mut drain) = body.take_drain() {
-            let file = Arc::clone(&self.sink.fd);
-            let write = move || {
-                let begun = Instant::now();
-                let result = drain.run(file.as_fd());
-                (drain, result, begun.elapsed())
-            };
-            if self.pace.is_quick() {
-                let (drain, result, took) = write();
-                self.pace.record(took);
-                self.drained(drain, result, kernel)?;
-            } else {
-                self.pending = Some(WriteInProgress::Drain(spawn_blocking(write)));
-            }
+        let writes = body.writes_next();
+        // Without a descriptor for the thread, this one writes.
+        if writes && !self.pace.is_quick() && self.run_apart(socket).is_ok() {
             return Ok(Step::Again);
         }
+        let Some(body) = &mut self.body else {
+            return Ok(Step::Done);
+        };
+        let begun = Instant::now();
         let step = body.step(socket, &AlwaysReady(self.sink.fd.as_fd()), kernel);
+        if writes {
+            self.pace.record(1, begun.elapsed());
+        }
         self.count(step, kernel)
     }
 
-    /// Records the call that a thread has made.
-    fn drained(
+    /// Has a thread receive from the socket and write to the file for a while.
+    fn run_apart<S: Stream>(&mut self, socket: &S) -> Result<(), Errno> {
+        let socket = match &self.socket {
+            Some(socket) => Arc::clone(socket),
+            None => {
+                let socket = rustix::io::fcntl_dupfd_cloexec(socket.descriptor(), 3)?;
+                Arc::clone(self.socket.insert(Arc::new(socket)))
+            }
+        };
+        let mut body = self.body.take().ok_or(Errno::BADF)?;
+        let file = Arc::clone(&self.sink.fd);
+        self.pending = Some(WriteInProgress::Body(spawn_blocking(move || {
+            let ends = (socket.as_fd(), file.as_fd());
+            let run = body.run_apart(ends, APART_BYTES_MAX);
+            (body, run)
+        })));
+        Ok(())
+    }
+
+    /// Continues with a transfer that a thread has returned.
+    fn returned(
         &mut self,
-        drain: DetachedDrain,
-        result: Result<u64, Errno>,
+        body: Box<StreamTransfer>,
+        last: Option<Step>,
         kernel: &Kernel,
     ) -> Result<(), Error> {
-        let step = self.body.as_mut().map(|body| {
-            let (source, sink) = body.machine.ends();
-            let step = body.put_back(drain, result);
-            if let Step::Refused(refusal) = step {
-                kernel.learn(&refusal, &source, &sink);
-            }
-            step
-        });
-        self.count(step, kernel).map(drop)
+        let (source, sink) = body.machine.ends();
+        self.body = Some(body);
+        if let Some(Step::Refused(refusal)) = last {
+            kernel.learn(&refusal, &source, &sink);
+        }
+        match last {
+            // The socket is waited for where it is used.
+            Some(step) => self.count(Some(step), kernel).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Counts the bytes of a call; the body's transfer ends with its last byte.
@@ -424,7 +447,7 @@ impl FileReceiver {
     }
 
     fn wrote(&mut self, done: &MemoryWrite) {
-        self.pace.record(done.took);
+        self.pace.record(1, done.took);
         self.account
             .record(Mechanism::ReadWrite, done.written, done.calls);
         self.sink.to += done.written;
@@ -466,4 +489,72 @@ fn write_all(file: BorrowedFd<'_>, bytes: &[u8], from: u64) -> MemoryWrite {
     }
     done.took = begun.elapsed();
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::pin::pin;
+
+    use ::tokio::net::TcpStream;
+    use ::tokio::runtime::Builder;
+    use tempfile::tempfile;
+
+    use super::*;
+    use crate::tcp;
+
+    /// Receives `body` on other threads, dropping turns, and returns the file and what follows in
+    /// the socket.
+    fn received_apart(body: &[u8], dropped_after: Duration) -> (Vec<u8>, Vec<u8>, Account) {
+        let (ours, theirs) = tcp::loopback_pair().expect("a connection");
+        let mut sent = body.to_vec();
+        sent.extend_from_slice(b"the next message");
+        let peer = std::thread::spawn(move || {
+            let mut theirs = theirs;
+            for piece in sent.chunks(300_001) {
+                theirs.write_all(piece).expect("sends");
+            }
+        });
+        let mut file = tempfile().expect("a file");
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let (account, mut rest) = runtime.expect("a runtime").block_on(async {
+            ours.set_nonblocking(true).expect("an option");
+            let rest = ours.try_clone().expect("a clone");
+            let socket = TcpStream::from_std(ours).expect("a stream");
+            let kernel = Kernel::probe();
+            let receiver = FileReceiver::new(&file, 0, body.len() as u64);
+            let mut receiver = receiver.expect("a receiver");
+            loop {
+                receiver.pace.apart = WRITES_APART;
+                let turn = pin!(receiver.turn(&socket, &kernel, 1_000_000));
+                match ::tokio::time::timeout(dropped_after, turn).await {
+                    Ok(turn) => match turn.expect("receives") {
+                        Turn::Empty => break,
+                        Turn::More => {}
+                    },
+                    Err(_elapsed) => {}
+                }
+            }
+            (receiver.into_account(), rest)
+        });
+        peer.join().expect("no panic");
+        let mut content = Vec::new();
+        std::io::Seek::rewind(&mut file).expect("seeks");
+        file.read_to_end(&mut content).expect("reads");
+        rest.set_nonblocking(false).expect("an option");
+        let mut next = vec![0; 16];
+        rest.read_exact(&mut next).expect("reads");
+        (content, next, account)
+    }
+
+    #[test]
+    fn another_thread_receives_what_the_loop_would_and_no_byte_more() {
+        let body: Vec<u8> = (0..20_000_003_u32).map(|at| (at / 251) as u8).collect();
+        for dropped_after in [Duration::from_micros(50), Duration::from_secs(60)] {
+            let (content, next, account) = received_apart(&body, dropped_after);
+            assert!(content == body, "{} bytes", content.len());
+            assert_eq!(next, b"the next message");
+            assert_eq!(account.of(Mechanism::Splice).bytes, body.len() as u64);
+        }
+    }
 }

@@ -1,20 +1,20 @@
 //! A transfer in progress with a stream on at least one side.
 
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use ::tokio::io::Interest;
-use rustix::io::Errno;
 
 use super::stream::{Stream, attempt};
-use crate::drive::perform::{RelayBuffers, SourceAndSink, drain, perform};
+use crate::drive::perform::{RelayBuffers, SourceAndSink, perform};
 use crate::kernel::Kernel;
 use crate::plan::Plan;
 use crate::sys::{SignalGuard, UnignoredSignal};
-use crate::transfer::op::{Op, RelayBuffer};
+use crate::transfer::op::Op;
 use crate::transfer::verdict::Wait;
 use crate::transfer::{Step, Transfer};
 use crate::vocabulary::account::Account;
-use crate::vocabulary::endpoint::{Endpoint, Sink, Source};
+use crate::vocabulary::endpoint::{Sink, Source};
 use crate::vocabulary::error::Error;
 
 /// A transfer with a stream on at least one side.
@@ -80,26 +80,46 @@ impl StreamTransfer {
         Some(step)
     }
 
-    /// Takes the next call out if it writes to the sink from a pipe or a buffer, for another thread
-    /// to make. [`put_back`](Self::put_back) has to follow before anything else is called.
-    pub(super) fn take_drain(&mut self) -> Option<DetachedDrain> {
-        let op = self.machine.next_op()?;
-        let Op::Drain { through, to, len } = op else {
-            return None;
-        };
-        let (source, sink) = self.machine.ends();
-        Some(DetachedDrain {
-            call: (through, to, len),
-            ends: (source, sink),
-            buffers: std::mem::take(&mut self.buffers),
-            raised: self.raised,
-        })
+    /// Returns whether the next call writes to the sink from a pipe or a buffer.
+    pub(super) fn writes_next(&mut self) -> bool {
+        matches!(self.machine.next_op(), Some(Op::Drain { .. }))
     }
 
-    /// Records the result of a call that was taken out.
-    pub(super) fn put_back(&mut self, drain: DetachedDrain, result: Result<u64, Errno>) -> Step {
-        self.buffers = drain.buffers;
-        self.machine.record(result)
+    /// Makes calls on a thread of its own, until the stream has no more, `bytes_max` have reached
+    /// the sink, or something other than moving bytes is due. Blocks as writing to the sink does.
+    pub(super) fn run_apart(
+        &mut self,
+        (input, output): (BorrowedFd<'_>, BorrowedFd<'_>),
+        bytes_max: u64,
+    ) -> RunApart {
+        // Its pool is not used: the transfer has its pipe or buffer.
+        let kernel = Kernel::unprobed();
+        let (source, sink) = self.machine.ends();
+        let ends = SourceAndSink {
+            input,
+            output,
+            source,
+            sink,
+        };
+        let until = self.machine.account().bytes().saturating_add(bytes_max);
+        let mut run = RunApart::default();
+        while let Some(op @ (Op::Fill { .. } | Op::Drain { .. })) = self.machine.next_op() {
+            let begun = Instant::now();
+            let guard = SignalGuard::against(self.raised);
+            let result = perform(op, &ends, &mut self.buffers, &kernel);
+            drop(guard);
+            if matches!(op, Op::Drain { .. }) {
+                run.writes += 1;
+                run.slowest = run.slowest.max(begun.elapsed());
+            }
+            let step = self.machine.record(result);
+            run.last = Some(step);
+            let is_between = !self.writes_next();
+            if step != Step::Again || is_between && self.machine.account().bytes() >= until {
+                break;
+            }
+        }
+        run
     }
 
     /// Ends the transfer; its pipe or buffer is returned to the pool.
@@ -109,26 +129,13 @@ impl StreamTransfer {
     }
 }
 
-/// A call that writes to a file, apart from its transfer.
-#[derive(Debug)]
-pub(super) struct DetachedDrain {
-    call: (RelayBuffer, Option<u64>, u64),
-    ends: (Endpoint, Endpoint),
-    buffers: RelayBuffers,
-    raised: Option<UnignoredSignal>,
-}
-
-impl DetachedDrain {
-    /// Makes the call, which blocks as writing to the file does.
-    pub(super) fn run(&mut self, file: BorrowedFd<'_>) -> Result<u64, Errno> {
-        let ((through, to, len), (source, sink)) = (self.call, self.ends);
-        let ends = SourceAndSink {
-            input: file,
-            output: file,
-            source,
-            sink,
-        };
-        let _guard = SignalGuard::against(self.raised);
-        drain(through, &ends, to, len, &mut self.buffers)
-    }
+/// The result of [`StreamTransfer::run_apart`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RunApart {
+    /// Number of writes to the sink.
+    pub(super) writes: u32,
+    /// The longest of them.
+    pub(super) slowest: Duration,
+    /// The step after the latest call.
+    pub(super) last: Option<Step>,
 }
