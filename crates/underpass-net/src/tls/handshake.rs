@@ -1,4 +1,4 @@
-//! The stage between admission and the protocol on a listener with TLS.
+//! A TLS handshake, on a socket.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -18,24 +18,21 @@ use tokio::task::spawn_blocking;
 use underpass::SealedRecords;
 use underpass::drive::tokio::Stream;
 
-use crate::connection::socket::PlainSocket;
-use crate::connection::step_gate::StepGate;
-use crate::connection::wait::WhileDraining;
-use crate::connection::{Connection, ReadOutcome};
-use crate::error::ConnectionError;
+use crate::io::socket::PlainSocket;
+use crate::io::step_gate::StepGate;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::error::HandshakeError;
-use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
+use crate::tls::info::{HandshakeKind, TlsInfo, iana_name};
 use crate::tls::offload::{Offload, PendingOffload};
 use crate::tls::reading::{SignatureCost, identity};
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
-use crate::tls::session::{HandshakeResult, TlsSession};
+use crate::tls::session::HandshakeResult;
 use crate::tls::settings::TlsVersion;
 use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// The first byte of a handshake record (RFC 8446, section 5.1).
-const HANDSHAKE_RECORD: u8 = 22;
+pub(crate) const HANDSHAKE_RECORD: u8 = 22;
 const CHANGE_CIPHER_SPEC_RECORD: u8 = 20;
 const ALERT_RECORD: u8 = 21;
 
@@ -47,52 +44,6 @@ const FALLBACK_SCSV: u16 = 0x5600;
 /// attempt.
 const INAPPROPRIATE_FALLBACK: rustls::Error =
     rustls::Error::PeerMisbehaved(PeerMisbehaved::AttemptedDowngradeToTls12WhenTls13IsSupported);
-
-impl Connection {
-    /// Performs the handshake.
-    ///
-    /// # Errors
-    /// [`HandshakeError`]. An alert has been sent; [`Connection::close`] ensures its delivery.
-    pub(crate) async fn handshake(
-        &mut self,
-        acceptor: &TlsAcceptor,
-    ) -> Result<Handshake, HandshakeError> {
-        self.start_request_deadline(self.worker().limits.handshake_timeout);
-        while self.input().is_empty() {
-            match self.fill(WhileDraining::Ends).await {
-                Ok(ReadOutcome::Bytes(_)) => {}
-                Ok(ReadOutcome::End) => return Err(HandshakeError::PeerGone),
-                Err(error) => return Err(failure(error)),
-            }
-        }
-        if self.input()[0] != HANDSHAKE_RECORD {
-            return Ok(Handshake::Plain);
-        }
-        let first = self.input().to_vec();
-        self.consume(first.len());
-        let state = self.state();
-        let handshake = HandshakeInProgress::new(acceptor, state.transport.socket(), first)?;
-        let shaking = handshake.run(&state.worker.handshakes);
-        let connections = &state.worker.connections;
-        let shaken = state
-            .wait
-            .until(connections, WhileDraining::Continues, shaking)
-            .await;
-        let result = shaken.map_err(failure)??;
-        self.state()
-            .transport
-            .secure(Box::new(TlsSession::new(result)));
-        Ok(Handshake::Complete)
-    }
-}
-
-fn failure(error: ConnectionError) -> HandshakeError {
-    match error {
-        ConnectionError::TimedOut => HandshakeError::Late,
-        ConnectionError::Stopped | ConnectionError::Evicted => HandshakeError::Closed,
-        _ => HandshakeError::PeerGone,
-    }
-}
 
 /// A handshake in progress.
 pub(crate) struct HandshakeInProgress<'s> {
