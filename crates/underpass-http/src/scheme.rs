@@ -19,3 +19,16 @@ impl Scheme {
         }
     }
 }
+
+/// The default port of HTTPS, which URLs omit.
+pub const HTTPS_PORT: u16 = 443;
+
+/// Returns the start of an HTTPS URL for a host.
+pub fn https_origin(host: &[u8], port: u16) -> Vec<u8> {
+    let mut origin = b"https://".to_vec();
+    origin.extend_from_slice(host);
+    if port != HTTPS_PORT {
+        origin.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    origin
+}

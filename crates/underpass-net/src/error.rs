@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::listen::address::ListenAt;
+use crate::address::ListenAt;
 
 /// An error that prevents a server from starting, reloading or handing over.
 #[derive(Debug, Error)]

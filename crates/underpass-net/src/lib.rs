@@ -16,6 +16,9 @@
 //! A [`Protocol`] is spoken on the connections; this crate implements none. Each listener has one
 //! of its services, and a reload can replace it while the socket stays. A protocol puts responses
 //! into the connection's outbox as pieces, which the `underpass` crate moves.
+//!
+//! Folders import downwards only: server, handover, worker, admission, connection, shutdown,
+//! listen, tls, quota, io, limits, error, address.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +40,7 @@ macro_rules! labels {
     };
 }
 
+mod address;
 mod admission;
 mod connection;
 mod error;
@@ -45,9 +49,9 @@ mod error;
 #[path = "../tests/promises/mod.rs"]
 pub mod fuzz;
 mod handover;
+mod io;
 mod limits;
 mod listen;
-mod log_throttle;
 mod process;
 mod quota;
 mod server;
@@ -56,30 +60,30 @@ pub mod size;
 mod tls;
 mod worker;
 
+pub use address::machine::machine_addresses;
+pub use address::network::{Network, UnknownNetwork};
+pub use address::proxies::{Forwarded, Proxies, ProxyProtocol};
+pub use address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use admission::Rejected;
-pub use admission::network::{Network, UnknownNetwork};
-pub use admission::proxies::{Forwarded, Proxies, ProxyProtocol};
 pub use admission::proxy_protocol;
 pub use connection::connector::Connector;
 pub use connection::input::FrameBuffer;
 pub use connection::receive::InboundRate;
-pub use connection::socket::{Registered, register};
 pub use connection::wait::{WakeHandle, WhileDraining};
 pub use connection::worker_state::{DescriptorReservation, DescriptorRoom};
 pub use connection::{Arrival, Connection, ReadOutcome};
 pub use error::{ConnectionError, Error};
 pub use handover::inherit::{HandedFile, Inherited, Predecessor};
+pub use io::socket::{Registered, register};
 pub use limits::{ConnectionLimits, INPUT_BYTES_MAX};
-pub use listen::address::{Address, BadListenAt, ListenAt, PeerAddress};
 pub use listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
-pub use listen::machine::machine_addresses;
-pub use log_throttle::LogThrottle;
 pub use process::confine::{Confine, Confinement, Reach, confine, confine_as};
 pub use process::notify::Notifier;
 pub use process::resources::{cores, forbid_core_dumps};
 pub use process::signals::{SignalAction, watch_signals};
 pub use process::user::User;
 pub use quota::client_table::ClientKey;
+pub use quota::log_throttle::LogThrottle;
 pub use server::{Server, start};
 pub use shutdown::{Shutdown, ShutdownPhase};
 pub use tls::acceptor::TlsAcceptor;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use underpass::limits::JOINED_BYTES_MAX;
 
-use crate::admission::proxies::Proxies;
+use crate::address::proxies::Proxies;
 use crate::error::Error;
 use crate::size;
 

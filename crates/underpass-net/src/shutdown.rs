@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::listen::address::ListenAt;
+use crate::address::ListenAt;
 use crate::listen::config::ListenerIdentity;
 use crate::listen::listeners::Listeners;
 use crate::listen::unix::SocketFile;

@@ -14,7 +14,7 @@ use base64::prelude::BASE64_STANDARD;
 use rustix::fs::{Uid, chown};
 use rustix::process::geteuid;
 use underpass::Mechanism;
-use underpass_http::scheme::Scheme;
+use underpass_http::scheme::{HTTPS_PORT, Scheme};
 use underpass_net::{
     CertificateFacts, ListenAt, OffloadOutcome, Refreshed, TlsAcceptor, TlsError, TlsShared, User,
     forbid_core_dumps,
@@ -32,9 +32,6 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 const ONLY_READ_WRITE: &str = "bodies pass user space where HTTPS is spoken: they can be sent by \
                               read_write only";
-
-/// The default port of HTTPS, which URLs omit.
-pub(crate) const HTTPS_PORT: u16 = 443;
 
 /// The certificates in use. They outlive generations of workers.
 #[derive(Debug, Default)]
@@ -234,16 +231,6 @@ pub(crate) fn port(options: &ServerOptions, activated: &[(String, u16)]) -> Opti
         (Scheme::Https, _) => Some(HTTPS_PORT),
         (Scheme::Http, _) => None,
     })
-}
-
-/// Returns the start of an HTTPS URL for a host.
-pub(crate) fn origin(host: &[u8], port: u16) -> Vec<u8> {
-    let mut origin = b"https://".to_vec();
-    origin.extend_from_slice(host);
-    if port != HTTPS_PORT {
-        origin.extend_from_slice(format!(":{port}").as_bytes());
-    }
-    origin
 }
 
 /// Gives the user to switch to the files of the self-signed certificate, to renew it.

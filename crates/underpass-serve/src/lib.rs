@@ -6,9 +6,19 @@
 //!  path ─► site/resolve ───┘   (conditions, ranges)              (heads and file ranges)
 //! ```
 //!
-//! `site` finds files beneath a root and holds its configuration ([`rules`]), `answer` decides and
-//! writes, `body` produces listings, archives and compressed bodies while they are sent,
-//! `connection` runs the exchanges, `access` controls access; `log` and `metrics` report them.
+//! The folders, each of which imports only those below it:
+//!
+//! ```text
+//!  server       starts, reloads and stops
+//!  connection   runs the exchanges, and uploads
+//!  answer       decides and writes; body: listings, archives and compressed bodies
+//!  site         finds files beneath a root, by its compiled rules
+//!  metrics      counts; https: certificates and redirects
+//!  options      the configuration as a whole; log: the access log
+//!  record       what log and metrics show of an exchange
+//!  access       controls access; rules: the parts of a site's configuration
+//! ```
+//!
 //! Messages are in `underpass-http`, sockets, workers and deadlines in `underpass-net`, moving
 //! bytes in `underpass`.
 
@@ -41,15 +51,18 @@ mod limits;
 mod log;
 mod metrics;
 mod options;
-mod request;
+mod record;
+pub mod rules;
 mod server;
 mod site;
 
-pub use access::check::{AccessDecision, AccessQuestion, decide_access};
+pub use access::grantee::Grantee;
 pub use access::options::{AccessCache, AccessOptions, OneLogin};
-pub use access::tools::{NewToken, link_warnings, new_token, password_line, signed_link};
-pub use answer::explain::Explain;
+pub use access::rules::{AccessMethod, AccessRule, TreePattern};
+pub use access::tools::{NewToken, new_token, password_line, signed_link};
+pub use record::explain::Explain;
 
+pub use access::forwarded::{ClientPlace, client};
 pub use error::Error;
 pub use https::CertificatePin;
 pub use limits::RequestLimits;
@@ -57,8 +70,7 @@ pub use log::{Access, LogFormat, LogOptions, LogReopen};
 pub use options::listen::HttpListen;
 pub use options::uploads::{FileMode, FolderPath, UploadOptions};
 pub use options::{ServerOptions, SiteOptions};
-pub use request::forwarded::{ClientPlace, client};
-pub use site::rules::TypeOptions;
+pub use rules::TypeOptions;
 pub use underpass_http::fields::coding::Coding;
 pub use underpass_http::scheme::Scheme;
 pub use underpass_monitor::{StatusAddress, StatusOptions};
@@ -67,7 +79,7 @@ pub use connection::worker::Worker;
 pub use metrics::worker_metrics::ServeSummary;
 pub use options::settings::ConfigOverride;
 pub use server::{FileServer, serve, serve_on, warnings};
-pub use site::rules;
+pub use site::access_check::{AccessDecision, AccessQuestion, decide_access, link_warnings};
 
 /// Checks `options`: returns everything that cannot be served. Opens the same files as [`serve`],
 /// but binds no port and starts nothing.
@@ -78,7 +90,7 @@ pub fn check(options: &ServerOptions) -> Vec<Error> {
     let mut wrong = site::check::check(&options.sites);
     wrong.extend(server::address_conflicts(options));
     wrong.extend(https::check(options));
-    wrong.extend(access::check::mistakes(options));
-    wrong.extend(access::check::unreadable(options));
+    wrong.extend(site::access_check::mistakes(options));
+    wrong.extend(site::access_check::unreadable(options));
     wrong
 }

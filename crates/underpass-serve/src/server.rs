@@ -12,7 +12,6 @@ use underpass_net::{
     ServerConfig, TlsAcceptor,
 };
 
-use crate::access::check as access_check;
 use crate::access::verifier::PasswordVerifier;
 use crate::answer::writer::BodyJoining;
 use crate::connection::http::{HttpProtocol, HttpService};
@@ -27,6 +26,7 @@ use crate::metrics::registry::{MetricsRegistry, MetricsUse};
 use crate::metrics::worker_metrics::ServeSummary;
 use crate::options::ServerOptions;
 use crate::options::listen::HttpListen;
+use crate::site::access_check;
 use crate::site::access_files;
 use crate::site::digest_cache::DigestCache;
 use crate::site::sites::ServedSites;

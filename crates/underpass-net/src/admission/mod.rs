@@ -9,21 +9,19 @@
 //! A connection that is rejected is closed without a response: clients that exceed their limit
 //! should cost as little as possible, and the protocol may not be HTTP.
 
-pub(crate) mod network;
-pub(crate) mod proxies;
 pub mod proxy_protocol;
 
 use std::net::IpAddr;
 
 use thiserror::Error;
 
-use crate::admission::proxies::{Proxies, ProxyProtocol};
+use crate::address::PeerAddress;
+use crate::address::proxies::{Proxies, ProxyProtocol};
 use crate::admission::proxy_protocol::{ConnectionOrigin, ProxyHeaderParse, parse};
 use crate::connection::wait::WhileDraining;
 use crate::connection::{Connection, ReadOutcome};
 use crate::error::ConnectionError;
 use crate::limits::ConnectionLimits;
-use crate::listen::address::PeerAddress;
 use crate::quota::client_table::ConnectionLimit;
 use crate::shutdown::ShutdownPhase;
 

@@ -13,13 +13,13 @@ use rustix::net::{
 use tokio::io::Interest;
 use underpass::Policy;
 
+use crate::address::{Address, PeerAddress};
 use crate::connection::Connection;
 use crate::connection::transport::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WhileDraining};
 use crate::connection::worker_state::{ConnectionSet, WorkerState};
 use crate::error::ConnectionError;
 use crate::limits::{CONNECT_BACKOFF, ConnectionLimits};
-use crate::listen::address::{Address, PeerAddress};
 use crate::listen::tcp::set_stream_options;
 use crate::shutdown::Shutdown;
 

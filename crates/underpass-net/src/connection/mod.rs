@@ -11,12 +11,11 @@
 //! Every wait ends: with its event, at its deadline, or when the server stops.
 
 pub(crate) mod connector;
+mod handshake;
 pub(crate) mod input;
 pub(crate) mod receive;
 mod send;
 pub(crate) mod send_queue;
-pub(crate) mod socket;
-pub(crate) mod step_gate;
 pub(crate) mod transport;
 pub(crate) mod wait;
 pub(crate) mod worker_state;
@@ -34,6 +33,7 @@ use underpass::Outbox;
 use underpass::drive::tokio::{Forecast, Sender};
 use underpass::tcp::{self, Outstanding};
 
+use crate::address::PeerAddress;
 use crate::connection::input::Input;
 use crate::connection::transport::Transport;
 use crate::connection::wait::{BoundedWait, PeerActivity, WakeHandle, WhileDraining};
@@ -42,7 +42,6 @@ use crate::connection::worker_state::{
 };
 use crate::error::ConnectionError;
 use crate::limits::{ACCEPT_BACKOFF, INPUT_BYTES_MAX, LINGER_BYTES_MAX};
-use crate::listen::address::PeerAddress;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::quota::client_table::ClientPermit;
 use crate::quota::min_rate::MinRateMonitor;
@@ -282,11 +281,11 @@ impl Connection {
             let state = &mut *self.state;
             let (wait, worker) = (&mut state.wait, &*state.worker);
             wait.poll_until(task, &worker.connections, while_draining, |task| {
-                let room = state.input.room(&worker.spare_input);
+                let room = state.input.room(&worker.buffers.spare_input);
                 let polled = state.transport.poll_read(task, room);
                 if polled.is_pending() {
                     arrival = Arrival::Waited;
-                    state.input.lend_to(&worker.spare_input);
+                    state.input.lend_to(&worker.buffers.spare_input);
                     worker.take_back(&mut state.outbox);
                 }
                 polled
@@ -298,7 +297,7 @@ impl Connection {
             // Its request may have arrived without the event loop having reported it.
             Err(ConnectionError::Evicted) => {
                 arrival = Arrival::AtOnce;
-                let room = state.input.room(&state.worker.spare_input);
+                let room = state.input.room(&state.worker.buffers.spare_input);
                 match state.transport.read_now(room) {
                     read @ Ok(1..) => read,
                     _ => return Err(ConnectionError::Evicted),
@@ -368,7 +367,7 @@ impl Connection {
     pub async fn free_descriptors(&self) -> u64 {
         let worker = &*self.state.worker;
         worker.connections.record_shortage();
-        worker.kernel.close_idle_pipes();
+        worker.buffers.kernel.close_idle_pipes();
         let evicted = worker.connections.evict(CLIENTS);
         match evicted {
             0 => tokio::time::sleep(ACCEPT_BACKOFF).await,
@@ -382,7 +381,7 @@ impl Connection {
     /// debugging; makes a few system calls.
     pub fn forecast(&self, longer: u64) -> Option<Forecast> {
         let (worker, state) = (&*self.state.worker, &*self.state);
-        let means = (&worker.kernel, &worker.policy);
+        let means = (&worker.buffers.kernel, &worker.buffers.policy);
         let outbox = state.outbox.as_deref()?;
         state
             .transport

@@ -74,7 +74,7 @@ impl Connection {
     /// # Errors
     /// `Move` if the file cannot be written.
     pub async fn settle_file(&self, body: &mut FileReceiver) -> Result<(), ConnectionError> {
-        let settled = body.flush(&self.state.worker.kernel).await;
+        let settled = body.flush(&self.state.worker.buffers.kernel).await;
         settled.map_err(ConnectionError::Move)
     }
 
@@ -97,7 +97,7 @@ impl Connection {
         while body.left() > 0 {
             let before = body.left();
             self.state.wait.start(rate.until_due());
-            let turn = transport.receive(body, &worker.kernel, worker.turn_bytes());
+            let turn = transport.receive(body, &worker.buffers.kernel, worker.turn_bytes());
             let turned = self
                 .state
                 .wait

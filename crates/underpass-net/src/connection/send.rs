@@ -45,7 +45,7 @@ impl Connection {
             }
         }
         let state = &mut *self.state;
-        state.input.lend_to(&state.worker.spare_input);
+        state.input.lend_to(&state.worker.buffers.spare_input);
         // Boxed: only a flush that waits needs the memory, and most connections are idle.
         Box::pin(self.flush_owed()).await
     }
@@ -124,7 +124,7 @@ impl Connection {
             let may_begin = number == Reservation::First && queue.may_begin(&mut state.began_in);
             let filled_by = transport.filled_by(sender).filter(|_| reserved.is_none());
             let (bytes, begins) = share_of_round(bytes, may_begin, filled_by);
-            let turn = pin!(transport.turn(sender, outbox, worker, bytes_max));
+            let turn = pin!(transport.turn(sender, outbox, &worker.buffers, bytes_max));
             let waits = Cell::new(false);
             let mut turn = pin!(queue.pass(bytes, begins, &waits, turn));
             let stall_timeout = worker.limits.stall_timeout;

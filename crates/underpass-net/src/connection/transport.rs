@@ -14,8 +14,8 @@ use underpass::drive::tokio::{FileReceiver, Forecast, Sender, Turn};
 use underpass::{Kernel, Outbox, Policy};
 
 use crate::connection::input::FrameBuffer;
-use crate::connection::socket::PlainSocket;
-use crate::connection::worker_state::WorkerState;
+use crate::io::buffers::WorkerBuffers;
+use crate::io::socket::PlainSocket;
 use crate::limits::SEALED_COST;
 use crate::tls::info::{SealedBy, TlsInfo};
 use crate::tls::session::TlsSession;
@@ -107,10 +107,10 @@ impl Transport {
         &self,
         sender: &mut Sender,
         outbox: &mut Outbox,
-        worker: &WorkerState,
+        buffers: &WorkerBuffers,
         bytes_max: u64,
     ) -> Result<Turn, underpass::Error> {
-        let (kernel, policy) = (&worker.kernel, &worker.policy);
+        let (kernel, policy) = (&buffers.kernel, &buffers.policy);
         match &self.layer {
             Layer::Plain => {
                 let turn = sender.scheduled_turn(outbox, &self.socket, kernel, policy, bytes_max);
@@ -121,10 +121,10 @@ impl Transport {
                 // Boxed, so that plain connections are not larger for it.
                 match session.hand_over(socket, outbox) {
                     SealedBy::UserSpace => {
-                        Box::pin(session.turn(socket, outbox, worker, bytes_max)).await
+                        Box::pin(session.turn(socket, outbox, buffers, bytes_max)).await
                     }
                     SealedBy::Kernel => {
-                        let turn = session.kernel_turn(sender, socket, outbox, worker, bytes_max);
+                        let turn = session.kernel_turn(sender, socket, outbox, buffers, bytes_max);
                         Box::pin(turn).await
                     }
                 }

@@ -25,17 +25,18 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use underpass::limits::{TURN_BYTES_MAX, TURN_BYTES_MIN};
-use underpass::{Kernel, Outbox, Policy};
+use underpass::{Outbox, Policy};
 
 use crate::connection::send_queue::SendQueue;
-use crate::connection::step_gate::StepGate;
+use crate::io::buffers::WorkerBuffers;
+use crate::io::step_gate::StepGate;
 use crate::limits::{
     ConnectionLimits, EVICTED_MAX, EVICTION_GRACE_MAX, EVICTION_GRACE_MIN, EVICTION_SHARE,
     LOOK_INTERVAL_MIN, SHORTAGE_KEPT, TURNS_BYTES,
 };
-use crate::log_throttle::LogThrottle;
 use crate::quota::SharedQuotas;
 use crate::quota::client_table::{ClientTable, PerClientLimits};
+use crate::quota::log_throttle::LogThrottle;
 use crate::quota::min_rate::MinRate;
 use crate::shutdown::{Shutdown, ShutdownPhase};
 
@@ -45,22 +46,13 @@ pub(crate) struct WorkerState {
     /// The minimum rate of `limits`.
     pub(crate) min_rate: Option<MinRate>,
     pub(crate) connections: ConnectionSet,
-    pub(crate) kernel: Kernel,
-    pub(crate) policy: Policy,
+    pub(crate) buffers: WorkerBuffers,
     /// The queue in which large responses take turns.
     pub(crate) send_queue: SendQueue,
-    /// The buffer that the next connection reads into.
-    pub(crate) spare_input: RefCell<Vec<u8>>,
     /// The outbox for the next connection that sends.
     spare_outbox: Cell<Option<Box<Outbox>>>,
-    /// A buffer for data that is about to be encrypted.
-    pub(crate) plaintext: RefCell<Vec<u8>>,
     /// The gate at which handshakes take turns.
     pub(crate) handshakes: StepGate,
-    /// The buffer that the next connection encrypts into.
-    pub(crate) sealed: RefCell<Vec<u8>>,
-    /// Bytes left to encrypt record by record, over all connections.
-    pub(crate) sealed_caution: Cell<u64>,
     pub(crate) shared: Arc<SharedQuotas>,
     /// Shared with other workers where a limit is configured.
     pub(crate) clients: Arc<ClientTable>,
@@ -89,15 +81,10 @@ impl WorkerState {
             min_rate: (limits.rate_min > 0).then_some(min_rate),
             limits,
             connections,
-            kernel: Kernel::probe(),
-            policy,
+            buffers: WorkerBuffers::new(policy),
             send_queue: SendQueue::default(),
-            spare_input: RefCell::default(),
             spare_outbox: Cell::default(),
-            plaintext: RefCell::default(),
             handshakes: StepGate::default(),
-            sealed: RefCell::default(),
-            sealed_caution: Cell::default(),
             clients,
             shared,
             shutdown,

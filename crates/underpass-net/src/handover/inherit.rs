@@ -10,12 +10,12 @@ use std::sync::Arc;
 use listenfd::ListenFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
+use crate::address::{Address, ListenAt};
 use crate::error::Error;
 use crate::handover::socket::{
     ACTIVATED, END, FAILED, FILE, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
 };
 use crate::limits::{INHERITED_MAX, UPGRADE_TIMEOUT};
-use crate::listen::address::{Address, ListenAt};
 use crate::listen::config::ListenerAccess;
 use crate::listen::listeners::{ActivatedSocket, Listener, Listeners, address_of};
 use crate::listen::unix::{SocketFile, UnlinkPolicy};

@@ -6,13 +6,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use crate::address::ListenAt;
 use crate::error::Error;
 use crate::handover::inherit::HandedFile;
 use crate::handover::socket::{
     ACTIVATED, END, FAILED, FILE, HandoverSocket, READY, SOCKET, TICKETS, VARIABLE,
 };
 use crate::limits::{LAST_WORDS_TIMEOUT, UPGRADE_TIMEOUT};
-use crate::listen::address::ListenAt;
 use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::tls::shared::TlsShared;
 

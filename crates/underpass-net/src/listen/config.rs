@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::listen::address::{Address, ListenAt};
+use crate::address::{Address, ListenAt};
 use crate::tls::acceptor::TlsAcceptor;
 
 /// A socket to listen on, and its service. The address identifies the socket: a reload that names

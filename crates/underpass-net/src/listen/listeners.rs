@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use rustix::net::{AddressFamily, getsockname};
 
+use crate::address::{Address, ListenAt};
 use crate::error::Error;
 use crate::limits::ConnectionLimits;
-use crate::listen::address::{Address, ListenAt};
 use crate::listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 use crate::listen::tcp::{self, Ipv4Mapped, RateMax};
 use crate::listen::unix::{self, SocketFile, UnlinkPolicy};

@@ -1,8 +1,6 @@
-//! Listening: addresses, and the sockets that are opened for them.
+//! Listening: the sockets that are opened for addresses.
 
-pub(crate) mod address;
 pub(crate) mod config;
 pub(crate) mod listeners;
-pub(crate) mod machine;
 pub(crate) mod tcp;
 pub(crate) mod unix;

@@ -1,6 +1,7 @@
 //! Quotas of clients: connections and bytes per second, which all workers of a server share.
 
 pub(crate) mod client_table;
+pub(crate) mod log_throttle;
 pub(crate) mod min_rate;
 pub(crate) mod rate_limiter;
 

@@ -11,11 +11,11 @@ use std::thread::JoinHandle;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 
+use crate::address::Address;
 use crate::error::Error;
 use crate::handover::inherit::{HandedFile, Inherited, Predecessor};
 use crate::handover::upgrade::hand_over;
 use crate::limits::{ConnectionLimits, GENERATIONS_MAX, RETIRE_TIMEOUT};
-use crate::listen::address::Address;
 use crate::listen::config::{ListenerAccess, ListenerIdentity};
 use crate::listen::listeners::{ActivatedSocket, Listeners};
 use crate::listen::unix::UnlinkPolicy;

@@ -144,7 +144,7 @@ mod tests {
     use crate::connection::wait::WhileDraining;
     use crate::error::ConnectionError;
     use crate::limits::ConnectionLimits;
-    use crate::listen::address::Address;
+    use crate::address::Address;
     use crate::tls::error::HandshakeError;
 
     type Served = JoinHandle<std::io::Result<()>>;

@@ -1,4 +1,4 @@
-//! The handshake of a connection: as the server after admission, or as the client after connecting.
+//! A TLS handshake on a socket, as the server or as the client.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -20,25 +20,22 @@ use tokio::task::spawn_blocking;
 use underpass::SealedRecords;
 use underpass::drive::tokio::Stream;
 
-use crate::connection::socket::PlainSocket;
-use crate::connection::step_gate::StepGate;
-use crate::connection::wait::WhileDraining;
-use crate::connection::{Connection, ReadOutcome};
-use crate::error::ConnectionError;
+use crate::io::socket::PlainSocket;
+use crate::io::step_gate::StepGate;
 use crate::limits::{HANDSHAKE_BYTES_MAX, INPUT_BYTES_START};
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::client::{TlsClient, WRONG_KEY};
 use crate::tls::error::HandshakeError;
-use crate::tls::info::{Handshake, HandshakeKind, TlsInfo, iana_name};
+use crate::tls::info::{HandshakeKind, TlsInfo, iana_name};
 use crate::tls::offload::{Offload, PendingOffload};
 use crate::tls::reading::{SignatureCost, identity, key_sha256};
 use crate::tls::records::{HEADER_BYTES, Opener, RECORD_BYTES_MAX, RecordForm, Sealer};
-use crate::tls::session::{HandshakeResult, KernelSecrets, TlsSession};
+use crate::tls::session::{HandshakeResult, KernelSecrets};
 use crate::tls::settings::TlsVersion;
 use crate::tls::shared::{AlertDirection, TlsShared};
 
 /// The first byte of a handshake record (RFC 8446, section 5.1).
-const HANDSHAKE_RECORD: u8 = 22;
+pub(crate) const HANDSHAKE_RECORD: u8 = 22;
 const CHANGE_CIPHER_SPEC_RECORD: u8 = 20;
 const ALERT_RECORD: u8 = 21;
 
@@ -50,81 +47,6 @@ const FALLBACK_SCSV: u16 = 0x5600;
 /// attempt.
 const INAPPROPRIATE_FALLBACK: rustls::Error =
     rustls::Error::PeerMisbehaved(PeerMisbehaved::AttemptedDowngradeToTls12WhenTls13IsSupported);
-
-impl Connection {
-    /// Performs the handshake.
-    ///
-    /// # Errors
-    /// [`HandshakeError`]. An alert has been sent; [`Connection::close`] ensures its delivery.
-    pub(crate) async fn handshake(
-        &mut self,
-        acceptor: &TlsAcceptor,
-    ) -> Result<Handshake, HandshakeError> {
-        self.start_request_deadline(self.worker().limits.handshake_timeout);
-        while self.input().is_empty() {
-            match self.fill(WhileDraining::Ends).await {
-                Ok(ReadOutcome::Bytes(_)) => {}
-                Ok(ReadOutcome::End) => return Err(HandshakeError::PeerGone),
-                Err(error) => return Err(failure(error)),
-            }
-        }
-        if self.input()[0] != HANDSHAKE_RECORD {
-            return Ok(Handshake::Plain);
-        }
-        let first = self.input().to_vec();
-        self.consume(first.len());
-        let machine = HandshakeMachine::accepting(acceptor, first)?;
-        let (shared, cost) = (acceptor.shared(), acceptor.signature_cost());
-        self.shake_hands(machine, shared, cost).await?;
-        Ok(Handshake::Complete)
-    }
-
-    /// Performs the handshake as the client of a connection on which nothing was sent yet, within
-    /// `handshake_timeout`. [`tls`](Connection::tls) has the server's key afterwards.
-    ///
-    /// # Errors
-    /// [`HandshakeError`]. An alert has been sent; [`Connection::close`] ensures its delivery.
-    pub async fn start_tls(&mut self, client: &TlsClient) -> Result<(), HandshakeError> {
-        self.start_request_deadline(self.worker().limits.handshake_timeout);
-        let machine = HandshakeMachine::connecting(client)?;
-        self.shake_hands(machine, client.shared(), SignatureCost::Low)
-            .await
-    }
-
-    async fn shake_hands(
-        &mut self,
-        machine: HandshakeMachine,
-        shared: &Arc<TlsShared>,
-        cost: SignatureCost,
-    ) -> Result<(), HandshakeError> {
-        let state = self.state();
-        let handshake = HandshakeInProgress {
-            machine,
-            shared: Arc::clone(shared),
-            socket: state.transport.socket(),
-            cost,
-        };
-        let shaking = handshake.run(&state.worker.handshakes);
-        let connections = &state.worker.connections;
-        let shaken = state
-            .wait
-            .until(connections, WhileDraining::Continues, shaking)
-            .await;
-        let result = shaken.map_err(failure)??;
-        self.state()
-            .transport
-            .secure(Box::new(TlsSession::new(result)));
-        Ok(())
-    }
-}
-
-fn failure(error: ConnectionError) -> HandshakeError {
-    match error {
-        ConnectionError::TimedOut => HandshakeError::Late,
-        ConnectionError::Stopped | ConnectionError::Evicted => HandshakeError::Closed,
-        _ => HandshakeError::PeerGone,
-    }
-}
 
 /// A handshake in progress.
 pub(crate) struct HandshakeInProgress<'s> {
@@ -191,8 +113,7 @@ enum HandshakeStep {
 
 impl<'s> HandshakeInProgress<'s> {
     /// Creates a server's handshake, with the input received so far.
-    #[cfg(test)]
-    pub(crate) fn new(
+    pub(crate) fn accepting(
         acceptor: &TlsAcceptor,
         socket: &'s PlainSocket,
         received: Vec<u8>,
@@ -202,6 +123,19 @@ impl<'s> HandshakeInProgress<'s> {
             shared: Arc::clone(acceptor.shared()),
             socket,
             cost: acceptor.signature_cost(),
+        })
+    }
+
+    /// Creates a client's handshake.
+    pub(crate) fn connecting(
+        client: &TlsClient,
+        socket: &'s PlainSocket,
+    ) -> Result<HandshakeInProgress<'s>, HandshakeError> {
+        Ok(HandshakeInProgress {
+            machine: HandshakeMachine::connecting(client)?,
+            shared: Arc::clone(client.shared()),
+            socket,
+            cost: SignatureCost::Low,
         })
     }
 

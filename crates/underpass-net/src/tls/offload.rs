@@ -32,7 +32,7 @@ use underpass::{Outbox, Piece, Side, errno};
 
 pub use self::self_test::self_test;
 pub use self::speed::encryption_speed;
-use crate::connection::socket::PlainSocket;
+use crate::io::socket::PlainSocket;
 use crate::limits::OFFLOADED_BYTES_MIN;
 use crate::tls::error::TlsError;
 use crate::tls::info::{OffloadOutcome, iana_name};

@@ -15,7 +15,7 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, PKCS_EC
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use zeroize::Zeroizing;
 
-use crate::listen::machine::{addresses, host_name};
+use crate::address::machine::{addresses, host_name};
 use crate::tls::error::TlsError;
 use crate::tls::info::CertificateFacts;
 use crate::tls::reading::{LoadedCertificate, load};

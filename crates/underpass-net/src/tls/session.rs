@@ -28,8 +28,8 @@ use tokio::io::Interest;
 use underpass::drive::tokio::{Stream, Turn, await_disk, gather};
 use underpass::{Error, Fault, FileRange, Gathered, Outbox, SealedRecords, Waits, tcp};
 
-use crate::connection::socket::PlainSocket;
-use crate::connection::worker_state::WorkerState;
+use crate::io::buffers::WorkerBuffers;
+use crate::io::socket::PlainSocket;
 use crate::limits::{
     INPUT_BYTES_START, KEY_RECORDS_MAX, SEALED_BATCH_BYTES, SEALED_CAUTION_ALL_BYTES,
     SEALED_CAUTION_BYTES, SEALED_COST, SEALED_TURN_BYTES_MIN,
@@ -230,17 +230,20 @@ impl TlsSession {
         &self,
         socket: &PlainSocket,
         outbox: &mut Outbox,
-        worker: &WorkerState,
+        buffers: &WorkerBuffers,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
         let mut left = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
         loop {
             // The borrow ends before any wait.
-            let sealed = self.state.borrow_mut().seal(socket, outbox, worker, left)?;
+            let sealed = self
+                .state
+                .borrow_mut()
+                .seal(socket, outbox, buffers, left)?;
             match sealed {
                 SealedBatch::Nothing => return Ok(Turn::Empty),
                 SealedBatch::Later => {
-                    let heard = self.state.borrow_mut().listen(socket, worker);
+                    let heard = self.state.borrow_mut().listen(socket, buffers);
                     heard.map_err(|_| outbox.error(Fault::PeerGone, None))?;
                     return Ok(Turn::More);
                 }
@@ -250,7 +253,7 @@ impl TlsSession {
                 }
                 SealedBatch::Bytes(bytes) => left = left.saturating_sub(bytes),
             }
-            let sent = self.state.borrow_mut().send_owed(socket, outbox, worker)?;
+            let sent = self.state.borrow_mut().send_owed(socket, outbox, buffers)?;
             if sent == SendOutcome::Blocked {
                 let ready = Stream::ready(socket, Interest::WRITABLE).await;
                 ready.map_err(|error| errno_of(&error))?;
@@ -291,11 +294,11 @@ enum SendOutcome {
 impl SessionState {
     /// Reads messages from a peer that is receiving data: it may request a new key, or report a
     /// failure. Its data waits for the protocol, and later messages for their turn.
-    fn listen(&mut self, socket: &PlainSocket, worker: &WorkerState) -> io::Result<()> {
+    fn listen(&mut self, socket: &PlainSocket, buffers: &WorkerBuffers) -> io::Result<()> {
         if self.input != InputState::Opened || !self.opened.is_empty() {
             return Ok(());
         }
-        let mut room = worker.spare_input.take();
+        let mut room = buffers.spare_input.take();
         room.reserve(INPUT_BYTES_START);
         let heard = match socket.receive(&mut room) {
             Ok(1..) => self.open(socket, &mut room, 0),
@@ -305,7 +308,7 @@ impl SessionState {
         self.opened.extend_from_slice(&room);
         room.clear();
         if room.capacity() <= INPUT_BYTES_START {
-            worker.spare_input.replace(room);
+            buffers.spare_input.replace(room);
         }
         heard
     }
@@ -495,7 +498,7 @@ impl SessionState {
         &mut self,
         socket: &PlainSocket,
         outbox: &mut Outbox,
-        worker: &WorkerState,
+        buffers: &WorkerBuffers,
         most: u64,
     ) -> Result<SealedBatch, Error> {
         if self.unsent.owe() {
@@ -508,14 +511,14 @@ impl SessionState {
             return Ok(SealedBatch::Later);
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let most = most.min(self.batch(socket, outbox, worker));
-        let mut buffer = worker.plaintext.borrow_mut();
+        let most = most.min(self.batch(socket, outbox, buffers));
+        let mut buffer = buffers.plaintext.borrow_mut();
         buffer.resize(SEALED_BATCH_BYTES, 0);
-        let count = match gather(outbox, &worker.policy, 0, &mut buffer[..most])? {
+        let count = match gather(outbox, &buffers.policy, 0, &mut buffer[..most])? {
             Gathered::Cold(range) => return Ok(SealedBatch::Cold(range)),
             Gathered::Bytes(count) => count,
         };
-        self.unsent.borrow(worker.sealed.take());
+        self.unsent.borrow(buffers.sealed.take());
         for content in buffer[..count].chunks(CONTENT_BYTES_MAX) {
             let sealed = self.renew_key().and_then(|()| {
                 self.push(ContentType::ApplicationData, content, content.len() as u64)
@@ -528,9 +531,9 @@ impl SessionState {
     }
 
     /// Returns the bytes to seal at a time: the room in the socket, or one record.
-    fn batch(&self, socket: &PlainSocket, outbox: &Outbox, worker: &WorkerState) -> usize {
+    fn batch(&self, socket: &PlainSocket, outbox: &Outbox, buffers: &WorkerBuffers) -> usize {
         let is_short = outbox.unsent(CONTENT_BYTES_MAX as u64).next().is_none();
-        if is_short || self.caution > 0 || worker.sealed_caution.get() > 0 {
+        if is_short || self.caution > 0 || buffers.sealed_caution.get() > 0 {
             return CONTENT_BYTES_MAX;
         }
         let room = tcp::send_room(socket).unwrap_or(0);
@@ -543,7 +546,7 @@ impl SessionState {
         &mut self,
         socket: &PlainSocket,
         outbox: &mut Outbox,
-        worker: &WorkerState,
+        buffers: &WorkerBuffers,
     ) -> Result<SendOutcome, Error> {
         while !self.unsent.is_empty() {
             let bytes = self.unsent.unsent();
@@ -553,8 +556,8 @@ impl SessionState {
             match sent {
                 Ok(count) => {
                     self.caution = self.caution.saturating_sub(count as u64);
-                    let all = worker.sealed_caution.get();
-                    worker.sealed_caution.set(all.saturating_sub(count as u64));
+                    let all = buffers.sealed_caution.get();
+                    buffers.sealed_caution.set(all.saturating_sub(count as u64));
                     let owed = self.unsent.advance(count);
                     outbox.sent_from_buffer(Ok(owed), Waits::Polls)?;
                 }
@@ -564,9 +567,9 @@ impl SessionState {
                         self.caution = SEALED_CAUTION_BYTES;
                         // The socket had room, but TCP's memory is short, for all sockets.
                         if self.unsent.unsent().len() > RECORD_BYTES_MAX {
-                            worker.sealed_caution.set(SEALED_CAUTION_ALL_BYTES);
+                            buffers.sealed_caution.set(SEALED_CAUTION_ALL_BYTES);
                         }
-                        worker.sealed.replace(self.unsent.shrink());
+                        buffers.sealed.replace(self.unsent.shrink());
                         return Ok(SendOutcome::Blocked);
                     }
                 }
@@ -574,7 +577,7 @@ impl SessionState {
         }
         self.unsent
             .lend()
-            .map(|buffer| worker.sealed.replace(buffer));
+            .map(|buffer| buffers.sealed.replace(buffer));
         Ok(SendOutcome::All)
     }
 

@@ -17,12 +17,12 @@ use std::task::Poll;
 use rustix::io::Errno;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::address::PeerAddress;
 use crate::connection::transport::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionSet};
 use crate::limits::{ACCEPT_BACKOFF, BACKLOG, EVICTION_BACKOFF};
-use crate::listen::address::PeerAddress;
-use crate::log_throttle::LogThrottle;
 use crate::process::resources::has_descriptors;
+use crate::quota::log_throttle::LogThrottle;
 use crate::worker::listener::WorkerListener;
 
 /// An event to report besides accepted connections.

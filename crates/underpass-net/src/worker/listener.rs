@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 
-use crate::connection::socket::{Registered, register};
+use crate::address::PeerAddress;
 use crate::connection::transport::Transport;
 use crate::connection::worker_state::CLIENTS;
-use crate::listen::address::PeerAddress;
+use crate::io::socket::{Registered, register};
 use crate::listen::config::{ListenerAccess, ListenerConfig, ListenerIdentity};
 use crate::listen::listeners::AssignedSocket;
 use crate::tls::acceptor::TlsAcceptor;

@@ -15,13 +15,13 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
+use crate::address::PeerAddress;
 use crate::admission::admit;
 use crate::connection::Connection;
 use crate::connection::transport::Transport;
 use crate::connection::worker_state::{CLIENTS, ConnectionGuard, ConnectionSet, WorkerState};
 use crate::error::Error;
 use crate::limits::{ConnectionLimits, READERS_MAX, STOP_NOW_TIMEOUT};
-use crate::listen::address::PeerAddress;
 use crate::listen::listeners::AssignedSocket;
 use crate::process::resources;
 use crate::quota::SharedQuotas;
@@ -190,7 +190,7 @@ fn report<P: Protocol>(state: &P::Worker, worker: &WorkerState, event: AcceptEve
         AcceptEvent::Full => P::connections_max_reached(state),
         AcceptEvent::Evicted(count) => P::evicted(state, count),
         AcceptEvent::Shortage => {
-            worker.kernel.close_idle_pipes();
+            worker.buffers.kernel.close_idle_pipes();
             P::descriptors_short(state);
         }
     }

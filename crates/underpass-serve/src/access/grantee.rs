@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::access::forwarded::ClientPlace;
 use crate::access::links::ShownLink;
 use crate::access::passwords::check_name;
-use crate::request::forwarded::ClientPlace;
 
 /// A grantee of a rule: `user:anna`, `tokens`, `everyone`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -34,7 +34,7 @@ impl Grantee {
     ///
     /// # Examples
     /// ```
-    /// use underpass_serve::rules::Grantee;
+    /// use underpass_serve::Grantee;
     ///
     /// assert_eq!(Grantee::parse("users")?, Grantee::User(None));
     /// assert_eq!(Grantee::parse("token:ci")?, Grantee::Token(Some("ci".into())));

@@ -10,9 +10,10 @@
 //! `site` holds the files of every site (`store`) and checks the rules for each name that a request
 //! resolves to (`permits`); `connection` identifies the requester.
 
-pub(crate) mod check;
+pub(crate) mod audience;
 pub(crate) mod credentials;
 pub(crate) mod failures;
+pub(crate) mod forwarded;
 pub(crate) mod grantee;
 pub(crate) mod links;
 pub(crate) mod options;
@@ -20,7 +21,6 @@ pub(crate) mod passwords;
 pub(crate) mod permits;
 pub(crate) mod random;
 pub(crate) mod rules;
-pub(crate) mod secret_files;
 pub(crate) mod store;
 pub(crate) mod tokens;
 pub(crate) mod tools;

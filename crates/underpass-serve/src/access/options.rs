@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::access::grantee::Grantee;
 use crate::access::rules::AccessRule;
-use crate::site::rules::FieldValue;
+use crate::rules::FieldValue;
 
 /// The access options of a site. Without any of them, everyone may read it.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -13,10 +13,10 @@ use underpass_http::request::request_line::{Method, WriteMethod};
 use underpass_net::Network;
 use unicode_normalization::UnicodeNormalization;
 
+use crate::access::forwarded::ClientPlace;
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::ShownLink;
-use crate::request::forwarded::ClientPlace;
-use crate::site::rules::Pattern;
+use crate::rules::Pattern;
 
 /// A rule of a site.
 #[derive(Clone, Debug, Deserialize)]

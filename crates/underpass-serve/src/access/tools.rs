@@ -1,8 +1,5 @@
 //! Creates the lines of password and token files, and signed links.
 
-use std::ffi::OsStr;
-use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use argon2::password_hash::phc::PasswordHash;
@@ -10,19 +7,14 @@ use argon2::{Argon2, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use underpass_http::path::{PathForm, SitePath};
-use underpass_http::request::request_line::Method;
 
-use crate::access::grantee::Asker;
-use crate::access::links::{LinkScope, PARAMETER, ShownLink, SignedParameter, redacted};
+use crate::access::links::{PARAMETER, SignedParameter, redacted};
 use crate::access::options::{AccessOptions, OneLogin};
 use crate::access::passwords::check_name;
 use crate::access::random::fill;
-use crate::access::rules::{AccessRules, AccessVerdict};
 use crate::access::store::first_link_key;
 use crate::access::tokens;
 use crate::error::Error;
-use crate::options::SiteOptions;
-use crate::request::forwarded::ClientPlace;
 
 /// A token, and its line in a token file.
 #[derive(Clone, Eq, PartialEq)]
@@ -112,47 +104,6 @@ pub fn signed_link(
     let link = String::from_utf8_lossy(&link);
     let query = query.map(|query| format!("{query}&")).unwrap_or_default();
     Ok(format!("{link}?{query}{PARAMETER}={signature}"))
-}
-
-/// Returns warnings for a link to `target`: no rule lets it in, or no such file or folder exists.
-pub fn link_warnings(site: &SiteOptions, target: &str) -> Vec<String> {
-    let path = target.split('?').next().unwrap_or_default();
-    let Ok(path) = SitePath::parse(path.as_bytes()) else {
-        return Vec::new();
-    };
-    let shown = format!("/{}", String::from_utf8_lossy(path.bytes()));
-    let holder = Asker {
-        link: ShownLink::Valid(LinkScope::File(path.bytes().to_vec())),
-        ..Asker::at(ClientPlace::Unknown(None))
-    };
-    let rules = AccessRules::new(site.access.effective_rules());
-    let let_in = match rules.decide(path.bytes(), Method::Get, &holder) {
-        _ if rules.ask_for_network(path.bytes(), Method::Get) => None,
-        (AccessVerdict::Granted, _) => None,
-        (AccessVerdict::Refused(_), Some(number)) => Some(format!(
-            "the link will be refused: rule {} decides about {shown}, and does not allow links",
-            number + 1
-        )),
-        (AccessVerdict::Refused(_), None) => Some(format!(
-            "the link will be refused: no rule is about {shown}"
-        )),
-    };
-    let there = std::fs::metadata(site.root.join(OsStr::from_bytes(path.bytes())));
-    let is_there = match (there, path.form()) {
-        (Ok(there), PathForm::File) if there.is_dir() => Some(format!(
-            "{shown} is a folder, and the link is for a file of that name; sign {shown}/ for \
-             everything in the folder"
-        )),
-        (Ok(there), PathForm::Folder) if !there.is_dir() => Some(format!(
-            "{shown} is a file, and the link is for a folder; sign it without the slash"
-        )),
-        (Err(error), _) if error.kind() == ErrorKind::NotFound => {
-            let root = site.root.display();
-            Some(format!("there is nothing at {shown} in {root} yet"))
-        }
-        _ => None,
-    };
-    [let_in, is_there].into_iter().flatten().collect()
 }
 
 impl OneLogin {

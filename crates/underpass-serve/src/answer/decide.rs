@@ -15,6 +15,7 @@ use underpass_http::fields::repr_digest::{WantedDigest, wanted};
 use underpass_http::path::{PathForm, SitePath, encode_path};
 use underpass_http::request::head::{Expectation, RequestHead};
 use underpass_http::request::request_line::{HttpTarget, Method, WriteMethod, split_port};
+use underpass_http::scheme::https_origin;
 use underpass_http::status::{HttpError, Status};
 use underpass_http::version::HttpVersion;
 
@@ -23,16 +24,15 @@ use crate::answer::refusal::refused;
 use crate::answer::text::TextResponse;
 use crate::body::compressed::CompressionPermit;
 use crate::body::listing::view::{FolderChanges, ListingView};
-use crate::https;
+use crate::body::query::{ArchiveFormat, Download, ListingFormat, Query};
 use crate::limits::BUSY;
 use crate::limits::RequestLimits;
-use crate::request::query::{ArchiveFormat, Download, ListingFormat, Query};
+use crate::rules::{
+    Candidate, Compressible, MatchedRedirect, Offer, RequestedPath, RewrittenPath, SoughtPath,
+};
 use crate::site::file::{Resolved, SiteFile};
 use crate::site::folder::SiteFolder;
-use crate::site::rules::{
-    Candidate, Compressible, MatchedRedirect, Offer, RequestedPath, RewrittenPath, SiteRules,
-    SoughtPath,
-};
+use crate::site::site_rules::SiteRules;
 
 /// The response to a request.
 #[derive(Debug)]
@@ -225,7 +225,7 @@ pub(crate) fn to_https(request: &RequestHead<'_>, port: u16) -> Option<TextRespo
     let (Method::Get | Method::Head, Some(authority)) = (request.method, request.authority) else {
         return Some(TextResponse::new(ENCRYPTED_ONLY));
     };
-    let mut location = https::origin(split_port(authority).0, port);
+    let mut location = https_origin(split_port(authority).0, port);
     push_target(&mut location, path, path.form(), *query);
     let why = HttpError::new(Status::PermanentRedirect, "this is served over HTTPS");
     Some(TextResponse::new(why).with_field("Location", &location))

@@ -1,7 +1,6 @@
 //! Decides and writes responses.
 
 pub(crate) mod decide;
-pub(crate) mod explain;
 pub(crate) mod multipart;
 pub(crate) mod refusal;
 pub(crate) mod text;

@@ -6,7 +6,7 @@ use underpass_http::status::{HttpError, Status};
 use crate::access::options::AccessOptions;
 use crate::access::rules::AccessRefusal;
 use crate::answer::text::TextResponse;
-use crate::site::rules::FieldValue;
+use crate::rules::FieldValue;
 
 /// Returns the response for a denial that is not concealed.
 pub(crate) fn refused(refusal: AccessRefusal, access: &AccessOptions) -> TextResponse {

@@ -22,8 +22,9 @@ use crate::answer::multipart::{Boundary, Multipart};
 use crate::answer::text::{Subject, TextResponse};
 use crate::body::producer::{BodyDelimiter, ProducedBody, StartedBody};
 use crate::limits::RETRY_AFTER_SECONDS;
+use crate::rules::ProducedFields;
 use crate::site::file::SiteFile;
-use crate::site::rules::{ProducedFields, SiteRules};
+use crate::site::site_rules::SiteRules;
 
 /// Everything the head of a response depends on besides the response itself.
 #[derive(Clone, Copy, Debug)]

@@ -27,9 +27,9 @@ use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
 use crate::limits::{
     ARCHIVE_DEPTH_MAX, ARCHIVE_RANGES_PER_BATCH, LEFT_OUT_BYTES_MAX, LOOKS_PER_BATCH,
 };
+use crate::rules::{Symlinks, Visibility};
 use crate::site::beneath::{self, look_through, open_file, open_place};
 use crate::site::folder::{FolderRestriction, SiteFolder, is_dots};
-use crate::site::rules::{Symlinks, Visibility};
 use crate::site::settle::{joined, names, settle};
 
 /// An archive in production.

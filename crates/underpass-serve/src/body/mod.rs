@@ -4,4 +4,4 @@ pub(crate) mod archive;
 pub(crate) mod compressed;
 pub(crate) mod listing;
 pub(crate) mod producer;
-pub(crate) mod producers;
+pub(crate) mod query;

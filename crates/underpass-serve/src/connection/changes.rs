@@ -6,8 +6,8 @@ use underpass_http::request::request_line::{Method, WriteMethod};
 
 use crate::access::permits::Permits;
 use crate::body::listing::view::FolderChanges;
+use crate::rules::{Offer, Symlinks};
 use crate::site::beneath::open;
-use crate::site::rules::{Offer, Symlinks};
 use crate::site::sites::ServedSite;
 use crate::site::upload_area::UploadArea;
 

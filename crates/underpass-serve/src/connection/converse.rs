@@ -23,6 +23,7 @@ use underpass_net::{
     Arrival, Connection, ConnectionError, ReadOutcome, ShutdownPhase, WhileDraining,
 };
 
+use crate::access::forwarded::sender;
 use crate::answer::writer::SentBody;
 use crate::connection::exchanges::{Exchanges, NextStep, ended_by, persistence};
 use crate::connection::identify::Identified;
@@ -30,7 +31,6 @@ use crate::connection::request_body::{RequestBody, SkipError};
 use crate::connection::upload::is_change;
 use crate::connection::worker::{Answer, AnswerTerms, Worker};
 use crate::metrics::worker_metrics::SlowClient;
-use crate::request::forwarded::sender;
 
 /// Serves a connection until it ends. With `https`, a port, redirects requests there.
 pub(crate) async fn serve_connection(

@@ -10,13 +10,13 @@ use underpass_http::status::HttpError;
 use underpass_net::{Connection, ConnectionError, ShutdownPhase};
 
 use crate::access::permits::Permits;
-use crate::answer::explain::{self, Explain};
 use crate::answer::writer::{FileTransfer, SentBody, WrittenResponse};
 use crate::body::producer::{BodyDelimiter, BodyError, ProducedBody};
-use crate::connection::exchange::Exchange;
 use crate::connection::identify::Identified;
 use crate::connection::worker::{Answer, HashJob, Worker};
-use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::record::end::ExchangeEnd;
+use crate::record::exchange::{BodyLength, Exchange};
+use crate::record::explain::{self, Explain};
 
 /// The next step of a connection after an exchange.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -179,7 +179,13 @@ impl<'c> Exchanges<'c> {
             let fields = self.explanation(made);
             self.amend(&mut response, &fields);
         }
-        self.exchange.ready(&response, self.connection.outbox());
+        let length = match response.body {
+            SentBody::Memory | SentBody::File(_) => BodyLength::Queued,
+            SentBody::Produced(_) => BodyLength::Unknown,
+        };
+        let outbox = self.connection.outbox();
+        self.exchange
+            .ready(response.status, response.head_bytes, length, outbox);
         response.body
     }
 

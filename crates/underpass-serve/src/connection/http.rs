@@ -11,8 +11,8 @@ use underpass_net::{
 
 use crate::connection::converse;
 use crate::connection::worker::{HttpShared, Worker};
-use crate::https::HTTPS_PORT;
 use crate::metrics::worker_metrics::ServeSummary;
+use underpass_http::scheme::HTTPS_PORT;
 
 /// The protocol, and the preparation of workers before they accept connections.
 #[derive(Clone, Debug)]

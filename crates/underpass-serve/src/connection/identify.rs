@@ -14,9 +14,9 @@ use crate::access::passwords::{LoginKey, PasswordFile};
 use crate::access::permits::Permits;
 use crate::access::store::SiteAccess;
 use crate::access::verifier::LoginOutcome;
-use crate::connection::exchange::Exchange;
+use crate::body::query::Query;
 use crate::connection::worker::Worker;
-use crate::request::query::Query;
+use crate::record::exchange::Exchange;
 
 /// The identification of a requester.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 mod changes;
 pub(crate) mod converse;
-pub(crate) mod exchange;
 mod exchanges;
 pub(crate) mod http;
 pub(crate) mod identify;
+pub(crate) mod producers;
 pub(crate) mod request_body;
 mod upload;
 pub(crate) mod upload_protocols;

@@ -8,9 +8,9 @@ use underpass_http::calendar::minutes;
 use underpass_http::fields::validator::FileTime;
 use underpass_net::{CertificateFacts, ChainFault};
 
-use crate::access::secret_files::{self, exposed, served};
 use crate::error::Error;
 use crate::options::ServerOptions;
+use crate::options::secret_files::{self, exposed, served};
 
 /// The time before expiry from which a warning is logged; certbot renews 30 days before.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);

@@ -11,9 +11,9 @@ use underpass_net::LogThrottle;
 
 use super::options::{LogFormat, LogOptions};
 use super::{combined, json};
-use crate::connection::exchange::EndedExchange;
 use crate::limits::LOG_QUEUE_BYTES_MAX;
 use crate::limits::LOG_SETTLE_TIMEOUT;
+use crate::record::exchange::EndedExchange;
 
 /// The queued lines of one worker. Only the worker and the writer lock it, and the writer only to
 /// take the buffer away.

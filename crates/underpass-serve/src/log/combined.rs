@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 use httpdate::HttpDate;
 use underpass_http::fields::writer::{date_bytes, push_decimal};
 
-use crate::connection::exchange::{EndedExchange, RequestPart};
+use crate::record::exchange::{EndedExchange, RequestPart};
 
 /// Appends the line of a response.
 pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {

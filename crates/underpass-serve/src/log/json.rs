@@ -12,8 +12,8 @@ use underpass_http::fields::validator::FileTime;
 use underpass_http::fields::writer::push_decimal;
 use underpass_net::TlsInfo;
 
-use crate::connection::exchange::{EndedExchange, RequestPart};
-use crate::metrics::worker_metrics::{ExchangeEnd, cause_name};
+use crate::record::end::{ExchangeEnd, cause_name};
+use crate::record::exchange::{EndedExchange, RequestPart};
 
 /// Appends the line of a response.
 pub(super) fn push(out: &mut Vec<u8>, ended: &EndedExchange<'_>) {

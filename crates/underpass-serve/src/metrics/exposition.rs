@@ -20,9 +20,9 @@ use crate::https::{HttpsState, ReloadCounts};
 use crate::log::AccessLog;
 use crate::metrics::registry::MetricsRegistry;
 use crate::metrics::worker_metrics::{
-    DURATION_CLASSES, ExchangeEnd, METHODS, STATUSES, SiteMetrics, SlowClient, WorkerMetrics,
-    cause_name,
+    DURATION_CLASSES, METHODS, STATUSES, SiteMetrics, SlowClient, WorkerMetrics,
 };
+use crate::record::end::{ExchangeEnd, cause_name};
 
 /// The sources of the server's metrics.
 pub(crate) struct ServerCounts {

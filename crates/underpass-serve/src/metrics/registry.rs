@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::answer::explain::Explain;
-use crate::connection::exchange::ObservationLevel;
 use crate::log::{AccessLog, LogFormat};
 use crate::metrics::worker_metrics::{SiteMetrics, WorkerMetrics};
+use crate::record::exchange::ObservationLevel;
+use crate::record::explain::Explain;
 
 /// The metrics of all workers, and the log.
 #[derive(Debug)]
@@ -111,7 +111,8 @@ mod tests {
     use underpass_http::status::Status;
 
     use super::*;
-    use crate::metrics::worker_metrics::{Counter, ExchangeEnd};
+    use crate::metrics::worker_metrics::Counter;
+    use crate::record::end::ExchangeEnd;
 
     fn answers(registry: &MetricsRegistry) -> u64 {
         let (totals, _) = registry.totals();

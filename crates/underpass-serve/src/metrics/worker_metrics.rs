@@ -3,21 +3,21 @@
 //! Counting is a load and a store without a lock, on memory that no other worker writes to. A
 //! scrape adds up the numbers of all workers, which need not be from the same moment.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use underpass::{Account, Cause, Mechanism, Refusal, SendStats};
+use underpass::{Account, Mechanism, Refusal, SendStats};
 use underpass_http::request::request_line::Method;
 use underpass_http::status::Status;
 use underpass_net::{HandshakeError, HandshakeKind, Rejected, SealedBy};
 
 use crate::access::verifier::LoginOutcome;
-use crate::answer::explain::travelled;
 use crate::limits::TALLIED_REFUSALS_MAX;
+use crate::record::end::ExchangeEnd;
+use crate::record::explain::travelled;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -41,42 +41,6 @@ impl Counter {
 
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// The end of an exchange.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum ExchangeEnd {
-    /// The whole response was passed to the kernel.
-    Complete,
-    /// The peer closed or reset the connection, or acknowledged nothing for too long.
-    PeerGone,
-    /// The client read nothing for too long.
-    Stalled,
-    /// The client read slower than `rate-min`.
-    TooSlow,
-    /// The server was stopped.
-    Stopped,
-    /// The file ended before the announced length.
-    Truncated,
-    /// The file could not be read, or the socket not be written, for another reason.
-    Failed,
-}
-
-impl ExchangeEnd {
-    /// The names in logs and metrics, in the order of the variants.
-    pub(crate) const NAMES: [&str; 7] = [
-        "complete",
-        "peer_gone",
-        "stalled",
-        "too_slow",
-        "stopped",
-        "truncated",
-        "failed",
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        ExchangeEnd::NAMES[self as usize]
     }
 }
 
@@ -467,14 +431,6 @@ impl WorkerMetrics {
             &self.refusals_unlisted,
         ];
         lists.into_iter().flatten().chain(single)
-    }
-}
-
-/// Returns the name of a cause in logs and metrics.
-pub(crate) fn cause_name(cause: Cause) -> Cow<'static, str> {
-    match cause {
-        Cause::Errno(errno) => underpass::errno::name(errno),
-        Cause::SaidNothing => "said_nothing".into(),
     }
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod listen;
 mod mistakes;
 mod read;
+pub(crate) mod secret_files;
 pub(crate) mod settings;
 pub(crate) mod uploads;
 
@@ -21,13 +22,13 @@ use underpass_monitor::StatusOptions;
 use underpass_net::{Confine, TlsOptions, User};
 
 use crate::access::options::AccessOptions;
-use crate::answer::explain::Explain;
 use crate::limits::RequestLimits;
 use crate::log::LogOptions;
 use crate::options::listen::HttpListen;
 use crate::options::uploads::UploadOptions;
-use crate::site::rules::mime::TypeOptions;
-use crate::site::rules::{
+use crate::record::explain::Explain;
+use crate::rules::mime::TypeOptions;
+use crate::rules::{
     CacheRule, CorsOptions, EtagRecipe, FileName, HeaderRule, Hidden, HostName, MediaPattern,
     PageStatus, Redirect, Rewrite, SecurityOptions, Symlinks, TryRule, UrlPath, usual_bytes_min,
     usual_types,

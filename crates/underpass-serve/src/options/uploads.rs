@@ -7,7 +7,7 @@ use serde::Deserialize;
 use underpass_net::size;
 use underpass_receive::{RelativePath, SyncPolicy};
 
-use crate::site::rules::parse_path;
+use crate::rules::parse_path;
 
 /// A folder that takes files in, with everything beneath it. Access rules apply, with the methods
 /// `PUT` and `DELETE`.

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, open
 use rustix::io::Errno;
 
 use crate::limits::{LINK_TRIES_MAX, RESOLVE_TRIES_MAX};
-use crate::site::rules::Symlinks;
+use crate::rules::Symlinks;
 
 /// Opening never waits (`NONBLOCK`: a leased file waits for its holder), never acquires a
 /// controlling terminal, and the descriptor is never inherited.

@@ -6,9 +6,9 @@ use underpass_http::path::SitePath;
 
 use crate::error::Error;
 use crate::options::SiteOptions;
+use crate::rules::{TryRule, UrlPath};
 use crate::site::file::Resolved;
 use crate::site::resolve::{SiteView, find};
-use crate::site::rules::{TryRule, UrlPath};
 use crate::site::sites::{ServedSite, ServedSites};
 
 /// Returns all mistakes in these sites.

@@ -35,8 +35,9 @@ use underpass_http::path::SitePath;
 use crate::access::rules::AccessRefusal;
 use crate::limits::{CONTENT_BYTES_MAX, OPEN_FILE_KEPT, OPEN_FILES_MAX};
 use crate::metrics::worker_metrics::WorkerMetrics;
+use crate::rules::EtagRecipe;
 use crate::site::folder::SiteFolder;
-use crate::site::rules::{EtagRecipe, RepresentationHeaders};
+use crate::site::site_rules::RepresentationHeaders;
 use crate::site::stamp::FileStamp;
 use crate::site::watcher::{WatchedFile, WorkerWatcher};
 

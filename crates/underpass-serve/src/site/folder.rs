@@ -17,8 +17,8 @@ use underpass_http::fields::validator::FileTime;
 use underpass_http::path::SitePath;
 
 use crate::access::permits::Permits;
+use crate::rules::{Symlinks, Visibility};
 use crate::site::beneath::look_through;
-use crate::site::rules::{Symlinks, Visibility};
 use crate::site::settle::{joined, settle};
 use crate::site::sites::ServedSite;
 use crate::site::stamp::modified;

@@ -19,12 +19,14 @@ use rustix::io::Errno;
 use underpass_http::fields::coding::Coding;
 use underpass_http::path::{PathForm, SitePath};
 
+use crate::access::audience::Audience;
 use crate::access::permits::Permits;
+use crate::rules::Symlinks;
 use crate::site::beneath::{self, OPEN, open};
 use crate::site::file::{Precompressed, Resolved, SiteFile};
 use crate::site::folder::{FolderRestriction, SiteFolder};
-use crate::site::rules::{Audience, RepresentationHeaders, Symlinks};
 use crate::site::settle::settle;
+use crate::site::site_rules::RepresentationHeaders;
 use crate::site::sites::ServedSite;
 
 /// A site at one moment, and the permits of the requester.

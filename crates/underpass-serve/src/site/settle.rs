@@ -17,8 +17,8 @@ use rustix::fs::{AtFlags, Dir, FileType, FsWord, OFlags, Stat, fstatfs, readlink
 use rustix::io::Errno;
 
 use crate::limits::LINKS_FOLLOWED_MAX;
+use crate::rules::Symlinks;
 use crate::site::beneath::open;
-use crate::site::rules::Symlinks;
 
 /// A path without links, and whether it exists.
 #[derive(Debug, Eq, PartialEq)]

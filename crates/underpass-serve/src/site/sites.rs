@@ -13,8 +13,9 @@ use underpass_net::Reach;
 use crate::access::store::SiteAccess;
 use crate::error::Error;
 use crate::options::SiteOptions;
+use crate::rules::{HostName, HostNames, Symlinks};
 use crate::site::beneath;
-use crate::site::rules::{HostName, HostNames, SiteRules, Symlinks};
+use crate::site::site_rules::SiteRules;
 use crate::site::upload_area::UploadArea;
 
 /// A served folder and its rules. It is held open: a later change of its path does not change the

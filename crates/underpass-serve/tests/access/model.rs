@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use underpass_serve::rules::Grantee;
+use underpass_serve::Grantee;
 use underpass_serve::{AccessQuestion, ServerOptions, decide_access};
 use underpass_testkit::{Cases, HttpClient, SeededRandom, in_parallel};
 

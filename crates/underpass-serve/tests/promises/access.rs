@@ -10,7 +10,7 @@ use crate::access::credentials::Credentials;
 use crate::access::links::{LinkKey, PARAMETER, ShownLink, SignedParameter};
 use crate::access::passwords::PasswordFile;
 use crate::access::tokens::{self, TokenFile};
-use crate::request::query::Query;
+use crate::body::query::Query;
 
 /// A parsed `Authorization` is what was sent: a login is the decoded base64 text, split at its
 /// first colon, and a token is a part of the field.

@@ -8,9 +8,9 @@ use underpass_http::fields::coding::{Acceptable, Coding};
 use underpass_http::fields::digest::HashAlgorithm;
 use underpass_net::{Forwarded, Proxies};
 
-use crate::request::forwarded::{ClientPlace, client};
-use crate::request::query::{ArchiveFormat, Download, ListingFormat, Query};
-use crate::request::query::{SortDirection, SortKey};
+use crate::access::forwarded::{ClientPlace, client};
+use crate::body::query::{ArchiveFormat, Download, ListingFormat, Query};
+use crate::body::query::{SortDirection, SortKey};
 
 /// Of each parameter the first meaningful value counts, regardless of the rest; unknown parameters
 /// change nothing.

@@ -21,22 +21,6 @@ pub(in crate::tidy) const EXCEPTIONS: Exceptions = &[
          crates/underpass-log/src/threads, crates/underpass-log/src/partition",
         "its arrows upwards are being taken out, one type after the other",
     ),
-    (
-        "crates/underpass-net/src/admission, crates/underpass-net/src/connection, \
-         crates/underpass-net/src/shutdown, crates/underpass-net/src/quota, \
-         crates/underpass-net/src/log_throttle, crates/underpass-net/src/error, \
-         crates/underpass-net/src/listen, crates/underpass-net/src/tls, \
-         crates/underpass-net/src/limits",
-        "its arrows upwards are being taken out, one type after the other",
-    ),
-    (
-        "crates/underpass-serve/src/access, crates/underpass-serve/src/https, \
-         crates/underpass-serve/src/options, crates/underpass-serve/src/answer, \
-         crates/underpass-serve/src/body, crates/underpass-serve/src/site, \
-         crates/underpass-serve/src/metrics, crates/underpass-serve/src/connection, \
-         crates/underpass-serve/src/log, crates/underpass-serve/src/request",
-        "its arrows upwards are being taken out, one type after the other",
-    ),
 ];
 
 pub(in crate::tidy) fn check(tree: &Tree, exceptions: Exceptions) -> Vec<Complaint> {

@@ -7,7 +7,7 @@ use underpass::drive::tokio::{FileReceiver, Turn};
 use underpass::{Error, Fault, Kernel};
 
 use super::{TlsSession, errno_of};
-use crate::connection::socket::PlainSocket;
+use crate::io::socket::PlainSocket;
 
 /// Room for one read.
 const READ_BYTES: usize = 64 << 10;

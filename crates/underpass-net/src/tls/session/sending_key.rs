@@ -10,8 +10,8 @@ use underpass::drive::tokio::{Sender, Stream, Turn};
 use underpass::{Error, Fault, Outbox};
 
 use super::{KEY_UPDATE_HEAD, SessionFault, SessionState, TlsSession, errno_of};
-use crate::connection::socket::PlainSocket;
-use crate::connection::worker_state::WorkerState;
+use crate::io::buffers::WorkerBuffers;
+use crate::io::socket::PlainSocket;
 use crate::limits::{KERNEL_RETRY_PAUSE, SEALED_COST, SEALED_TURN_BYTES_MIN};
 use crate::tls::info::SealedBy;
 use crate::tls::offload::{PendingOffload, Sealing};
@@ -51,13 +51,13 @@ impl TlsSession {
         sender: &mut Sender,
         socket: &PlainSocket,
         outbox: &mut Outbox,
-        worker: &WorkerState,
+        buffers: &WorkerBuffers,
         bytes_max: u64,
     ) -> Result<Turn, Error> {
         // A whole number of records.
         let most = (bytes_max / SEALED_COST).max(SEALED_TURN_BYTES_MIN);
         let most = most - most % CONTENT_BYTES_MAX as u64;
-        let (kernel, policy) = (&worker.kernel, &worker.policy);
+        let (kernel, policy) = (&buffers.kernel, &buffers.policy);
         let mut pause = KERNEL_RETRY_PAUSE;
         let turn = loop {
             let turn = async {
@@ -77,7 +77,7 @@ impl TlsSession {
             }
         };
         if turn == Turn::More {
-            let heard = self.state.borrow_mut().listen(socket, worker);
+            let heard = self.state.borrow_mut().listen(socket, buffers);
             heard.map_err(|_| outbox.error(Fault::PeerGone, None))?;
         }
         Ok(turn)

@@ -25,10 +25,7 @@ use underpass::{FileRange, Piece, Policy, SharedFile};
 use underpass_testkit::{WAIT_MAX, assert_same, content};
 
 use super::*;
-use crate::connection::step_gate::StepGate;
-use crate::connection::worker_state::ConnectionSet;
-use crate::limits::ConnectionLimits;
-use crate::shutdown::Shutdown;
+use crate::io::step_gate::StepGate;
 use crate::tls::acceptor::TlsAcceptor;
 use crate::tls::handshake::HandshakeInProgress;
 use crate::tls::info::{OffloadOutcome, SealedBy};
@@ -110,7 +107,7 @@ impl Site {
         set_socket_recv_buffer_size(&theirs, 20_000).unwrap();
         let socket = PlainSocket::new(ours.into());
         let mut connection = self.client(suite);
-        let shaking = HandshakeInProgress::new(&self.acceptor, &socket, Vec::new()).unwrap();
+        let shaking = HandshakeInProgress::accepting(&self.acceptor, &socket, Vec::new()).unwrap();
         let client = tokio::task::spawn_blocking(move || {
             while connection.is_handshaking() || connection.wants_write() {
                 connection.complete_io(&mut &theirs).unwrap();
@@ -182,11 +179,8 @@ impl Client {
     }
 }
 
-fn worker() -> WorkerState {
-    let limits = ConnectionLimits::default();
-    let connections = ConnectionSet::new([1], 1);
-    let policy = Policy::default();
-    WorkerState::new(limits, policy, connections, Arc::default(), Shutdown::new())
+fn worker() -> WorkerBuffers {
+    WorkerBuffers::new(Policy::default())
 }
 
 #[derive(Clone, Debug)]
@@ -218,7 +212,7 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
 async fn poll_turn(
     (session, socket): (&TlsSession, &PlainSocket),
     outbox: &mut Outbox,
-    worker: &WorkerState,
+    worker: &WorkerBuffers,
     most: u64,
     polls: usize,
 ) -> bool {

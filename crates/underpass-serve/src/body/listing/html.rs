@@ -15,9 +15,9 @@ use crate::access::links::PARAMETER as SIGNED;
 use crate::body::listing::embedded::{self, ICONS, SCRIPT, STYLE};
 use crate::body::listing::upload_form;
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting, is_invisible};
-use crate::request::query::{SortDirection, SortKey, SortOrder};
+use crate::body::query::{SortDirection, SortKey, SortOrder};
+use crate::rules::Offer;
 use crate::site::folder::{FolderEntry, FolderEntryKind};
-use crate::site::rules::Offer;
 
 /// Writes the part before the folder is read: head, breadcrumbs and search.
 pub(crate) fn open(out: &mut Vec<u8>, view: &ListingView) -> io::Result<()> {
@@ -403,8 +403,8 @@ mod tests {
         let view = ListingView {
             path: underpass_http::path::SitePath::parse(b"/").unwrap(),
             top: 0,
-            format: crate::request::query::ListingFormat::Html,
-            query: crate::request::query::Query::default(),
+            format: crate::body::query::ListingFormat::Html,
+            query: crate::body::query::Query::default(),
             archives: Offer::On,
             changes: None,
         };

@@ -26,8 +26,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::body::listing::view::{ListingTotals, ListingView, Sorting};
 use crate::body::producer::{BodyProducer, BodyProgress, Chunk};
+use crate::body::query::ListingFormat;
 use crate::limits::{LISTED_ENTRIES_MAX, LOOKS_PER_BATCH};
-use crate::request::query::ListingFormat;
 use crate::site::folder::{FolderEntries, FolderEntry, NextEntry, SiteFolder};
 
 /// The share of a listing in the memory that a worker's listings have for entries, in bytes.

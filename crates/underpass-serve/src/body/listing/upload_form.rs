@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use crate::body::listing::view::FolderChanges;
-use crate::site::rules::Offer;
+use crate::rules::Offer;
 
 /// Writes the form. It posts to the folder, without the query of the page.
 pub(crate) fn write(out: &mut Vec<u8>, changes: FolderChanges) -> io::Result<()> {

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use underpass_http::path::SitePath;
 
-use crate::request::query::{ListingFormat, Query, SortDirection, SortKey, SortOrder};
+use crate::body::query::{ListingFormat, Query, SortDirection, SortKey, SortOrder};
+use crate::rules::Offer;
 use crate::site::folder::{FolderEntry, FolderEntryKind};
-use crate::site::rules::Offer;
 
 /// The parameters of a listing.
 #[derive(Clone, Debug)]

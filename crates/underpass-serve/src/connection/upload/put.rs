@@ -24,7 +24,7 @@ use crate::connection::exchanges::Exchanges;
 use crate::connection::request_body::{ReceiveError, RequestBody};
 use crate::connection::upload_protocols::fields::ExpectedDigest;
 use crate::metrics::worker_metrics::SlowClient;
-use crate::site::rules::EtagRecipe;
+use crate::rules::EtagRecipe;
 use crate::site::stamp::FileStamp;
 
 pub(super) const NO_NAME: HttpError = HttpError::bad(

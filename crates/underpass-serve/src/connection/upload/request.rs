@@ -13,7 +13,7 @@ use crate::answer::refusal::refused;
 use crate::answer::text::TextResponse;
 use crate::connection::exchanges::{Exchanges, ended_by};
 use crate::connection::upload_protocols::fields::HeadFields;
-use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::record::end::ExchangeEnd;
 use crate::site::settle::is_spelt_otherwise;
 use crate::site::sites::ServedSite;
 use crate::site::upload_area::UploadArea;

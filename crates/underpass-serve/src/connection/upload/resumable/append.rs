@@ -16,7 +16,7 @@ use crate::connection::upload_protocols::fields::{ExpectedDigest, HeadFields};
 use crate::connection::upload_protocols::ietf::{self, INCONSISTENT, Interop, UploadFields};
 use crate::connection::upload_protocols::running::CompletedUpload;
 use crate::connection::upload_protocols::tus;
-use crate::metrics::worker_metrics::ExchangeEnd;
+use crate::record::end::ExchangeEnd;
 
 /// The part of a file in a request.
 pub(super) struct Part {

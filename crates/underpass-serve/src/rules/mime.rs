@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 
-use crate::site::rules::field::FieldValue;
+use crate::rules::field::FieldValue;
 
 /// The `Content-Type` of files, by the extension of their names.
 #[derive(Clone, Debug, Default, Deserialize)]

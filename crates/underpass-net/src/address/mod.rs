@@ -1,5 +1,9 @@
 //! Addresses: configured ones, those of listeners, and those of peers.
 
+pub(crate) mod machine;
+pub(crate) mod network;
+pub(crate) mod proxies;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;

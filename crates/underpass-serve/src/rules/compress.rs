@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use underpass_http::fields::coding::{Acceptable, Coding};
 
-use crate::site::rules::mime::MediaType;
+use crate::rules::mime::MediaType;
 
 /// Media types: one, or all that match a star (`text/*`, `*+json`). Case is ignored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -167,7 +167,7 @@ impl MediaPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::rules::mime::{MediaTypes, TypeOptions};
+    use crate::rules::mime::{MediaTypes, TypeOptions};
 
     fn of(site: &crate::SiteOptions) -> CompressionRules {
         CompressionRules::new(

@@ -42,7 +42,7 @@ impl PageStatus {
         }
     }
 
-    pub(super) fn status(self) -> Status {
+    pub(crate) fn status(self) -> Status {
         self.0
     }
 }

@@ -68,7 +68,7 @@ pub(crate) struct ProducedFields {
 
 impl SecurityOptions {
     /// Formats the fields, together with those of a response produced by the server.
-    pub(super) fn fields(&self, own: ProducedFields) -> Vec<u8> {
+    pub(crate) fn fields(&self, own: ProducedFields) -> Vec<u8> {
         let mut fields = Vec::new();
         for (name, value) in [
             ("X-Content-Type-Options", self.nosniff.then_some("nosniff")),

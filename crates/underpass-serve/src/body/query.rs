@@ -3,8 +3,6 @@
 //! Pages add queries to their scripts and images (`app.js?hash=3f2a`), so unknown parameters and
 //! values are ignored.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde::de::value::{self, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -121,17 +119,6 @@ impl Query {
             direction: self.direction.unwrap_or(SortDirection::Ascending),
         }
     }
-}
-
-/// Removes signatures from a query.
-pub(crate) fn unsigned(query: &[u8]) -> Cow<'_, [u8]> {
-    let pairs = query.split(|&byte| byte == b'&');
-    let is_signature = |pair: &&[u8]| pair.starts_with(b"signed=");
-    if !pairs.clone().any(|pair| is_signature(&pair)) {
-        return Cow::Borrowed(query);
-    }
-    let others: Vec<_> = pairs.filter(|pair| !is_signature(pair)).collect();
-    Cow::Owned(others.join(&b'&'))
 }
 
 /// Parses a value by the names that `Deserialize` defines.
@@ -269,18 +256,6 @@ mod tests {
         );
         let types = ["application/x-tar", "application/zstd"];
         assert_eq!([plain, zstd].map(ArchiveFormat::media_type), types);
-    }
-
-    #[test]
-    fn signatures_are_taken_out() {
-        for (query, expected) in [
-            ("a=b&signed=1.file.x&c", "a=b&c"),
-            ("signed=1.file.x", ""),
-            ("a=signed=", "a=signed="),
-            ("signed=1&signed=2&x", "x"),
-        ] {
-            assert_eq!(*unsigned(query.as_bytes()), *expected.as_bytes(), "{query}");
-        }
     }
 
     #[test]

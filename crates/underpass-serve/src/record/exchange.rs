@@ -24,13 +24,12 @@ use underpass_http::scheme::Scheme;
 use underpass_http::status::Status;
 use underpass_net::{Connection, TlsInfo};
 
+use crate::access::forwarded::ClientPlace;
 use crate::access::grantee::Asker;
 use crate::access::links::redacted;
 use crate::access::permits::Permits;
-use crate::answer::explain::PreviousResponse;
-use crate::answer::writer::{SentBody, WrittenResponse};
-use crate::metrics::worker_metrics::ExchangeEnd;
-use crate::request::forwarded::ClientPlace;
+use crate::record::end::ExchangeEnd;
+use crate::record::explain::PreviousResponse;
 
 /// The level of detail that is recorded. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -43,6 +42,15 @@ pub(crate) enum ObservationLevel {
     RequestText,
     /// The processor time of exchanges, which costs system calls.
     ProcessorTime,
+}
+
+/// Whether the length of a body is known before it is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum BodyLength {
+    /// The whole body is in the outbox.
+    Queued,
+    /// The body is produced while it is sent.
+    Unknown,
 }
 
 /// A connection and the exchange in progress on it.
@@ -188,19 +196,25 @@ impl Exchange {
         self.current().received = account;
     }
 
-    /// Notes that the response is in the outbox and nothing of it has been sent.
-    pub(crate) fn ready(&mut self, response: &WrittenResponse, outbox: &mut Outbox) {
+    /// Notes that a response is in the outbox and nothing of it has been sent.
+    pub(crate) fn ready(
+        &mut self,
+        status: Status,
+        head_bytes: u64,
+        length: BodyLength,
+        outbox: &mut Outbox,
+    ) {
         let current = self.current();
-        current.status = Some(response.status);
-        current.head_bytes = response.head_bytes;
+        current.status = Some(status);
+        current.head_bytes = head_bytes;
         if self.level < ObservationLevel::RequestText {
             return;
         }
         let ready = self.duration().unwrap_or_default();
         let current = self.current();
-        current.promised = match response.body {
-            SentBody::Memory | SentBody::File(_) => Some(queued(outbox) - response.head_bytes),
-            SentBody::Produced(_) => None,
+        current.promised = match length {
+            BodyLength::Queued => Some(queued(outbox) - head_bytes),
+            BodyLength::Unknown => None,
         };
         current.ready = ready;
         current.bytes_before = outbox.take_send_stats().bytes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::admission::network::Network;
+use crate::address::network::Network;
 
 /// The proxies in front of a server, and how they name their clients.
 #[derive(Clone, Debug, Deserialize)]

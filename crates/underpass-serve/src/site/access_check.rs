@@ -1,24 +1,27 @@
 //! Checks the access options of sites, and decides access to a path.
 
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use underpass_http::path::SitePath;
+use underpass_http::path::{PathForm, SitePath};
 use underpass_http::request::request_line::{Method, WriteMethod};
 use underpass_http::scheme::Scheme;
 use underpass_net::ListenAt;
 use unicode_normalization::UnicodeNormalization;
 
+use crate::access::forwarded::ClientPlace;
 use crate::access::grantee::{Asker, Grantee};
 use crate::access::links::{LinkScope, ShownLink};
 use crate::access::options::AccessOptions;
-use crate::access::rules::{AccessVerdict, TreePattern};
-use crate::access::secret_files::{self, exposed, served};
+use crate::access::rules::{AccessRules, AccessVerdict, TreePattern};
 use crate::access::store::SiteAccess;
 use crate::error::Error;
+use crate::options::secret_files::{self, exposed, served};
 use crate::options::{ServerOptions, SiteOptions};
-use crate::request::forwarded::ClientPlace;
 use crate::site::sites::ServedSites;
 
 /// Returns the first contradiction among access options. Contradictions within a site are found
@@ -259,4 +262,45 @@ fn asker(question: &AccessQuestion, access: &SiteAccess, path: &SitePath) -> Res
         }
     }
     Ok(asker)
+}
+
+/// Returns warnings for a link to `target`: no rule lets it in, or no such file or folder exists.
+pub fn link_warnings(site: &SiteOptions, target: &str) -> Vec<String> {
+    let path = target.split('?').next().unwrap_or_default();
+    let Ok(path) = SitePath::parse(path.as_bytes()) else {
+        return Vec::new();
+    };
+    let shown = format!("/{}", String::from_utf8_lossy(path.bytes()));
+    let holder = Asker {
+        link: ShownLink::Valid(LinkScope::File(path.bytes().to_vec())),
+        ..Asker::at(ClientPlace::Unknown(None))
+    };
+    let rules = AccessRules::new(site.access.effective_rules());
+    let let_in = match rules.decide(path.bytes(), Method::Get, &holder) {
+        _ if rules.ask_for_network(path.bytes(), Method::Get) => None,
+        (AccessVerdict::Granted, _) => None,
+        (AccessVerdict::Refused(_), Some(number)) => Some(format!(
+            "the link will be refused: rule {} decides about {shown}, and does not allow links",
+            number + 1
+        )),
+        (AccessVerdict::Refused(_), None) => Some(format!(
+            "the link will be refused: no rule is about {shown}"
+        )),
+    };
+    let there = std::fs::metadata(site.root.join(OsStr::from_bytes(path.bytes())));
+    let is_there = match (there, path.form()) {
+        (Ok(there), PathForm::File) if there.is_dir() => Some(format!(
+            "{shown} is a folder, and the link is for a file of that name; sign {shown}/ for \
+             everything in the folder"
+        )),
+        (Ok(there), PathForm::Folder) if !there.is_dir() => Some(format!(
+            "{shown} is a file, and the link is for a folder; sign it without the slash"
+        )),
+        (Err(error), _) if error.kind() == ErrorKind::NotFound => {
+            let root = site.root.display();
+            Some(format!("there is nothing at {shown} in {root} yet"))
+        }
+        _ => None,
+    };
+    [let_in, is_there].into_iter().flatten().collect()
 }

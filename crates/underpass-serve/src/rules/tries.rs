@@ -55,7 +55,7 @@ const PATH: &str = "{path}";
 
 impl TryRule {
     /// Checks the number of candidates.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match self.files.len() {
             0 => Err("try: `files` is empty".to_owned()),
             count if count > TRIED_FILES_MAX => Err(format!(

@@ -1,4 +1,4 @@
-//! The compiled rules of a site's configuration.
+//! The rules of a site's configuration, each compiled by itself.
 //!
 //! ```text
 //!  path ─► redirect? ─► rewrite ─► hidden? ─► what is there ─► label: type, fields, recipe of tags
@@ -7,24 +7,21 @@
 //! Everything here is pure. The response fields that depend on a file's name alone (its **label**)
 //! are formatted when the file is opened, so that patterns cost nothing while it is open.
 
-mod compress;
-mod cors;
+pub(crate) mod compress;
+pub(crate) mod cors;
 mod etag_recipe;
-mod exposure;
+pub(crate) mod exposure;
 pub(crate) mod field;
-mod header_rules;
+pub(crate) mod header_rules;
 mod host_name;
-mod immutable;
+pub(crate) mod immutable;
 pub(crate) mod mime;
 mod page_status;
-mod pattern;
-mod redirect;
-mod site_rules;
-mod tries;
+pub(crate) mod pattern;
+pub(crate) mod redirect;
+pub(crate) mod tries;
 mod url_path;
 
-pub use crate::access::grantee::Grantee;
-pub use crate::access::rules::{AccessMethod, AccessRule, TreePattern};
 pub use compress::MediaPattern;
 pub use cors::{CorsOptions, CorsOrigin, FieldToken};
 pub use etag_recipe::EtagRecipe;
@@ -40,11 +37,10 @@ pub use tries::{Candidate, TryRule};
 pub use url_path::{FileName, UrlPath};
 
 pub(crate) use compress::{Compressible, usual_bytes_min, usual_types};
-pub(crate) use exposure::{Audience, Offer, Visibility};
+pub(crate) use exposure::{Offer, Visibility};
 pub(crate) use header_rules::ProducedFields;
 pub(crate) use host_name::HostNames;
 pub(crate) use redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
-pub(crate) use site_rules::{RepresentationHeaders, SiteRules};
 pub(crate) use tries::SoughtPath;
 pub(crate) use url_path::parse_path;
 

@@ -1,14 +1,15 @@
 //! All rules of one site, compiled from its options.
 
-use super::compress::{Compressible, CompressionRules};
-use super::cors::{CorsRules, UploadsOffered};
-use super::exposure::{Audience, Extras, Hidden, Symlinks, Visibility};
-use super::header_rules::{HeaderRule, ProducedFields, SecurityOptions};
-use super::immutable::is_hash_named;
-use super::mime::MediaTypes;
-use super::pattern::Pattern;
-use super::redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
-use super::tries::{Candidate, TryRule};
+use crate::access::audience::Audience;
+use crate::rules::compress::{Compressible, CompressionRules};
+use crate::rules::cors::{CorsRules, UploadsOffered};
+use crate::rules::exposure::{Extras, Hidden, Symlinks, Visibility};
+use crate::rules::header_rules::{HeaderRule, ProducedFields, SecurityOptions};
+use crate::rules::immutable::is_hash_named;
+use crate::rules::mime::MediaTypes;
+use crate::rules::pattern::Pattern;
+use crate::rules::redirect::{MatchedRedirect, RequestedPath, RewrittenPath};
+use crate::rules::tries::{Candidate, TryRule};
 use underpass_http::fields::coding::{Coding, is_compressed};
 use underpass_http::fields::writer::push_field;
 use underpass_http::path::SitePath;
@@ -16,7 +17,7 @@ use underpass_http::status::Status;
 use underpass_receive::UPLOADS_FOLDER;
 
 use crate::options::SiteOptions;
-use crate::site::rules::EtagRecipe;
+use crate::rules::EtagRecipe;
 
 /// The rules of one site: its options, and everything derived from them once.
 #[derive(Debug)]

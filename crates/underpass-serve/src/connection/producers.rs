@@ -19,14 +19,15 @@ use crate::body::listing::FolderListing;
 use crate::body::listing::embedded::PageFields;
 use crate::body::listing::view::ListingView;
 use crate::body::producer::{BodyProducer, Chunk, StartedBody};
+use crate::body::query::{ArchiveFormat, ListingFormat};
 use crate::limits::BUSY;
 use crate::limits::{
     ARCHIVE_DESCRIPTORS, ARCHIVES_MAX, COMPRESSING_MAX, COMPRESSIONS_MAX, LISTED_BYTES_MAX,
 };
-use crate::request::query::{ArchiveFormat, ListingFormat};
+use crate::rules::ProducedFields;
 use crate::site::file::SiteFile;
 use crate::site::folder::SiteFolder;
-use crate::site::rules::{ProducedFields, SiteRules};
+use crate::site::site_rules::SiteRules;
 use crate::site::sites::ServedSite;
 
 /// The resources that the produced bodies of a worker share.
