@@ -21,50 +21,11 @@ use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use crate::fs::folder::file_type;
+use crate::options::{Preserve, PreserveLevel};
 use crate::report::problem::{Problem, ProblemKind, Severity};
 use file_handle::FileHandle;
 
 pub(crate) use file_handle::{Creation, FolderRole, MetadataTarget, times};
-
-/// The metadata to preserve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Preserve {
-    /// Permission bits and access control lists.
-    pub mode: PreserveLevel,
-    /// Owner and group.
-    pub ownership: PreserveLevel,
-    /// Times of last access and modification.
-    pub timestamps: PreserveLevel,
-    /// Hard links: several names of one file stay names of one file.
-    pub links: PreserveLevel,
-    /// The security context.
-    pub context: PreserveLevel,
-    /// Extended attributes.
-    pub xattr: PreserveLevel,
-}
-
-/// Whether an attribute is preserved, and the effect of a failure to do so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreserveLevel {
-    /// Not preserved, by an option.
-    Never,
-    /// Not preserved, by default.
-    #[default]
-    Unset,
-    /// A failure is not reported.
-    BestEffort,
-    /// A failure is a warning.
-    Warn,
-    /// A failure is an error.
-    Required,
-}
-
-impl PreserveLevel {
-    /// Returns whether it is to be preserved at all.
-    pub fn is_wanted(self) -> bool {
-        self >= Self::BestEffort
-    }
-}
 
 /// The facts about this process that affect how metadata is preserved.
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ use crate::fs::folder::{
     Folder, changed_at, file_type, identity, is_link, is_regular, is_same_file, split,
 };
 use crate::fs::{backup, fifo};
-use crate::metadata::{self, Creation, FolderRole, MetadataTarget, Preserve, PreserveLevel};
-use crate::options::{CopyMode, RemoveExisting};
+use crate::metadata::{self, Creation, FolderRole, MetadataTarget};
+use crate::options::{CopyMode, Preserve, PreserveLevel, RemoveExisting};
 use crate::report::problem::{Problem, ProblemKind};
 use crate::report::reporter::EventBuffer;
 use crate::tree::level::{DestinationOrigin, Role};

@@ -12,16 +12,6 @@ type PlaceImports<'a> = BTreeMap<(&'a str, &'a str), Vec<String>>;
 /// Known cycles of folders, with reasons. A new folder in one of them is an error.
 pub(in crate::tidy) const EXCEPTIONS: Exceptions = &[
     (
-        "crates/underpass-copy/src/fs, crates/underpass-copy/src/options, \
-         crates/underpass-copy/src/metadata, crates/underpass-copy/src/report",
-        "its arrows upwards are being taken out, one type after the other",
-    ),
-    (
-        "crates/underpass-log/src/appender, crates/underpass-log/src/recovery, \
-         crates/underpass-log/src/threads, crates/underpass-log/src/partition",
-        "its arrows upwards are being taken out, one type after the other",
-    ),
-    (
         "crates/underpass-net/src/admission, crates/underpass-net/src/connection, \
          crates/underpass-net/src/shutdown, crates/underpass-net/src/quota, \
          crates/underpass-net/src/log_throttle, crates/underpass-net/src/error, \
